@@ -121,7 +121,7 @@ func (h *Handler) whoIs(r *http.Request) (Identity, error) {
 			return entry.identity, nil
 		}
 		h.guesses.wrong(r)
-		h.log.WarnContext(r.Context(), "somebody presented a wrong bearer token to the monitor", "from", r.RemoteAddr)
+		h.log.WarnContext(r.Context(), "monitor request refused: wrong bearer token", "from", r.RemoteAddr)
 		return Identity{Role: RoleNone}, nil
 	}
 	return h.whoElse(r), nil
@@ -137,7 +137,7 @@ func (h *Handler) whoElse(r *http.Request) Identity {
 			return nobody
 		}
 		if identity.Role == RoleOperator && strings.TrimSpace(identity.Name) == "" { // the audit would not say who
-			h.log.WarnContext(r.Context(), "Authorise named no operator: without Identity.Name the monitor takes nobody for one")
+			h.log.WarnContext(r.Context(), "monitor operator without a name")
 			return nobody
 		}
 		return identity

@@ -50,7 +50,7 @@ func (g *guesses) check(r *http.Request) error {
 	}
 	if !who.told {
 		who.told = true
-		g.log.WarnContext(r.Context(), "too many wrong tokens for the monitor: this address is refused for a while", "from", from)
+		g.log.WarnContext(r.Context(), "monitor address refused: too many wrong tokens", "from", from)
 	}
 	return problemf(http.StatusTooManyRequests, "too many wrong tokens came from this address: wait a few seconds, then try again with the right one")
 }

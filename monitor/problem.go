@@ -52,7 +52,7 @@ func problemOf(err error) *problem {
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		h.log.WarnContext(r.Context(), "the monitor could not answer", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", p.Detail)
+		h.log.WarnContext(r.Context(), "monitor request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", p.Detail)
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="fanout"`)

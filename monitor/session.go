@@ -111,7 +111,7 @@ func (h *Handler) logIn(w http.ResponseWriter, r *http.Request, token string) (*
 	entry, ok := h.cfg.Tokens.find(token)
 	if !ok {
 		h.guesses.wrong(r)
-		h.log.WarnContext(r.Context(), "somebody tried to log in to the monitor with a wrong token", "from", r.RemoteAddr)
+		h.log.WarnContext(r.Context(), "monitor login refused: wrong token", "from", r.RemoteAddr)
 		return nil, "", problemf(http.StatusUnauthorized, "this token is not known")
 	}
 	session := entry.newSession(h.now())

@@ -22,7 +22,7 @@ func TestEditsFit(t *testing.T) {
 	_, err = b.overlay("clock", clock)
 	require.NoError(t, err)
 	for _, d := range Defects() {
-		assert.NotEmpty(t, d.Crimes, d.Name)
+		assert.NotEmpty(t, d.Rules, d.Name)
 		edits, err := defectEdits(d.Name)
 		require.NoError(t, err)
 		_, err = b.overlay(d.Name, edits)

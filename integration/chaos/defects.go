@@ -13,8 +13,8 @@ import (
 type Defect struct {
 	Name string
 	What string
-	// Crimes are what the rig must report, each of them.
-	Crimes []Crime
+	// Rules are what the rig must report, each of them.
+	Rules []Rule
 
 	edits   []edit
 	options func(o *Options) // for a run that reveals it soon
@@ -24,7 +24,7 @@ type Defect struct {
 func Defects() []Defect {
 	return []Defect{
 		{
-			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Crimes: []Crime{Fence},
+			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Rules: []Rule{Fence},
 			edits: []edit{
 				{
 					"outbox/postgres/sql/mark_published.sql",
@@ -44,7 +44,7 @@ func Defects() []Defect {
 			},
 		},
 		{
-			Name: "claims-in-hand", What: "a claim takes what others have claimed", Crimes: []Crime{Fence},
+			Name: "claims-in-hand", What: "a claim takes what others have claimed", Rules: []Rule{Fence},
 			edits: []edit{
 				{"outbox/internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
 				{"outbox/internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
@@ -53,7 +53,7 @@ func Defects() []Defect {
 			options: func(o *Options) { o.Only = []Kind{Delay} },
 		},
 		{
-			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Crimes: []Crime{Phantom},
+			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Rules: []Rule{Phantom},
 			edits: []edit{{
 				"gormplugin/tx.go", "\tt.journal.End()\n\tdefer t.journal.RolledBack()\n\treturn t.undo()\n",
 				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect(), nil)\n\t}\n" +
@@ -62,7 +62,7 @@ func Defects() []Defect {
 			options: func(o *Options) { o.Only = []Kind{Kill} },
 		},
 		{
-			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Crimes: []Crime{Lost, Unconfirmed},
+			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Rules: []Rule{Lost, Unconfirmed},
 			edits: []edit{{
 				"outbox/relay/classify.go", "\tcase class == \"\":\n\t\treturn",
 				"\tcase class == \"\" || class == brokers.ClassUnavailable:\n\t\treturn",
@@ -70,7 +70,7 @@ func Defects() []Defect {
 			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },
 		},
 		{
-			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Crimes: []Crime{OutOfOrder},
+			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Rules: []Rule{OutOfOrder},
 			edits: []edit{
 				{
 					"outbox/internal/core/claim.go", "\tv.clear, v.waits = v.clear && before.clear, v.waits || before.waits\n" +
@@ -84,12 +84,12 @@ func Defects() []Defect {
 			},
 		},
 		{
-			Name: "handles-twice", What: "the inbox lets a message be handled that was handled before", Crimes: []Crime{Projection},
+			Name: "handles-twice", What: "the inbox lets a message be handled that was handled before", Rules: []Rule{Projection},
 			edits:   []edit{{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'redriven', 'expected')", " WHERE m.status IS NOT NULL"}},
 			options: func(o *Options) { o.Only, o.Every = []Kind{Kill, Stop, CutAnswers}, 400*time.Millisecond },
 		},
 		{
-			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
+			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Rules: []Rule{Projection},
 			edits: []edit{{
 				"inbox/redisconsumer/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
 				"\ts.c.client.XAck(ctx, it.stream.name, s.c.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",

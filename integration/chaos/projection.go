@@ -60,7 +60,7 @@ func (e *evidence) due(broker string) map[string]sums {
 }
 
 // judgeConsumers holds the projections against what was committed.
-func (e *evidence) judgeConsumers(d *docket) {
+func (e *evidence) judgeConsumers(d *findings) {
 	for i := range e.consumers {
 		v := &e.consumers[i]
 		v.Dropped = e.dropped[v.Broker]
@@ -80,11 +80,11 @@ func (e *evidence) judgeConsumers(d *docket) {
 				v.Right++
 				continue
 			}
-			d.accusef(Projection, v.Broker, "%q has %d events with a sum of %d, not %d with %d", account, is[account].events, is[account].total,
+			d.addf(Projection, v.Broker, "%q has %d events with a sum of %d, not %d with %d", account, is[account].events, is[account].total,
 				due[account].events, due[account].total)
 		}
 		if v.DeadLetters > 0 {
-			d.accusef(DeadLetters, v.Broker, "%d messages", v.DeadLetters)
+			d.addf(DeadLetters, v.Broker, "%d messages", v.DeadLetters)
 		}
 	}
 }

@@ -51,8 +51,8 @@ type ProcessReport struct {
 }
 
 // Violated reports whether there is a violation of a kind.
-func (r *Report) Violated(crime Crime) bool {
-	return slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Crime == crime })
+func (r *Report) Violated(rule Rule) bool {
+	return slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Rule == rule })
 }
 
 // Print writes the report for people.
@@ -113,7 +113,7 @@ func (r *Report) printViolations(w io.Writer) {
 	}
 	fmt.Fprintf(w, "VERDICT: %d kinds of violations\n", len(r.Violations))
 	for _, v := range r.Violations {
-		fmt.Fprintf(w, "  %s %s: %d\n", v.Crime, v.Broker, v.Count)
+		fmt.Fprintf(w, "  %s %s: %d\n", v.Rule, v.Broker, v.Count)
 		for _, text := range v.Cases {
 			fmt.Fprintf(w, "    %s\n", strings.ReplaceAll(text, "\n", "\n      "))
 		}

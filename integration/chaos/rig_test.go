@@ -95,8 +95,8 @@ func TestBroken(t *testing.T) {
 			report, err := chaos.Run(t.Context(), defect.Tailored(chaos.Options{Seed: uint64(testenv.Seed(t)), For: 12 * time.Second, Log: writer{t}}))
 			require.NoError(t, err)
 			show(t, report)
-			for _, crime := range defect.Crimes {
-				assert.True(t, report.Violated(crime), "%s: no violation %q", defect.What, crime)
+			for _, rule := range defect.Rules {
+				assert.True(t, report.Violated(rule), "%s: no violation %q", defect.What, rule)
 			}
 		})
 	}

@@ -10,37 +10,37 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// Crime is a kind of violation.
-type Crime string
+// Rule is what a run has violated.
+type Rule string
 
 // The kinds of violations, with the invariant that each one breaks.
 const (
-	Lost        Crime = "lost"              // G1: committed, and in the end not with the broker
-	NoRow       Crime = "not captured"      // G1: committed, and without a row in the outbox
-	Stuck       Crime = "stuck"             // G1: still open after the drain
-	Phantom     Crime = "phantom"           // G2: never committed, or not meant for this broker, and published
-	Unconfirmed Crime = "unconfirmed"       // G3: published by its row, and not with the broker
-	Fence       Crime = "fence"             // G4, G5: a row was changed in another's hands, or after it was finished
-	OutOfOrder  Crime = "out of order"      // G6: first deliveries of a key against the order of its commits
-	Abandoned   Crime = "abandoned"         // G7: given up, though no message was at fault
-	Attempts    Crime = "attempts"          // G7: more than the maximum
-	TwoRows     Crime = "two rows"          // one row per event and broker
-	Leak        Crime = "leak"              // G9: something internal in an external message
-	Unseen      Crime = "unseen"            // with the broker, and no consumer saw it
-	Vanished    Crime = "vanished"          // seen by a consumer, and not with the broker: the broker lost it
-	LostCommit  Crime = "lost commit"       // answered as committed, and not in the database: the database lost it
-	GhostCommit Crime = "ghost commit"      // reported as rolled back, and in the database
-	Sessions    Crime = "database sessions" // left when all processes had ended
-	Goroutines  Crime = "goroutines"        // left in a process that ended in good order
-	Crash       Crime = "crash"             // a process ended by itself in a way that it must not
-	Projection  Crime = "projection"        // an event was not counted exactly once by a consumer with an inbox
-	DeadLetters Crime = "dead-letters"      // made by a consumer, though no message was at fault
-	Clock       Crime = "clock"             // a defect of the rig: a clock showed a wrong time
+	Lost        Rule = "lost"              // G1: committed, and in the end not with the broker
+	NoRow       Rule = "not captured"      // G1: committed, and without a row in the outbox
+	Stuck       Rule = "stuck"             // G1: still open after the drain
+	Phantom     Rule = "phantom"           // G2: never committed, or not meant for this broker, and published
+	Unconfirmed Rule = "unconfirmed"       // G3: published by its row, and not with the broker
+	Fence       Rule = "fence"             // G4, G5: a row was changed that another process had claimed, or after it was finished
+	OutOfOrder  Rule = "out of order"      // G6: first deliveries of a key against the order of its commits
+	Abandoned   Rule = "abandoned"         // G7: abandoned, though no message was at fault
+	Attempts    Rule = "attempts"          // G7: more than the maximum
+	TwoRows     Rule = "two rows"          // one row per event and broker
+	Leak        Rule = "leak"              // G9: something internal in an external message
+	Unseen      Rule = "unseen"            // with the broker, and no consumer saw it
+	Vanished    Rule = "vanished"          // seen by a consumer, and not with the broker: the broker lost it
+	LostCommit  Rule = "lost commit"       // answered as committed, and not in the database: the database lost it
+	GhostCommit Rule = "ghost commit"      // reported as rolled back, and in the database
+	Sessions    Rule = "database sessions" // left when all processes had ended
+	Goroutines  Rule = "goroutines"        // left in a process that ended in good order
+	Crash       Rule = "crash"             // a process ended by itself in a way that it must not
+	Projection  Rule = "projection"        // an event was not counted exactly once by a consumer with an inbox
+	DeadLetters Rule = "dead-letters"      // made by a consumer, though no message was at fault
+	Clock       Rule = "clock"             // a defect of the rig: a clock showed a wrong time
 )
 
 // Violation is a broken guarantee, with its cases.
 type Violation struct {
-	Crime  Crime    `json:"crime"`
+	Rule   Rule     `json:"rule"`
 	Broker string   `json:"broker,omitempty"`
 	Count  int      `json:"count"`
 	Cases  []string `json:"cases"` // some of them
@@ -49,14 +49,14 @@ type Violation struct {
 // casesKept bounds the cases of a violation.
 const casesKept = 5
 
-// docket collects violations.
-type docket struct{ violations []Violation }
+// findings are the violations of a run.
+type findings struct{ violations []Violation }
 
-func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
-	at := slices.IndexFunc(d.violations, func(v Violation) bool { return v.Crime == crime && v.Broker == broker })
+func (d *findings) addf(rule Rule, broker, format string, args ...any) {
+	at := slices.IndexFunc(d.violations, func(v Violation) bool { return v.Rule == rule && v.Broker == broker })
 	if at < 0 {
 		at = len(d.violations)
-		d.violations = append(d.violations, Violation{Crime: crime, Broker: broker})
+		d.violations = append(d.violations, Violation{Rule: rule, Broker: broker})
 	}
 	v := &d.violations[at]
 	if v.Count++; len(v.Cases) < casesKept {
@@ -66,7 +66,7 @@ func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
 
 // judge compares the ledgers.
 func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
-	d := &docket{}
+	d := &findings{}
 	e.judgeProducers(d)
 	verdicts := make([]BrokerVerdict, 0, len(scenario.Brokers()))
 	for _, broker := range scenario.Brokers() {
@@ -78,7 +78,7 @@ func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 }
 
 // judgeProducers compares the outcomes that producers recorded with the database.
-func (e *evidence) judgeProducers(d *docket) {
+func (e *evidence) judgeProducers(d *findings) {
 	there := map[string]bool{}
 	for at := range e.facts {
 		there[at.tx] = true
@@ -86,23 +86,23 @@ func (e *evidence) judgeProducers(d *docket) {
 	for tx, is := range e.outcomes {
 		switch {
 		case (is.outcome == scenario.Committed || is.completed) && !there[tx]:
-			d.accusef(LostCommit, "", "transaction %s", tx)
+			d.addf(LostCommit, "", "transaction %s", tx)
 		case is.outcome == scenario.RolledBack && there[tx]:
-			d.accusef(GhostCommit, "", "transaction %s", tx)
+			d.addf(GhostCommit, "", "transaction %s", tx)
 		}
 	}
 }
 
-func (e *evidence) judgeProcesses(d *docket) {
+func (e *evidence) judgeProcesses(d *findings) {
 	for _, line := range e.watch {
-		d.accusef(Fence, "", "%s", line)
+		d.addf(Fence, "", "%s", line)
 	}
 	if e.sessions > 0 {
-		d.accusef(Sessions, "", "%d sessions", e.sessions)
+		d.addf(Sessions, "", "%d sessions", e.sessions)
 	}
-	for crime, list := range map[Crime][]string{Goroutines: e.leaked, Crash: e.crashed, Clock: e.clocks} {
+	for rule, list := range map[Rule][]string{Goroutines: e.leaked, Crash: e.crashed, Clock: e.clocks} {
 		for _, line := range list {
-			d.accusef(crime, "", "%s", line)
+			d.addf(rule, "", "%s", line)
 		}
 	}
 }
@@ -128,7 +128,7 @@ type BrokerVerdict struct {
 func (v *BrokerVerdict) Rate() float64 { return float64(v.Duplicates) / float64(max(1, v.Expected)) }
 
 // judgeBroker compares the messages of a broker with the committed events.
-func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
+func (e *evidence) judgeBroker(d *findings, broker string) BrokerVerdict {
 	v := BrokerVerdict{Broker: broker, Held: len(e.held[broker]), Causes: map[string]int{}}
 	arrived := e.judgeDeliveries(d, &v)
 	rows := e.judgeRows(d, &v, arrived)
@@ -139,10 +139,10 @@ func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 		v.Expected++
 		if !arrived[at] {
 			v.Lost++
-			d.accusef(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
+			d.addf(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
 		}
 		if _, captured := rows[at]; !captured {
-			d.accusef(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
+			d.addf(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
 		}
 	}
 	return v
@@ -150,22 +150,22 @@ func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 
 // judgeDeliveries goes through the messages of a broker in its order, and returns the events that
 // arrived.
-func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
+func (e *evidence) judgeDeliveries(d *findings, v *BrokerVerdict) map[event]bool {
 	arrived, first, last := map[event]bool{}, map[string]delivery{}, map[string]delivery{}
 	for _, m := range e.held[v.Broker] {
 		if len(m.leaks) > 0 {
 			v.Leaks++
-			d.accusef(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
+			d.addf(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
 		}
 		is, committed := e.facts[m.event]
 		if !committed || !is.published && v.Broker != scenario.Internal {
 			v.Phantom++
-			d.accusef(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
+			d.addf(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
 				e.outcomes[m.event.tx].outcome)
 		}
 		if _, seen := e.seen[v.Broker][m.message]; !seen {
 			v.Unseen++
-			d.accusef(Unseen, v.Broker, "message %s", m.message)
+			d.addf(Unseen, v.Broker, "message %s", m.message)
 		}
 		if before, again := first[m.message]; again {
 			v.Duplicates++
@@ -174,7 +174,7 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 		}
 		first[m.message] = m
 		if arrived[m.event] {
-			d.accusef(TwoRows, v.Broker, "event %d of transaction %s has a second message id, %s", m.event.n, m.event.tx, m.message)
+			d.addf(TwoRows, v.Broker, "event %d of transaction %s has a second message id, %s", m.event.n, m.event.tx, m.message)
 		}
 		arrived[m.event] = true
 		if !committed || m.account == "" {
@@ -182,21 +182,21 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 		}
 		if before := last[m.account]; m.seq <= before.seq {
 			v.OutOfOrder++
-			d.accusef(OutOfOrder, v.Broker, "%s %d (%s) came after %d (%s)", m.account, m.seq, m.message, before.seq, before.message)
+			d.addf(OutOfOrder, v.Broker, "%s %d (%s) came after %d (%s)", m.account, m.seq, m.message, before.seq, before.message)
 		} else {
 			last[m.account] = m
 		}
 	}
 	for message := range e.seen[v.Broker] {
 		if _, held := first[message]; !held {
-			d.accusef(Vanished, v.Broker, "message %s", message)
+			d.addf(Vanished, v.Broker, "message %s", message)
 		}
 	}
 	return arrived
 }
 
 // judgeRows goes through the rows of a broker, and returns the state of each event's.
-func (e *evidence) judgeRows(d *docket, v *BrokerVerdict, arrived map[event]bool) map[event]string {
+func (e *evidence) judgeRows(d *findings, v *BrokerVerdict, arrived map[event]bool) map[event]string {
 	states := map[event]string{}
 	for i := range e.rows {
 		r := &e.rows[i]
@@ -204,24 +204,24 @@ func (e *evidence) judgeRows(d *docket, v *BrokerVerdict, arrived map[event]bool
 			continue
 		}
 		if _, twice := states[r.event]; twice {
-			d.accusef(TwoRows, v.Broker, "event %d of transaction %s", r.event.n, r.event.tx)
+			d.addf(TwoRows, v.Broker, "event %d of transaction %s", r.event.n, r.event.tx)
 		}
 		states[r.event] = r.status
 		v.MaxAttempts = max(v.MaxAttempts, r.attempts)
 		if r.attempts > maxAttempts {
-			d.accusef(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
+			d.addf(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
 		}
 		switch r.status {
 		case "published":
 			if !arrived[r.event] {
-				d.accusef(Unconfirmed, v.Broker, "message %s", r.message)
+				d.addf(Unconfirmed, v.Broker, "message %s", r.message)
 			}
 		case "abandoned":
 			v.Abandoned++
-			d.accusef(Abandoned, v.Broker, "message %s: %s", r.message, r.err)
+			d.addf(Abandoned, v.Broker, "message %s: %s", r.message, r.err)
 		default:
 			v.Stuck++
-			d.accusef(Stuck, v.Broker, "message %s is %s: %s", r.message, r.status, r.err)
+			d.addf(Stuck, v.Broker, "message %s is %s: %s", r.message, r.status, r.err)
 		}
 	}
 	return states

@@ -53,7 +53,7 @@ func TestSoundEvidence(t *testing.T) {
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
 }
 
-// Each crime is found, by itself or with what follows from it.
+// Each rule is found, by itself or with what follows from it.
 func TestCrimes(t *testing.T) {
 	t.Parallel()
 	rowOf := func(e *evidence, broker, message string) *row {
@@ -61,63 +61,63 @@ func TestCrimes(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		tamper func(e *evidence)
-		want   []Crime
+		want   []Rule
 	}{
 		"lost": {func(e *evidence) {
 			e.held[scenario.Partner] = e.held[scenario.Partner][:1]
 			delete(e.seen[scenario.Partner], "b0")
-		}, []Crime{Lost, Unconfirmed}},
-		"lost by the broker": {func(e *evidence) { e.held[scenario.Partner] = e.held[scenario.Partner][:1] }, []Crime{Lost, Unconfirmed, Vanished}},
+		}, []Rule{Lost, Unconfirmed}},
+		"lost by the broker": {func(e *evidence) { e.held[scenario.Partner] = e.held[scenario.Partner][:1] }, []Rule{Lost, Unconfirmed, Vanished}},
 		"not captured": {func(e *evidence) {
 			e.facts[event{"b", 1}] = fact{"account-2", 1, false}
 			e.summed[scenario.Internal] = e.due(scenario.Internal)
-		}, []Crime{Lost, NoRow}},
-		"stuck":     {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "failed" }, []Crime{Stuck}},
-		"abandoned": {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "abandoned" }, []Crime{Abandoned}},
-		"attempts":  {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").attempts = maxAttempts + 1 }, []Crime{Attempts}},
+		}, []Rule{Lost, NoRow}},
+		"stuck":     {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "failed" }, []Rule{Stuck}},
+		"abandoned": {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "abandoned" }, []Rule{Abandoned}},
+		"attempts":  {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").attempts = maxAttempts + 1 }, []Rule{Attempts}},
 		"rolled back and published": {func(e *evidence) {
 			e.held[scenario.Internal] = append(e.held[scenario.Internal], delivery{event: event{"c", 0}, account: "account-9", seq: 1, message: "c0"})
 			e.seen[scenario.Internal]["c0"] = struct{}{}
-		}, []Crime{Phantom}},
+		}, []Rule{Phantom}},
 		"internal, at a partner": {func(e *evidence) {
 			e.held[scenario.Partner] = append(e.held[scenario.Partner], delivery{event: event{"a", 1}, account: "account-2", seq: 2, message: "a1"})
 			e.seen[scenario.Partner]["a1"] = struct{}{}
-		}, []Crime{Phantom}},
-		"out of order": {func(e *evidence) { slices.Reverse(e.held[scenario.PubSub]) }, []Crime{OutOfOrder}},
+		}, []Rule{Phantom}},
+		"out of order": {func(e *evidence) { slices.Reverse(e.held[scenario.PubSub]) }, []Rule{OutOfOrder}},
 		"two message ids": {func(e *evidence) {
 			second := e.held[scenario.Internal][2]
 			second.message, second.account = "other", ""
 			e.held[scenario.Internal] = append(e.held[scenario.Internal], second)
 			e.seen[scenario.Internal]["other"] = struct{}{}
-		}, []Crime{TwoRows}},
-		"two rows":          {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Crime{TwoRows}},
-		"leak":              {func(e *evidence) { e.held[scenario.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
-		"unseen":            {func(e *evidence) { delete(e.seen[scenario.PubSub], "a0") }, []Crime{Unseen}},
-		"lost commit":       {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Committed, false} }, []Crime{LostCommit}},
-		"ghost commit":      {func(e *evidence) { e.outcomes["a"] = outcome{scenario.RolledBack, false} }, []Crime{GhostCommit}},
-		"completed in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Unknown, true} }, []Crime{LostCommit}},
+		}, []Rule{TwoRows}},
+		"two rows":          {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Rule{TwoRows}},
+		"leak":              {func(e *evidence) { e.held[scenario.Partner][0].leaks = []string{"checksum"} }, []Rule{Leak}},
+		"unseen":            {func(e *evidence) { delete(e.seen[scenario.PubSub], "a0") }, []Rule{Unseen}},
+		"lost commit":       {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Committed, false} }, []Rule{LostCommit}},
+		"ghost commit":      {func(e *evidence) { e.outcomes["a"] = outcome{scenario.RolledBack, false} }, []Rule{GhostCommit}},
+		"completed in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Unknown, true} }, []Rule{LostCommit}},
 		"duplicate, which is allowed": {func(e *evidence) {
 			e.held[scenario.Internal] = append(e.held[scenario.Internal], e.held[scenario.Internal][0])
 		}, nil},
-		"counted twice":  {func(e *evidence) { e.summed[scenario.PubSub]["account-1"] = sums{3, 5} }, []Crime{Projection}},
-		"not counted":    {func(e *evidence) { delete(e.summed[scenario.Partner], "account-1") }, []Crime{Projection}},
-		"another's sum":  {func(e *evidence) { e.summed[scenario.Partner]["account-9"] = sums{1, 1} }, []Crime{Projection}},
-		"wrong contents": {func(e *evidence) { e.summed[scenario.Internal]["account-1"] = sums{3, 7} }, []Crime{Projection}},
-		"dead letters":   {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Crime{DeadLetters}},
-		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
-		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},
-		"goroutines":     {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Crime{Goroutines}},
-		"crash":          {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Crime{Crash}},
-		"wrong clock":    {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Crime{Clock}},
+		"counted twice":  {func(e *evidence) { e.summed[scenario.PubSub]["account-1"] = sums{3, 5} }, []Rule{Projection}},
+		"not counted":    {func(e *evidence) { delete(e.summed[scenario.Partner], "account-1") }, []Rule{Projection}},
+		"another's sum":  {func(e *evidence) { e.summed[scenario.Partner]["account-9"] = sums{1, 1} }, []Rule{Projection}},
+		"wrong contents": {func(e *evidence) { e.summed[scenario.Internal]["account-1"] = sums{3, 7} }, []Rule{Projection}},
+		"dead letters":   {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Rule{DeadLetters}},
+		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Rule{Fence}},
+		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Rule{Sessions}},
+		"goroutines":     {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Rule{Goroutines}},
+		"crash":          {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Rule{Crash}},
+		"wrong clock":    {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Rule{Clock}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := sound()
 			tt.tamper(e)
 			_, violations := e.judge()
-			found := map[Crime]bool{}
+			found := map[Rule]bool{}
 			for _, v := range violations {
-				found[v.Crime] = true
+				found[v.Rule] = true
 				assert.NotEmpty(t, v.Cases)
 			}
 			assert.ElementsMatch(t, tt.want, slices.Collect(maps.Keys(found)), violations)

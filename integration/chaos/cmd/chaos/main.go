@@ -125,9 +125,9 @@ func (s *settings) runBroken(ctx context.Context) bool {
 			return false
 		}
 		report.Print(os.Stdout)
-		for _, crime := range defect.Crimes {
-			if !report.Violated(crime) {
-				fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): no violation %q\n", defect.Name, defect.What, crime)
+		for _, rule := range defect.Rules {
+			if !report.Violated(rule) {
+				fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): no violation %q\n", defect.Name, defect.What, rule)
 				noticed = false
 			}
 		}

@@ -30,7 +30,7 @@ WITH RECURSIVE head AS (
       LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
                            FROM (SELECT id, created_at, available_at, locked_until, ordering_key
                                       , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
-                                   FROM (SELECT *
+                                   FROM (SELECT m.id, m.created_at, m.available_at, m.locked_until, m.ordering_key
                                            FROM {{table}} AS m
                                           WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
                                           ORDER BY m.id
