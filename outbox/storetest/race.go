@@ -292,10 +292,17 @@ func (w *drainer) work(ctx context.Context, shard int) error {
 	return err
 }
 
-// expireToken ends the lease of a worker that is no more.
-func (w *drainer) expireToken(ctx context.Context, l driver.Lease) error {
-	_, err := w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
-		" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
-		l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())
+// expireToken ends the lease of a worker that is no more. It locks rows in an order of its own, so
+// that the server may break it off in favour of a late completion of the same rows: it tries again,
+// as stores do.
+func (w *drainer) expireToken(ctx context.Context, l driver.Lease) (err error) {
+	for range 3 {
+		_, err = w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
+			" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
+			l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())
+		if err == nil {
+			return nil
+		}
+	}
 	return err
 }
