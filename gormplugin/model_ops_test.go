@@ -247,6 +247,9 @@ func (m *model) batches(o *op) result {
 	if m.session.NoDefault {
 		return all()
 	}
+	if m.tx != nil && m.tx.aborted {
+		return failed // GORM sees here that its savepoint was refused, and calls no statement
+	}
 	return m.block(o.ID, m.session.Conn, all)
 }
 

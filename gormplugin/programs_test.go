@@ -82,6 +82,15 @@ func TestPrograms(t *testing.T) {
 			want: nil, // elsewhere the second savepoint is there, and holds what was saved before it
 			only: outbox.Postgres,
 		},
+		"batches in an aborted transaction are not tried, so nobody knows what they hold": {
+			program: []op{
+				block("transaction", failed, raises(1), on("save", 1)),
+				block("transaction", done, raises(1), on("broken", 0), on("batches", 1)),
+				block("transaction", done, raises(1), on("save", 1)),
+			},
+			want: []string{"2 default", "3 as 1 default"},
+			only: outbox.Postgres,
+		},
 		"an event of a savepoint that was rolled back goes with the next write": {
 			program: []op{block("transaction", done, on("save", 0), block("transaction", failed, raises(0)), raises(0)), on("save", 0)},
 			want:    []string{"2 default", "1 default"},
