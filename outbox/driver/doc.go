@@ -6,6 +6,7 @@
 // rows that must wait out of the way of claims, [Delivery.Ready] says which shards have work. A
 // database that can tell of commits of other processes is a [Listener] as well.
 //
-// What people ask of a table is in package admin; package storetest checks an implementation of
-// both.
+// Which rows a claim takes is decided by package claims, the same way on every database; a store
+// brings plain statements. What people ask of a table is in package admin; package storetest checks
+// an implementation of both.
 package driver

@@ -123,3 +123,12 @@ type Freed struct {
 	// Move is true when the last of them becomes the key's block, in the place of this one.
 	Move bool
 }
+
+// How much one lift brings back: blocks that are due or back, blocks that are done, and followers
+// of each of these. Together they stay below the size of a batch or two, so that it is a short
+// transaction.
+const (
+	MaxBlocks    = 500
+	MaxDone      = 10
+	MaxFollowers = 500
+)

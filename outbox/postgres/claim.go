@@ -32,7 +32,7 @@ func (x *exchange) claimRows() error {
 	x.token = token
 	x.send(nil, begin)
 	if c.Wake {
-		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers)
+		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers)
 	}
 	window, lease := c.Window, c.Lease.Microseconds()
 	if c.Unordered { // nothing waits for anything

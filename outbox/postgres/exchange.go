@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/claims"
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip

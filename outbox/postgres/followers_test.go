@@ -11,7 +11,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // Some ten thousand rows, or a million, wait behind one that failed, and vacuum never comes. Once
@@ -150,7 +149,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			args []any
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
-			{store.sql.blocks, []any{"b", claim.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers}},
+			{store.sql.blocks, []any{"b", claim.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers}},
 			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), version, true, 16 << 20, false}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)

@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/claims"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // blocks reads the blocks of a shard that may be lifted, and the first followers of those that are
 // done.
 func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driver.BlockState, err error) {
-	rows, err := x.conn.QueryContext(ctx, x.sql.blocks, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("limit", core.MaxBlocks),
+	rows, err := x.conn.QueryContext(ctx, x.sql.blocks, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("limit", driver.MaxBlocks),
 		sql.Named("now", x.now))
 	if err != nil {
 		return nil, err
@@ -34,11 +33,11 @@ func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driv
 		if !b.Done || !b.HasKey {
 			continue
 		}
-		if done++; done > core.MaxDone {
+		if done++; done > driver.MaxDone {
 			break
 		}
 		if b.Followers, err = listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("key", b.Key),
-			sql.Named("limit", core.MaxFollowers)); err != nil {
+			sql.Named("limit", driver.MaxFollowers)); err != nil {
 			return nil, err
 		}
 	}

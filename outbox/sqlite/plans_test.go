@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // planned are the statements that run while messages flow, and the indexes that each of them must
@@ -142,9 +141,9 @@ func TestManyFollowers(t *testing.T) {
 		batch = exchange(published(batch))
 		require.NotEmpty(t, batch.Messages)
 		assert.LessOrEqual(t, batch.Seen, claim.Window)
-		assert.LessOrEqual(t, open()-rest, core.MaxFollowers, "they come back by and by")
+		assert.LessOrEqual(t, open()-rest, driver.MaxFollowers, "they come back by and by")
 	}
-	assert.Equal(t, rows-3*core.MaxFollowers, number("SELECT count(*) FROM outbox_messages WHERE deferred"))
+	assert.Equal(t, rows-3*driver.MaxFollowers, number("SELECT count(*) FROM outbox_messages WHERE deferred"))
 }
 
 func published(batch driver.Batch) *driver.Completion {

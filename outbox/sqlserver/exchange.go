@@ -9,9 +9,8 @@ import (
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/claims"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
@@ -184,7 +183,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 	}
 	return append(append(args, taking...),
 		sql.Named("window", int64(window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytes), sql.Named("wake", c.Wake),
-		sql.Named("max_blocks", int64(core.MaxBlocks)), sql.Named("max_done", int64(core.MaxDone)), sql.Named("max_followers", int64(core.MaxFollowers)),
+		sql.Named("max_blocks", int64(driver.MaxBlocks)), sql.Named("max_done", int64(driver.MaxDone)), sql.Named("max_followers", int64(driver.MaxFollowers)),
 	), nil
 }
 

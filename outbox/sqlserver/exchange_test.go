@@ -15,7 +15,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 var (
@@ -105,7 +104,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"completed_broker": "partner", "completed_shard": int32(2), "block_abandoned": false,
 		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false,
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
-		"wake": false, "max_blocks": int64(core.MaxBlocks), "max_done": int64(core.MaxDone), "max_followers": int64(core.MaxFollowers),
+		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers),
 	}, server.requests[0].args)
 }
 
@@ -287,7 +286,7 @@ func TestExchangeLifts(t *testing.T) {
 		blocks.rows = append(blocks.rows, blockRows(false, true, false, 5, 6).rows...)
 		blocks.rows = append(blocks.rows, blockRows(false, false, true, 9).rows...)
 		followers := set{columns: []string{"fanout_follower", "id"}, rows: [][]sqldriver.Value{{int64(5), int64(8)}, {int64(5), int64(11)}}}
-		for id := range int64(core.MaxFollowers) {
+		for id := range int64(driver.MaxFollowers) {
 			followers.rows = append(followers.rows, []sqldriver.Value{int64(6), 100 + id})
 		}
 		waiting := windowRows(4)

@@ -173,7 +173,7 @@ func TestLift(t *testing.T) {
 			b, verdict := &blocks[i], seen[blocks[i].ID]
 			switch {
 			case b.Done && b.HasKey:
-				if done++; done <= MaxDone {
+				if done++; done <= driver.MaxDone {
 					require.Equal(t, len(b.Followers) < followers, verdict == "drop")
 				} else {
 					require.Empty(t, verdict, "the rest comes with the next claim")

@@ -2,15 +2,6 @@ package core
 
 import "github.com/gorm-fanout/fanout/outbox/driver"
 
-// How much one call brings back: blocks that are due or back, blocks that are done, and followers
-// of each of these. Together they stay below the size of a batch or two, so that it is a short
-// transaction.
-const (
-	MaxBlocks    = 500
-	MaxDone      = 10
-	MaxFollowers = 500
-)
-
 // Lift decides what becomes of blocks. One whose time has come brings its row back; one whose row
 // is done lets a bounded number of followers through, of which the last is the next block; one
 // whose row must wait again leaves the way of claims.
@@ -22,7 +13,7 @@ func Lift(blocks []driver.BlockState, followers int) (lift driver.Lift) {
 		case b.Done && !b.HasKey:
 			lift.Drop = append(lift.Drop, *b)
 		case b.Done:
-			if done++; done > MaxDone {
+			if done++; done > driver.MaxDone {
 				continue
 			}
 			move := len(b.Followers) >= followers

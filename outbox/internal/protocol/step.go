@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A Protocol holds what is fixed while a world runs. Its methods may be used by several goroutines.
@@ -23,7 +23,7 @@ type Protocol struct {
 
 // Default is the protocol as the stores have it.
 func Default() *Protocol {
-	return &Protocol{MaxAttempts: 5, AdvanceBlocks: core.MaxDone, AdvanceRows: core.MaxFollowers}
+	return &Protocol{MaxAttempts: 5, AdvanceBlocks: driver.MaxDone, AdvanceRows: driver.MaxFollowers}
 }
 
 // Step is the transition function: what an action makes of a state, and what a store answers. The
