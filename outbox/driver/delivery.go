@@ -33,8 +33,9 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 
 	// Ready tells which shards of a broker have work: a row is ready to be claimed, a block is due
 	// or done, or waiting rows fill the head of the shard; or that the broker is paused. It takes
-	// no lock.
-	Ready(ctx context.Context, broker string) (Readiness, error)
+	// no lock. The shards of busy are those of which the caller knows already that they have work,
+	// or will ask again; Ready may leave them out, which spares it the rows that are claimed there.
+	Ready(ctx context.Context, broker string, busy outbox.ShardSet) (Readiness, error)
 
 	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of
 	// the way of claims what has to wait there for its time: rows in backoff or scheduled for

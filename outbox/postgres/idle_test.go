@@ -42,7 +42,7 @@ func (i *idler) Exchange(context.Context, *driver.Completion, *driver.Claim) (dr
 	return driver.Exchanged{}, nil
 }
 func (i *idler) Renew(context.Context, driver.Lease) (int, error) { i.ask("renew"); return 0, nil }
-func (i *idler) Ready(context.Context, string) (driver.Readiness, error) {
+func (i *idler) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	i.ask("ready")
 	return driver.Readiness{}, nil
 }
@@ -106,7 +106,7 @@ func TestIdleCost(t *testing.T) {
 	)
 	store := wired(t, dsn, "idle", &trips, &stall{}, &log)
 	for verb, run := range map[string]func() error{
-		"ready":     func() error { _, err := store.Ready(t.Context(), "b"); return err },
+		"ready":     func() error { _, err := store.Ready(t.Context(), "b", 0); return err },
 		"heartbeat": func() error { return store.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}) },
 		"backlog":   func() error { _, err := store.Backlog(t.Context()); return err },
 		"watch":     func() error { _, err := store.Watch(t.Context()); return err },

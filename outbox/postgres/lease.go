@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -25,12 +26,15 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 }
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
 	began := time.Now()
 	floors, version, full := s.water.floors(broker, began)
+	if full { // what is learned of shards that are left out would be wrong
+		busy = 0
+	}
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, version)
+		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, version, int64(busy))
 		if err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	n, err := other.Replay(t.Context(), admin.Filter{Broker: "b"}, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	ready, err := d.store.Ready(t.Context(), "b")
+	ready, err := d.store.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	assert.Equal(t, []int{d.shard}, ready.Shards)
 	d.insert(1)
@@ -357,7 +357,7 @@ func TestLowWaterFullLook(t *testing.T) {
 	require.Equal(t, []int64{1}, d.deliver(false))
 	d.rise(false, true)
 	look := func() []int {
-		ready, err := d.store.Ready(t.Context(), "b")
+		ready, err := d.store.Ready(t.Context(), "b", 0)
 		require.NoError(t, err)
 		return ready.Shards
 	}
@@ -389,11 +389,11 @@ func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 	}
 	_, err := other.pool.Exec(t.Context(), insertTide, 1)
 	require.NoError(t, err)
-	_, err = d.store.Ready(t.Context(), "b")
+	_, err = d.store.Ready(t.Context(), "b", 0)
 	require.Error(t, err, "its connection was ended")
-	_, err = d.store.Ready(t.Context(), "b") // what it knew before it had the new one
+	_, err = d.store.Ready(t.Context(), "b", 0) // what it knew before it had the new one
 	require.NoError(t, err)
-	ready, err := d.store.Ready(t.Context(), "b")
+	ready, err := d.store.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	assert.Equal(t, []int{d.shard}, ready.Shards)
 	assert.Equal(t, []int64{3}, d.deliver(false))

@@ -34,7 +34,7 @@ func TestUnblockByHand(t *testing.T) {
 		}
 	}
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	ready, err := store.Ready(t.Context(), "partner")
+	ready, err := store.Ready(t.Context(), "partner", 0)
 	require.NoError(t, err)
 	claim := func(limit int) driver.Batch {
 		t.Helper()

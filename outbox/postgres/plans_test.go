@@ -34,7 +34,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
-		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
+		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 		{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
 		{text: "defer", args: "'b', 1, '{}', %ids, false", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},

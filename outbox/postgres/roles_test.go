@@ -121,7 +121,7 @@ func TestRolesRelay(t *testing.T) {
 	relay := openStore(t, dsn, "outbox_messages")
 	require.NoError(t, relay.Check(t.Context()))
 	require.Empty(t, diagnose(t, relay), "the diagnosis misses no right")
-	ready, err := relay.Ready(t.Context(), "b")
+	ready, err := relay.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
 	claimed, err := relay.Exchange(t.Context(), nil, claim)

@@ -90,7 +90,7 @@ func TestDeadlock(t *testing.T) {
 		_, err := store.pool.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
-	ready, err := store.Ready(t.Context(), "b")
+	ready, err := store.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
 	result, err := store.Exchange(t.Context(), nil, claim)

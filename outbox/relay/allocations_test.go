@@ -104,7 +104,7 @@ func (s *sameBatch) Renew(context.Context, driver.Lease) (int, error) {
 	return len(s.batch.Messages), nil
 }
 
-func (s *sameBatch) Ready(context.Context, string) (driver.Readiness, error) {
+func (s *sameBatch) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
 func (s *sameBatch) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }

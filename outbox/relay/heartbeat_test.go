@@ -45,7 +45,7 @@ func (l *lobby) Exchange(_ context.Context, completion *driver.Completion, claim
 }
 
 func (l *lobby) Renew(context.Context, driver.Lease) (int, error) { return 2, nil }
-func (l *lobby) Ready(context.Context, string) (driver.Readiness, error) {
+func (l *lobby) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
 func (l *lobby) Defer(context.Context, *driver.Claim) (int, error)  { return 0, nil }

@@ -259,7 +259,7 @@ func (s *skewed) Exchange(_ context.Context, completion *driver.Completion, clai
 	return e, nil
 }
 
-func (s *skewed) Ready(context.Context, string) (driver.Readiness, error) {
+func (s *skewed) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asked { // the row comes when the clocks have been compared

@@ -186,7 +186,8 @@ func (p *Processor) poll(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		ready, err := p.look(ctx)
+		busy := p.shards.busy()
+		ready, err := p.look(ctx, busy)
 		if ctx.Err() != nil {
 			return
 		}
@@ -197,7 +198,9 @@ func (p *Processor) poll(ctx context.Context) {
 		if len(ready.Shards) > 0 {
 			p.shards.mark(ready.Shards...)
 		}
-		timer.Reset(pace.next(len(ready.Shards) > 0, p.counters.claimed.Load(), err))
+		// Whether more than the claims under way is waiting in a busy shard was not asked: as before.
+		found := len(ready.Shards) > 0 || busy != 0 && pace.found
+		timer.Reset(pace.next(found, p.counters.claimed.Load(), err))
 	}
 }
 
@@ -241,11 +244,12 @@ func (p *pace) next(found bool, claimed int64, err error) time.Duration {
 	return p.interval - time.Duration(pollSpread*rand.Float64()*float64(p.interval))
 }
 
-// look asks which shards hold something that is ready, or whether the broker is paused.
-func (p *Processor) look(ctx context.Context) (driver.Readiness, error) {
+// look asks which shards beside the busy ones hold something that is ready, or whether the broker
+// is paused.
+func (p *Processor) look(ctx context.Context, busy outbox.ShardSet) (driver.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
 	defer cancel()
-	return p.store.Ready(ctx, p.broker)
+	return p.store.Ready(ctx, p.broker, busy)
 }
 
 // databaseTimeout bounds one call to the database: half a minute, or a quarter of a lease that is

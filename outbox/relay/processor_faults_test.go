@@ -242,10 +242,10 @@ func (s *silent) Exchange(ctx context.Context, completion *driver.Completion, cl
 	return s.Store.Exchange(ctx, completion, claim)
 }
 
-func (s *silent) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (s *silent) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
 		return driver.Readiness{}, ctx.Err()
 	}
-	return s.Store.Ready(ctx, broker)
+	return s.Store.Ready(ctx, broker, busy)
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -19,8 +20,9 @@ type shardBoard struct {
 	shards  int    // per class
 	dirty   []bool // by shard: may hold work
 	since   []int  // by shard: at which turn it became dirty
-	taken   []bool // by shard of a class: in a worker's hands
+	taken   []int  // by shard of a class: the one that a worker has, or -1
 	held    []int  // by shard of a class: the place of the one that was handed out last
+	again   []bool // by shard of a class: a poll has left out the one that a worker has
 	turn    int    // how many shards were handed out
 	stopped bool   // nobody gets a shard
 	changed chan struct{}
@@ -32,13 +34,16 @@ type shardBoard struct {
 // makes about 65, 22 and 13 turns of 100.
 const headStart = 3
 
+// nobody has a shard.
+const nobody = -1
+
 // classRank counts the classes above each.
 var classRank = [outbox.Classes]int{outbox.ClassUrgent: 0, outbox.ClassNormal: 1, outbox.ClassBackfill: 2}
 
 func newShardBoard(shards int) *shardBoard {
 	return &shardBoard{
-		shards: shards, dirty: make([]bool, outbox.Classes*shards), since: make([]int, outbox.Classes*shards), taken: make([]bool, shards), held: make([]int, shards),
-		changed: make(chan struct{}),
+		shards: shards, dirty: make([]bool, outbox.Classes*shards), since: make([]int, outbox.Classes*shards),
+		taken: slices.Repeat([]int{nobody}, shards), held: make([]int, shards), again: make([]bool, shards), changed: make(chan struct{}),
 	}
 }
 
@@ -86,7 +91,7 @@ func (b *shardBoard) take(ctx context.Context) (shard int, ok bool) {
 		changed := b.changed
 		if shard, ok := b.next(); ok {
 			b.turn++
-			b.dirty[shard], b.taken[shard%b.shards], b.held[shard%b.shards] = false, true, b.place(shard)
+			b.dirty[shard], b.taken[shard%b.shards], b.held[shard%b.shards] = false, shard, b.place(shard)
 			b.mu.Unlock()
 			return shard, ctx.Err() == nil
 		}
@@ -106,7 +111,7 @@ func (b *shardBoard) next() (shard int, ok bool) {
 		return 0, false
 	}
 	for other := range b.dirty {
-		if !b.dirty[other] || b.taken[other%b.shards] {
+		if !b.dirty[other] || b.taken[other%b.shards] != nobody {
 			continue
 		}
 		earlier := b.place(other) - b.place(shard)
@@ -130,12 +135,29 @@ func (b *shardBoard) outranked(shard int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other, dirty := range b.dirty {
-		free := other%b.shards == shard%b.shards || !b.taken[other%b.shards] // once the caller puts back its own
+		free := other%b.shards == shard%b.shards || b.taken[other%b.shards] == nobody // once the caller puts back its own
 		if dirty && free && b.rank(other) < b.rank(shard) && b.place(other) <= b.held[shard%b.shards] {
 			return true
 		}
 	}
 	return false
+}
+
+// busy are the shards that a poll need not look at: those that wait for a worker, and those that a
+// worker has, which are claimed from once more when it puts them back. Zero = none.
+func (b *shardBoard) busy() (set outbox.ShardSet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for shard, dirty := range b.dirty {
+		lock := shard % b.shards
+		if b.taken[lock] == shard {
+			b.again[lock], dirty = true, true
+		}
+		if dirty {
+			set |= outbox.ShardSetOf(shard)
+		}
+	}
+	return set
 }
 
 // stop keeps shards back from workers that ask for one, or ends that.
@@ -152,10 +174,11 @@ func (b *shardBoard) stop(stopped bool) {
 func (b *shardBoard) put(shard int, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken[shard%b.shards] = false
-	if more {
+	lock := shard % b.shards
+	if more || b.again[lock] {
 		b.markDirty(shard)
 	}
+	b.taken[lock], b.again[lock] = nobody, false
 	b.broadcast()
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -117,14 +118,22 @@ func TestShardBoardStarvesNobody(t *testing.T) {
 					continue
 				}
 				i := rapid.IntRange(0, len(hands)-1).Draw(t, "hand")
-				b.put(hands[i], rapid.Bool().Draw(t, "more"))
+				more, polled := rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "polled")
+				if polled {
+					busy := b.busy()
+					for shard, dirty := range b.dirty {
+						require.Equal(t, dirty || slices.Contains(hands, shard), busy.Has(shard), "shard %d", shard)
+					}
+				}
+				b.put(hands[i], more)
+				require.True(t, b.dirty[hands[i]] || !more && !polled, "what a poll has left out is claimed from again")
 				b.mark(endless...)
 				hands = append(hands[:i], hands[i+1:]...)
 				continue
 			}
 			free := make([]bool, outbox.Classes*shards)
 			for shard := range free {
-				free[shard] = b.dirty[shard] && !b.taken[shard%shards]
+				free[shard] = b.dirty[shard] && b.taken[shard%shards] == nobody
 			}
 			shard, ok := b.take(context.Background())
 			require.True(t, ok)

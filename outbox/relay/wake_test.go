@@ -28,9 +28,9 @@ type looks struct {
 	after  func(*driver.Claim)
 }
 
-func (l *looks) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (l *looks) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	l.count.Add(1)
-	return l.Store.Ready(ctx, broker)
+	return l.Store.Ready(ctx, broker, busy)
 }
 
 func (l *looks) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {

@@ -35,7 +35,7 @@ type stuck struct {
 func (*stuck) Shards() int                                    { return outbox.Shards }
 func (*stuck) Pauses(context.Context) ([]driver.Pause, error) { return nil, nil }
 
-func (s *stuck) Ready(context.Context, string) (driver.Readiness, error) {
+func (s *stuck) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ready := driver.Readiness{Paused: s.paused}

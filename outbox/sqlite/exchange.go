@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -95,14 +96,14 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 }
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
 		var shard int
 		err := rows.Scan(&shard)
 		shards = append(shards, shard)
 		return err
-	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()))
+	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()), sql.Named("busy", int64(busy)))
 	if err != nil {
 		return driver.Readiness{}, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
 	}

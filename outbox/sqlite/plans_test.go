@@ -186,7 +186,7 @@ func TestIdleBlocksTakeNoLock(t *testing.T) {
 		claim.Wake = false // and later, when the block is due
 		now = now.Add(2 * time.Hour)
 	}
-	ready, err := store.Ready(t.Context(), "b")
+	ready, err := store.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	assert.Equal(t, []int{0}, ready.Shards)
 	release()

@@ -437,9 +437,9 @@ func TestReady(t *testing.T) {
 	store, _ := newFake(t, "outbox_messages", inTurn(
 		reply{sets: []set{shards}, err: serverError(1205)}, reply{sets: []set{shards}}, reply{err: serverError(208)},
 	))
-	got, err := store.Ready(t.Context(), "partner")
+	got, err := store.Ready(t.Context(), "partner", 0)
 	require.NoError(t, err)
 	assert.Equal(t, driver.Readiness{Shards: []int{0, 3}}, got)
-	_, err = store.Ready(t.Context(), "partner")
+	_, err = store.Ready(t.Context(), "partner", 0)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -29,11 +30,11 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 }
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
 	err := retry(func() error {
 		shards = nil
-		return s.query(ctx, s.sql.ready, []any{sql.Named("broker", broker)}, resultSets{
+		return s.query(ctx, s.sql.ready, []any{sql.Named("broker", broker), sql.Named("busy", int64(busy))}, resultSets{
 			"fanout_shard": func(rows *sql.Rows) error {
 				var shard int
 				err := rows.Scan(&shard)

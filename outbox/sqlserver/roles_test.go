@@ -77,7 +77,7 @@ func TestRoles(t *testing.T) {
 	}
 	relay := newStore(t, openDB(t, newUser(t, b, grants...), ""), b.table)
 	require.NoError(t, relay.Check(t.Context()))
-	ready, err := relay.Ready(t.Context(), "b")
+	ready, err := relay.Ready(t.Context(), "b", 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, ready.Shards)
 	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}

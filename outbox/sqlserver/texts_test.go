@@ -56,7 +56,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"window": {"broker", "shard", "window"}, "lift": {"broker", "shard", "decided", "changes"},
 		"take":  {"broker", "shard", "worker", "token", "shared", "unordered", "lease_seconds", "lease_micros", "decided", "ids"},
 		"defer": {"broker", "shard", "decided", "blocks", "rows", "unordered"},
-		"ready": {"broker"}, "exclusive": {"lock"}, "release": {"lock"},
+		"ready": {"broker", "busy"}, "exclusive": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 	}
 	shared, _ := store.Texts()
@@ -322,11 +322,11 @@ func TestShards(t *testing.T) {
 	t.Parallel()
 	shards := make([]string, outbox.Classes*outbox.Shards)
 	for shard := range shards {
-		shards[shard] = fmt.Sprintf("(%d)", shard)
+		shards[shard] = fmt.Sprintf("(%d, %d)", shard, 1<<shard)
 	}
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	assert.Contains(t, store.sql.ready, "(VALUES "+strings.Join(shards, ", ")+") AS shards")
+	assert.Contains(t, store.sql.ready, "(VALUES "+strings.Join(shards, ", ")+") AS shards (shard, bit)")
 	steps, err := Migrations("outbox_messages")
 	require.NoError(t, err)
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Shards-1))

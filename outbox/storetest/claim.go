@@ -232,7 +232,7 @@ func testCancelled(t *table) {
 	require.Error(t, err)
 	_, err = t.Store.Renew(ctx, driver.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), Duration: lease})
 	require.Error(t, err)
-	_, err = t.Store.Ready(ctx, broker)
+	_, err = t.Store.Ready(ctx, broker, 0)
 	require.Error(t, err)
 	assert.Equal(t, []int64{id}, taken(t.claim()))
 }

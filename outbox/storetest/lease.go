@@ -1,12 +1,14 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -147,7 +149,7 @@ func (t *table) endsIn(id int64, column string, left time.Duration) {
 
 func (t *table) ready() []int {
 	t.Helper()
-	ready, err := t.Store.Ready(t.Context(), broker)
+	ready, err := t.Store.Ready(t.Context(), broker, 0)
 	require.NoError(t, err)
 	assert.False(t, ready.Paused)
 	return ready.Shards
@@ -187,6 +189,17 @@ func testReady(t *table) {
 		all[shard] = shard
 	}
 	assert.Equal(t, all, t.ready())
+
+	// What the caller leaves out may be missing, and nothing else is.
+	for shard := range all {
+		others := slices.DeleteFunc(slices.Clone(all), func(other int) bool { return other == shard })
+		ready, err := t.Store.Ready(t.Context(), broker, outbox.ShardSetOf(shard))
+		require.NoError(t, err)
+		assert.Subset(t, ready.Shards, others)
+		ready, err = t.Store.Ready(t.Context(), broker, outbox.ShardSetOf(others...))
+		require.NoError(t, err)
+		assert.Contains(t, ready.Shards, shard)
+	}
 }
 
 func testReadyBroker(t *table) {
@@ -194,7 +207,7 @@ func testReadyBroker(t *table) {
 	row.TargetBroker = "another"
 	t.insert(row)
 	assert.Empty(t, t.ready())
-	ready, err := t.Store.Ready(t.Context(), "another")
+	ready, err := t.Store.Ready(t.Context(), "another", 0)
 	require.NoError(t, err)
 	assert.Len(t, ready.Shards, 1)
 }

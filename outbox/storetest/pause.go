@@ -52,7 +52,7 @@ func (t *table) pauses() []driver.Pause {
 
 func (t *table) readiness(broker string) driver.Readiness {
 	t.Helper()
-	ready, err := t.Store.Ready(t.Context(), broker)
+	ready, err := t.Store.Ready(t.Context(), broker, 0)
 	require.NoError(t, err)
 	return ready
 }
@@ -171,6 +171,6 @@ func testCheckPauses(t *table) {
 	err := t.Store.Check(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	require.ErrorContains(t, err, t.Table+"_pauses")
-	_, err = t.Store.Ready(t.Context(), broker)
+	_, err = t.Store.Ready(t.Context(), broker, 0)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

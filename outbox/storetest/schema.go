@@ -112,7 +112,7 @@ func testSpoils(t *table) {
 // Before the migration every verb says what to do.
 func testWithoutTable(t *table) {
 	_, claimErr := t.Store.Exchange(t.Context(), nil, t.request())
-	_, readyErr := t.Store.Ready(t.Context(), broker)
+	_, readyErr := t.Store.Ready(t.Context(), broker, 0)
 	_, renewErr := t.Store.Renew(t.Context(), driver.Lease{Broker: broker})
 	_, purgeErr := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
 	_, countErr := t.Store.Counts(t.Context())

@@ -44,9 +44,9 @@ func (t *tally) Exchange(ctx context.Context, completion *driver.Completion, cla
 }
 
 // Ready implements driver.Delivery.
-func (t *tally) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
+func (t *tally) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	t.trips.Add(1)
-	return t.Store.Ready(ctx, broker)
+	return t.Store.Ready(ctx, broker, busy)
 }
 
 // Renew implements driver.Delivery.

@@ -82,7 +82,7 @@ type drain struct {
 
 // newDrain looks which shards have work.
 func newDrain(ctx context.Context, store driver.Delivery, broker string, batch int) (*drain, error) {
-	ready, err := store.Ready(ctx, broker)
+	ready, err := store.Ready(ctx, broker, 0)
 	if err != nil {
 		return nil, err
 	}

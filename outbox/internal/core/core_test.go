@@ -50,81 +50,93 @@ func row(w *driver.Window, id int64) *driver.Row {
 // each key a prefix without a gap.
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		w, limits := drawWindow(t), drawLimits(t)
-		d := Claim(&w, limits)
-		require.LessOrEqual(t, len(d.Take), limits.Rows)
-		require.True(t, slices.IsSorted(d.Take))
-		bytes, suspicion := int64(0), -1
-		for _, id := range d.Take {
-			r := row(&w, id)
-			require.False(t, r.Waits || r.Held, "row %d", id)
-			bytes += r.Bytes
-			if suspicion < 0 {
-				suspicion = Suspicion(r)
-			}
-			require.Equal(t, suspicion, Suspicion(r), "rows after a crash are claimed apart")
-			if limits.Unordered || r.Key == "" {
-				continue
-			}
-			require.False(t, behindBlock(r) || r.Low != driver.NoLow || w.Ahead != nil && w.Ahead.ID <= id, "row %d", id)
-			for i := range w.Rows {
-				other := &w.Rows[i]
-				if other.Key == r.Key {
-					require.False(t, other.Leased && other.Waits, "the key of row %d is claimed", id)
-					require.True(t, other.ID > id || slices.Contains(d.Take, other.ID), "row %d is left out before row %d", other.ID, id)
-				}
+	rapid.Check(t, checkClaim)
+}
+
+func FuzzClaim(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkClaim)) }
+
+func checkClaim(t *rapid.T) {
+	w, limits := drawWindow(t), drawLimits(t)
+	d := Claim(&w, limits)
+	require.LessOrEqual(t, len(d.Take), limits.Rows)
+	require.True(t, slices.IsSorted(d.Take))
+	bytes, suspicion := int64(0), -1
+	for _, id := range d.Take {
+		r := row(&w, id)
+		require.False(t, r.Waits || r.Held, "row %d", id)
+		bytes += r.Bytes
+		if suspicion < 0 {
+			suspicion = Suspicion(r)
+		}
+		require.Equal(t, suspicion, Suspicion(r), "rows after a crash are claimed apart")
+		if limits.Unordered || r.Key == "" {
+			continue
+		}
+		require.False(t, behindBlock(r) || r.Low != driver.NoLow || w.Ahead != nil && w.Ahead.ID <= id, "row %d", id)
+		for i := range w.Rows {
+			other := &w.Rows[i]
+			if other.Key == r.Key {
+				require.False(t, other.Leased && other.Waits, "the key of row %d is claimed", id)
+				require.True(t, other.ID > id || slices.Contains(d.Take, other.ID), "row %d is left out before row %d", other.ID, id)
 			}
 		}
-		if limits.Bytes > 0 && len(d.Take) > 1 {
-			require.LessOrEqual(t, bytes, limits.Bytes)
-		}
-		if suspicion > 0 {
-			require.LessOrEqual(t, len(d.Take), max(1, limits.Rows>>min(suspicion, 30)))
-		}
-	})
+	}
+	if limits.Bytes > 0 && len(d.Take) > 1 {
+		require.LessOrEqual(t, bytes, limits.Bytes)
+	}
+	if suspicion > 0 {
+		require.LessOrEqual(t, len(d.Take), max(1, limits.Rows>>min(suspicion, 30)))
+	}
 }
 
 // A window that is simple is taken as it stands.
 func TestSimple(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		w, limits := drawWindow(t), drawLimits(t)
-		if !Simple(&w, limits) {
-			return
-		}
-		d := Claim(&w, limits)
-		require.Len(t, d.Take, len(w.Rows))
-		require.Equal(t, Decision{Take: d.Take}, d)
-	})
+	rapid.Check(t, checkSimple)
+}
+
+func FuzzSimple(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkSimple)) }
+
+func checkSimple(t *rapid.T) {
+	w, limits := drawWindow(t), drawLimits(t)
+	if !Simple(&w, limits) {
+		return
+	}
+	d := Claim(&w, limits)
+	require.Len(t, d.Take, len(w.Rows))
+	require.Equal(t, Decision{Take: d.Take}, d)
 }
 
 // What is deferred comes back: each row has a block of its key at or before it, that is there or is
 // made now.
 func TestDefer(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		w, unordered := drawWindow(t), rapid.Bool().Draw(t, "unordered")
-		blocks, rows := Defer(&w, unordered)
-		require.True(t, slices.IsSorted(blocks) && slices.IsSorted(rows))
-		keys := map[string]int64{}
-		for _, id := range blocks {
-			r := row(&w, id)
-			require.True(t, r.Waits && !r.Leased, "row %d", id)
-			require.Contains(t, rows, id)
-			if !unordered && r.Key != "" {
-				require.NotContains(t, keys, r.Key, "one block for each key")
-				require.True(t, !r.HasBlock || r.Block == id, "row %d: its key has another block", id)
-				keys[r.Key] = id
-			}
+	rapid.Check(t, checkDefer)
+}
+
+func FuzzDefer(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkDefer)) }
+
+func checkDefer(t *rapid.T) {
+	w, unordered := drawWindow(t), rapid.Bool().Draw(t, "unordered")
+	blocks, rows := Defer(&w, unordered)
+	require.True(t, slices.IsSorted(blocks) && slices.IsSorted(rows))
+	keys := map[string]int64{}
+	for _, id := range blocks {
+		r := row(&w, id)
+		require.True(t, r.Waits && !r.Leased, "row %d", id)
+		require.Contains(t, rows, id)
+		if !unordered && r.Key != "" {
+			require.NotContains(t, keys, r.Key, "one block for each key")
+			require.True(t, !r.HasBlock || r.Block == id, "row %d: its key has another block", id)
+			keys[r.Key] = id
 		}
-		for _, id := range rows {
-			r := row(&w, id)
-			require.False(t, r.Leased || r.Held, "row %d", id)
-			made, ok := keys[r.Key]
-			require.True(t, slices.Contains(blocks, id) || ok && made < id || behindBlock(r), "row %d has no block", id)
-		}
-	})
+	}
+	for _, id := range rows {
+		r := row(&w, id)
+		require.False(t, r.Leased || r.Held, "row %d", id)
+		made, ok := keys[r.Key]
+		require.True(t, slices.Contains(blocks, id) || ok && made < id || behindBlock(r), "row %d has no block", id)
+	}
 }
 
 // A key beyond the bound stays in the way: no index of blocks holds it.
@@ -139,55 +151,59 @@ func TestDeferLongKey(t *testing.T) {
 // A block goes only when no follower can be left behind it, and each gets at most one verdict.
 func TestLift(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		const followers = 3
-		blocks := make([]driver.BlockState, rapid.IntRange(0, 14).Draw(t, "blocks"))
-		for i := range blocks {
-			b := &blocks[i]
-			b.ID, b.MessageID, b.HasKey = int64(i+1), uuid.New(), rapid.IntRange(0, 3).Draw(t, "key") > 0
-			b.Due, b.Done, b.Waits = rapid.Bool().Draw(t, "due"), rapid.Bool().Draw(t, "done"), rapid.Bool().Draw(t, "waits")
-			for n := range rapid.IntRange(0, followers).Draw(t, "followers") {
-				b.Followers = append(b.Followers, int64(100*(i+1)+n))
+	rapid.Check(t, checkLift)
+}
+
+func FuzzLift(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkLift)) }
+
+func checkLift(t *rapid.T) {
+	const followers = 3
+	blocks := make([]driver.BlockState, rapid.IntRange(0, 14).Draw(t, "blocks"))
+	for i := range blocks {
+		b := &blocks[i]
+		b.ID, b.MessageID, b.HasKey = int64(i+1), uuid.New(), rapid.IntRange(0, 3).Draw(t, "key") > 0
+		b.Due, b.Done, b.Waits = rapid.Bool().Draw(t, "due"), rapid.Bool().Draw(t, "done"), rapid.Bool().Draw(t, "waits")
+		for n := range rapid.IntRange(0, followers).Draw(t, "followers") {
+			b.Followers = append(b.Followers, int64(100*(i+1)+n))
+		}
+	}
+	lift := Lift(blocks, followers)
+	seen := map[int64]string{}
+	note := func(verdict string, list []driver.BlockState) {
+		for i := range list {
+			require.NotContains(t, seen, list[i].ID)
+			seen[list[i].ID] = verdict
+		}
+	}
+	note("wake", lift.Wake)
+	note("rest", lift.Rest)
+	note("drop", lift.Drop)
+	done := 0
+	for i := range lift.Free {
+		f := &lift.Free[i]
+		require.True(t, f.Block.Done && f.Block.HasKey)
+		require.Equal(t, f.Block.Followers, f.IDs)
+		require.Equal(t, len(f.IDs) == followers, f.Move)
+		require.Equal(t, !f.Move, seen[f.Block.ID] == "drop")
+	}
+	for i := range blocks {
+		b, verdict := &blocks[i], seen[blocks[i].ID]
+		switch {
+		case b.Done && b.HasKey:
+			if done++; done <= driver.MaxDone {
+				require.Equal(t, len(b.Followers) < followers, verdict == "drop")
+			} else {
+				require.Empty(t, verdict, "the rest comes with the next claim")
 			}
+		case b.Done:
+			require.Equal(t, "drop", verdict)
+		case b.Waits:
+			require.Equal(t, "rest", verdict)
+		default:
+			require.Equal(t, b.Due, verdict == "wake")
 		}
-		lift := Lift(blocks, followers)
-		seen := map[int64]string{}
-		note := func(verdict string, list []driver.BlockState) {
-			for i := range list {
-				require.NotContains(t, seen, list[i].ID)
-				seen[list[i].ID] = verdict
-			}
-		}
-		note("wake", lift.Wake)
-		note("rest", lift.Rest)
-		note("drop", lift.Drop)
-		done := 0
-		for i := range lift.Free {
-			f := &lift.Free[i]
-			require.True(t, f.Block.Done && f.Block.HasKey)
-			require.Equal(t, f.Block.Followers, f.IDs)
-			require.Equal(t, len(f.IDs) == followers, f.Move)
-			require.Equal(t, !f.Move, seen[f.Block.ID] == "drop")
-		}
-		for i := range blocks {
-			b, verdict := &blocks[i], seen[blocks[i].ID]
-			switch {
-			case b.Done && b.HasKey:
-				if done++; done <= driver.MaxDone {
-					require.Equal(t, len(b.Followers) < followers, verdict == "drop")
-				} else {
-					require.Empty(t, verdict, "the rest comes with the next claim")
-				}
-			case b.Done:
-				require.Equal(t, "drop", verdict)
-			case b.Waits:
-				require.Equal(t, "rest", verdict)
-			default:
-				require.Equal(t, b.Due, verdict == "wake")
-			}
-		}
-		require.Equal(t, len(seen)+len(lift.Free) == 0, Nothing(&lift))
-	})
+	}
+	require.Equal(t, len(seen)+len(lift.Free) == 0, Nothing(&lift))
 }
 
 // A row that somebody else is writing is not taken, and holds the later rows of its key, but no

@@ -1,5 +1,5 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused.
--- $1 broker, $2 per shard: id below which nothing is open, $3 as of which count of reopenings
+-- $1 broker, $2 per shard: id below which nothing is open, $3 as of which version, $4 shards to leave out, a bit each
 -- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
@@ -13,6 +13,7 @@ SELECT known.shard
           FROM generate_series(0, 11) AS n (shard)
         OFFSET 0) AS known
  WHERE NOT (SELECT paused FROM broker)
+   AND ($4::bigint >> known.shard) & 1 = 0
    AND (EXISTS (SELECT
                  FROM (SELECT locked_until, available_at
                          FROM {{table}} AS m

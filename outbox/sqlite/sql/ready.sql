@@ -1,4 +1,4 @@
--- Which shards have work? Shard -1 alone says that the broker is paused. Named parameters: broker, now.
+-- Which shards have work? Shard -1 alone says that the broker is paused. Named parameters: broker, now, and busy, the shards to leave out, a bit each.
 -- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = :broker) AS paused
@@ -8,6 +8,7 @@ SELECT -1 AS value FROM broker WHERE paused
 SELECT value
   FROM json_each('[0, 1, 2]') AS shard
  WHERE NOT (SELECT paused FROM broker)
+   AND :busy >> shard.value & 1 = 0
    AND (EXISTS (SELECT 1
                  FROM (SELECT locked_until, available_at
                          FROM {{table}} AS m INDEXED BY {{name}}_open

@@ -1,4 +1,4 @@
--- Which shards have work? Shard -1 alone says that the broker is paused. @broker
+-- Which shards have work? Shard -1 alone says that the broker is paused. @broker, @busy: the shards to leave out, a bit each
 -- It waits for nobody: rows that somebody is writing are passed over, and blocks are read dirty. The next look finds them.
 -- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_blocks_wake.
 SET @now = SYSUTCDATETIME();
@@ -6,8 +6,9 @@ IF EXISTS (SELECT 1 FROM {{table}}_pauses WITH (READCOMMITTEDLOCK, READPAST, ROW
     SELECT -1 AS fanout_shard;
 ELSE
 SELECT shards.shard AS fanout_shard
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
- WHERE EXISTS (SELECT 1
+  FROM (VALUES (0, 1), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024), (11, 2048)) AS shards (shard, bit)
+ WHERE @busy & shards.bit = 0
+   AND (EXISTS (SELECT 1
                  FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                         WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
@@ -29,5 +30,5 @@ SELECT shards.shard AS fanout_shard
                         WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
                         ORDER BY w.block_id) AS block
                  LEFT JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id
-                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY shards.shard;

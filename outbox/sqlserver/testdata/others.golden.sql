@@ -1460,8 +1460,9 @@ IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, RO
     SELECT -1 AS fanout_shard;
 ELSE
 SELECT shards.shard AS fanout_shard
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
- WHERE EXISTS (SELECT 1
+  FROM (VALUES (0, 1), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024), (11, 2048)) AS shards (shard, bit)
+ WHERE @busy & shards.bit = 0
+   AND (EXISTS (SELECT 1
                  FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                         WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
@@ -1481,7 +1482,7 @@ SELECT shards.shard AS fanout_shard
                         WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
                         ORDER BY w.block_id) AS block
                  LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id
-                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY shards.shard;
 
 -- record
