@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
@@ -59,18 +57,12 @@ func (d Dialect) placeholder(dst []byte, n int) []byte {
 	}
 }
 
-// rowsPerInsert bounds one multi-row INSERT. SQL Server takes 2,098 parameters of the user's and
-// 1,000 rows per VALUES; SQLite takes 32,766 parameters; PostgreSQL 65,535. Beyond some hundred
-// rows longer statements bring nothing.
-func (d Dialect) rowsPerInsert() int {
-	if d == SQLServer {
-		return 2000 / len(insertColumns)
-	}
-	return 500
-}
+// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL 65,535;
+// beyond some hundred rows longer statements bring nothing.
+const rowsPerInsert = 500
 
 // timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type
-// for it, and UTC cut to microseconds elsewhere. A zero time is NULL.
+// for it, and UTC cut to microseconds on PostgreSQL. A zero time is NULL.
 func (d Dialect) timeArg(t time.Time) any {
 	switch {
 	case t.IsZero():
@@ -81,10 +73,6 @@ func (d Dialect) timeArg(t time.Time) any {
 		return t.UTC().Truncate(time.Microsecond)
 	}
 }
-
-// uuidArg is a message id as a bind parameter. As text it is read alike by every driver in every
-// mode; on SQL Server the binary form would arrive with its bytes swapped.
-func (d Dialect) uuidArg(id uuid.UUID) any { return id.String() }
 
 // textArg is an optional text as a bind parameter; empty is NULL.
 func textArg(s string) any {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
@@ -27,8 +28,7 @@ type Inserter struct {
 	dialect  Dialect
 	table    string
 	lockKeys string   // SQL text, empty where there is nothing to lock
-	fresh    sync.Map // number of rows -> SQL text
-	repeat   sync.Map
+	texts    sync.Map // shape -> SQL text
 }
 
 // NewInserter prepares inserts into table. The table name is checked with [ValidateTable].
@@ -46,34 +46,69 @@ func (i *Inserter) Dialect() Dialect { return i.dialect }
 // the first gets the lowest id. A row that exists already (same message and broker) is an error,
 // and so is one whose texts are too long: a *[MalformedError], see [Row.Validate].
 func (i *Inserter) Insert(ctx context.Context, db Execer, rows []Row) error {
-	return i.insert(ctx, db, rows, &i.fresh, i.insertSQL)
+	return i.insert(ctx, db, rows, false)
 }
 
 // InsertMissing writes the rows that are not there yet and leaves the others as they are.
 func (i *Inserter) InsertMissing(ctx context.Context, db Execer, rows []Row) error {
-	return i.insert(ctx, db, rows, &i.repeat, i.insertMissingSQL)
+	return i.insert(ctx, db, rows, true)
 }
 
-func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, texts *sync.Map, build func(int) string) error {
+func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, missing bool) error {
 	if err := i.check(rows); err != nil {
 		return err
 	}
 	for len(rows) > 0 {
-		n := min(len(rows), i.dialect.rowsPerInsert())
-		text, ok := texts.Load(n)
-		if !ok {
-			text, _ = texts.LoadOrStore(n, build(n))
+		n := min(len(rows), rowsPerInsert)
+		text, args, err := i.statement(rows[:n], missing)
+		if err == nil {
+			err = i.exec(ctx, db, n, text, args)
 		}
-		args := make([]any, 0, n*len(insertColumns))
-		for r := range rows[:n] {
-			args = i.dialect.rowArgs(args, &rows[r])
-		}
-		if err := i.exec(ctx, db, n, text.(string), args); err != nil { //nolint:forcetypeassert // the map holds nothing else
+		if err != nil {
 			return err
 		}
 		rows = rows[n:]
 	}
 	return nil
+}
+
+// shape tells the texts of a table's inserts apart.
+type shape struct {
+	rows    int // 0 where one text serves any number
+	missing bool
+	apart   bool // payloads are
+}
+
+// statement is the text that inserts rows, and its parameters.
+func (i *Inserter) statement(rows []Row, missing bool) (text string, args []any, err error) {
+	of := shape{rows: len(rows), missing: missing}
+	if i.dialect == SQLServer {
+		if args, err = jsonArgs(rows); err != nil {
+			return "", nil, err
+		}
+		of.rows, of.apart = 0, len(args) > 1
+	} else {
+		args = make([]any, 0, len(rows)*len(insertColumns))
+		for r := range rows {
+			args = i.dialect.rowArgs(args, &rows[r])
+		}
+	}
+	known, ok := i.texts.Load(of)
+	if !ok {
+		known, _ = i.texts.LoadOrStore(of, i.build(of))
+	}
+	return known.(string), args, nil //nolint:forcetypeassert // the map holds nothing else
+}
+
+func (i *Inserter) build(of shape) string {
+	switch {
+	case i.dialect == SQLServer:
+		return i.jsonInsertSQL(of.apart, of.missing)
+	case of.missing:
+		return i.insertSQL(of.rows) + " ON CONFLICT (message_id, target_broker) DO NOTHING"
+	default:
+		return i.insertSQL(of.rows)
+	}
 }
 
 // check refuses rows that the table would refuse, in words that say more.
@@ -97,63 +132,24 @@ func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args
 
 // rowArgs appends one row in the order of insertColumns.
 func (d Dialect) rowArgs(args []any, r *Row) []any {
-	contentType := r.ContentType
-	if contentType == "" {
-		contentType = "application/json"
-	}
 	payload := r.Payload
 	if payload == nil {
-		payload = []byte{} // an untyped nil is no binary value on SQL Server
+		payload = []byte{} // nil would be NULL
 	}
 	return append(args,
-		d.uuidArg(r.MessageID), r.TargetBroker, r.Stream, r.Type, textArg(r.OrderingKey), r.Priority, contentType,
+		r.MessageID.String(), r.TargetBroker, r.Stream, r.Type, textArg(r.OrderingKey), r.Priority, r.contentType(),
 		textArg(r.Headers), textArg(r.AggregateType), textArg(r.AggregateID), textArg(r.CorrelationID),
 		textArg(r.CausationID), textArg(r.TenantID), d.timeArg(r.AvailableAt), d.timeArg(r.ExpiresAt), payload)
 }
 
 // insertSQL is INSERT INTO t (columns) VALUES (...), (...).
 func (i *Inserter) insertSQL(rows int) string {
-	dst := i.appendHead(nil)
-	dst = append(dst, " VALUES "...)
-	return string(i.appendValues(dst, rows, false))
-}
-
-// insertMissingSQL passes over rows whose key is there already.
-func (i *Inserter) insertMissingSQL(rows int) string {
-	if i.dialect != SQLServer {
-		return i.insertSQL(rows) + " ON CONFLICT (message_id, target_broker) DO NOTHING"
-	}
-	// No MERGE, which is known for races. HOLDLOCK keeps the gap closed between the test and the
-	// insert. Identities are handed out in the order of ORDER BY; without it the join may hand over
-	// the rows in any order.
-	dst := i.appendHead(nil)
-	dst = append(dst, " SELECT "...)
-	dst = appendColumns(dst, "v.")
-	dst = append(dst, " FROM (VALUES "...)
-	dst = i.appendValues(dst, rows, true)
-	dst = append(dst, ") AS v (ordinal, "...)
-	dst = appendColumns(dst, "")
-	dst = append(dst, ") WHERE NOT EXISTS (SELECT 1 FROM "...)
-	dst = append(dst, i.table...)
-	return string(append(dst, " AS o WITH (UPDLOCK, HOLDLOCK) WHERE o.message_id = v.message_id AND o.target_broker = v.target_broker) ORDER BY v.ordinal"...))
-}
-
-func (i *Inserter) appendHead(dst []byte) []byte {
-	dst = append(dst, "INSERT INTO "...)
-	dst = append(dst, i.table...)
-	dst = append(dst, " ("...)
-	return append(appendColumns(dst, ""), ')')
-}
-
-func (i *Inserter) appendValues(dst []byte, rows int, ordinal bool) []byte {
+	dst := fmt.Appendf(nil, "INSERT INTO %s (%s) VALUES ", i.table, strings.Join(insertColumns[:], ", "))
 	for r := range rows {
 		if r > 0 {
 			dst = append(dst, ", "...)
 		}
 		dst = append(dst, '(')
-		if ordinal {
-			dst = fmt.Appendf(dst, "%d, ", r)
-		}
 		for c := range insertColumns {
 			if c > 0 {
 				dst = append(dst, ", "...)
@@ -162,17 +158,7 @@ func (i *Inserter) appendValues(dst []byte, rows int, ordinal bool) []byte {
 		}
 		dst = append(dst, ')')
 	}
-	return dst
-}
-
-func appendColumns(dst []byte, prefix string) []byte {
-	for c, name := range insertColumns {
-		if c > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = append(append(dst, prefix...), name...)
-	}
-	return dst
+	return string(dst)
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is

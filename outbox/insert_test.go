@@ -3,15 +3,19 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -54,9 +58,18 @@ func TestInsertSQL(t *testing.T) {
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
 			assert.Equal(t, string(want), text)
-			assert.Len(t, got.args[0], 32)
-			if dialect == outbox.SQLite {
+			switch dialect {
+			case outbox.SQLite:
+				assert.Len(t, got.args[0], 32)
 				assert.EqualValues(t, 1767319445000006, got.args[0][16+13], "microseconds since 1970, UTC")
+			case outbox.SQLServer:
+				assert.JSONEq(t, `[
+					{"ordinal": 0, "message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "target_broker": "default", "stream": "s", "type": "t", "priority": 0,
+						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0},
+					{"ordinal": 1, "message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "target_broker": "partner", "stream": "s", "type": "t", "priority": 0,
+						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0, "available_at": "2026-01-02T02:04:05.000006"}]`, got.args[0][0].(string))
+			default:
+				assert.Len(t, got.args[0], 32)
 			}
 		})
 	}
@@ -66,16 +79,63 @@ func TestInsertSQL(t *testing.T) {
 func TestInsertChunks(t *testing.T) {
 	t.Parallel()
 	rows := make([]outbox.Row, 1001)
-	for dialect, statements := range map[outbox.Dialect]int{outbox.Postgres: 3, outbox.SQLite: 3, outbox.SQLServer: 9} {
+	for dialect, parameters := range map[outbox.Dialect]int{outbox.Postgres: 65535, outbox.SQLite: 32766, outbox.SQLServer: 2} {
 		inserter, err := outbox.NewInserter(dialect, "outbox_messages")
 		require.NoError(t, err)
 		var got spy
 		require.NoError(t, inserter.Insert(t.Context(), &got, rows))
-		assert.Len(t, got.texts, statements, dialect)
+		assert.Len(t, got.texts, 3, dialect)
 		for _, args := range got.args {
-			assert.LessOrEqual(t, len(args), map[outbox.Dialect]int{outbox.Postgres: 65535, outbox.SQLite: 32766, outbox.SQLServer: 2098}[dialect])
+			assert.LessOrEqual(t, len(args), parameters)
 		}
 	}
 	_, err := outbox.NewInserter(outbox.Postgres, "a b")
 	require.Error(t, err)
+}
+
+// Whatever the number of rows and the length of what they hold: SQL Server sees two texts, each with
+// one declaration of its parameters, so that it plans each once. The driver declares a text of up to
+// 4,000 UTF-16 code units, and up to 8,000 bytes, by its length, and all others as (max).
+func TestInsertDeclarations(t *testing.T) {
+	t.Parallel()
+	inserter, err := outbox.NewInserter(outbox.SQLServer, "outbox_messages")
+	require.NoError(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		rows := make([]outbox.Row, rapid.IntRange(1, 30).Draw(t, "rows"))
+		total := 0
+		for i := range rows {
+			rows[i] = outbox.Row{
+				MessageID: uuid.New(), TargetBroker: "b", Stream: rapid.StringMatching(`[a-zé€]{1,100}`).Draw(t, "stream"), Type: "t",
+				Payload: rapid.SliceOfN(rapid.Byte(), 0, 600).Draw(t, "payload"),
+			}
+			total += len(rows[i].Payload)
+		}
+		var got spy
+		require.NoError(t, inserter.Insert(context.Background(), &got, rows))
+		args := got.args[0]
+		text := args[0].(string)
+		require.Greater(t, len(utf16.Encode([]rune(text))), 4000)
+		var items []struct {
+			Payload      string
+			PayloadAt    int `json:"payload_at"`
+			PayloadBytes int `json:"payload_bytes"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &items))
+		require.Len(t, items, len(rows))
+		require.Equal(t, total > 8000, len(args) == 2, "payloads apart")
+		if len(args) == 2 {
+			payloads := args[1].([]byte)
+			require.Greater(t, len(payloads), 8000)
+			require.Len(t, payloads, total)
+			for i, item := range items {
+				require.Equal(t, string(rows[i].Payload), string(payloads[item.PayloadAt-1:][:item.PayloadBytes]))
+			}
+			return
+		}
+		for i := range items {
+			payload, err := hex.DecodeString(items[i].Payload)
+			require.NoError(t, err)
+			require.Equal(t, string(rows[i].Payload), string(payload))
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
@@ -93,6 +94,9 @@ func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 	if slots == "" {
 		return nil
 	}
+	if i.dialect == SQLServer {
+		slots = padded(slots)
+	}
 	if _, err := db.ExecContext(ctx, i.lockKeys, slots); err != nil {
 		if i.dialect == Postgres { // on SQL Server it is not the table that this statement can miss
 			err = dbtable.Explain(err, ErrSchema)
@@ -125,6 +129,16 @@ func slotsOf(rows []Row) string {
 		list = strconv.AppendInt(list, int64(slot), 10)
 	}
 	return string(list)
+}
+
+// padded makes a list of slots as long as one of few lengths: SQL Server's driver declares a text by
+// its length, and each declaration is a plan.
+func padded(slots string) string {
+	length := 4
+	for length < len(slots) {
+		length *= 4
+	}
+	return slots + strings.Repeat(" ", length-len(slots))
 }
 
 // keySlot is the first two bytes of the key's SHA-256, as a number, modulo keySlots: something that

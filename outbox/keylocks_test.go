@@ -37,7 +37,12 @@ func locked(t *testing.T, dialect outbox.Dialect, rows []outbox.Row) (texts []st
 	for _, args := range got.args {
 		require.Len(t, args, 1)
 		var named []int
-		for number := range strings.SplitSeq(args[0].(string), ",") {
+		list := args[0].(string)
+		if dialect == outbox.SQLServer {
+			require.Contains(t, []int{4, 16, 64, 256, 1024, 4096}, len(list), "each length is a plan of its own")
+			list = strings.TrimRight(list, " ")
+		}
+		for number := range strings.SplitSeq(list, ",") {
 			slot, err := strconv.Atoi(number)
 			require.NoError(t, err)
 			named = append(named, slot)

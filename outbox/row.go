@@ -88,6 +88,14 @@ func (r *Row) Validate() error {
 	return nil
 }
 
+// contentType of the payload, or the one by default.
+func (r *Row) contentType() string {
+	if r.ContentType == "" {
+		return "application/json"
+	}
+	return r.ContentType
+}
+
 // MalformedError says why a row cannot be published as it stands. Rows written by hand in plain SQL
 // can be malformed; they are abandoned with this error and do not hold up their neighbours.
 type MalformedError struct {

@@ -33,7 +33,7 @@ func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (th
 func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []uuid.UUID) ([]uuid.UUID, error) {
 	args := make([]any, len(ids))
 	for n, id := range ids {
-		args[n] = i.dialect.uuidArg(id)
+		args[n] = id.String() // on SQL Server the binary form would arrive with its bytes swapped
 	}
 	rows, err := db.QueryContext(ctx, i.writtenSQL(len(ids)), args...)
 	if err != nil {
