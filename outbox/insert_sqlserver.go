@@ -115,7 +115,8 @@ func (i *Inserter) jsonInsertSQL(apart, missing bool) string {
 	if missing {
 		// No MERGE, which is known for races. HOLDLOCK keeps the gap closed between the test and the
 		// insert.
-		fmt.Fprintf(&text, " WHERE NOT EXISTS (SELECT 1 FROM %s AS o WITH (UPDLOCK, HOLDLOCK) WHERE o.message_id = r.message_id AND o.target_broker = r.target_broker COLLATE Latin1_General_100_BIN2)", i.table)
+		fmt.Fprintf(&text, " WHERE NOT EXISTS (SELECT 1 FROM %s AS o WITH (UPDLOCK, HOLDLOCK)"+
+			" WHERE o.message_id = r.message_id AND o.target_broker = r.target_broker COLLATE Latin1_General_100_BIN2)", i.table)
 	}
 	text.WriteString(" ORDER BY r.ordinal")
 	return text.String()
