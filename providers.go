@@ -89,7 +89,7 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (admin.Store, error) {
 	switch driver {
 	case outbox.Postgres:
-		return postgres.Open(ctx, postgres.Config{DSN: dsn, Table: table, MaxConns: conns})
+		return postgres.Open(ctx, dsn, table, postgres.WithMaxConns(conns))
 	case outbox.SQLServer:
 		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (admin.Store, error) { return sqlserver.New(db, table) })
 	case outbox.SQLite:

@@ -81,7 +81,7 @@ func median(values []float64) float64 {
 func postgresBench(b *testing.B) gorm.Dialector {
 	b.Helper()
 	dsn := testenv.Postgres(b)
-	store, err := pgstore.Open(b.Context(), pgstore.Config{DSN: dsn, MaxConns: 1})
+	store, err := pgstore.Open(b.Context(), dsn, "", pgstore.WithMaxConns(1))
 	require.NoError(b, err)
 	_, err = store.Migrate(b.Context())
 	require.NoError(b, err)

@@ -36,7 +36,7 @@ type hearer struct {
 func newHearer(t *testing.T) *hearer {
 	t.Helper()
 	h, dsn := &hearer{t: t}, testenv.Postgres(t)
-	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn})
+	store, err := pgstore.Open(t.Context(), dsn, "")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	_, err = store.Migrate(t.Context())
@@ -231,7 +231,7 @@ func TestFault23NotificationsOnADeadConnection(t *testing.T) {
 func TestNotifyAddsNothingToATransaction(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn})
+	store, err := pgstore.Open(t.Context(), dsn, "")
 	require.NoError(t, err)
 	defer store.Close()
 	_, err = store.Migrate(t.Context())

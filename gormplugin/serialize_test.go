@@ -62,7 +62,7 @@ func readings(t *testing.T, db *gorm.DB) []string {
 func postgresTable(t *testing.T) string {
 	t.Helper()
 	dsn := testenv.Postgres(t)
-	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1})
+	store, err := pgstore.Open(t.Context(), dsn, "", pgstore.WithMaxConns(1))
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)

@@ -174,7 +174,7 @@ func newPostgresPlace(t *testing.T, dsn, prefix string) place {
 		}
 		return postgres.Open(dsn)
 	}}
-	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1, Table: at.outbox()})
+	store, err := pgstore.Open(t.Context(), dsn, at.outbox(), pgstore.WithMaxConns(1))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
 	migrateOpen(t, at, func(*sql.DB, string) (migrator, error) { return store, nil })

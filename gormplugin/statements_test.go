@@ -32,7 +32,7 @@ func onEachSpied(t *testing.T, config gorm.Config, test func(t *testing.T, c *co
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		dsn := testenv.Postgres(t)
-		store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1})
+		store, err := pgstore.Open(t.Context(), dsn, "", pgstore.WithMaxConns(1))
 		require.NoError(t, err)
 		_, err = store.Migrate(t.Context())
 		require.NoError(t, err)

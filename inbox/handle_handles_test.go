@@ -48,7 +48,7 @@ func (p *place) capturing(config *gorm.Config) *gorm.DB {
 	}
 	switch p.db.Name() {
 	case "postgres":
-		opened, err := pgstore.Open(ctx, pgstore.Config{DSN: p.dsn, MaxConns: 1, Table: p.outbox()})
+		opened, err := pgstore.Open(ctx, p.dsn, p.outbox(), pgstore.WithMaxConns(1))
 		require.NoError(p.t, err)
 		defer func() { require.NoError(p.t, opened.Close()) }()
 		store = opened

@@ -58,7 +58,7 @@ func runChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := postgres.Open(ctx, postgres.Config{DSN: os.Getenv(dsnVariable), MaxConns: 6})
+	store, err := postgres.Open(ctx, os.Getenv(dsnVariable), "", postgres.WithMaxConns(6))
 	switch {
 	case err != nil && ctx.Err() != nil: // it was asked to end before it had begun
 		return nil

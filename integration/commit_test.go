@@ -69,7 +69,7 @@ func newDoubt(t *testing.T) *doubt {
 
 func (d *doubt) store(dsn string) *postgres.Store {
 	d.Helper()
-	store, err := postgres.Open(d.Context(), postgres.Config{DSN: dsn, MaxConns: 6})
+	store, err := postgres.Open(d.Context(), dsn, "", postgres.WithMaxConns(6))
 	require.NoError(d, err)
 	d.Cleanup(func() { _ = store.Close() })
 	return store

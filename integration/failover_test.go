@@ -89,7 +89,7 @@ func newFailover(t *testing.T) *failover {
 
 func (f *failover) store() *postgres.Store {
 	f.Helper()
-	store, err := postgres.Open(f.Context(), postgres.Config{DSN: f.dsn, MaxConns: 6})
+	store, err := postgres.Open(f.Context(), f.dsn, "", postgres.WithMaxConns(6))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = store.Close() })
 	return store

@@ -161,7 +161,7 @@ func TestOrderUnderFire(t *testing.T) {
 	const writers, keysEach, lateKeys, relays, perTransaction = 4, 48, 8, 4, 50
 	seed := uint64(testenv.Seed(t))
 	dsn, redisURL, stream := testenv.Postgres(t), testenv.Redis(t), testenv.RedisPrefix(t)+"stream"
-	store, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, MaxConns: 1})
+	store, err := postgres.Open(t.Context(), dsn, "", postgres.WithMaxConns(1))
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)

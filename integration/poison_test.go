@@ -73,7 +73,7 @@ type outbreak struct {
 func newOutbreak(t *testing.T) *outbreak {
 	t.Helper()
 	o := &outbreak{T: t, dsn: testenv.Postgres(t), delivered: filepath.Join(t.TempDir(), "delivered")}
-	store, err := postgres.Open(t.Context(), postgres.Config{DSN: o.dsn, MaxConns: 1})
+	store, err := postgres.Open(t.Context(), o.dsn, "", postgres.WithMaxConns(1))
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 func TestOnCallPostgres(t *testing.T) {
 	t.Parallel()
 	ctx, dsn := t.Context(), testenv.Postgres(t)
-	store, err := postgres.Open(ctx, postgres.Config{DSN: dsn})
+	store, err := postgres.Open(ctx, dsn, "")
 	require.NoError(t, err)
 	defer store.Close()
 	_, err = store.Migrate(ctx)

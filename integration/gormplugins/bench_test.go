@@ -152,7 +152,7 @@ func startPostgres(t *testing.T) func(t *testing.T) *bench {
 			}
 			return postgres.Open(dsn)
 		}}
-		store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1, Table: b.outbox()})
+		store, err := pgstore.Open(t.Context(), dsn, b.outbox(), pgstore.WithMaxConns(1))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, store.Close()) }()
 		b.migrate(func(*sql.DB) (migrator, error) { return store, nil })

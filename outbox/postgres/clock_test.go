@@ -50,7 +50,7 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 				t.Helper()
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(ahead)
-					store, err := Open(t.Context(), Config{DSN: dsn, Table: "outbox", MaxConns: 1})
+					store, err := Open(t.Context(), dsn, "outbox", WithMaxConns(1))
 					require.NoError(t, err)
 					defer store.Close()
 					step(store)

@@ -63,7 +63,7 @@ func conform(t *testing.T, dsn, storeDSN string) {
 
 func openStore(t *testing.T, dsn, table string) *Store {
 	t.Helper()
-	store, err := Open(t.Context(), Config{DSN: dsn, Table: table})
+	store, err := Open(t.Context(), dsn, table)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store

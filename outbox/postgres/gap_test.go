@@ -19,7 +19,7 @@ func TestClaimKeepsThePrefixOfAKeyThatIsChangedByHand(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := testenv.Postgres(t)
-	store, err := postgres.Open(ctx, postgres.Config{DSN: dsn})
+	store, err := postgres.Open(ctx, dsn, "")
 	require.NoError(t, err)
 	defer store.Close()
 	_, err = store.Migrate(ctx)

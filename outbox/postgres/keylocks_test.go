@@ -27,7 +27,7 @@ type writers struct {
 func newWriters(t *testing.T, mode string) *writers {
 	t.Helper()
 	dsn := testenv.Postgres(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, MaxConns: 1})
+	store, err := postgres.Open(t.Context(), dsn, "", postgres.WithMaxConns(1))
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)

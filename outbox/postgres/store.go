@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -58,38 +59,41 @@ type statements struct {
 	listen, notify                                                                                 string
 }
 
-// Config of a store.
-type Config struct {
-	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is
-	// honoured, and so is its default_query_exec_mode: behind a pooler in transaction mode that
-	// keeps no prepared statements, set it to "exec".
-	DSN string
-	// Table is the outbox table, optionally with its schema. Default: outbox.DefaultTable.
-	Table string
-	// MaxConns bounds the store's pool where the DSN does not. Default 4; a relay wants workers of
-	// all brokers plus two, so that renewals and probes never wait behind claims; one is enough for
-	// every verb. Exclusive and Listen have connections of their own beside the pool for as long as
-	// they run.
-	MaxConns int
-}
+// An Option refines Open.
+type Option func(*config)
+
+type config struct{ maxConns int }
+
+// WithMaxConns bounds the store's pool where the DSN does not say pool_max_conns; at least 1.
+// Default: 4. A relay wants workers of all brokers plus two, so that renewals and probes never wait
+// behind claims; one is enough for every verb. Exclusive and Listen have connections of their own
+// beside the pool for as long as they run.
+func WithMaxConns(n int) Option { return func(c *config) { c.maxConns = n } }
 
 const defaultMaxConns = 4
 
-// Open connects to the database. It fails when the database cannot be reached; it does not look at
-// the schema (see [Store.Check]). The caller closes the store.
-func Open(ctx context.Context, cfg Config) (*Store, error) {
-	poolConfig, err := pgxpool.ParseConfig(cfg.DSN)
-	if err == nil && cutShort.MatchString(cfg.DSN) {
+// Open connects to the database of a DSN, in the form of a URL or of keywords, as pgx and libpq
+// read it. Its pool_max_conns is honoured, and so is its default_query_exec_mode: behind a pooler in
+// transaction mode that keeps no prepared statements, set it to "exec". table may have a schema in
+// front; empty means outbox.DefaultTable. Open fails when the database cannot be reached; it does
+// not look at the schema (see [Store.Check]). The caller closes the store.
+func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
+	cfg := config{maxConns: defaultMaxConns}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	if cfg.maxConns < 1 || cfg.maxConns > math.MaxInt32 {
+		return nil, fmt.Errorf("postgres: a pool of %d connections: it must have at least 1", cfg.maxConns)
+	}
+	poolConfig, err := pgxpool.ParseConfig(dsn)
+	if err == nil && cutShort.MatchString(dsn) {
 		err = &pgconn.ParseConfigError{}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read the DSN: %w", redact(err))
 	}
-	if !strings.Contains(cfg.DSN, "pool_max_conns") { // else pgx would take a number that follows the processors
-		poolConfig.MaxConns = defaultMaxConns
-		if cfg.MaxConns > 0 {
-			poolConfig.MaxConns = int32(cfg.MaxConns) //nolint:gosec // a count of connections
-		}
+	if !strings.Contains(dsn, "pool_max_conns") { // else pgx would take a number that follows the processors
+		poolConfig.MaxConns = int32(cfg.maxConns)
 	}
 	if poolConfig.ConnConfig.RuntimeParams["application_name"] == "" {
 		poolConfig.ConnConfig.RuntimeParams["application_name"] = "fanout"
@@ -108,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open the pool: %w", redact(err))
 	}
-	store, err := New(pool, cfg.Table)
+	store, err := New(pool, table)
 	if err != nil {
 		pool.Close()
 		return nil, err

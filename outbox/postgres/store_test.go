@@ -46,14 +46,14 @@ func TestOpen(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	for _, c := range []struct {
 		name, dsn string
-		maxConns  int
+		opts      []Option
 		want      int32
 	}{
-		{"default", dsn, 0, 4},
-		{"configured", dsn, 7, 7},
-		{"the DSN has the last word", with(t, dsn, "pool_max_conns", "2"), 7, 2},
+		{"default", dsn, nil, 4},
+		{"configured", dsn, []Option{WithMaxConns(7)}, 7},
+		{"the DSN has the last word", with(t, dsn, "pool_max_conns", "2"), []Option{WithMaxConns(7)}, 2},
 	} {
-		store, err := Open(t.Context(), Config{DSN: c.dsn, MaxConns: c.maxConns})
+		store, err := Open(t.Context(), c.dsn, "", c.opts...)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.want, store.pool.Config().MaxConns, c.name)
 		assert.Equal(t, outbox.DefaultTable, store.table)
@@ -61,12 +61,14 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, store.Close())
 	}
 
-	_, err := Open(t.Context(), Config{DSN: dsn, Table: "a;b"})
+	_, err := Open(t.Context(), dsn, "a;b")
 	require.ErrorContains(t, err, "table name")
-	_, err = Open(t.Context(), Config{DSN: "postgres://user:secret@localhost:not-a-port/x"})
+	_, err = Open(t.Context(), dsn, "", WithMaxConns(0))
+	require.ErrorContains(t, err, "a pool of 0 connections")
+	_, err = Open(t.Context(), "postgres://user:secret@localhost:not-a-port/x", "")
 	require.ErrorContains(t, err, "cannot parse")
 	assert.NotContains(t, err.Error(), "secret")
-	_, err = Open(t.Context(), Config{DSN: "postgres://user:secret@127.0.0.1:1/x?connect_timeout=5"})
+	_, err = Open(t.Context(), "postgres://user:secret@127.0.0.1:1/x?connect_timeout=5", "")
 	require.ErrorContains(t, err, "cannot reach")
 	assert.NotContains(t, err.Error(), "secret")
 }

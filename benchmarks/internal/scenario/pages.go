@@ -71,7 +71,7 @@ const pagesTable = "outbox"
 // Run implements Scenario.
 func (p Pages) Run(ctx context.Context, o *Options) error {
 	if p.Database != "" {
-		store, err := postgres.Open(ctx, postgres.Config{DSN: p.Database, Table: pagesTable, MaxConns: 1})
+		store, err := postgres.Open(ctx, p.Database, pagesTable, postgres.WithMaxConns(1))
 		if err != nil {
 			return err
 		}
