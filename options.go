@@ -34,7 +34,8 @@ type options struct {
 	measured, traced bool
 }
 
-// BrokerFactory opens a broker of a type that the application brings along.
+// BrokerFactory opens the broker of that name, with its settings. ctx is for opening it and has no
+// further use. The broker is closed by whoever opened it: a relay closes its own.
 type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (brokers.Broker, error)
 
 // WithDB connects a database of the configuration with the application's own GORM handle: the relay
@@ -50,7 +51,13 @@ func WithBroker(name string, broker brokers.Broker) Option {
 	return func(o *options) { o.brokers[name] = broker }
 }
 
-// WithBrokerType registers a type of broker for the configuration; see config.WithBrokerTypes.
+// WithBrokerType opens the brokers of a type of the configuration by a factory. A type whose client
+// is in a module of its own needs it:
+//
+//	fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig)
+//
+// and so does a type of the application's own, for which see config.WithBrokerTypes. Types redis
+// and memory are built in, and need none.
 func WithBrokerType(name string, factory BrokerFactory) Option {
 	return func(o *options) { o.types[name] = factory }
 }

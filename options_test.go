@@ -28,3 +28,24 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	assert.Contains(t, err.Error(), `fanout: WithDB("main"): the handle is nil: did gorm.Open fail?`)
 	assert.Contains(t, err.Error(), `fanout: WithDB("mian"): the handle is nil: did gorm.Open fail?`)
 }
+
+// The client of a type may be in a module of its own. A program that has not imported it is told
+// how.
+func TestOpenNamesTheModuleOfAType(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: '"+filepath.Join(t.TempDir(), "shop.db")+"'}}\n"+
+		"brokers: {default: {type: pubsub, project: acme, endpoint: 'localhost:8085'}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	_, err = fanout.Open(t.Context(), cfg)
+	const want = `fanout: broker "default": the client of type "pubsub" is not linked: import github.com/gorm-fanout/fanout/brokers/gcppubsub ` +
+		`and pass fanout.WithBrokerType("pubsub", gcppubsub.FromConfig)`
+	require.ErrorContains(t, err, want)
+	_, err = fanout.OpenBroker(t.Context(), cfg, "default")
+	require.EqualError(t, err, want)
+	_, err = fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBrokerType(config.TypePubSub, nil))
+	require.EqualError(t, err, `fanout: broker "default": the factory that WithBrokerType was given for type "pubsub" is nil`)
+	given := memory.New()
+	broker, err := fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBroker("default", given))
+	require.NoError(t, err)
+	assert.Same(t, given, broker, "what is given needs no module")
+}

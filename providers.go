@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
@@ -18,7 +17,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/cleanup"
@@ -174,18 +172,28 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 		return broker, nil
 	}
 	if factory, ok := o.types[cfg.Type]; ok {
+		if factory == nil {
+			return nil, fmt.Errorf("the factory that WithBrokerType was given for type %q is nil", cfg.Type)
+		}
 		return factory(ctx, name, cfg)
 	}
 	switch cfg.Type {
 	case config.TypeRedis:
 		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
-	case config.TypePubSub:
-		return gcppubsub.Open(ctx, cfg.Project, append(pubsubEndpoint(cfg.Endpoint), gcppubsub.WithCompression(cfg.Compression))...)
 	case config.TypeMemory:
 		return memory.New(), nil
+	case config.TypePubSub:
+		return nil, notLinked(cfg.Type, "gcppubsub")
 	default:
-		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use redis, pubsub or memory", cfg.Type)
+		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use one of %q", cfg.Type, config.BrokerTypes())
 	}
+}
+
+// notLinked says how to link a client that is in a module of its own: whatever the library's go.mod
+// names is in the module graph of every program that uses the library.
+func notLinked(brokerType, pkg string) error {
+	return fmt.Errorf("the client of type %q is not linked: import github.com/gorm-fanout/fanout/brokers/%s and pass fanout.WithBrokerType(%q, %s.FromConfig)",
+		brokerType, pkg, brokerType, pkg)
 }
 
 // redisOptions leaves to the broker what the configuration does not set.
@@ -199,23 +207,6 @@ func redisOptions(cfg config.Redis) []redisstreams.Option {
 		opts = append(opts, redisstreams.WithBackfill(cfg.BackfillBelow))
 	}
 	return opts
-}
-
-// pubsubEndpoint tells Google's own endpoints, such as the regional ones, and those that a company
-// has of its own (at the port of HTTPS) from emulators, which have neither TLS nor credentials.
-func pubsubEndpoint(endpoint string) []gcppubsub.Option {
-	host, port, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		host = endpoint
-	}
-	switch {
-	case endpoint == "":
-		return nil
-	case strings.HasSuffix(host, ".googleapis.com"), port == "443":
-		return []gcppubsub.Option{gcppubsub.WithEndpoint(endpoint)}
-	default:
-		return []gcppubsub.Option{gcppubsub.WithEmulator(endpoint)}
-	}
 }
 
 func policyOf(cfg *config.Config, broker string, o *options) outbox.Policy {

@@ -55,7 +55,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 
 // readConnection reads the type and what belongs to it.
 func (r *reader) readConnection(entry *object, broker *Broker) {
-	types := append([]string{TypeRedis, TypePubSub, TypeMemory}, r.brokerTypes...)
+	types := append(BrokerTypes(), r.brokerTypes...)
 	f := entry.text("type", &broker.Type)
 	if !entry.broken && !entry.has("type") {
 		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))

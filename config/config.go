@@ -55,12 +55,15 @@ type Outbox struct {
 	Policy outbox.Policy
 }
 
-// Types of broker that are built in.
+// Types of broker whose settings are checked here.
 const (
 	TypeRedis  = "redis"  // Redis Streams
-	TypePubSub = "pubsub" // Google Cloud Pub/Sub
+	TypePubSub = "pubsub" // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
 	TypeMemory = "memory" // a list in this process, for tests
 )
+
+// BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
+func BrokerTypes() []string { return []string{TypeRedis, TypePubSub, TypeMemory} }
 
 // Ordering says whether messages with the same ordering key wait for each other.
 type Ordering string
@@ -85,7 +88,7 @@ const (
 // Broker is one target of delivery. What it overrides is zero where the file says nothing;
 // [Config.Policy] and [Config.Retention] return what is in force.
 type Broker struct {
-	// Type is redis, pubsub, memory, or a name that was given to WithBrokerTypes. Required.
+	// Type is one of BrokerTypes, or a name that was given to WithBrokerTypes. Required.
 	Type string
 	// URL to connect to, with its credentials: redis (required) and the types registered in Go.
 	URL Secret

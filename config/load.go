@@ -16,9 +16,8 @@ func WithEnv(lookup func(name string) (value string, ok bool)) Option {
 	return func(r *reader) { r.lookup = lookup }
 }
 
-// WithBrokerTypes allows broker types beside redis, pubsub and memory: those that the program
-// registers in Go. Their entries have an optional url, and a mapping named options that is handed
-// on as it is.
+// WithBrokerTypes allows broker types beside [BrokerTypes]: those that the program registers in Go.
+// Their entries have an optional url, and a mapping named options that is handed on as it is.
 func WithBrokerTypes(names ...string) Option {
 	return func(r *reader) { r.brokerTypes = append(r.brokerTypes, names...) }
 }

@@ -6,6 +6,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/glebarez/sqlite v1.11.0
 	github.com/gorm-fanout/fanout v0.1.0
+	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
 	golang.org/x/sync v0.22.0

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
@@ -89,7 +90,8 @@ brokers:
 	const number = 60
 	ship(t, cfg, dsn, number)
 	inside := memory.New()
-	relay, err := fanout.Open(t.Context(), cfg, fanout.WithBroker("default", inside), fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	relay, err := fanout.Open(t.Context(), cfg, fanout.WithBroker("default", inside), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
+		fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -1,4 +1,7 @@
-// Package gcppubsub publishes to Google Cloud Pub/Sub.
+// Package gcppubsub publishes to Google Cloud Pub/Sub. It is a module of its own: a relay opens the
+// brokers of type pubsub of its configuration where it is given [FromConfig].
+//
+//	relay, err := fanout.Open(ctx, cfg, fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
 //
 // A message becomes a Pub/Sub message: its data is the payload, its attributes are the flat fields
 // (id, type, correlation_id, content_type, traceparent, tracestate and those of the configuration),

@@ -8,6 +8,8 @@ require (
 	github.com/glebarez/sqlite v1.11.0
 	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
+	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
+	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
 	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/mattn/go-isatty v0.0.20
@@ -18,6 +20,7 @@ require (
 	golang.org/x/sync v0.22.0
 	google.golang.org/api v0.298.0
 	google.golang.org/grpc v1.84.0
+	google.golang.org/protobuf v1.36.12
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/driver/sqlserver v1.6.3
 	gorm.io/gorm v1.31.2
@@ -85,7 +88,6 @@ require (
 	google.golang.org/genproto v0.0.0-20260715232425-e75dac1f907d // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260715232425-e75dac1f907d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688 // indirect
-	google.golang.org/protobuf v1.36.12
 	modernc.org/libc v1.74.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
+	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/discreet"
 )
 
@@ -22,7 +24,7 @@ func relayCommand() *cobra.Command {
 		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
 			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
 			"is claimed and exits with 0. Where monitor.listen is set it serves the dashboard and the HTTP interface.\n" +
-			"It knows the broker types redis, pubsub and memory: for others write a program\n" +
+			"It knows the broker types " + strings.Join(config.BrokerTypes(), ", ") + ": for others write a program\n" +
 			"of your own, with fanout.Open.",
 		Args: noArgs,
 	}
@@ -48,7 +50,7 @@ func relayCommand() *cobra.Command {
 			return err
 		}
 		defer listener.close()
-		options := []fanout.Option{fanout.WithWorkers(*workers), fanout.WithLogger(log)}
+		options := append(clients.Options(), fanout.WithWorkers(*workers), fanout.WithLogger(log))
 		scraped, err := measure(cfg)
 		if err != nil {
 			return err

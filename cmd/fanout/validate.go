@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -99,13 +100,13 @@ func allProblems(path string, err error) error {
 // checkBroker makes the broker's client and asks whether the broker is there. Of a type that
 // another program registers it can only say so. Warnings are printed and counted.
 func checkBroker(cmd *cobra.Command, cfg *config.Config, name string, destinations map[string]bool) (warnings int, err error) {
-	if broker := cfg.Brokers[name]; !slices.Contains([]string{config.TypeRedis, config.TypePubSub, config.TypeMemory}, broker.Type) {
+	if broker := cfg.Brokers[name]; !slices.Contains(config.BrokerTypes(), broker.Type) {
 		cmd.PrintErrf("warning: broker %s is not checked: its type %q is not built in, and only a program that registers it can deliver\n", name, broker.Type)
 		return 1, nil
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
-	broker, err := fanout.OpenBroker(ctx, cfg, name)
+	broker, err := fanout.OpenBroker(ctx, cfg, name, clients.Options()...)
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -52,7 +53,7 @@ func main() {
 	check(db.AutoMigrate(&Order{}))
 	check(db.Use(gormplugin.New(events, cfg.Routing()))) // one plugin per handle
 
-	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db))
+	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
 	check(err)
 	done := make(chan error, 1)
 	go func() { done <- relay.Run(ctx) }()

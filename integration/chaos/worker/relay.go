@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
@@ -24,7 +25,7 @@ func relay(ctx context.Context, ledger *scenario.Ledger) error {
 	}
 	opening, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	opened, err := fanout.Open(opening, cfg, fanout.WithName(os.Getenv(NameVariable)))
+	opened, err := fanout.Open(opening, cfg, fanout.WithName(os.Getenv(NameVariable)), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
 	if err != nil {
 		return err
 	}

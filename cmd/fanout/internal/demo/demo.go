@@ -21,6 +21,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -138,7 +139,7 @@ func (r *run) open(ctx context.Context, path string) error {
 	}
 	// The view tells about the outage in its own words.
 	quiet := slog.New(slog.DiscardHandler)
-	r.relay, err = fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithLogger(quiet))
+	r.relay, err = fanout.Open(ctx, cfg, append(clients.Options(), fanout.WithDB("default", db), fanout.WithLogger(quiet))...)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package fanout_test
+package gcppubsub_test
 
 import (
 	"context"
@@ -18,8 +18,15 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 )
+
+// opened is the broker of that name as a relay opens it.
+func opened(t *testing.T, cfg *config.Config, name string) (brokers.Broker, error) {
+	t.Helper()
+	return fanout.OpenBroker(t.Context(), cfg, name, fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
+}
 
 // compressions collects how requests came. It is a [stats.Handler].
 type compressions struct {
@@ -46,8 +53,8 @@ func (c *compressions) all() []string {
 	return slices.Clone(c.seen)
 }
 
-// TestPubSubSettings: what the file says about a broker of type pubsub reaches the server.
-func TestPubSubSettings(t *testing.T) {
+// TestSettings: what the file says about a broker of type pubsub reaches the server.
+func TestSettings(t *testing.T) {
 	t.Parallel()
 	fake, seen := pstest.NewServer(), &compressions{}
 	t.Cleanup(func() { require.NoError(t, fake.Close()) })
@@ -67,7 +74,7 @@ brokers:
   other: {type: pubsub, project: "Acme Inc", endpoint: "`+listener.Addr().String()+`"}
 `), "fanout.yaml")
 	require.NoError(t, err)
-	b, err := fanout.OpenBroker(t.Context(), cfg, "default")
+	b, err := opened(t, cfg, "default")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	for _, size := range []int{100, 1000} {
@@ -79,12 +86,12 @@ brokers:
 	assert.Equal(t, []string{"", "gzip"}, seen.all())
 	assert.Len(t, fake.Messages(), 2)
 
-	_, err = fanout.OpenBroker(t.Context(), cfg, "other")
+	_, err = opened(t, cfg, "other")
 	require.ErrorContains(t, err, `fanout: broker "other": gcppubsub: open project "Acme Inc": this is not the id of a project`)
 }
 
-// TestPubSubEndpoints: emulators need no credentials, whatever else is behind an endpoint does.
-func TestPubSubEndpoints(t *testing.T) {
+// TestEndpoints: emulators need no credentials, whatever else is behind an endpoint does.
+func TestEndpoints(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "missing.json"))
 	for endpoint, emulator := range map[string]bool{
 		"localhost:8085": true, "pubsub-emulator": true,
@@ -92,7 +99,7 @@ func TestPubSubEndpoints(t *testing.T) {
 	} {
 		cfg, err := config.Parse([]byte("brokers: {default: {type: pubsub, project: acme, endpoint: '"+endpoint+"'}}\n"), "fanout.yaml")
 		require.NoError(t, err)
-		b, err := fanout.OpenBroker(t.Context(), cfg, "default")
+		b, err := opened(t, cfg, "default")
 		if !emulator {
 			require.ErrorContains(t, err, "missing.json", endpoint)
 			continue

@@ -196,7 +196,7 @@ func TestErrorsAreRecorded(t *testing.T) {
 						stack = a.Value.AsString()
 					}
 				}
-				assert.Contains(t, stack, "telemetry/otelinbox_test.TestErrorsAreRecorded", "where it panicked")
+				assert.Contains(t, stack, "integration/otelinbox_test.TestErrorsAreRecorded", "where it panicked")
 			}
 			if want == "permanent" {
 				require.Len(t, spans, 1)

@@ -23,7 +23,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/metrictest"
+	"github.com/gorm-fanout/fanout/integration/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )

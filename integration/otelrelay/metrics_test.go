@@ -26,7 +26,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
-	"github.com/gorm-fanout/fanout/internal/metrictest"
+	"github.com/gorm-fanout/fanout/integration/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"

@@ -1,0 +1,25 @@
+package clients_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// A configuration may name any of these types: the command has the client of each.
+func TestEveryTypeIsLinked(t *testing.T) {
+	t.Parallel()
+	settings := config.Broker{URL: "redis://127.0.0.1:1/0", Project: "acme", Endpoint: "127.0.0.1:1"}
+	for _, name := range config.BrokerTypes() {
+		settings.Type = name
+		cfg := &config.Config{Brokers: map[string]config.Broker{"default": settings}}
+		broker, err := fanout.OpenBroker(t.Context(), cfg, "default", clients.Options()...)
+		require.NoError(t, err, name)
+		assert.NoError(t, broker.Close(t.Context()), name)
+	}
+}
