@@ -28,6 +28,7 @@ type planNode struct {
 	WALImages  int     `json:"WAL FPI"`
 	WALBytes   int     `json:"WAL Bytes"`
 	Plans      []planNode
+	compiled   bool // of the root: the plan looked so expensive that the server compiled it
 }
 
 // walk calls f for a node and all below it.
@@ -144,11 +145,15 @@ func explainExecute(t *testing.T, conn *pgx.Conn, args string) *planNode {
 		args = "(" + args + ")"
 	}
 	var text string
-	require.NoError(t, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, WAL, COSTS OFF, TIMING OFF, FORMAT JSON) EXECUTE planned"+args,
+	require.NoError(t, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, WAL, TIMING OFF, FORMAT JSON) EXECUTE planned"+args,
 		pgx.QueryExecModeSimpleProtocol).Scan(&text))
-	var plans []struct{ Plan planNode }
+	var plans []struct {
+		Plan planNode
+		JIT  *struct{}
+	}
 	require.NoError(t, json.Unmarshal([]byte(text), &plans))
 	require.Len(t, plans, 1)
+	plans[0].Plan.compiled = plans[0].JIT != nil
 	return &plans[0].Plan
 }
 

@@ -126,7 +126,7 @@ func TestIdleCost(t *testing.T) {
 		cost[verb] = len(strings.Fields(log.take()))
 		require.Positive(t, cost[verb], verb)
 	}
-	assert.Equal(t, []int{1, 1, 1, 1, 1}, []int{cost["ready"], cost["heartbeat"], cost["backlog"], cost["watch"], cost["notify"]})
+	assert.Equal(t, []int{1, 1, 4, 1, 1}, []int{cost["ready"], cost["heartbeat"], cost["backlog"], cost["watch"], cost["notify"]})
 
 	synctest.Test(t, func(t *testing.T) {
 		const duration = 24 * time.Hour

@@ -145,7 +145,6 @@ func TestStatements(t *testing.T) {
 		{"renew", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
 		{"defer and find nothing", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Defer(t.Context(), claim); return err }},
 		{"ready", "WITH", func() error { _, err := store.Ready(t.Context(), "b", 0); return err }},
-		{"backlog", "WITH", func() error { _, err := store.Backlog(t.Context()); return err }},
 		{"nothing", "", exchange(nil, nil)},
 	} {
 		require.NoError(t, verb.run(), verb.name) // the first time prepares the statements

@@ -38,7 +38,7 @@ type Purpose string
 const (
 	Plain   Purpose = ""       // one statement, of a process or a person, as a transaction of its own
 	Browse  Purpose = "browse" // for people, who do not wait long
-	Count   Purpose = "count"  // reads much of the table
+	Count   Purpose = "count"  // reads much of the table, or looks so to a planner
 	Find    Purpose = "find"   // an operator's filter, planned for its arguments
 	Purge   Purpose = "purge"
 	Operate Purpose = "operate" // under the locks of shards

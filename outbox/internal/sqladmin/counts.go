@@ -46,7 +46,7 @@ func micros(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Micr
 
 // Backlog implements admin.Administration.
 func (a *Admin) Backlog(ctx context.Context) (backlog []driver.Backlog, err error) {
-	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
+	err = a.read(ctx, Count, func(ctx context.Context, conn Conn) error {
 		backlog, err = a.backlog(ctx, conn)
 		return err
 	})
