@@ -115,8 +115,8 @@ func (p *Plugin) warnOfAssociation(db *gorm.DB, aggregates []found) {
 		return
 	}
 	if _, warned := p.associations.LoadOrStore(s.Table, true); !warned {
-		p.log.WarnContext(s.Context, "Association().Delete and Clear capture no events, for GORM does not say whose rows they change: "+
-			"give the aggregates to uow.Track in the same transaction, or save them", "table", s.Table)
+		p.log.WarnContext(s.Context, "Association().Delete and Clear capture no events", "table", s.Table,
+			"remedy", "give the aggregates to uow.Track in the same transaction, or save them")
 	}
 }
 

@@ -95,7 +95,7 @@ func (l *listener) run(ctx context.Context) {
 		}
 		if kind > l.logged {
 			l.logged = kind
-			l.log.WarnContext(ctx, "listener disconnected: rows of other processes are found by polling", "error", err)
+			l.log.WarnContext(ctx, "listener disconnected", "error", err)
 		}
 		switch {
 		case worked:

@@ -95,7 +95,7 @@ func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
 		for i, name := range delivered {
 			require.Equal(t, strconv.Itoa(i), name, "in order")
 		}
-		assert.Contains(t, log.String(), `level=WARN msg="cannot renew a lease; trying again" database=test broker=b error="connection reset"`)
+		assert.Contains(t, log.String(), `level=WARN msg="lease not renewed" database=test broker=b error="connection reset"`)
 	})
 }
 
