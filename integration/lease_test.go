@@ -107,7 +107,7 @@ func TestFault03StoppedPastItsLease(t *testing.T) {
 	assert.Regexp(t, `msg="processor stopped" lease_lost=[1-9]`, sleeper.log.String())
 }
 
-// A relay is killed with a key in hand: the key waits until the lease has ended, and no longer;
+// A relay is killed with a claimed key: the key waits until the lease has ended, and no longer;
 // other keys do not wait.
 func TestFault01OwnerOfAKeyIsKilled(t *testing.T) {
 	t.Parallel()

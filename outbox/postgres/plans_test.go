@@ -17,9 +17,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// planned are the statements that run while messages flow and while somebody looks, with arguments
-// as SQL literals, the indexes of the outbox table that each may read, the first of which it must
-// read, and how many rows of that table at most.
+// planned are the statements that run while messages flow and while an operator looks, with
+// arguments as SQL literals, the indexes of the outbox table that each may read, the first of which
+// it must read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
 	return []plannedSQL{
 		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216, false", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1 + 500},

@@ -66,7 +66,7 @@ type trouble int
 const (
 	noTrouble    trouble = iota
 	disconnected         // may heal by itself
-	blocked              // by a pooler, until somebody changes the DSN
+	blocked              // by a pooler, until an operator changes the DSN
 )
 
 func (l *listener) state() ListenerState {

@@ -30,8 +30,8 @@ func (p *picky) Publish(ctx context.Context, messages []brokers.Message) []broke
 	return results
 }
 
-// Messages that went without some of their attributes are published, and somebody is told of it;
-// not for each message.
+// Messages that went without some of their attributes are published, and the observer is told of
+// it; not for each message.
 func TestProcessorTellsWhatWasOmitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var log bytes.Buffer

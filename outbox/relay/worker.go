@@ -169,7 +169,7 @@ func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, c
 		return false, true
 	}
 	w.blocked = batch.Blocked
-	news := batch.Blocked && !claim.Wake // somebody else has deferred rows
+	news := batch.Blocked && !claim.Wake // another process has deferred rows
 	return news || w.deferRows(completing, batch, claim) || w.widen(batch, claim), false
 }
 
@@ -228,8 +228,8 @@ func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
 // exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
 // until it is known or the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by
-	// a shutdown.
+	// A claim whose answer is not awaited would leave rows leased to nobody; so it is not cut short
+	// by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {

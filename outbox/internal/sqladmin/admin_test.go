@@ -80,7 +80,7 @@ func TestStatements(t *testing.T) {
 			}
 		}
 	}
-	_, err := New(nil, SQLite, "aside")
+	_, err := New(nil, SQLite, "deferred_rows")
 	require.ErrorContains(t, err, "has a meaning of its own in the statements")
 }
 
