@@ -125,7 +125,7 @@ func examine(ctx context.Context, name string, store admin.Store, log *slog.Logg
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {
-		log.WarnContext(ctx, "cannot read the database settings", "error", err)
+		log.WarnContext(ctx, "database settings not read", "error", err)
 	}
 	for _, finding := range diagnosis.Warnings() {
 		if finding.Passing { // the engine looks for these

@@ -54,9 +54,9 @@ type Relay struct {
 	handlers []*monitor.Handler
 }
 
-// Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the
+// Run delivers and purges until ctx ends, finishes or releases the claimed rows, and closes the
 // relay. Run a relay once, and let the program end only after Run has returned: rows that a process
-// had in hand when it died wait until their lease ends.
+// had claimed when it died wait until their lease ends.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error {

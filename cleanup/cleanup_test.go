@@ -79,7 +79,7 @@ func TestPurge(t *testing.T) {
 		assert.Equal(t, 1, count(t, db, "target_broker = 'keeps'"))
 		assert.Equal(t, 1, count(t, db, "status = 'pending'"))
 
-		// Somebody else is at it.
+		// Another process purges.
 		ran, err := store.Exclusive(t.Context(), "cleanup", func(ctx context.Context) error {
 			reports, err := scheduler.Purge(ctx)
 			assert.Equal(t, []cleanup.Report{{Database: "d", Skipped: true}}, reports)

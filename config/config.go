@@ -74,7 +74,7 @@ const (
 	OrderingNone   Ordering = "none"
 )
 
-// OnAbandon says what becomes of an ordering key once a message of it was given up.
+// OnAbandon says what becomes of an ordering key once a message of it was abandoned.
 type OnAbandon string
 
 // The values of OnAbandon.
@@ -141,7 +141,7 @@ type Cleanup struct {
 	Interval time.Duration
 	// PublishedRetention is how long rows stay after they were published. Default: 168 h.
 	PublishedRetention time.Duration
-	// AbandonedRetention is how long rows stay after they were given up. Default: 720 h.
+	// AbandonedRetention is how long rows stay after they were abandoned. Default: 720 h.
 	AbandonedRetention time.Duration
 	// BatchSize is the most rows that one statement removes. Default: 5,000.
 	BatchSize int

@@ -9,7 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 )
 
-// Who looks at the tables needs no credentials of brokers.
+// A command that only reads the tables needs no credentials of brokers.
 const unsetBrokers = `
 databases: {default: {driver: sqlite, dsn: "a.db"}}
 outbox: {external_brokers: [partner, audit, other]}

@@ -102,7 +102,7 @@ func (e *EncodeError) Error() string { return failure("encode "+e.EventType, e.C
 // Unwrap returns the cause.
 func (e *EncodeError) Unwrap() error { return e.Cause }
 
-// NotPublishedError says that somebody asked for the external form of a message
+// NotPublishedError says that a caller asked for the external form of a message
 // whose event type is not marked [Published]. The last line of defence: nothing
 // leaves unless its type says so.
 type NotPublishedError struct {

@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // The golden files are the contract with consumers in other languages: a change
-// in one of them breaks somebody.
+// in one of them breaks a consumer.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	c := newCatalog(t)

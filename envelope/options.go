@@ -153,7 +153,7 @@ func notBeforeOption(check func(reflect.Type) *flaw, at func(event any) time.Tim
 }
 
 // TTL is how long the message is worth delivering, counted from the event's time
-// or from its NotBefore, whichever is later. After that it is given up. The
+// or from its NotBefore, whichever is later. After that it is abandoned. The
 // deadline travels as headers.deadline. The default is: for ever.
 func TTL(d time.Duration) Option {
 	o := &option{

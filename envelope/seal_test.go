@@ -230,7 +230,7 @@ func TestNotPublished(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Extensions that somebody spoils after Seal are an error, not broken JSON.
+// Extensions that are spoiled after Seal are an error, not broken JSON.
 func TestSpoiledExtensions(t *testing.T) {
 	t.Parallel()
 	m := seal(t, newCatalog(t), placed(), order42, fullContext())

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,23 +17,26 @@ import (
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	fanoutvet, dir := tool(t), shop(t)
+	var vetted, alone, vettedFine, aloneFine result
+	var commands sync.WaitGroup
+	commands.Go(func() { vetted = run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./...") })
+	commands.Go(func() { alone = run(t, dir, fanoutvet, "./...") })
+	commands.Go(func() { vettedFine = run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./fine", "./domain") })
+	commands.Go(func() { aloneFine = run(t, dir, fanoutvet, "./fine", "./domain") })
+	commands.Wait()
 
-	vetted, err := run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./...")
-	require.Error(t, err)
-	alone, err := run(t, dir, fanoutvet, "./...")
-	require.Error(t, err)
-	found := findings(dir, vetted)
+	require.Error(t, vetted.err)
+	require.Error(t, alone.err)
+	found := findings(dir, vetted.out)
 	assert.Contains(t, found, "loops/loops.go:17:3: o.Raise raises an event on o, a copy of an element of orders that is neither saved nor stored back: "+
 		"unless GORM loaded it, the event is lost; range over the index: for i := range orders { o := &orders[i] ... }")
-	assert.Equal(t, found, findings(dir, alone))
+	assert.Equal(t, found, findings(dir, alone.out))
 	for _, finding := range found {
 		assert.NotRegexp(t, "^(fine|domain)/", finding)
 	}
-
-	for _, command := range [][]string{{"go", "vet", "-vettool=" + fanoutvet, "./fine", "./domain"}, {fanoutvet, "./fine", "./domain"}} {
-		out, err := run(t, dir, command[0], command[1:]...)
-		require.NoError(t, err)
-		assert.Empty(t, out)
+	for _, fine := range []result{vettedFine, aloneFine} {
+		require.NoError(t, fine.err)
+		assert.Empty(t, fine.out)
 	}
 }
 
@@ -41,15 +45,14 @@ func TestCommandFixes(t *testing.T) {
 	t.Parallel()
 	fanoutvet, dir := tool(t), shop(t)
 	report := func() []string {
-		vetted, err := run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./...") // far quicker than the command by itself
-		require.Error(t, err)
-		return findings(dir, vetted)
+		vetted := run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./...") // far quicker than the command by itself
+		require.Error(t, vetted.err)
+		return findings(dir, vetted.out)
 	}
 
 	found := report()
-	_, _ = run(t, dir, fanoutvet, "-fix", "./...") // it exits with 0 or not, as versions of its library differ in that
-	_, err := run(t, dir, "go", "vet", "./...")
-	require.NoError(t, err, "what the fixes leave compiles")
+	run(t, dir, fanoutvet, "-fix", "./...") // it exits with 0 or not, as versions of its library differ in that
+	require.NoError(t, run(t, dir, "go", "vet", "./...").err, "what the fixes leave compiles")
 	fixed := report()
 	assert.NotEmpty(t, fixed)
 	assert.Less(t, len(fixed), len(found))

@@ -179,7 +179,7 @@ func (u *unit) judge(c duplicate) {
 // isSubject reports whether a copy may well be what the code is about, though a method that is
 // called on it happens to raise: a calculation with a copy that is thrown away, or a test of domain
 // code. Then the code looks at the copy afterwards. Where Raise itself is called there is no such
-// doubt: somebody wants the event.
+// doubt: the event is wanted.
 func (u *unit) isSubject(c duplicate, uses []use, raise use) bool {
 	seen := u.lookedAt(c, uses, raise)
 	switch c.kind {

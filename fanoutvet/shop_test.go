@@ -1,10 +1,13 @@
 package fanoutvet_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,21 +37,46 @@ func shop(t *testing.T) string {
 	return dir
 }
 
-// tool builds the command.
+// tool is the path of the command, which is built once.
 func tool(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "fanoutvet")
-	_, err := run(t, ".", "go", "build", "-o", path, "./cmd/fanoutvet")
-	require.NoError(t, err)
-	return path
+	require.NoError(t, build())
+	return filepath.Join(programs, "fanoutvet")
 }
 
-// run runs a command and returns all that it prints.
-func run(t *testing.T, dir, name string, args ...string) (string, error) {
+var build = sync.OnceValue(func() error {
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", programs+string(filepath.Separator), "./cmd/fanoutvet").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the command: %w: %s", err, out)
+	}
+	return nil
+})
+
+// programs is the directory of what the tests build.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "fanoutvet-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(programs)
+		return m.Run()
+	}())
+}
+
+// A result is all that a command has printed, and how it ended.
+type result struct {
+	out string
+	err error
+}
+
+func run(t *testing.T, dir, name string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s %s\n%s", name, strings.Join(args, " "), out)
-	return string(out), err
+	return result{string(out), err}
 }

@@ -41,7 +41,7 @@ func (p *Plugin) deleteAssociations(original func(*gorm.DB)) func(*gorm.DB) {
 	}
 }
 
-// children are those in hand that have not been found among the deleted rows.
+// children are the loaded ones that have not been found among the deleted rows.
 type children struct{ found []found }
 
 type keyChildren struct{}
@@ -105,7 +105,7 @@ func (p *Plugin) deleteChildren(db *gorm.DB, original func(*gorm.DB)) (done bool
 
 // warnOfAssociation is for db.Model(owner).Association("Lines").Delete and Clear. GORM hands
 // neither the owner nor the children to the callbacks of their statements, so that nobody can ask
-// them for events. aggregates are those in hand: templates.
+// them for events. aggregates are those given: templates.
 func (p *Plugin) warnOfAssociation(db *gorm.DB, aggregates []found) {
 	s := db.Statement
 	if db.Error != nil || db.RowsAffected == 0 || s.Schema == nil || !hasIn(s.Clauses["WHERE"].Expression) || hasKeys(db, aggregates) {
@@ -115,8 +115,8 @@ func (p *Plugin) warnOfAssociation(db *gorm.DB, aggregates []found) {
 		return
 	}
 	if _, warned := p.associations.LoadOrStore(s.Table, true); !warned {
-		p.log.WarnContext(s.Context, "Association().Delete and Clear capture no events, for GORM does not say whose rows they change: "+
-			"give the aggregates to uow.Track in the same transaction, or save them", "table", s.Table)
+		p.log.WarnContext(s.Context, "Association().Delete and Clear capture no events", "table", s.Table,
+			"remedy", "give the aggregates to uow.Track in the same transaction, or save them")
 	}
 }
 

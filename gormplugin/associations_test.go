@@ -370,7 +370,7 @@ func TestDeleteWithAssociations(t *testing.T) {
 			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
 			assert.Zero(b.t, b.count(&Line{}))
 		},
-		"all of several owners, some of whose children are not in hand": func(b *bench) {
+		"all of several owners, some of whose children are not loaded": func(b *bench) {
 			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
 			owners := []*Order{{ID: "1", Lines: []Line{{ID: 1}}}, {ID: "2", Lines: []Line{{ID: 2}, {ID: 3}}}}
 			b.ok(b.db.Create(owners).Error)

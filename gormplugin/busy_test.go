@@ -90,8 +90,8 @@ func TestCommitsThatSQLiteRefuses(t *testing.T) {
 	}
 }
 
-// A transaction whose context ends gives its connection back, whether somebody rolls it back or
-// not.
+// A transaction whose context ends gives its connection back, whether the application rolls it back
+// or not.
 func TestTransactionsOnSQLiteThatAreLeft(t *testing.T) {
 	t.Parallel()
 	withoutWAL(t, func(b *bench) {

@@ -149,9 +149,9 @@ func (p *Plugin) warnUnseen(db *gorm.DB) {
 		return
 	}
 	p.unseen.Do(func() {
-		p.log.WarnContext(db.Statement.Context, "a transaction was begun on a pool that the plugin has not seen: its events are written at the statement, "+
-			"and those raised after the last save of their aggregate stay pending; derive sessions after db.Use(gormplugin.New(...)), "+
-			"register resolvers after it, or begin the transaction on gormplugin.Wrap(db)")
+		p.log.WarnContext(db.Statement.Context, "transaction on a pool that the plugin has not seen",
+			"effect", "its events are written at the statement, and those raised after the last save of their aggregate stay pending",
+			"remedy", "derive sessions after db.Use(gormplugin.New(...)), register resolvers after it, or begin the transaction on gormplugin.Wrap(db)")
 	})
 }
 

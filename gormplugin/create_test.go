@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 			b.ok(b.db.Omit("Status").Create(order("1", "a")).Error)
 			b.want("1: a")
 		},
-		"create from a map has no aggregate in hand": func(b *bench) {
+		"create from a map has no aggregate given": func(b *bench) {
 			b.ok(b.db.Model(&Order{}).Create(map[string]any{"ID": "1"}).Error)
 			b.want()
 			assert.Equal(b.t, 1, b.orders())

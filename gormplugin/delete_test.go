@@ -42,7 +42,7 @@ func TestDelete(t *testing.T) {
 			b.want("1: a")
 			b.pending(o)
 		},
-		"delete by condition has no aggregate in hand": func(b *bench) {
+		"delete by condition has no aggregate given": func(b *bench) {
 			b.stored("1", "a")
 			b.ok(b.db.Where("id = ?", "1").Delete(&Order{}).Error)
 			b.want()

@@ -68,7 +68,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 	return wakeUps, nil
 }
 
-// tells reports whether somebody wants to know what a transaction has written.
+// tells reports whether relays or observers want to know what a transaction has written.
 func (p *Plugin) tells(ours *tx) bool {
 	return len(p.listening()) > 0 || ours != nil && ours.notifier != nil
 }

@@ -49,7 +49,7 @@ func TestGenerics(t *testing.T) {
 			b.want("1: a")
 			b.pending(change)
 		},
-		"generic updates by condition have no aggregate in hand": func(b *bench) {
+		"generic updates by condition have no aggregate given": func(b *bench) {
 			b.stored("1")
 			_, err := gorm.G[Order](b.db).Where("id = ?", "1").Updates(b.t.Context(), Order{Status: "x"})
 			b.ok(err)

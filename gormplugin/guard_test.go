@@ -74,7 +74,7 @@ func TestSelectAllUpdateOfNoRow(t *testing.T) {
 	})
 }
 
-// A panic in a callback of somebody else's, of which the plugin knows nothing, does not keep the
+// A panic in a callback of another plugin, of which the plugin knows nothing, does not keep the
 // connection of the transaction that the plugin has begun.
 func TestPanickingCallbacksOfOthers(t *testing.T) {
 	t.Parallel()

@@ -108,13 +108,13 @@ func (n *notifier) record(err error) {
 			n.next = now
 		}
 		if failed {
-			n.log.Info("relays in other processes are notified again")
+			n.log.Info("relays notified again")
 		}
 		return
 	case !failed:
 		n.rest = notifyRest
 		if !closed(err) {
-			n.log.Warn("cannot notify relays in other processes: they find rows by polling", "error", err)
+			n.log.Warn("relays not notified: they find rows by polling", "error", err)
 		}
 	default:
 		n.rest = min(2*n.rest, notifyLongestRest)

@@ -130,7 +130,7 @@ func (p *Plugin) check() error {
 			}
 		}
 		if event.Published() && len(p.routing.External) == 0 {
-			p.log.Warn("event type is published, but there are no external brokers", "type", event.WireType())
+			p.log.Warn("published event type without external brokers", "type", event.WireType())
 		}
 	}
 	for i := range p.routing.External {

@@ -288,7 +288,7 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.want()
 			assert.Zero(b.t, b.count(&Plain{}))
 		},
-		"raw statements have no aggregate in hand": func(b *bench) {
+		"raw statements have no aggregate given": func(b *bench) {
 			o := b.stored("1", "a")
 			b.ok(b.db.Exec("UPDATE "+b.table(o)+" SET status = ? WHERE id = ?", "x", "1").Error)
 			b.want()

@@ -14,7 +14,7 @@ import (
 
 // SQLite leaves a transaction open when it refuses to commit it: where a reader is in the way
 // (without its write-ahead log), or a deferred constraint is violated. database/sql takes it for
-// ended, and gives the connection to somebody else, who sees what was not committed and cannot
+// ended, and gives the connection to another caller, who sees what was not committed and cannot
 // begin anything. So a transaction on SQLite keeps its connection until it is known how it has
 // ended.
 

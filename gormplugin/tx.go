@@ -167,7 +167,7 @@ func (t *tx) commit() error {
 func (t *tx) warn(flush []journal.Flush, left map[string]int) {
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))
-		t.plugin.log.WarnContext(t.ctx, "events left pending: no statement changed a row of their aggregate", "aggregate", name, "events", n)
+		t.plugin.log.WarnContext(t.ctx, "events left pending: no row of their aggregate changed", "aggregate", name, "events", n)
 	}
 	for i := range flush {
 		if f := &flush[i]; f.Replaces() {

@@ -162,7 +162,7 @@ func TestUpdate(t *testing.T) {
 			b.ok(b.db.Model(b.stored("1", "a")).UpdateColumns(map[string]any{"status": "x"}).Error)
 			b.want("1: a")
 		},
-		"update of a template has no aggregate in hand": func(b *bench) {
+		"update of a template has no aggregate given": func(b *bench) {
 			b.stored("1")
 			b.ok(b.db.Model(&Order{}).Where("id = ?", "1").Updates(map[string]any{"status": "x"}).Error)
 			b.want()

@@ -121,7 +121,7 @@ func scanDeadLetter(rows *sql.Rows) (DeadLetter, error) {
 	if m.Key, err = uuid.Parse(key); err != nil {
 		return m, err
 	}
-	// A row that somebody has written by hand may hold anything.
+	// A row that an operator has written by hand may hold anything.
 	if json.Unmarshal([]byte(lastError), &m.LastError) != nil {
 		m.LastError = LastError{Message: lastError}
 	}

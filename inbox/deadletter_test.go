@@ -252,7 +252,7 @@ func TestRedeliverToOthers(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		require.Equal(t, "dead_letter", p.row(m).Status, "what somebody else has decided meanwhile stands")
+		require.Equal(t, "dead_letter", p.row(m).Status, "what another transaction has decided meanwhile stands")
 		redrive()
 		n, err = redeliver(func() (inbox.Outcome, error) { return inbox.Handled, nil })
 		require.NoError(t, err)
@@ -270,8 +270,8 @@ func TestRedeliverToOthers(t *testing.T) {
 	})
 }
 
-// Several processes that redeliver at once, beside copies from the broker, hand each message to
-// somebody, and it has its effect once.
+// Several processes that redeliver at once, beside copies from the broker, deliver each message,
+// and it has its effect once.
 func TestRedeliverAtOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {

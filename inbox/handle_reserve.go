@@ -14,7 +14,7 @@ import (
 //
 // On SQLite a commit that fails, as where a reader holds the file (without WAL) or a deferred
 // foreign key is violated, leaves the transaction open, while database/sql takes it for ended and
-// gives the connection to somebody else: who looks there sees the message handled, though nothing
+// gives the connection to another caller, who sees the message handled, though nothing
 // is committed. So there Handle has a connection of its own, and rolls that back before anybody
 // gets it. Other databases end a transaction whose commit fails.
 func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), error) {

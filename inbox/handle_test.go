@@ -222,7 +222,7 @@ func TestCopiesWait(t *testing.T) {
 	})
 }
 
-// waits returns when somebody waits for a lock, where the database tells, and otherwise when there
+// waits returns when a session waits for a lock, where the database tells, and otherwise when there
 // was time for it.
 func (p *place) waits() {
 	p.t.Helper()

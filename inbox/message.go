@@ -46,8 +46,8 @@ type Message struct {
 	Source string
 	// Position is its place there: an entry id, a message id of the broker.
 	Position string
-	// Deliveries is how often the broker has handed the message to somebody, this time included; 0
-	// where it does not say.
+	// Deliveries is how often the broker has delivered the message to a consumer, this time
+	// included; 0 where it does not say.
 	Deliveries int
 	// Published is when the broker got the message; zero where it does not say.
 	Published time.Time

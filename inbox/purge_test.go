@@ -117,7 +117,7 @@ func TestPurgeBatches(t *testing.T) {
 	})
 }
 
-// What somebody is about to redrive is passed over, and stays once it is redriven.
+// What an operator is about to redrive is passed over, and stays once it is redriven.
 func TestPurgePassesOverWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	p := on(t, "postgres")

@@ -182,7 +182,7 @@ func (f *failover) refusesTheStandby() {
 // The primary is killed under load and its synchronous standby promoted, a moment after the two had
 // lost sight of each other: by then messages had been sent whose claims, which wait for no standby,
 // never reached it. Nothing that was committed is lost, each key keeps its order, ids are not used
-// again, and what was in hand comes back.
+// again, and what was claimed comes back.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)

@@ -69,7 +69,7 @@ func TestFault02KilledBetweenPublishAndMark(t *testing.T) {
 	_, again := second.read()
 	assert.Equal(t, o.messages(), again, "each once more, in the order of the key")
 	assert.Subset(t, again, sent, "under the same ids")
-	assert.Regexp(t, `level=WARN msg="rows come back from a lease that ran out: .* database=test broker=b rows=\d+ crashes=1`, heir.log.String())
+	assert.Regexp(t, `level=WARN msg="recovered rows from expired leases" database=test broker=b rows=\d+ crashes=1`, heir.log.String())
 }
 
 // A relay is stopped past its lease, in the middle of a send, and goes on: the send under way ends,
@@ -107,7 +107,7 @@ func TestFault03StoppedPastItsLease(t *testing.T) {
 	assert.Regexp(t, `msg="processor stopped" lease_lost=[1-9]`, sleeper.log.String())
 }
 
-// A relay is killed with a key in hand: the key waits until the lease has ended, and no longer;
+// A relay is killed with a claimed key: the key waits until the lease has ended, and no longer;
 // other keys do not wait.
 func TestFault01OwnerOfAKeyIsKilled(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,7 @@ func (c *chaos) Publish(ctx context.Context, msgs []brokers.Message) []brokers.R
 	if c.random.IntN(10) == 0 {
 		pause = time.Duration(c.random.IntN(int(50 * time.Millisecond)))
 	}
-	deaf := c.random.IntN(100) == 0
+	unanswered := c.random.IntN(100) == 0
 	refused := map[int]bool{}
 	for i := range msgs {
 		refused[i] = c.random.IntN(200) == 0
@@ -96,7 +96,7 @@ func (c *chaos) Publish(ctx context.Context, msgs []brokers.Message) []brokers.R
 	for i, result := range c.inner.Publish(ctx, kept[half:]) {
 		results[places[half+i]] = result
 	}
-	if deaf {
+	if unanswered {
 		for _, place := range places {
 			results[place] = brokers.Result{Err: errLost}
 		}

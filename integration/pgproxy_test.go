@@ -137,8 +137,8 @@ type commitConversation struct {
 	portals        map[string]string // what is bound to them
 	statements     []string          // of the transaction under way
 
-	deaf     sync.Mutex
-	isDeaf   bool // answers are kept from the client
+	silence  sync.Mutex
+	silent   bool // answers are kept from the client
 	answered chan struct{}
 }
 
@@ -208,9 +208,9 @@ func (c *commitConversation) executes(kind byte, body []byte) string {
 // end cuts the connection at a COMMIT. Where the server is to process it, its answer is awaited and
 // thrown away.
 func (c *commitConversation) end(fault commitCut, kind byte, commit []byte) {
-	c.deaf.Lock()
-	c.isDeaf = true
-	c.deaf.Unlock()
+	c.silence.Lock()
+	c.silent = true
+	c.silence.Unlock()
 	if !fault.swallowed {
 		if kind != 'Q' {
 			commit = append(commit, 'S', 0, 0, 0, 4) // Sync, so that it answers
@@ -232,14 +232,14 @@ func (c *commitConversation) answers() {
 	defer close(c.answered)
 	for {
 		kind, _, whole, err := readMessage(c.server)
-		c.deaf.Lock()
-		deaf := c.isDeaf
-		if err == nil && !deaf {
+		c.silence.Lock()
+		silent := c.silent
+		if err == nil && !silent {
 			_, err = c.client.Write(whole)
 		}
-		c.deaf.Unlock()
+		c.silence.Unlock()
 		switch {
-		case deaf && (err != nil || kind == 'Z'):
+		case silent && (err != nil || kind == 'Z'):
 			return // whoever made it so closes it
 		case err != nil:
 			_ = c.client.Close()

@@ -91,7 +91,7 @@ func TestRollingUpgrade(t *testing.T) {
 	require.NoError(t, old.cmd.Process.Kill())
 	_ = old.cmd.Wait()
 	await(150)
-	old = b.relayOf(before.relay) // somebody turns back
+	old = b.relayOf(before.relay) // the upgrade is undone
 	await(150)
 	code, _ := fresh.stop()
 	assert.Zero(t, code, fresh.log.String())

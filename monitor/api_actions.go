@@ -127,7 +127,7 @@ func (h *Handler) postAction(w http.ResponseWriter, q *request) error {
 	last := lastLine{Result: newResultAnswer(&result)}
 	if err != nil {
 		last.Problem = problemOf(h.partly(err, result))
-		h.log.WarnContext(q.Context(), "an action failed", "action", action.Verb, "database", action.Database, "error", last.Problem.Detail)
+		h.log.WarnContext(q.Context(), "action failed", "action", action.Verb, "database", action.Database, "error", last.Problem.Detail)
 	}
 	stream.write(last)
 	return nil

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Role is what somebody may do.
+// A Role is what an operator may do.
 type Role string
 
 // The roles. An operator may do what a viewer may.

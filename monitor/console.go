@@ -109,7 +109,7 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Rec
 // ActionReveal is what the audit calls a look at payload and headers.
 const ActionReveal = "reveal"
 
-// Reveal is [Console.Message] for somebody who wants to see payload and headers, which may hold
+// Reveal is [Console.Message] for an operator who wants to see payload and headers, which may hold
 // what is not for everybody: it leaves an entry in the audit, with the message's id and the number
 // of rows that were shown, and shows nothing where that cannot be written.
 func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []admin.Record, err error) {

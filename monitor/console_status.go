@@ -11,7 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// DefaultMaxCount is where the counts of a status end unless somebody wants to know better.
+// DefaultMaxCount is where the counts of a status end unless the caller asks for more.
 const DefaultMaxCount = 10_000
 
 // DatabaseStatus is where one database stands.

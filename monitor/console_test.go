@@ -16,11 +16,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-var somebody = Actor{Name: "ann", Via: "go"}
+var operator = Actor{Name: "ann", Via: "go"}
 
 func do(t *testing.T, c *Console, a Action) Result {
 	t.Helper()
-	results, err := c.Do(t.Context(), somebody, a)
+	results, err := c.Do(t.Context(), operator, a)
 	require.NoError(t, err)
 	require.Len(t, results, 1)
 	return results[0]
@@ -80,7 +80,7 @@ func TestActionsLeaveTheirMark(t *testing.T) {
 	store := (&fake{}).add(3, failed("permanent", "bad %d"))
 	ctx, cancel := context.WithCancel(t.Context())
 	store.after = cancel // the caller goes in the middle
-	_, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbAbandon, Filter: admin.Filter{Broker: "default", Type: "Ordering.*"}, Reason: "ticket 7", Limit: 2})
+	_, err := consoleOf(store).Do(ctx, operator, Action{Verb: VerbAbandon, Filter: admin.Filter{Broker: "default", Type: "Ordering.*"}, Reason: "ticket 7", Limit: 2})
 	require.NoError(t, err)
 	require.Len(t, store.audit, 1)
 	entry := store.audit[0]
@@ -92,7 +92,7 @@ func TestActionsLeaveTheirMark(t *testing.T) {
 	require.NoError(t, store.endCtx, "the end is recorded though the caller has gone")
 
 	store.after = nil
-	results, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbReplay, Filter: admin.Filter{Broker: "default"}})
+	results, err := consoleOf(store).Do(ctx, operator, Action{Verb: VerbReplay, Filter: admin.Filter{Broker: "default"}})
 	require.ErrorIs(t, err, context.Canceled)
 	assert.ErrorIs(t, results[0].Err, context.Canceled)
 }
@@ -100,12 +100,12 @@ func TestActionsLeaveTheirMark(t *testing.T) {
 func TestNothingHappensUnrecorded(t *testing.T) {
 	t.Parallel()
 	store := (&fake{badAudit: errors.New("no such table")}).add(3, failed("permanent", "bad %d"))
-	_, err := consoleOf(store).Do(t.Context(), somebody, Action{Verb: VerbRequeue})
+	_, err := consoleOf(store).Do(t.Context(), operator, Action{Verb: VerbRequeue})
 	require.ErrorContains(t, err, "nothing was changed")
 	assert.Empty(t, store.calls)
 
 	store.badAudit, store.endErr = nil, errors.New("gone")
-	_, err = consoleOf(store).Do(t.Context(), somebody, Action{Verb: VerbRequeue})
+	_, err = consoleOf(store).Do(t.Context(), operator, Action{Verb: VerbRequeue})
 	require.ErrorContains(t, err, "could not be recorded")
 	assert.Len(t, store.changed, 3)
 }
@@ -114,7 +114,7 @@ func TestOneDatabaseDown(t *testing.T) {
 	t.Parallel()
 	well, ill := (&fake{}).add(3, failed("permanent", "bad %d")), &fake{down: errors.New("connection refused")}
 	console := NewConsole(map[string]admin.Administration{"a": ill, "b": well}, WithBrokers("default", "idle"))
-	results, err := console.Do(t.Context(), somebody, Action{Verb: VerbRequeue})
+	results, err := console.Do(t.Context(), operator, Action{Verb: VerbRequeue})
 	require.ErrorContains(t, err, `database "a"`)
 	require.Len(t, results, 2)
 	require.Error(t, results[0].Err)
@@ -176,7 +176,7 @@ func TestOtherActions(t *testing.T) {
 	assert.Len(t, store.rows, 5)
 
 	store.busy = true
-	_, err := console.Do(t.Context(), somebody, purge)
+	_, err := console.Do(t.Context(), operator, purge)
 	require.ErrorIs(t, err, errBusy)
 }
 
@@ -221,7 +221,7 @@ func TestRefusedActions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			results, err := console.Do(t.Context(), somebody, test.action)
+			results, err := console.Do(t.Context(), operator, test.action)
 			require.ErrorContains(t, err, test.want)
 			assert.Empty(t, results)
 		})

@@ -251,7 +251,7 @@ func TestLogin(t *testing.T) {
 		assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, with).Code)
 		wantProblem(t, call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, with.with("Sec-Fetch-Site", "cross-site")), 403, "another site")
 
-		// What was changed, has ended, or belongs to somebody else, is nobody's.
+		// What was changed, has ended, or belongs to another operator, is nobody's.
 		for _, forged := range []string{c.Value + "x", strings.Replace(c.Value, ".", ".9", 1), "b25jYWxs.99999999999.", "x", "", "Z3JhZmFuYQ" + c.Value[strings.IndexByte(c.Value, '.'):]} {
 			wantProblem(t, call(h, "GET", "/api/outbox", "", site.with("Cookie", c.Name+"="+forged)), 401, "")
 		}

@@ -22,7 +22,7 @@ const (
 	retryWindow = 5 * time.Minute
 	// rateWindow is what the speed of delivery looks back on.
 	rateWindow = 10 * time.Second
-	// The databases are asked at each sample while somebody looks, and seldom while nobody does.
+	// The databases are asked at each sample while an operator looks, and seldom while nobody does.
 	watchedFor = time.Minute
 	seldom     = 10 * time.Second
 	// maxSeries bounds the memory: 200 of them have about 3 MB.
@@ -48,7 +48,7 @@ type counters struct{ published, retried, abandoned int64 }
 type history struct {
 	mu      sync.Mutex
 	samples map[series][]sample
-	lookers time.Time // when somebody looked last
+	lookers time.Time // when a page last asked
 	asked   time.Time // when the databases were asked last
 	speeds  map[series]float64
 	status  map[string]DatabaseStatus
@@ -58,7 +58,7 @@ func newHistory() *history {
 	return &history{samples: map[series][]sample{}, speeds: map[series]float64{}}
 }
 
-// watched says that somebody looks.
+// watched notes that a page asks.
 func (h *history) watched(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

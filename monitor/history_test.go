@@ -95,7 +95,7 @@ func TestHistoryOfTheDatabase(t *testing.T) {
 	})
 }
 
-// The database is asked at each sample only while somebody looks.
+// The database is asked at each sample only while an operator looks.
 func TestSamplesAreSeldomUnlessWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

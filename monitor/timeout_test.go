@@ -10,7 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// Who looks waits a short time; an action goes on for longer.
+// A page waits a short time; an action goes on for longer.
 func TestRequestsHaveTheirTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

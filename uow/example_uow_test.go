@@ -21,7 +21,7 @@ type Account struct {
 	uow.Aggregate
 }
 
-var errStale = errors.New("somebody else was faster")
+var errStale = errors.New("another process was faster")
 
 // save writes an account unless it has changed since it was loaded.
 func save(tx *gorm.DB, account *Account) error {
@@ -51,7 +51,7 @@ func ExampleDo_retry() {
 				return err
 			}
 			if attempts++; attempts == 1 {
-				account.Version-- // as if somebody had saved it since
+				account.Version-- // as if another process had saved it since
 			}
 			account.Balance += 50
 			account.Raise(Deposited{50})

@@ -46,7 +46,7 @@ func blameless(t *testing.T, results []brokers.Result) {
 			require.Fail(t, "an outage is nobody's fault", "message %d is %s: %v", i, class, result.Err)
 		}
 	}
-	require.Positive(t, unavailable, "somebody has to say that the broker is out")
+	require.Positive(t, unavailable, "at least one result says that the broker is unavailable")
 }
 
 // outage: the server is stopped: nobody's fault. It is started again: the same broker carries on.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an error of the server means is written down in both places where somebody may look.
+// What an error of the server means is written down in both places where an operator may look.
 func TestErrorsAreDocumented(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"doc.go", "../../docs/brokers.md"} {

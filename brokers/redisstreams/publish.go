@@ -243,7 +243,7 @@ func (b *Broker) failed(ctx context.Context, stream string, err error) error {
 	}
 	err = fmt.Errorf("redisstreams: publish to %q: %w", stream, explained(err))
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need
+		// The caller stopped waiting. Whether the messages arrived is unknown, and the broker need
 		// not be ill.
 		return brokers.Retryable(err)
 	}

@@ -56,7 +56,7 @@ func TestReplicas(t *testing.T) {
 		end()
 		soon(t, "the replica is back", func() bool { return b.Ping(t.Context()) == nil })
 		require.Equal(t, map[string]int{"": 300}, verdicts(patient.Publish(t.Context(), mixed)))
-		soon(t, "the broker that had given up carries on", func() bool { return b.Publish(t.Context(), mixed[:1])[0].Err == nil })
+		soon(t, "the broker that had stopped carries on", func() bool { return b.Publish(t.Context(), mixed[:1])[0].Err == nil })
 		assert.Equal(t, primary.length(t, "s"), replica.length(t, "s"), name)
 	}
 }

@@ -53,7 +53,7 @@ func outage(err error) bool {
 func unconfirmed(ctx context.Context, topic string, cause error) error {
 	err := fmt.Errorf("watermill: publish to %q: no confirmation by the time the context ended: %w", topic, cause)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return brokers.Retryable(err) // somebody stopped waiting; the broker need not be ill
+		return brokers.Retryable(err) // the caller stopped waiting; the broker need not be unavailable
 	}
 	return brokers.Unavailable(brokers.ScopeBroker, err)
 }

@@ -139,7 +139,7 @@ func TestDoubts(t *testing.T) {
 	assert.Equal(t, map[string]int{"unavailable broker": 5, "not_sent": 95}, verdicts(results))
 	assert.Len(t, p.sent, 5)
 
-	// Where somebody has got through, each is on its own.
+	// Where a message has got through, each is judged by itself.
 	p.publish = func(_ string, m *message.Message) error {
 		if m.UUID == "id-0" {
 			return nil

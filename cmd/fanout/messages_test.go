@@ -48,8 +48,8 @@ func TestRequeueAGroup(t *testing.T) {
 	})
 }
 
-// A message is found by its id, with all of its rows, and its payload only where somebody asks for
-// it.
+// A message is found by its id, with all of its rows, and its payload only where the caller asks
+// for it.
 func TestShowFanOut(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {

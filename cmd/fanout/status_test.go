@@ -54,7 +54,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// Counts have an end unless somebody wants to know.
+// Counts have an end unless the caller asks for more.
 func TestStatusExact(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "postgres", testenv.Postgres(t))

@@ -313,7 +313,7 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
 }
 
-// Who looks and repairs needs no credentials of brokers; who delivers is told what is missing. No
+// Commands that read and repair need no credentials of brokers; a relay is told what is missing. No
 // value is shown.
 func TestUnsetVariables(t *testing.T) {
 	t.Parallel()

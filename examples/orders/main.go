@@ -37,7 +37,7 @@ type Order struct {
 }
 
 func main() {
-	// The context ends with SIGTERM: the relay finishes or releases what is in hand before the
+	// The context ends with SIGTERM: the relay finishes or releases the claimed rows before the
 	// program ends.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -68,7 +68,7 @@ func main() {
 	}))
 
 	// ... serve requests ...
-	check(<-done) // wait for the relay: rows in hand would stay leased for up to outbox.lease
+	check(<-done) // wait for the relay: claimed rows would stay leased for up to outbox.lease
 }
 
 func check(err error) {

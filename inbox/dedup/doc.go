@@ -50,12 +50,12 @@
 //	sweep     remove the tokens that were drawn and abandoned on the way
 //	clear
 //
-// A copy that finds tokens drawn by somebody else cannot know whether they are being created right
-// now, or were, and used up by their receiver meanwhile. It draws others, and saves them in place
-// of the first. Only one of the two gets its tokens saved as ready, so that a token that travels
-// was created once, by who drew it, before it travelled. The others never travel. They are noted in
-// the outbox and removed before clear. One that is created by a slow process even after that is
-// garbage, and goes by age (Tokens.PurgeOlderThan).
+// A copy that finds tokens drawn by another process cannot know whether they are being created
+// right now, or were, and used up by their receiver meanwhile. It draws others, and saves them in
+// place of the first. Only one of the two gets its tokens saved as ready, so that a token that
+// travels was created once, by who drew it, before it travelled. The others never travel. They are
+// noted in the outbox and removed before clear. One that is created by a slow process even after
+// that is garbage, and goes by age (Tokens.PurgeOlderThan).
 //
 // The price of tokens: a lost token is a message that is never processed, where a lost entry of a
 // Store is one that may be processed twice.

@@ -7,7 +7,7 @@ import (
 
 // ErrConflict is what [Entities].Save answers, or wraps, when the entity is not the one that was
 // loaded any more.
-var ErrConflict = errors.New("dedup: the entity was changed by somebody else meanwhile")
+var ErrConflict = errors.New("dedup: the entity was changed meanwhile")
 
 // A Version tells two states of an entity apart: a counter, an ETag, a revision. Empty means that
 // the entity is not there yet. A version never comes again for the same entity.

@@ -26,9 +26,9 @@ func (r *run[S]) issue(ctx context.Context) error {
 	return r.ready(ctx)
 }
 
-// redraw replaces tokens that somebody else has drawn: they may have been created, sent and used up
-// since the entity was loaded, or be created at any time. To create them once more would let a copy
-// of their message through.
+// redraw replaces tokens that another process has drawn: they may have been created, sent and used
+// up since the entity was loaded, or be created at any time. To create them once more would let a
+// copy of their message through.
 func (r *run[S]) redraw(ctx context.Context) error {
 	pending := r.pending()
 	if slices.Equal(r.own, pending.tokens()) {

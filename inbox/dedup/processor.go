@@ -43,10 +43,10 @@ type Config[S any] struct {
 	// producers that make tokens of message keys.
 	TokenOf func(m *inbox.Message) (string, error)
 
-	// Conflicts is how often the entity may be changed by somebody else during one delivery before
-	// the message goes back, to come again after a pause, without an attempt counted. Before each
-	// repetition there is a pause at random, of up to 4 ms after the first and up to 250 ms in the
-	// end. Default [DefaultConflicts].
+	// Conflicts is how often the entity may be changed by another process during one delivery
+	// before the message goes back, to come again after a pause, without an attempt counted. Before
+	// each repetition there is a pause at random, of up to 4 ms after the first and up to 250 ms in
+	// the end. Default [DefaultConflicts].
 	Conflicts int
 	// Now is the clock for the age of entries and tokens, default time.Now.
 	Now func() time.Time

@@ -21,10 +21,10 @@ const (
 type PurgeConfig struct {
 	// Retention is the age at which entries go, default 168 h, and 720 h for tokens. Of a [Store]
 	// it must be longer than a copy of a message can be under way: the retention of the broker, its
-	// dead letters that somebody sends again, an outbox that replays. Of [Tokens] it must be longer
-	// than a message can be under way before it is processed, however late that is: a message whose
-	// token is gone is never processed. Many times as much as for a Store costs nothing there, as
-	// only tokens that were never used up are left to remove.
+	// dead letters that an operator sends again, an outbox that replays. Of [Tokens] it must be
+	// longer than a message can be under way before it is processed, however late that is: a
+	// message whose token is gone is never processed. Many times as much as for a Store costs
+	// nothing there, as only tokens that were never used up are left to remove.
 	Retention time.Duration
 	// Interval between two runs, default 10 min.
 	Interval time.Duration

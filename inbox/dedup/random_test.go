@@ -8,8 +8,8 @@ import (
 )
 
 // Larger worlds than those that can be explored: several messages of one entity, each in several
-// copies, with crashes and lost answers anywhere, somebody who resumes the entity, and a consumer
-// downstream that comes when it likes. rapid chooses, and makes what fails small.
+// copies, with crashes and lost answers anywhere, an operator who resumes the entity, and a
+// consumer downstream that comes when it likes. rapid chooses, and makes what fails small.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -77,7 +77,7 @@ func once[S any](ctx context.Context, r *run[S]) (inbox.Outcome, error) {
 		return "", err
 	}
 	if r.pending() == nil {
-		if r.known { // somebody else has finished it since
+		if r.known { // another process has finished it since
 			return inbox.Handled, nil
 		}
 		if done, err := r.check(ctx); done || err != nil {

@@ -17,7 +17,7 @@ type claims struct {
 	busy    int           // handlers under way
 	stuck   int           // of these, those that go on although their contexts have ended
 	paused  bool          // no handler is started
-	changed chan struct{} // closed at the next change, where somebody waits for one
+	changed chan struct{} // closed at the next change, where a goroutine waits for one
 
 	wake chan struct{} // there may be something to handle
 

@@ -67,8 +67,8 @@ func WithConsumer(name string) Option { return func(s *settings) { s.consumer = 
 // WithSource gives the streams names of their own as sources of messages, [inbox.Message.Source],
 // by which inboxes tell messages apart: those of different sources are never copies of each other.
 // Default: the name of the stream. Streams that can hold copies of the same messages, as where one
-// is replaced by another, need the same source; one that somebody else may write to, as a partner,
-// needs a source of its own.
+// is replaced by another, need the same source; one that another party may write to, such as a
+// partner, needs a source of its own.
 func WithSource(name func(stream string) string) Option {
 	return func(s *settings) { s.source = name }
 }
@@ -105,7 +105,7 @@ func WithRetry(r inbox.Retry) Option {
 // WithTimeout bounds one attempt of a handler: its context ends then. Default 30 s.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// WithObserver has somebody told of each attempt.
+// WithObserver sets the observer of each attempt.
 func WithObserver(o inbox.Observer) Option { return func(s *settings) { s.observer = o } }
 
 // WithLogger sets where the consumer logs to. Default: slog.Default().

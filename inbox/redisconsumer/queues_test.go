@@ -161,7 +161,7 @@ func (m *queueModel) check(t *rapid.T) {
 		for it := range m.waiting {
 			found = found || it.due.Equal(due)
 		}
-		require.True(t, found, "somebody waits for that time")
+		require.True(t, found, "a timer waits for that time")
 	}
 }
 

@@ -121,8 +121,8 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// What somebody has written into a row is shown as it is, and turns nothing around; an address is a
-// page or none.
+// What an application has written into a row is shown as it is, and turns nothing around; an
+// address is a page or none.
 func TestOddRowsAndAddresses(t *testing.T) {
 	p := newPlace(t)
 	_, err := p.db.ExecContext(p.Context(), `INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, started_at, seen_at, work)

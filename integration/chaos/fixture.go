@@ -68,6 +68,12 @@ func (s *fixture) makeDir(context.Context) (err error) {
 }
 
 func (s *fixture) build(ctx context.Context) error {
+	if s.programs.plain = s.options.Program; s.programs.plain != "" {
+		if !s.options.TrueClocks || s.options.Broken != "" {
+			return errors.New("chaos: a program that is not built by the rig has true clocks and no defect: set TrueClocks, and not Broken")
+		}
+		return nil
+	}
 	began := time.Now()
 	defects, err := defectEdits(s.options.Broken)
 	if err != nil {

@@ -35,6 +35,9 @@ type Options struct {
 	Only []Kind
 	// TrueClocks keeps the clocks of processes right, which saves building a second program.
 	TrueClocks bool
+	// Program is a program that runs worker.Main, in place of one that the rig builds: it has true
+	// clocks and no defect. Default: cmd/worker is built.
+	Program string
 	// Broken is the name of a [Defect] to build into the program under test. Default: none.
 	Broken string
 	// Keep is a directory for ledgers and logs. Default: they are removed.

@@ -103,7 +103,8 @@ func (s *fixture) projectionsBehind(ctx context.Context) (behind bool, err error
 	return behind, err
 }
 
-// readProjections reads what consumers have made of the events, and what their inbox has given up.
+// readProjections reads what consumers have made of the events, and what their inbox has made dead
+// letters of.
 func (s *fixture) readProjections(ctx context.Context, e *evidence) error {
 	e.summed = map[string]map[string]sums{}
 	for _, broker := range scenario.Brokers() {

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/integration/chaos"
+	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(worker.RoleVariable) != "" {
+		os.Exit(worker.Main())
+	}
+	os.Exit(m.Run())
+}
 
 // needServers skips a test, or fails it where servers are required, when there is nothing to start
 // or to use.
@@ -61,14 +70,16 @@ func TestRig(t *testing.T) {
 	}
 }
 
-// A few seconds of the same, without a second program for clocks that are off.
+// A few seconds of the same with true clocks, in processes of this program: nothing is built.
 func TestRigSmoke(t *testing.T) {
 	if testenv.Long() {
 		t.Skip("TestRig does more")
 	}
 	needServers(t)
+	program, err := os.Executable()
+	require.NoError(t, err)
 	report, err := chaos.Run(t.Context(), chaos.Options{
-		Seed: uint64(testenv.Seed(t)), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Log: writer{t},
+		Seed: uint64(testenv.Seed(t)), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Program: program, Log: writer{t},
 	})
 	require.NoError(t, err)
 	show(t, report)

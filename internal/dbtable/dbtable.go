@@ -28,7 +28,7 @@ func CheckName(name, example string) error {
 }
 
 // named finds the names that a statement gives to its parts.
-var named = regexp.MustCompile(`(?m)^\s*(?:WITH |\), |, )(\w+) AS (?:MATERIALIZED )?\(`)
+var named = regexp.MustCompile(`(?m)^\s*(?:WITH (?:RECURSIVE )?|\), |, )(\w+)(?: \([\w, ]+\))? AS (?:MATERIALIZED )?\(`)
 
 // CheckAmong refuses a table name without a schema that is also the name of a part (WITH name AS)
 // of one of the SQL files in a folder: in that statement it would mean the part.

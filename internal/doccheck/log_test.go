@@ -17,7 +17,7 @@ import (
 
 const logHeading = "| level | message | keys | what to do |"
 
-// line is a line of the log that needs somebody.
+// line is a log line that needs action.
 type line struct{ level, message, keys string }
 
 // Each warning and each error that the source logs is in the table with its keys, and the table has

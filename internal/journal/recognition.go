@@ -198,8 +198,8 @@ func mayRelate(field reflect.StructField, settings map[string]string) bool {
 }
 
 // stray looks for an Aggregate in a value that is part of its owner and has no row: by value, in an
-// array, slice or map. What is behind a pointer, or has a primary key, is somebody else's, who can
-// save it or track it by itself.
+// array, slice or map. What is behind a pointer, or has a primary key, belongs to another owner,
+// who can save it or track it by itself.
 func stray(t reflect.Type, name string, within []reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Array, reflect.Slice, reflect.Map:

@@ -16,7 +16,7 @@ type local struct {
 	workspace *workspace
 	// command is the server at a port of 127.0.0.1.
 	command func(port string) *exec.Cmd
-	// ready succeeds when our server, not somebody else's at this port, answers.
+	// ready succeeds when our server, not another process's at this port, answers.
 	ready func(ctx context.Context, port string, pid int) error
 	// shutdown ends the server, politely first.
 	shutdown []child.Step
@@ -35,7 +35,7 @@ func (l *local) run(ctx context.Context) (string, func() error, error) {
 }
 
 // anywhere starts the server at its usual port or another free one. Between our look for one and
-// the server's own bind somebody else may take it; then the next one is tried.
+// the server's own bind another process may take it; then the next one is tried.
 func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 	for attempt := 1; ; attempt++ {
 		port, err := l.freePort(ctx, attempt)

@@ -13,7 +13,7 @@ const (
 	attemptTimeout = 5 * time.Second        // for one attempt to connect
 	firstPause     = 10 * time.Millisecond  // between attempts, doubled up to lastPause
 	lastPause      = 500 * time.Millisecond // so that a ready server is noticed soon
-	launchAttempts = 3                      // for ports that somebody else took in the meantime
+	launchAttempts = 3                      // for ports that another process took in the meantime
 )
 
 // errExited says that a server ended instead of answering.

@@ -160,7 +160,7 @@ func newReplica(bin string) (*replica, error) {
 
 func (r *replica) data() string { return r.files.path("data") }
 
-// run starts the server, at another port where somebody else took the first one.
+// run starts the server, at another port where another process took the first one.
 func (r *replica) run(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		port, err := freePort(ctx)

@@ -72,7 +72,7 @@ type Servers struct {
 // Start gets both databases and returns when they answer. It says on log what takes long or changes
 // the machine. When ctx ends, or when one server cannot be had, whatever was started is stopped
 // again; the error then names what to do. A server named by a variable that does not answer is an
-// error: somebody meant that server.
+// error: that server was asked for.
 func Start(ctx context.Context, log io.Writer) (*Servers, error) {
 	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}}
 	if err := s.start(ctx); err != nil {

@@ -72,9 +72,9 @@ func longKey(random *rand.Rand, bytes int) string {
 	return key.String()[:bytes]
 }
 
-// TestLongKeysCostThemselves: on a table whose CHECKs somebody has dropped, rows with keys that no
-// index can hold end by themselves. Neither are their neighbours sent twice, nor is anything else
-// kept from being taken out of the claim's way.
+// TestLongKeysCostThemselves: on a table whose CHECKs an operator has dropped, rows with keys that
+// no index can hold end by themselves. Neither are their neighbours sent twice, nor is anything
+// else kept from being taken out of the claim's way.
 func TestLongKeysCostThemselves(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []outbox.Policy{{}, {BlockAbandoned: true}} {

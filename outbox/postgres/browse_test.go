@@ -77,7 +77,7 @@ func TestListPages(t *testing.T) {
 	store := browsed(t)
 	put(t, store, 1, 40, "ordering_key", "'key-' || i % 7")                                               // pending
 	put(t, store, 41, 50, "ordering_key, deferred", "'deferred', true")                                   // behind a block
-	put(t, store, 101, 120, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now()") // in hand
+	put(t, store, 101, 120, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now()") // claimed
 	put(t, store, 121, 130, "status, last_error, deferred, ordering_key", "'failed', "+failedJSON+", i % 2 = 0, 'f'")
 	put(t, store, 131, 140, "last_error", failedJSON) // requeued
 	put(t, store, 201, 230, "status, published_at, finished_at, priority", "'published', timestamptz '2026-01-01' + i / 10 * interval '1 second', now(), i % 3")

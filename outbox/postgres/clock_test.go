@@ -65,7 +65,7 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 				lease = batch.Lease
 			})
 			assert.True(t, read("locked_until BETWEEN now() AND now() + interval '1 minute'"), "a lease by the database's clock")
-			assert.Empty(t, take(right).Messages, "in hand")
+			assert.Empty(t, take(right).Messages, "claimed")
 			exec("UPDATE outbox SET locked_until = now() + interval '1 second'")
 			wrong(func(store *Store) {
 				kept, err := store.Renew(t.Context(), lease)

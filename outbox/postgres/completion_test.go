@@ -216,7 +216,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	}
 }
 
-// Somebody changes a row by hand, without the shard's lock, after a claim has seen it. The claim
+// An operator changes a row by hand, without the shard's lock, after a claim has seen it. The claim
 // passes it over, and takes no later one of its key.
 func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 	t.Parallel()

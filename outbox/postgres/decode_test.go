@@ -48,7 +48,7 @@ func drawMessages(t *rapid.T) []driver.Message {
 }
 
 // What is decoded is what was sent, however many rows were expected, also after the connection has
-// used its buffer again and somebody has appended to a payload.
+// used its buffer again and a caller has appended to a payload.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

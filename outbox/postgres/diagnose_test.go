@@ -66,7 +66,7 @@ func messages(d *driver.Diagnosis) string {
 	return all.String()
 }
 
-// TestDiagnoseTables: what somebody has done to the tables.
+// TestDiagnoseTables: what an operator has done to the tables.
 func TestDiagnoseTables(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
-// Somebody changes the head of a key by hand while a claim waits for the row: the claim is made
+// An operator changes the head of a key by hand while a claim waits for the row: the claim is made
 // anew, and takes the key from its head, not from behind it.
 func TestClaimKeepsThePrefixOfAKeyThatIsChangedByHand(t *testing.T) {
 	t.Parallel()

@@ -95,8 +95,8 @@ func (w *writers) slots(granted bool) []int {
 	return slots
 }
 
-// somebodyWaits returns once a session waits for a slot, and says for which.
-func (w *writers) somebodyWaits() int {
+// sessionWaits returns once a session waits for a slot, and says for which.
+func (w *writers) sessionWaits() int {
 	w.Helper()
 	var waited []int
 	require.Eventually(w, func() bool { waited = w.slots(false); return len(waited) > 0 }, 30*time.Second, 2*time.Millisecond)
@@ -120,7 +120,7 @@ func TestLockKeysKeepCommitOrder(t *testing.T) {
 				}
 				done <- err
 			}()
-			assert.Equal(t, w.slots(true)[0], w.somebodyWaits())
+			assert.Equal(t, w.slots(true)[0], w.sessionWaits())
 			assert.Empty(t, w.visible())
 			require.NoError(t, first.Commit())
 			require.NoError(t, <-done)
@@ -179,7 +179,7 @@ func TestLockKeysAreTakenInOrder(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- w.inserter.LockKeys(t.Context(), waiter, many) }()
-	assert.Equal(t, slot, w.somebodyWaits())
+	assert.Equal(t, slot, w.sessionWaits())
 	held := w.slots(true)
 	require.Len(t, held, slot+1, "all before it, and the holder's own")
 	assert.Equal(t, slot, held[slot])

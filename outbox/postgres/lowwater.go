@@ -28,8 +28,8 @@ import (
 //     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ. What a claim
 //     brings back itself, in its own transaction and under the shard's lock, lowers the mark to the lowest of these rows instead.
 //
-// Rows that somebody makes open without counting, or inserts with an id of the past, are found by a
-// full look now and then.
+// Rows that an operator makes open without counting, or inserts with an id of the past, are found
+// by a full look now and then.
 //
 // Ids ascend as long as the server keeps what it has committed. One that has not (a standby that
 // did not have everything was promoted, a backup was restored) hands out ids again that are below
@@ -96,7 +96,7 @@ type baseline struct {
 
 // sighting is what a claim has seen.
 type sighting struct {
-	busy    bool // somebody else had the shard, nothing was seen
+	busy    bool // another session had the shard, nothing was seen
 	version int64
 	first   *int64 // the first open row; nil = there is none
 	told    bool   // first means something

@@ -350,7 +350,7 @@ func (d *tide) pass() {
 	require.Greater(d, d.floor(), before)
 }
 
-// Rows that somebody opens by hand are found by the full look, and by the claim that follows it.
+// Rows that an operator opens by hand are found by the full look, and by the claim that follows it.
 func TestLowWaterFullLook(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)

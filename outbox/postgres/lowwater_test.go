@@ -84,7 +84,7 @@ var seaSteps = []func(s *sea){
 			delete(s.writers, name)
 		}
 	},
-	func(s *sea) { // somebody finishes a row
+	func(s *sea) { // an operator finishes a row
 		if id, ok := pick(s, s.open); ok {
 			delete(s.open, id)
 			s.finished[id] = true

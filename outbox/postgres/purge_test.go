@@ -101,7 +101,7 @@ func TestExclusiveInAnotherEncoding(t *testing.T) {
 	require.NoError(t, err)
 	ran, err := store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
 		again, err := store.Exclusive(ctx, "purge", func(context.Context) error { return nil })
-		assert.False(t, again, "somebody has it")
+		assert.False(t, again, "another transaction has it")
 		return err
 	})
 	require.NoError(t, err)

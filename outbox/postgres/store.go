@@ -42,7 +42,7 @@ type Store struct {
 	sql     statements
 	water   lowWater
 	simple  simpleShards
-	// From when on somebody who holds back vacuum is reported.
+	// From when on a transaction that holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
 }

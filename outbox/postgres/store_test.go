@@ -73,8 +73,8 @@ func TestOpen(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestDeadlock: the server may break off a claim, or a completion, in favour of somebody else. That
-// is no news to anybody.
+// TestDeadlock: the server may break off a claim, or a completion, in favour of another
+// transaction. That is no news to anybody.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -113,7 +113,7 @@ func TestDeadlock(t *testing.T) {
 	assert.Nil(t, result.Completed)
 }
 
-// TestMissingSchema: "run fanout migrate" is no help to somebody who has just done so.
+// TestMissingSchema: "run fanout migrate" is no help to an operator who has just done so.
 func TestMissingSchema(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Postgres(t), "nowhere.outbox")

@@ -128,7 +128,7 @@ func (b *breaker) enter(ctx context.Context) (pass, error) {
 			if p, ok := b.try(); ok {
 				return p, nil
 			}
-			wait = b.policy.MaxDelay // somebody is trying; its answer wakes us
+			wait = b.policy.MaxDelay // a worker is trying; its answer wakes us
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -338,7 +338,7 @@ func (d *destination) fail() (news bool) {
 	d.out = true
 	if d.breaker == nil {
 		d.breaker = d.all.add(d.name)
-		d.pass, _ = d.breaker.try() // without one somebody else has just found the same
+		d.pass, _ = d.breaker.try() // without one another worker has just found the same
 	}
 	return d.pass.end(errOutage)
 }

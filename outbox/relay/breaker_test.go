@@ -70,7 +70,7 @@ func TestBreaker(t *testing.T) {
 			assert.False(t, p.end(errOutage))
 		}
 
-		// Somebody who had nothing to try with lets the next one try.
+		// A worker that had nothing to try with lets the next one try.
 		p = enter()
 		next := make(chan pass)
 		go func() { next <- enter() }()

@@ -138,11 +138,11 @@ func (d *delivery) carryOut(c *classification) {
 		var delay time.Duration
 		switch {
 		case charged:
-			d.p.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type,
+			d.p.log.Warn("message charged with an outage", "message_id", m.MessageID, "type", m.Type,
 				"error", d.call.Results[i].Err)
 		case one.scope == brokers.ScopeDestination:
 			if to.fail() {
-				d.p.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", one.err)
+				d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
 			}
 			delay = d.delay(m)
 		case i == c.alone:
@@ -226,7 +226,7 @@ func (d *delivery) report(ctx context.Context) {
 	switch {
 	case d.unavailable != nil && !d.reached:
 		if d.pass.end(errOutage) {
-			d.p.log.WarnContext(ctx, "broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
+			d.p.log.WarnContext(ctx, "broker unavailable", "error", d.unavailable)
 		}
 	case d.reached:
 		if d.pass.end(nil) {

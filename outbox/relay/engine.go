@@ -96,7 +96,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	return &engine, nil
 }
 
-// compare prepares to compare the clock of a database with ours, where somebody observes.
+// compare prepares to compare the clock of a database with ours, where an observer is set.
 func (e *Engine) compare(database string, cfg EngineConfig) *clock {
 	if cfg.Observer == nil {
 		return nil
@@ -126,7 +126,7 @@ func (e *Engine) listen(database string, cfg EngineConfig) (*listener, error) {
 // Run runs all processors until ctx ends and each has finished or released what it had claimed. Run
 // an engine once.
 func (e *Engine) Run(ctx context.Context) error {
-	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
+	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as rows are claimed
 	defer leave()
 	var beside sync.WaitGroup
 	for _, heartbeat := range e.presences {

@@ -61,7 +61,7 @@ func (p *heartbeat) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTime)
 	defer cancel()
 	if err := p.store.Leave(ctx, p.instance.ID); err != nil && !p.failing {
-		p.log.WarnContext(ctx, "cannot take this process out of the list of instances: it will show as silent for a day", "error", err)
+		p.log.WarnContext(ctx, "heartbeat not removed", "error", err)
 	}
 }
 
@@ -76,10 +76,10 @@ func (p *heartbeat) beat(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil: // cut short by the stop
 	case err != nil && !p.failing:
-		p.log.WarnContext(ctx, "cannot enter this process in the list of instances; delivery goes on, trying again", "error", err)
+		p.log.WarnContext(ctx, "heartbeat failed", "error", err)
 		p.failing = true
 	case err == nil && p.failing:
-		p.log.InfoContext(ctx, "this process is in the list of instances again")
+		p.log.InfoContext(ctx, "heartbeat restored")
 		p.failing = false
 	}
 }

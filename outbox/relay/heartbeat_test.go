@@ -226,7 +226,7 @@ func TestHeartbeatFails(t *testing.T) {
 		store.set(nil, false)
 		time.Sleep(heartbeatEvery)
 		synctest.Wait()
-		assert.Equal(t, 1, log.count("instances again"))
+		assert.Equal(t, 1, log.count("heartbeat restored"))
 		store.set(nil, true)
 		time.Sleep(10 * heartbeatEvery)
 		assert.Equal(t, 1, log.count("deadline exceeded"))

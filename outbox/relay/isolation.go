@@ -29,7 +29,7 @@ const (
 
 func newCrashIsolation() *crashIsolation { return &crashIsolation{changed: make(chan struct{})} }
 
-// wanted reports whether somebody wants to be alone.
+// wanted reports whether a worker waits to be alone.
 func (s *crashIsolation) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ type claimant struct {
 	over    *time.Timer // ends what isolate began
 }
 
-// join must be called before rows are claimed. It waits while somebody is alone, and fails when ctx
+// join must be called before rows are claimed. It waits while a worker is alone, and fails when ctx
 // has ended.
 func (c *claimant) join(ctx context.Context) error {
 	if !c.joined {

@@ -112,7 +112,7 @@ func TestIsolationEndsByItself(t *testing.T) {
 		time.Sleep(restShare * time.Minute)
 		require.NoError(t, other.isolate(t.Context(), time.Minute))
 		hangs.rejoin()
-		assert.True(t, s.wanted(), "somebody else's")
+		assert.True(t, s.wanted(), "another worker's")
 		other.rejoin()
 		other.leave()
 		assert.False(t, s.wanted())

@@ -51,13 +51,13 @@ func (g *leaseGuard) renew(ctx context.Context, p *Processor, batch *driver.Batc
 		case ctx.Err() != nil:
 			return
 		case err != nil: // the next tick may do better; until then the deadline stands
-			p.log.WarnContext(ctx, "cannot renew a lease; trying again", "error", err)
+			p.log.WarnContext(ctx, "lease not renewed", "error", err)
 			if g.over() {
 				g.cancel(errLeaseLost)
 				return
 			}
 		case kept < len(batch.Messages):
-			p.log.WarnContext(ctx, "lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
+			p.log.WarnContext(ctx, "lease lost while publishing", "rows", len(batch.Messages), "kept", kept)
 			g.lose()
 			return
 		default:

@@ -33,6 +33,6 @@ func TestLeaseIsOverByEitherClock(t *testing.T) {
 	assert.True(t, past(deadline, now.Add(time.Minute)))
 	assert.False(t, past(deadline, asleep(t, now, 59)))
 	assert.True(t, past(deadline, asleep(t, now, 61)))
-	assert.True(t, past(deadline, asleep(t, now.Add(time.Minute), -600)), "somebody has set the clock back")
+	assert.True(t, past(deadline, asleep(t, now.Add(time.Minute), -600)), "an operator has set the clock back")
 	assert.True(t, past(time.Time{}, now))
 }

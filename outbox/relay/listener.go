@@ -66,7 +66,7 @@ type trouble int
 const (
 	noTrouble    trouble = iota
 	disconnected         // may heal by itself
-	blocked              // by a pooler, until somebody changes the DSN
+	blocked              // by a pooler, until an operator changes the DSN
 )
 
 func (l *listener) state() ListenerState {
@@ -95,7 +95,7 @@ func (l *listener) run(ctx context.Context) {
 		}
 		if kind > l.logged {
 			l.logged = kind
-			l.log.WarnContext(ctx, "listener disconnected: rows of other processes are found by polling", "error", err)
+			l.log.WarnContext(ctx, "listener disconnected", "error", err)
 		}
 		switch {
 		case worked:

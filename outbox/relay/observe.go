@@ -32,8 +32,8 @@ type ProcessorObserver interface {
 	Published(ctx context.Context, call *Call)
 	// Completing tells what becomes of the rows of a batch, before it is written.
 	Completing(ctx context.Context, completion *driver.Completion)
-	// LeaseLost tells how many rows of a batch belonged to somebody else by the time their outcome
-	// was to be written.
+	// LeaseLost tells how many rows of a batch had been claimed by another worker by the time their
+	// outcome was to be written.
 	LeaseLost(ctx context.Context, rows int)
 }
 

@@ -30,8 +30,8 @@ func (p *picky) Publish(ctx context.Context, messages []brokers.Message) []broke
 	return results
 }
 
-// Messages that went without some of their attributes are published, and somebody is told of it;
-// not for each message.
+// Messages that went without some of their attributes are published, and the observer is told of
+// it; not for each message.
 func TestProcessorTellsWhatWasOmitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var log bytes.Buffer
@@ -53,7 +53,7 @@ func TestProcessorTellsWhatWasOmitted(t *testing.T) {
 		r.stop()
 		require.NoError(t, r.db.Close())
 		assert.Len(t, broker.delivered(), 20)
-		lines := strings.Count(log.String(), "delivered without attributes that the broker does not take")
+		lines := strings.Count(log.String(), "attributes omitted")
 		assert.Equal(t, 2, lines, log.String())
 		assert.Contains(t, log.String(), "omitted=6")
 		assert.Less(t, len(log.String()), 2000)

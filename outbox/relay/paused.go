@@ -17,7 +17,7 @@ func (p *Processor) pause(ctx context.Context, paused bool) {
 	p.shards.stop(paused)
 	switch before := p.paused.Swap(paused); {
 	case paused && !before:
-		p.log.InfoContext(ctx, "broker paused by an operator: its messages wait until it is resumed", p.pausedBy(ctx)...)
+		p.log.InfoContext(ctx, "broker paused", p.pausedBy(ctx)...)
 	case before && !paused:
 		p.log.InfoContext(ctx, "broker resumed")
 	}

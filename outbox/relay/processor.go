@@ -261,8 +261,8 @@ func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second,
 func (p *Processor) heard(failing *atomic.Bool, attempt string, err error) {
 	switch {
 	case err != nil && failing.CompareAndSwap(false, true):
-		p.log.Error("the database refused an attempt; trying again", "attempt", attempt, "error", err)
+		p.log.Error("database call failed", "attempt", attempt, "error", err)
 	case err == nil && failing.CompareAndSwap(true, false):
-		p.log.Info("the database answers again", "attempt", attempt)
+		p.log.Info("database answers again", "attempt", attempt)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A worker never has more bytes in hand than its policy allows, unless it is one message; and all
+// A worker never has more bytes claimed than its policy allows, unless it is one message; and all
 // of them arrive, in order.
 func TestProcessorBatchBytes(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ func TestProcessorLosesItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var r *rig
 		broker := &fake{publish: func(context.Context, brokers.Message) error {
-			_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET lock_token = 'somebody', locked_until = locked_until + 3600000000")
+			_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET lock_token = 'another', locked_until = locked_until + 3600000000")
 			return err
 		}}
 		r = newRig(t, path, broker, outbox.Policy{})
@@ -48,7 +48,7 @@ func TestProcessorLosesItsLease(t *testing.T) {
 		r.until(time.Minute, func() bool { return r.proc.Stats().LeaseLost == 1 })
 		r.stop()
 		assert.Equal(t, "processing 0", r.status("1"))
-		assert.Equal(t, "somebody", r.query("SELECT lock_token FROM outbox_messages"))
+		assert.Equal(t, "another", r.query("SELECT lock_token FROM outbox_messages"))
 	})
 }
 

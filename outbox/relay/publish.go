@@ -38,7 +38,7 @@ func (d *delivery) results(ctx context.Context) []brokers.Result {
 	if broken == nil {
 		return results
 	}
-	d.p.log.ErrorContext(ctx, "the broker's implementation broke down", "messages", len(outgoing), "error", broken, "stack", broken.stack)
+	d.p.log.ErrorContext(ctx, "broker implementation failed", "messages", len(outgoing), "error", broken, "stack", broken.stack)
 	if len(outgoing) == 1 {
 		return []brokers.Result{{Err: brokers.Unavailable(brokers.ScopeBroker, broken)}}
 	}
@@ -98,6 +98,6 @@ func (d *delivery) tellOmitted() {
 	for i := range names {
 		names[i] = fmt.Sprintf("%.*s", length, strings.ToValidUTF8(all[i], "\uFFFD"))
 	}
-	d.p.log.Warn("delivered without attributes that the broker does not take", "messages", number, "message_id", d.call.Messages[first].MessageID,
+	d.p.log.Warn("attributes omitted", "messages", number, "message_id", d.call.Messages[first].MessageID,
 		"attributes", names, "omitted", len(all))
 }

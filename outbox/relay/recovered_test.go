@@ -17,7 +17,7 @@ func TestRecoveredRowsAreToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &text{}
 		w := &worker{p: &Processor{log: slog.New(slog.NewTextHandler(log, nil))}}
-		times := func() int { return log.count("rows come back from a lease that ran out") }
+		times := func() int { return log.count("recovered rows from expired leases") }
 		w.tellRecovered(&driver.Batch{Messages: make([]driver.Message, 3)})
 		assert.Zero(t, times())
 		back := &driver.Batch{Messages: []driver.Message{{Crashes: 1}, {}, {Crashes: 3}}}

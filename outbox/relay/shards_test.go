@@ -30,7 +30,7 @@ func TestShardBoard(t *testing.T) {
 		again, _ := b.take(ctx)
 		assert.Equal(t, 0, again, "and one with more work comes back")
 
-		b.mark(1) // while it is in somebody's hands
+		b.mark(1) // while it is claimed
 		taken := make(chan int)
 		go func() { shard, _ := b.take(ctx); taken <- shard }()
 		synctest.Wait()
@@ -197,7 +197,7 @@ func TestShardBoardOutranked(t *testing.T) {
 	take(4)
 	take(1)
 	b.mark(4)
-	assert.False(t, b.outranked(1), "that shard is in somebody's hands")
+	assert.False(t, b.outranked(1), "that shard is claimed")
 	b.mark(5)
 	assert.True(t, b.outranked(1))
 	b.put(4, false)

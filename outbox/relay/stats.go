@@ -13,8 +13,8 @@ type Stats struct {
 	// Claimed rows; Published of them; Retried and Abandoned; Released unsent or because the broker
 	// was unavailable.
 	Claimed, Published, Retried, Abandoned, Released int64
-	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be
-	// written.
+	// LeaseLost counts rows that had been claimed by another worker by the time their outcome was
+	// to be written.
 	LeaseLost int64
 	// Leases are the batches that this process has claimed and not completed.
 	Leases int

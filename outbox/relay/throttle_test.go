@@ -48,7 +48,7 @@ func TestThrottleGivesUpALongWait(t *testing.T) {
 		began := time.Now()
 		require.Error(t, slow.take(t.Context(), 1))
 		assert.Less(t, time.Since(began), 2*time.Second)
-		require.NoError(t, slow.wait(t.Context()), "what was given up has taken nothing from the rate")
+		require.NoError(t, slow.wait(t.Context()), "what was cancelled has taken nothing from the rate")
 		assert.InDelta(t, 100, time.Since(began).Seconds(), 0.1)
 		require.NoError(t, slow.take(t.Context(), 1))
 

@@ -72,13 +72,13 @@ func (o *unconfigured) look(ctx context.Context) {
 	unknown, err := UnknownBrokers(bounded, o.store, o.brokers)
 	if err != nil {
 		if ctx.Err() == nil { // what fails for long, the processors tell
-			o.log.DebugContext(ctx, "cannot look for rows of unknown brokers", "error", err)
+			o.log.DebugContext(ctx, "unconfigured brokers not counted", "error", err)
 		}
 		return
 	}
 	for _, broker := range unknown {
 		if !slices.Contains(o.warned, broker) {
-			o.log.WarnContext(ctx, "rows wait for a broker that is not configured here: this relay does not deliver them", "broker", broker)
+			o.log.WarnContext(ctx, "rows of an unconfigured broker", "broker", broker)
 		}
 	}
 	o.warned = unknown

@@ -70,7 +70,7 @@ func TestUnconfigured(t *testing.T) {
 			defer out.mu.Unlock()
 			var names []string
 			for line := range strings.Lines(out.b.String()) {
-				if _, name, ok := strings.Cut(line, `does not deliver them" database=db broker=`); ok {
+				if _, name, ok := strings.Cut(line, `rows of an unconfigured broker" database=db broker=`); ok {
 					names = append(names, strings.TrimSpace(name))
 				}
 			}

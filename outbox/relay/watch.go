@@ -35,18 +35,18 @@ func (w *watch) look(ctx context.Context) {
 	found, err := w.store.Watch(bounded)
 	if err != nil {
 		if ctx.Err() == nil { // what fails for long, the processors tell
-			w.log.DebugContext(ctx, "cannot look at the database", "error", err)
+			w.log.DebugContext(ctx, "database not diagnosed", "error", err)
 		}
 		return
 	}
 	for _, finding := range found {
 		if !slices.Contains(w.warned, finding) {
-			w.log.WarnContext(ctx, "something slows down the database", "topic", finding.Topic, "problem", finding.Message)
+			w.log.WarnContext(ctx, "database slowed down", "topic", finding.Topic, "problem", finding.Message)
 		}
 	}
 	for _, before := range w.warned {
 		if !slices.Contains(found, before) {
-			w.log.InfoContext(ctx, "what slowed down the database is over", "topic", before.Topic, "problem", before.Message)
+			w.log.InfoContext(ctx, "database slowdown over", "topic", before.Topic, "problem", before.Message)
 		}
 	}
 	w.warned = found

@@ -169,7 +169,7 @@ func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, c
 		return false, true
 	}
 	w.blocked = batch.Blocked
-	news := batch.Blocked && !claim.Wake // somebody else has deferred rows
+	news := batch.Blocked && !claim.Wake // another process has deferred rows
 	return news || w.deferRows(completing, batch, claim) || w.widen(batch, claim), false
 }
 
@@ -202,7 +202,7 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 	for _, shard := range shards {
 		deferred, err := w.p.store.Defer(ctx, &driver.Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
 		if err != nil {
-			w.p.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+			w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
 			return done
 		}
 		done = done || deferred > 0
@@ -228,8 +228,8 @@ func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
 // exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
 // until it is known or the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by
-	// a shutdown.
+	// A claim whose answer is not awaited would leave rows leased to nobody; so it is not cut short
+	// by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
@@ -238,7 +238,7 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err
 	}
-	w.p.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(completion.Published)+len(completion.Other))
+	w.p.log.ErrorContext(ctx, "completion failed", "error", err, "rows", len(completion.Published)+len(completion.Other))
 	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
 		sleep(ctx, delay)
@@ -253,7 +253,7 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
-	w.p.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+	w.p.log.ErrorContext(ctx, "outcome of a batch lost",
 		"error", err, "rows", len(completion.Published)+len(completion.Other))
 	return exchanged, err
 }
@@ -306,7 +306,7 @@ func (w *worker) completed(ctx context.Context, completed *driver.Completed) {
 	if w.p.observer != nil {
 		w.p.observer.LeaseLost(ctx, completed.Lost)
 	}
-	w.p.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", completed.Lost)
+	w.p.log.WarnContext(ctx, "lease lost before completion", "rows", completed.Lost)
 }
 
 // seldom says at most once in seldomEvery that it is time to log what may happen with each batch.
@@ -332,7 +332,7 @@ func (w *worker) tellRecovered(batch *driver.Batch) {
 	if rows == 0 || !w.p.recovered.now() {
 		return
 	}
-	w.p.log.Warn("rows come back from a lease that ran out: who had them died or stood still; they go again, under the same ids", "rows", rows, "crashes", crashes)
+	w.p.log.Warn("recovered rows from expired leases", "rows", rows, "crashes", crashes)
 }
 
 // sleep waits for a while, or until ctx ends.

@@ -20,7 +20,7 @@ type database struct{ *Store }
 // answerTime is how long what a person asks may take. It takes no lock that a writer waits for.
 const answerTime = 5 * time.Second
 
-var errSlow = errors.New("the database took too long to answer, so the question was given up")
+var errSlow = errors.New("the database took too long to answer, so the query was cancelled")
 
 // Read implements sqladmin.Database, without a transaction, which would keep the log from being
 // checkpointed.

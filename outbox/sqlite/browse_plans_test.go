@@ -158,7 +158,7 @@ func number(t *testing.T, store *Store, name string, args ...any) (n int64) {
 	return n
 }
 
-// What is in somebody's hands is found on the first page, however many rows wait behind it.
+// What is claimed is found on the first page, however many rows wait behind it.
 func TestBrowseFindsWhatIsInHand(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)
@@ -181,7 +181,7 @@ func TestBrowseFindsWhatIsInHand(t *testing.T) {
 	assert.Zero(t, page.Next)
 }
 
-// A question that takes too long is given up, and the error says so.
+// A query that takes too long is cancelled, and the error says so.
 func TestBrowseTakesNotForever(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)

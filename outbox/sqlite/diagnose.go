@@ -77,8 +77,8 @@ func (f *settings) judge(d *driver.Diagnosis) {
 }
 
 // tryToWrite asks whether this process may write at all. The lock alone does not tell: on a
-// read-only database SQLite makes BEGIN IMMEDIATE a transaction that reads. That somebody else has
-// the lock is no finding, and it is not waited for longer than the connection does by itself.
+// read-only database SQLite makes BEGIN IMMEDIATE a transaction that reads. That another process
+// has the lock is no finding, and it is not waited for longer than the connection does by itself.
 func (s *Store) tryToWrite(ctx context.Context, d *driver.Diagnosis) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {

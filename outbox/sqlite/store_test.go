@@ -91,7 +91,7 @@ func TestWaitsForTheLock(t *testing.T) {
 		_, err := store.Exchange(ctx, nil, claim)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = store.Exchange(t.Context(), nil, claim)
-		require.ErrorContains(t, err, "somebody holds the lock for long")
+		require.ErrorContains(t, err, "another connection holds the lock for long")
 
 		done := make(chan driver.Exchanged)
 		go func() {
@@ -146,7 +146,7 @@ func TestExclusiveForLong(t *testing.T) {
 		assert.True(t, ran)
 
 		ran, err = store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
-			_, err := store.db.ExecContext(ctx, "UPDATE outbox_messages_locks SET token = 'somebody else'")
+			_, err := store.db.ExecContext(ctx, "UPDATE outbox_messages_locks SET token = 'another process'")
 			assert.NoError(t, err)
 			<-ctx.Done()
 			return context.Cause(ctx)

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// How the store makes room for others who write to the same file. Who finds the lock taken does not
-// queue: SQLite's busy handler sleeps and tries again, up to 100 ms later, and a backlog that is
-// drained without a pause would hold the lock at nearly each of these moments. So, while others
-// write, the lock stays free for longer than it was held. A few messages now and then run up a debt
-// that nobody asks for.
+// How the store leaves the lock to other writers of the same file. A writer that finds the lock
+// taken does not queue: SQLite's busy handler sleeps and tries again, up to 100 ms later, and a
+// backlog that is drained without a pause would hold the lock at nearly each of these moments. So,
+// while others write, the lock stays free for longer than it was held. The free time that follows a
+// few messages is owed, up to a credit, and not waited for.
 const (
-	courtesy    = 2                      // how much longer
+	freeRatio   = 2                      // free time for each time that the lock was held
 	credit      = 20 * time.Millisecond  // of free time that may be owed
 	longestRest = 100 * time.Millisecond // a lease runs on meanwhile
-	company     = time.Second            // how long others count as there since they last wrote
+	othersFor   = time.Second            // how long other writers are expected after they last wrote
 )
 
-// turns lets one goroutine of the store write at a time, which spares them to sleep for each other,
-// and keeps pauses.
+// turns lets one goroutine of the store write at a time, so that they need not
+// sleep for each other, and keeps the pauses.
 type turns struct {
 	now   func() time.Time // of the process, not of the rows
-	token chan struct{}    // who has it may write, and change what follows
+	token chan struct{}    // its holder may write, and change what follows
 
 	last    any       // the driver's connection that wrote last
 	version int64     // what it saw of the commits of others
@@ -60,7 +60,7 @@ func (t *turns) leave() { <-t.token }
 
 // meet notes, inside of a transaction that has the lock, whether others have committed since the
 // last one. Only the connection that wrote last can tell: a commit through another one of the pool
-// looks like that of somebody else.
+// looks like that of another process.
 func (t *turns) meet(ctx context.Context, conn *sql.Conn) error {
 	var version int64
 	if err := conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {
@@ -83,10 +83,10 @@ func (t *turns) meet(ctx context.Context, conn *sql.Conn) error {
 // held notes how long the lock was held, until now.
 func (t *turns) held(since time.Time) {
 	now := t.now()
-	if since.Sub(t.seen) >= company {
+	if since.Sub(t.seen) >= othersFor {
 		t.quits = now
 		return
 	}
-	owed := max(t.quits.Sub(since), 0) + courtesy*now.Sub(since)
+	owed := max(t.quits.Sub(since), 0) + freeRatio*now.Sub(since)
 	t.quits = now.Add(min(owed, credit+longestRest))
 }

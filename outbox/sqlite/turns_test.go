@@ -42,26 +42,26 @@ func TestMakesRoom(t *testing.T) {
 		}
 		other()
 		assert.Zero(t, waited(), "it only learns of it")
-		assert.Equal(t, courtesy*held-credit, waited()) // nothing is left of the credit
-		assert.Equal(t, courtesy*held, waited())
+		assert.Equal(t, freeRatio*held-credit, waited()) // nothing is left of the credit
+		assert.Equal(t, freeRatio*held, waited())
 		ctx, cancel := context.WithTimeout(t.Context(), held)
 		defer cancel()
 		came := time.Now()
 		require.ErrorIs(t, store.write(ctx, nil), context.DeadlineExceeded)
 		assert.Equal(t, held, time.Since(came), "a pause ends with the context")
-		assert.Equal(t, (courtesy-1)*held, waited(), "and the turn was given back")
+		assert.Equal(t, (freeRatio-1)*held, waited(), "and the turn was given back")
 
-		time.Sleep(courtesy * held) // a bubble's time: it pays
+		time.Sleep(freeRatio * held) // a bubble's time: it pays
 		assert.Zero(t, waited())
 		held = time.Second
 		other()
 		waited()
 		assert.Equal(t, longestRest, waited())
-		time.Sleep(company) // a bubble's time
+		time.Sleep(othersFor) // a bubble's time
 		assert.Zero(t, waited(), "they have gone")
 		assert.Zero(t, waited())
 
-		held = credit / courtesy
+		held = credit / freeRatio
 		other()
 		waited()
 		assert.Zero(t, waited(), "a little is not asked for")

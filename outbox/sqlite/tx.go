@@ -65,7 +65,7 @@ func rollback(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// patiently repeats f while the database is locked by somebody else.
+// patiently repeats f while another connection has locked the database.
 func (s *Store) patiently(ctx context.Context, f func() error) error {
 	start := time.Now()
 	for pause := busyPause; ; pause = min(2*pause, 20*busyPause) {
@@ -127,7 +127,7 @@ func isBusy(err error) bool {
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
 	if err != nil && isBusy(err) {
-		return fmt.Errorf("%w: somebody holds the lock for long; set a busy timeout and a write-ahead log in the DSN", err)
+		return fmt.Errorf("%w: another connection holds the lock for long; set a busy timeout and a write-ahead log in the DSN", err)
 	}
 	return dbtable.Explain(err, outbox.ErrSchema)
 }

@@ -138,7 +138,7 @@ func listed(status outbox.Status, read int64, places ...int64) reply {
 				continue
 			}
 			for i := range row[4:] {
-				row[4+i] = nil // somebody is writing it
+				row[4+i] = nil // another transaction is writing it
 			}
 		}
 		records.rows = append(records.rows, row)
@@ -329,7 +329,7 @@ func TestBrowseTexts(t *testing.T) {
 		}
 	}
 	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
-	inOrder(t, store.Text("followers"), "AS aside", "AS low", "AS behind")
+	inOrder(t, store.Text("followers"), "AS deferred_part", "AS low", "AS behind")
 	assert.Equal(t, 6, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
 	assert.Contains(t, store.Text("followers"), "CONVERT(int, SUBSTRING(f.key_hash, 1, 1)) & 3 ")

@@ -12,7 +12,7 @@ import (
 )
 
 // conflict turns an error by which a batch says that what was decided about has changed, or that it
-// was broken off in favour of somebody else, into claims.ErrConflict.
+// was broken off in favour of another transaction, into claims.ErrConflict.
 func conflict(err error) error {
 	if transient(err) {
 		return claims.ErrConflict

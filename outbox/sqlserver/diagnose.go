@@ -14,7 +14,7 @@ import (
 const (
 	// oldestVersion is SQL Server 2016. Services have versions of their own.
 	oldestVersion = 13
-	// lastInstalled is the last of the editions that somebody has installed and can be too old.
+	// lastInstalled is the last of the editions that are in use and can be too old.
 	lastInstalled = 4
 	// oldestLevel is the compatibility level of 2016, which knows OPENJSON.
 	oldestLevel = 130

@@ -22,7 +22,7 @@ const (
 const permissionDenied = 229
 
 // maxTries bounds how often a batch is repeated that the server has broken off in favour of
-// somebody else.
+// another process.
 const maxTries = 3
 
 // retry calls f until it succeeds, fails for good, or has been tried often enough.
@@ -35,8 +35,8 @@ func retry(f func() error) error {
 	}
 }
 
-// transient reports whether the server broke a batch off in favour of somebody else; nothing is
-// wrong with it then.
+// transient reports whether the server broke a batch off in favour of another transaction; nothing
+// is wrong with it then.
 func transient(err error) bool {
 	return numbered(err,
 		601,  // a dirty read met rows on the move

@@ -16,14 +16,14 @@ import (
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
 // with up to three transactions. The first writes what was published. The second writes the other
 // outcomes under the shard's lock, since the place of a failed head and of its released followers
-// must change in one step for the next window. The third claims under the same lock; when somebody
-// else holds it at that moment, the batch is Busy. What was claimed is read last, when the lock is
-// free again. Else the third sends the window, and what was decided about it is taken in a second
-// round trip.
+// must change in one step for the next window. The third claims under the same lock; when another
+// process holds it at that moment, the batch is Busy. What was claimed is read last, when the lock
+// is free again. Else the third sends the window, and what was decided about it is taken in a
+// second round trip.
 //
-// A part that the server breaks off in favour of somebody else is repeated a few times. What was
-// completed before that stands and is not sent again. A claim whose answer was lost leaves leases
-// that run out.
+// A part that the server breaks off in favour of another transaction is repeated a few times. What
+// was completed before that stands and is not sent again. A claim whose answer was lost leaves
+// leases that run out.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
 	if err != nil {

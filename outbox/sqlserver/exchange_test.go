@@ -196,7 +196,7 @@ func TestExchangeClaimsAnew(t *testing.T) {
 	assert.Equal(t, int64(10), server.requests[0].args["window"], "nothing waits for anything")
 }
 
-// A row that somebody changed by hand while it was being claimed is no reason to give up, nor to
+// A row that an operator changed by hand while it was being claimed is no reason to give up, nor to
 // take what is behind it.
 func TestExchangeRowChanged(t *testing.T) {
 	t.Parallel()
@@ -317,8 +317,8 @@ func TestLiftFails(t *testing.T) {
 		lifted error
 		want   string
 	}{
-		"somebody else has lifted them": {lifted: serverError(errChanged)},
-		"refused":                       {lifted: serverError(547), want: "said the server"},
+		"another process has lifted them": {lifted: serverError(errChanged)},
+		"refused":                         {lifted: serverError(547), want: "said the server"},
 	} {
 		store, _ := newFake(t, "outbox_messages", inTurn(
 			reply{sets: []set{claimed(false, 0), blockRows(true, false, false, 3)}}, reply{err: c.lifted}, reply{sets: []set{claimed(false, 0)}},
@@ -341,7 +341,7 @@ func TestDefer(t *testing.T) {
 	t.Parallel()
 	announced := set{columns: []string{"fanout_window", "blocked", "ahead", "ahead_waits"}, rows: [][]sqldriver.Value{{int64(7), true, int64(3), true}}}
 	window := windowRows(4, 5, 6, 7, 8)
-	window.rows[0][4], window.rows[0][2], window.rows[0][1] = true, true, "l" // somebody is writing it
+	window.rows[0][4], window.rows[0][2], window.rows[0][1] = true, true, "l" // another transaction is writing it
 	window.rows[1][4], window.rows[3][3], window.rows[3][4] = true, true, true
 	window.rows[4][2] = true
 	looked := reply{sets: []set{announced, window}}

@@ -58,7 +58,7 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 	return true, f(ctx)
 }
 
-// lockBusy is sp_getapplock's way to say that somebody else holds the lock; lower numbers are
+// lockBusy is sp_getapplock's way to say that another process holds the lock; lower numbers are
 // errors.
 const lockBusy = -1
 

@@ -55,7 +55,8 @@ func TestRequeue(t *testing.T) {
 	assert.Equal(t, map[string]any{"lock_brokers": text(`["a","b"]`), "ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
 }
 
-// A large request is done in pieces, and what was lost to somebody else in between is made up for.
+// A large request is done in pieces, and what was lost to other transactions in between is made up
+// for.
 func TestOperateInPieces(t *testing.T) {
 	t.Parallel()
 	ids := make([]int64, sqladmin.OperateRows)

@@ -113,7 +113,8 @@ func TestRowsInFlight(t *testing.T) {
 	assert.Equal(t, []string{early, late}, ids)
 }
 
-// So does a row that somebody has locked: passing over it must not let its followers overtake it.
+// So does a row that another transaction has locked: passing over it must not let its followers
+// overtake it.
 func TestLockedHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -159,8 +160,8 @@ func TestClaimIsNotMadeInPart(t *testing.T) {
 	assert.Len(t, ids, 3)
 }
 
-// A block whose message somebody has locked is not taken for one that is gone: nothing overtakes
-// it.
+// A block whose message another transaction has locked is not taken for one that is gone: nothing
+// overtakes it.
 func TestLockedBlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -229,7 +230,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	assert.Equal(t, []string{id}, ids)
 }
 
-// "run fanout migrate" is no help to somebody who has just done so.
+// "run fanout migrate" is no help to an operator who has just done so.
 func TestMissingSchema(t *testing.T) {
 	t.Parallel()
 	_, err := newStore(t, openDB(t, testenv.SQLServer(t), ""), "fanout_test_nowhere.outbox").Migrate(t.Context())

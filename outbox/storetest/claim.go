@@ -181,7 +181,7 @@ func testOldestFirst(t *table) {
 	}
 }
 
-// Without order, rows that somebody is changing at this moment are no reason to wait.
+// Without order, rows that another transaction is changing at this moment are no reason to wait.
 func testLockedRows(t *table) {
 	if t.OneWriter {
 		t.Skip("writers take turns on this database")

@@ -87,7 +87,7 @@ func testBlockDeferredUnordered(t *table) {
 	assert.Zero(t, t.blocks())
 }
 
-// Somebody brings back a row that waits alone, and forgets that it is on the list. It becomes the
+// An operator requeues a row that waits alone, and forgets that it is on the list. It becomes the
 // block of its key.
 func testLonerByHand(t *table) {
 	k := t.keys(1)[0]
@@ -106,7 +106,7 @@ func testLonerByHand(t *table) {
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }
 
-// A row in somebody's hands becomes no block, so what stands between it and a row that waits is not
+// A claimed row becomes no block, so what stands between it and a row that waits is not
 // deferred.
 func testInHandNoBlock(t *table) {
 	k := t.keys(1)[0]

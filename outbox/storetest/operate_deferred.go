@@ -174,7 +174,7 @@ func testDeferredReleasePurged(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
 	t.abandonAndBlock(ids[0])
-	assert.Zero(t, t.purge(outbox.StatusAbandoned, 0, 10), "a key waits for somebody who looks at it")
+	assert.Zero(t, t.purge(outbox.StatusAbandoned, 0, 10), "a key waits for an operator")
 	t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
 	t.nothing("the key waits for an operator, not for the row")
 	require.Len(t, t.blockedKeys(), 1)

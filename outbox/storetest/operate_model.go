@@ -91,7 +91,7 @@ func (run *operateRun) claimSome(rt *rapid.T) {
 				continue
 			}
 			require.Greater(rt, other.id, id, "an earlier row of key %q is open", row.key)
-			if !row.back { // else the later one was in hand when it came back
+			if !row.back { // else the later one was claimed when it came back
 				require.NotEqual(rt, outbox.StatusProcessing, other.status, "key %q is claimed", row.key)
 			}
 		}

@@ -65,7 +65,7 @@ func testRequeueTTL(t *table) {
 	}
 }
 
-// What no broker can get is left where it is, until somebody who has corrected it says so.
+// What no broker can get is left where it is, until an operator who has corrected it says so.
 func testRequeueMalformed(t *table) {
 	ids := t.add(t.keys(2)...)
 	t.finishAs(ids[0], outbox.StatusAbandoned, outbox.ClassMalformed)

@@ -22,8 +22,8 @@ type purgeRace struct {
 	gonePublished                                 atomic.Int64
 }
 
-// A purge that keeps nothing runs while rows are claimed, marked, given up and sent again: it
-// removes what is finished at that very moment, and nothing else. Every row that was given up was
+// A purge that keeps nothing runs while rows are claimed, marked, abandoned and sent again: it
+// removes what is finished at that very moment, and nothing else. Every row that was abandoned was
 // sent again, removed, or is still there.
 func testPurgeRace(t *table) {
 	names := t.keys(6)
@@ -45,7 +45,7 @@ func testPurgeRace(t *table) {
 	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE finished_at IS NULL"))
 	assert.Equal(t, r.total, r.published.Load()+r.goneAbandoned.Load())
 	assert.Equal(t, r.published.Load(), r.gonePublished.Load()+int64(t.count(outbox.StatusPublished)), "published rows")
-	assert.Equal(t, r.abandoned.Load(), r.requeued.Load()+r.goneAbandoned.Load()+int64(t.count(outbox.StatusAbandoned)), "rows that were given up")
+	assert.Equal(t, r.abandoned.Load(), r.requeued.Load()+r.goneAbandoned.Load()+int64(t.count(outbox.StatusAbandoned)), "rows that were abandoned")
 	assert.Positive(t, r.requeued.Load())
 	assert.Positive(t, r.goneAbandoned.Load()+r.gonePublished.Load())
 }

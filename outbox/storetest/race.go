@@ -242,7 +242,7 @@ type drainer struct {
 	random    *rand.Rand
 	log       *log
 	unordered bool
-	late      []*driver.Completion // of batches that were given up for dead
+	late      []*driver.Completion // of batches that were taken for lost
 }
 
 // work claims, delivers and completes one batch of a shard, as a processor that is out of luck.

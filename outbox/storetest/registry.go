@@ -150,7 +150,7 @@ func testInstanceTexts(t *table) {
 	assert.Len(t, t.instances(), 3, "a name never keeps a process from being seen")
 }
 
-// A row that somebody has spoilt costs itself only, and says what is wrong with it.
+// A row that an operator has spoilt costs itself only, and says what is wrong with it.
 func testUnreadableInstance(t *table) {
 	instance := newInstance("good")
 	instance.Work = []driver.Work{{Worker: "w", Broker: broker, Rows: 1}}

@@ -87,7 +87,7 @@ func differences(t *table) []string {
 	return schema.Differences
 }
 
-// Whatever somebody makes wrong by hand is named, and what is none of our business is not.
+// Whatever an operator makes wrong by hand is named, and what is none of our business is not.
 func testSpoils(t *table) {
 	var known []string
 	for _, spoil := range spoils[t.Store.Dialect()] {

@@ -32,7 +32,7 @@ const Unknown = inbox.UnknownLag
 // Lag is how far a consumer is behind at one of its sources.
 type Lag = inbox.Lag
 
-// gauges are observed when somebody collects.
+// gauges are observed at each collection.
 type gauges struct {
 	lag, pending, up metric.Int64ObservableGauge
 	oldest           metric.Float64ObservableGauge
@@ -47,10 +47,10 @@ func (g *gauges) create(maker *instrument.Maker) {
 }
 
 // WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once
-// for each consumer. When somebody collects, ask is called, at most once in ten seconds and never
-// by two at a time; its context ends after three seconds. While it fails, the gauges are absent and
-// fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter
-// provider nothing is asked.
+// for each consumer. When metrics are collected, ask is called, at most once in ten seconds and
+// never by two at a time; its context ends after three seconds. While it fails, the gauges are
+// absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without
+// a meter provider nothing is asked.
 //
 // For inbox/redisconsumer ask is the method Lag of its consumer: see the example of the package.
 // How far a subscription of Pub/Sub is behind is a metric of Google Cloud.

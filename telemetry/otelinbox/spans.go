@@ -29,10 +29,10 @@ func startOptions(at where) []trace.SpanStartOption {
 }
 
 // begin draws the span of one attempt. Its parent is the span that the event was raised under, so
-// that one trace shows the way of a message while somebody may look at it; the trace of a message
-// that has waited for long is closed by then, and the span is a root that is linked with it. A span
-// that the consumer is in already is linked too, and is the parent where the event was raised under
-// none.
+// that one trace shows the way of a message while another transaction may look at it; the trace of
+// a message that has waited for long is closed by then, and the span is a root that is linked with
+// it. A span that the consumer is in already is linked too, and is the parent where the event was
+// raised under none.
 func (t *Telemetry) begin(ctx context.Context, m *inbox.Message) context.Context {
 	p := t.at(ctx, m)
 	options := append(make([]trace.SpanStartOption, 0, len(p.start)+3), p.start...)

@@ -117,7 +117,7 @@ func (i *instruments) create(maker *instrument.Maker) {
 	i.attempts = maker.Numbers("fanout.inbox.message.attempts", "{attempt}", "Attempts that a message took until it was done or abandoned.", instrument.Attempts)
 }
 
-// where a message comes from: a consumer and its source. There are as many as somebody has
+// where a message comes from: a consumer and its source. There are as many as the application has
 // configured.
 type where struct{ consumer, source string }
 

@@ -133,7 +133,7 @@ func (p Pages) fill(ctx context.Context, o *Options, table *fixture.Table) error
 	return table.Vacuum(ctx)
 }
 
-// looker is somebody who looks at the table.
+// looker is an operator who looks at the table.
 type looker struct {
 	Pages
 

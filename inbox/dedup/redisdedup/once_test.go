@@ -16,16 +16,16 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup/redisdedup"
 )
 
-// deaf is a connection whose answers to SET get lost, together with the connection. The write
+// losing is a connection whose answers to SET get lost, together with the connection. The write
 // itself is done, now or much later.
-type deaf struct {
+type losing struct {
 	net.Conn
 
 	sets *atomic.Int64
 	gone atomic.Bool
 }
 
-func (c *deaf) Write(b []byte) (int, error) {
+func (c *losing) Write(b []byte) (int, error) {
 	if bytes.Contains(bytes.ToLower(b), []byte("\r\nset\r\n")) {
 		c.sets.Add(1)
 		c.gone.Store(true)
@@ -33,7 +33,7 @@ func (c *deaf) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func (c *deaf) Read(b []byte) (int, error) {
+func (c *losing) Read(b []byte) (int, error) {
 	if c.gone.Load() {
 		return 0, net.ErrClosed
 	}
@@ -51,7 +51,7 @@ func TestACreationIsSentOnce(t *testing.T) {
 			Addr: miniredis.RunT(t).Addr(), MaxRetries: 3, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond,
 			Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-				return &deaf{Conn: conn, sets: &sets}, err
+				return &losing{Conn: conn, sets: &sets}, err
 			},
 		})
 		t.Cleanup(func() { require.NoError(t, client.Close()) })

@@ -1,6 +1,6 @@
 -- Remove one batch of rows of one status, which is filled in. $1 retention in microseconds, $2
 -- limit. The status is tested again on the outer statement: a row that was redriven meanwhile
--- stays. What somebody has locked is passed over. It is put in words that no index answers, or the
+-- stays. What another transaction has locked is passed over. It is put in words that no index answers, or the
 -- planner would use that for the removal where it knows of few rows.
 -- Plan: one range scan of {{name}}_age and one TID scan for the removal.
 WITH victims AS MATERIALIZED (

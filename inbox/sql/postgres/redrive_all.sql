@@ -1,5 +1,5 @@
 -- Redrive a batch of a consumer's dead letters. $1 consumer, $2 type, or '' for all; $3 limit. The
--- status is tested again on the outer statement: a row that somebody else has redriven meanwhile is
+-- status is tested again on the outer statement: a row that another transaction has redriven meanwhile is
 -- not redriven twice. It is put in words that no index answers, or the planner would use that for
 -- the update.
 -- Plan: a range scan of {{name}}_age, one TID scan for the update.

@@ -1,5 +1,5 @@
 -- Remove one batch of rows of one status, which is filled in. @p1 retention in microseconds, @p2
--- limit. Status and age are tested again on the outer statement, and what somebody has locked is
+-- limit. Status and age are tested again on the outer statement, and what another transaction has locked is
 -- passed over.
 -- Plan: one range scan of {{name}}_age.
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));

@@ -81,7 +81,7 @@ func (c *Child) ExitCode() int {
 // an error.
 func (c *Child) Signal(signal os.Signal) error {
 	select {
-	case <-c.done: // its id may belong to somebody else by now
+	case <-c.done: // its id may belong to another process by now
 		return nil
 	default:
 	}

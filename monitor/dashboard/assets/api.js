@@ -19,7 +19,7 @@ const advice = {
   401: "Sign in with a token.",
   403: "Ask for an operator token, or have it done on the command line: fanout messages, fanout broker.",
   404: "It may have been purged, or be in another database.",
-  409: "Somebody else was faster. Look again.",
+  409: "Another operator was faster. Look again.",
   429: "Wait a moment and try again.",
   500: "The log of the relay says more.",
   503: "The database may be down or slow. Look at the overview, then try again.",

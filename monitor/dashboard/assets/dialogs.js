@@ -110,7 +110,7 @@ export function pauseDialog(database, broker) {
     const reason = h("input", { name: "reason", autocomplete: "off", maxlength: 500, required: true, autofocus: true });
     const go = h("button", { type: "submit", class: "primary" }, "Pause");
     const spot = h("div");
-    fill(body, h("p", { class: "advice" }, "Nothing more is sent to it by any process until somebody resumes it. Rows go on being written and wait; a time to live goes on."),
+    fill(body, h("p", { class: "advice" }, "Nothing more is sent to it by any process until an operator resumes it. Rows go on being written and wait; a time to live goes on."),
       field("Reason, for whoever sees it paused", reason), spot, buttons(h("button", { type: "button", onclick: () => close() }, "Cancel"), go));
     form.addEventListener("submit", async () => {
       if (go.disabled) return;

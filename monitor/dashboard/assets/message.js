@@ -81,7 +81,7 @@ export function timeline(m, now = new Date()) {
   const e = m.last_error;
   if (e?.at) {
     const earlier = (e.attempt ?? 1) - 1;
-    add(e.at, e.class === "operator" ? "Given up by an operator" : e.attempt ? `Attempt ${e.attempt} failed` : "An attempt failed", "warn", earlier > 0 ? `${earlier} earlier ${earlier === 1 ? "attempt" : "attempts"} failed, too.` : "");
+    add(e.at, e.class === "operator" ? "Abandoned by an operator" : e.attempt ? `Attempt ${e.attempt} failed` : "An attempt failed", "warn", earlier > 0 ? `${earlier} earlier ${earlier === 1 ? "attempt" : "attempts"} failed, too.` : "");
   }
   if (m.published_at) add(m.published_at, "Published", "ok", "The broker confirmed it.");
   else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");

@@ -105,7 +105,7 @@ export function verdict(name, b, now = new Date()) {
     return {
       level: "paused", word: "Paused",
       text: `${name} is paused since ${clock(p.since, false, now)}${p.by ? ` by ${p.by}` : ""}${p.reason ? `: ${p.reason}` : ""}. ${waits} ${wait.n === 1 ? "waits" : "wait"}.`,
-      advice: "Nothing is sent to it, and nothing is lost, until somebody resumes it.",
+      advice: "Nothing is sent to it, and nothing is lost, until an operator resumes it.",
     };
   }
   if (b.unknown) {

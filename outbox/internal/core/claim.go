@@ -40,7 +40,7 @@ type verdict struct {
 }
 
 // Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of
-// a key that somebody else has claimed, and rows whose lease ran out apart from the others.
+// a key that another process has claimed, and rows whose lease ran out apart from the others.
 func Claim(w *driver.Window, limits Limits) Decision {
 	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
 	verdicts := judge(w, limits.Unordered)
@@ -164,9 +164,9 @@ func Simple(w *driver.Window, limits Limits) bool {
 
 // Defer decides which rows of a window are taken out of the way of claims: the first row of each
 // key that waits for a time becomes its block, unless it has one, and whatever stands behind a
-// block leaves with it. Rows in processing stay: their outcome is near. So do rows that somebody
-// writes, and rows with a key beyond the bound: no index of blocks holds it. Where order is off
-// every row waits alone.
+// block leaves with it. Rows in processing stay: their outcome is near. So do rows that another
+// transaction writes, and rows with a key beyond the bound: no index of blocks holds it. Where
+// order is off every row waits alone.
 func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
 	first := map[string]bool{} // keys of which a row becomes the block
 	for i := range w.Rows {

@@ -206,8 +206,8 @@ func checkLift(t *rapid.T) {
 	require.Equal(t, len(seen)+len(lift.Free) == 0, Nothing(&lift))
 }
 
-// A row that somebody else is writing is not taken, and holds the later rows of its key, but no
-// earlier one and no other key. It waits for no time, and becomes no block.
+// A row that another transaction is writing is not taken, and holds the later rows of its key, but
+// no earlier one and no other key. It waits for no time, and becomes no block.
 func TestHeldRows(t *testing.T) {
 	t.Parallel()
 	w := &driver.Window{Rows: []driver.Row{
@@ -229,7 +229,7 @@ func TestHeldRows(t *testing.T) {
 	}
 }
 
-// What stands behind a block is deferred, but for a row that somebody is writing.
+// What stands behind a block is deferred, but for a row that another transaction is writing.
 func TestHeldRowsBehindABlock(t *testing.T) {
 	t.Parallel()
 	blocks, rows := Defer(&driver.Window{Rows: []driver.Row{

@@ -75,8 +75,8 @@ func (t *Table) followers(g Block, limit int) (ids []int64) {
 	return ids
 }
 
-// apply makes a planned change, unless somebody has made one since, and returns how many rows were
-// deferred.
+// apply makes a planned change, unless another transaction has made one since, and returns how many
+// rows were deferred.
 func (p *Protocol) apply(t *Table, plan *Plan) (deferred int) {
 	if plan.nothing() || plan.Version != t.Version && !p.is(changesStale) {
 		return 0

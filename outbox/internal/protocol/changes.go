@@ -93,7 +93,7 @@ func checkClaim(before *State, a *Action, reply *Reply, report report) {
 			// Whatever operators do: a claim sees what is leased inside of its window.
 			seen := other.Class == r.Class && request.Window >= len(before.Rows)
 			if seen && other.leased() && other.Waits {
-				report(OneHand, "a claim took row %d while row %d of its key is with somebody else", id, other.ID)
+				report(OneHand, "a claim took row %d while row %d of its key is claimed by another worker", id, other.ID)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func checkRows(s *State, report report) {
 		case r.Deferred && s.block(e.ID) == nil && !s.behindBlock(r):
 			report(NothingLost, "row %d is deferred and no block brings it back", e.ID)
 		case r.Deferred && r.leased():
-			report(OneClaim, "row %d is deferred in somebody's hands", e.ID)
+			report(OneClaim, "row %d is deferred while it is claimed", e.ID)
 		case r.Status == Published && e.Delivered == 0:
 			report(Confirmed, "row %d is published and the broker never had it", e.ID)
 		case r.leased() != (r.Token != 0):

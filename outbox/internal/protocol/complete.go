@@ -53,7 +53,7 @@ func (p *Protocol) mayMark(r *Row, token int, o Outcome) bool {
 }
 
 // renew extends a lease that is still there, be it over, and returns how many rows that are. Where
-// it was over, somebody may have decided about the rows of its keys.
+// it was over, another transaction may have decided about the rows of its keys.
 func (p *Protocol) renew(t *Table, token int) (kept int) {
 	late := false
 	for i := range t.Rows {

@@ -30,7 +30,7 @@ var mutations = []struct {
 	{"a claim does not look again when it takes", takesBlindly, "halves", FinalStates},
 	{"a crash is charged to all rows of the claim", chargesAll, "faults", Attempts},
 	{"an outage costs an attempt", spendsOnOutage, "failures", Attempts},
-	{"no message is ever given up", neverGivesUp, "failures", Attempts},
+	{"no message is ever abandoned", neverGivesUp, "failures", Attempts},
 	{"what follows a failed message is sent", sendsFollowers, "failures", Order},
 	{"a worker sends after the end of its lease", sendsLate, "faults", LateSend},
 	{"what failed counts as published", guessesPublished, "failures", Confirmed},

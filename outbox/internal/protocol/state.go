@@ -10,14 +10,14 @@ type State struct {
 	Workers []Worker
 	// Ledger has an entry for each row that was ever committed, in the order of ids.
 	Ledger []Entry
-	// Plans are changes of key blocks that somebody has decided on and not yet made.
+	// Plans are changes of key blocks that another transaction has decided on and not yet made.
 	Plans []Plan
 	// Victims are the rows that a purge has chosen and not yet removed, all of the status Purging.
 	Victims []int
 	Purging Status
 }
 
-// NewState is the empty table, and workers that have nothing in hand.
+// NewState is the empty table, and workers that have claimed nothing.
 func NewState(workers int) State { return State{Workers: make([]Worker, workers)} }
 
 // A Phase is what a worker is about.

@@ -17,9 +17,9 @@ func Describe(a *Action, reply *Reply) string {
 	case Defer:
 		return fmt.Sprintf("waiting rows in the %s shard are deferred, looking at %d: %d rows", a.Request.Shard, a.Request.Window, reply.Deferred)
 	case PlanDefer:
-		return fmt.Sprintf("somebody decides to defer what waits in the %s shard, looking at %d", a.Request.Shard, a.Request.Window)
+		return fmt.Sprintf("another transaction decides to defer what waits in the %s shard, looking at %d", a.Request.Shard, a.Request.Window)
 	case PlanLift:
-		return fmt.Sprintf("somebody decides which blocks of the %s shard are lifted", a.Request.Shard)
+		return fmt.Sprintf("another transaction decides which blocks of the %s shard are lifted", a.Request.Shard)
 	case Apply:
 		return fmt.Sprintf("plan %d is carried out: %d rows are deferred", a.ID+1, reply.Deferred)
 	case Forget:
@@ -54,7 +54,7 @@ func describeWorker(a *Action, reply *Reply) string {
 	case Complete:
 		return fmt.Sprintf("%s completes its batch%s: %d rows lost", who, a.Fate, reply.Lost)
 	case GiveUp:
-		return who + " gives up its completion"
+		return who + " drops its completion"
 	case Crash:
 		return who + " crashes"
 	default:

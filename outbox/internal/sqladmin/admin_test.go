@@ -80,8 +80,10 @@ func TestStatements(t *testing.T) {
 			}
 		}
 	}
-	_, err := New(nil, SQLite, "aside")
-	require.ErrorContains(t, err, "has a meaning of its own in the statements")
+	for _, part := range []string{"deferred_rows", "deferred_brokers"} { // without and with a list of columns
+		_, err := New(nil, SQLite, part)
+		require.ErrorContains(t, err, "has a meaning of its own in the statements")
+	}
 }
 
 func TestMoment(t *testing.T) {

@@ -102,7 +102,8 @@ func (r *rows) args() args {
 }
 
 // operate looks for rows without a lock and then changes them, a bounded number in one transaction.
-// What somebody else has changed in between does not count, and others are looked for in its place.
+// What another transaction has changed in between does not count, and others are looked for in its
+// place.
 func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do action) (changed int, err error) {
 	filter, err = filter.For(do.name, limit, do.statuses...)
 	if err != nil {

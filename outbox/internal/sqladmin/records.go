@@ -40,7 +40,7 @@ func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) er
 }
 
 // Audit implements admin.Administration. Where readers do not wait for writers it passes over an
-// entry that somebody is writing.
+// entry that another transaction is writing.
 func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []admin.AuditEntry, err error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("%s: audit: the limit is %d: it must be at least 1", a.dialect.Name, limit)

@@ -108,7 +108,7 @@ CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at, id) WH
 -- predicate, and a row that is published without a failure is never in it.
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- Brokers to which nothing is delivered until somebody takes the row away.
+-- Brokers to which nothing is delivered until the row is removed.
 CREATE TABLE {{table}}_pauses (
     target_broker text        NOT NULL,
     since         timestamptz NOT NULL DEFAULT clock_timestamp(),

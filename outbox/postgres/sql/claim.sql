@@ -63,7 +63,7 @@ SELECT current_setting('fanout.shard') = 'busy'
      , 0
      , set_config('fanout.first', coalesce(first, 1)::text, false)
      , set_config('fanout.last', coalesce(last, 0)::text, false)
-       -- A row that somebody changed meanwhile without the shard's lock was passed over, and the rows behind it must not go
+       -- A row that another transaction changed meanwhile without the shard's lock was passed over, and the rows behind it must not go
        -- out before it: break the claim off (22012, division by zero) and make it anew.
      , 1 / ((SELECT count(*) FROM claimed) = CASE WHEN simple THEN seen ELSE 0 END)::int
      , id, (message).message_id, (message).stream, (message).type, coalesce((message).ordering_key, ''), (message).priority, (message).content_type

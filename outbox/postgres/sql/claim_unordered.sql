@@ -1,4 +1,4 @@
--- Claim the first ready rows of a shard where order is off: locked rows are passed over and nothing waits for anything. Where somebody may
+-- Claim the first ready rows of a shard where order is off: locked rows are passed over and nothing waits for anything. Where another transaction may
 -- have crashed with one of them, or they have too many bytes, nothing is taken, and the window is read by window.sql.
 -- $1 broker, $2 shard, $3 limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version, $9 whether to look for the first open row,

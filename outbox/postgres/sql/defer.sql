@@ -29,5 +29,5 @@ WITH leaving AS MATERIALIZED (
     RETURNING id
 )
 SELECT (SELECT count(*) FROM deferred)
-       -- A block whose time has come, or that somebody has claimed, is none: decide anew.
+       -- A block whose time has come, or that another transaction has claimed, is none: decide anew.
      , 1 / ((SELECT count(*) FROM waiting) = cardinality($3::bigint[]))::int

@@ -36,7 +36,7 @@ RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
                     , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since
 ), back AS (
     -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its key,
-    -- which somebody else took over, is deferred. What is deferred before the new block has nothing to wait for but its own time.
+    -- which another transaction took over, is deferred. What is deferred before the new block has nothing to wait for but its own time.
     UPDATE {{table}} AS m
        SET deferred = false
      WHERE m.target_broker = $1 AND m.deferred AND m.finished_at IS NULL

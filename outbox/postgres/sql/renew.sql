@@ -1,4 +1,4 @@
--- Extend a lease that is still ours. One that was over is counted as a change: somebody may have decided about the rows of its keys.
+-- Extend a lease that is still ours. One that was over is counted as a change: another transaction may have decided about the rows of its keys.
 -- $1 broker, $2 shard, $3 token, $4 first id, $5 last id, $6 lease in microseconds
 -- Plan: two range scans of {{name}}_open.
 WITH late AS (

@@ -1,4 +1,4 @@
--- Claim the chosen rows, all of them or none: what somebody has changed since the window was read breaks the claim off (22012, division by
+-- Claim the chosen rows, all of them or none: what another transaction has changed since the window was read breaks the claim off (22012, division by
 -- zero). What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 version, $4 ids in ascending order, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
 -- $9 whether each of them must be taken

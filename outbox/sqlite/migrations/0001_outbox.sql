@@ -86,7 +86,7 @@ CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) 
 -- Rows that have an error and are not finished, for those who look at what has failed. It changes with failures only.
 CREATE INDEX {{name}}_failing ON {{name}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- Brokers to which nothing is delivered until somebody takes the row away.
+-- Brokers to which nothing is delivered until the row is removed.
 CREATE TABLE {{table}}_pauses (
     target_broker TEXT    NOT NULL PRIMARY KEY,
     since         INTEGER NOT NULL,

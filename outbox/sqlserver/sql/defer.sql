@@ -1,8 +1,8 @@
 -- Take rows out of the way of claims, and make the first of each key that waits its block.
 -- @broker, @shard, @decided version of the decision, @blocks ids of the rows that become blocks and @rows of all that leave, JSON lists, at most
 -- 4,000 so that the update stays below the 5,000 locks at which SQL Server thinks of locking the table; @unordered: each of the blocks waits alone
--- Rows that somebody is writing are passed over: one behind a block waits whether it is deferred or not; one that was to become a block breaks the
--- deferral off, to be decided anew, as does one that somebody has claimed or whose time has come. UPDLOCK keeps off claims without order, which
+-- Rows that another transaction is writing are passed over: one behind a block waits whether it is deferred or not; one that was to become a block breaks the
+-- deferral off, to be decided anew, as does one that another transaction has claimed or whose time has come. UPDLOCK keeps off claims without order, which
 -- do not ask for the shard's lock.
 -- Plan: one seek of {{name}}_pkey and of {{name}}_blocks_pkey per id.
 DECLARE @blocking TABLE (id bigint NOT NULL PRIMARY KEY);

@@ -69,7 +69,7 @@ BEGIN TRY
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
         -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
-        -- key, which somebody else took over, is deferred. What is deferred before the new block has nothing to wait for but its
+        -- key, which another transaction took over, is deferred. What is deferred before the new block has nothing to wait for but its
         -- own time.
         INSERT INTO @back (id)
         SELECT earlier.id

@@ -1,8 +1,8 @@
 -- Read the blocks of a shard that may be lifted, for a decision: those whose time has come, and those that are back in the way of claims, each with what has
 -- become of its row; of the first that are done also the first followers. Under the shard's lock: blocks, and what is deferred, do not
 -- change meanwhile. @broker, @shard, @max_blocks of either kind, @max_done, @max_followers of each
--- A block's row is read past locks, as a window is: one that somebody is writing is left for the next time. But a row that is not
--- there at all may be one whose removal is not committed; there is no way but to wait for that, as for a follower that somebody has locked: passing over it
+-- A block's row is read past locks, as a window is: one that another transaction is writing is left for the next time. But a row that is not
+-- there at all may be one whose removal is not committed; there is no way but to wait for that, as for a follower that another transaction has locked: passing over it
 -- would let the ones behind it overtake.
 -- Plan: two range scans of {{name}}_blocks_wake, the blocks' rows by {{name}}_pkey, per block that is done two range scans of
 -- {{name}}_deferred_key, covered.
@@ -27,7 +27,7 @@
           LEFT JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = found.block_id;
 
         -- Followers stand behind their block. While there are enough of them the search begins there, past the ghosts of all that was let
-        -- through before, which stay in the index for as long as somebody may read row versions. The last search looks at the whole key.
+        -- through before, which stay in the index for as long as a transaction may read row versions. The last search looks at the whole key.
         INSERT INTO @followers (block_id, id)
         SELECT done.block_id, follower.id
           FROM (SELECT TOP (@max_done) block_id, key_hash FROM @blocks WHERE done = 1 AND ordering_key IS NOT NULL ORDER BY block_id) AS done

@@ -1,8 +1,8 @@
 -- Claim the rows of @chosen. Behind the shard's lock, where order is on, and with the time in @now. @worker, @token, @lease_seconds,
 -- @lease_micros, @shared, @unordered
 -- Each row is tested as it is committed: the update waits for whoever has locked it, a commit that lets go of its locks one by one, say. A row that
--- somebody has changed since it was chosen must not let those behind it overtake: the claim is broken off, to be decided anew. Where order is off
--- nothing is behind anything, and READPAST passes over what somebody has locked, in the row itself where the index had no lock.
+-- another transaction has changed since it was chosen must not let those behind it overtake: the claim is broken off, to be decided anew. Where order is off
+-- nothing is behind anything, and READPAST passes over what another transaction has locked, in the row itself where the index had no lock.
 -- OUTPUT INTO, because OUTPUT alone is refused (error 334) on a table that has triggers. FORCESEEK: "use only an index seek operation"; a
 -- scan would wait for the rows of every transaction that is writing.
 -- Plan: one seek of {{name}}_pkey per row, two where order is off.

@@ -1,4 +1,4 @@
--- Extend a lease that is still ours. Under the shard's lock, so that no window sees half of it. One that was over is counted as a change: somebody
+-- Extend a lease that is still ours. Under the shard's lock, so that no window sees half of it. One that was over is counted as a change: another transaction
 -- may have decided about the rows of its keys.
 -- @broker, @shard, @token, @first, @last, @lease_seconds, @lease_micros
 -- The rows are found by a dirty read, which waits for nobody who is writing among them, and tested again by the update.

@@ -125,7 +125,7 @@ CREATE TABLE app.outbox_shards (
 );
 ALTER TABLE app.outbox_shards SET (LOCK_ESCALATION = DISABLE);
 
--- Brokers to which nothing is delivered until somebody takes the row away.
+-- Brokers to which nothing is delivered until the row is removed.
 CREATE TABLE app.outbox_pauses (
     target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
     since         datetime2(6)  NOT NULL CONSTRAINT outbox_pauses_default_since DEFAULT SYSUTCDATETIME(),

@@ -570,13 +570,13 @@ SELECT CONVERT(int, k.[key]), CONVERT(bigint, i.[value]), k.[value]
   FROM OPENJSON(@keys) AS k
  INNER JOIN OPENJSON(@ids) AS i ON i.[key] = k.[key];
 SELECT f.place AS fanout_place
-     , aside.followers + low.followers + behind.followers AS followers
+     , deferred_part.followers + low.followers + behind.followers AS followers
      , CONVERT(bit, CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END) AS more
   FROM @found AS f
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) p.id
                         FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
-                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred_rows) AS deferred_part
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) b.id
                         FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
@@ -908,12 +908,12 @@ SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
                                  AND m.finished_at IS NULL AND m.deferred = 0
                                ORDER BY m.id DESC) AS head
                  UNION ALL
-                SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                SELECT deferred_rows.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                   FROM (SELECT TOP (@scan + 1) m.id
                           FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                          WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key))) AND m.id < @after_id
                            AND m.deferred = 1 AND m.finished_at IS NULL
-                         ORDER BY m.id DESC) AS aside) AS entry
+                         ORDER BY m.id DESC) AS deferred_rows) AS entry
          ORDER BY entry.id DESC) AS o;
 SELECT TOP (@limit + 2) s.place AS fanout_place
      , tested.matches
@@ -1309,10 +1309,10 @@ SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
-DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
+DECLARE @deferred_rows TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
-DECLARE @deferred_rows bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
+DECLARE @deferred_count bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @heads (shard, status, row_count)
 SELECT shards.shard, head.status, COUNT_BIG(*)
@@ -1322,14 +1322,14 @@ SELECT shards.shard, head.status, COUNT_BIG(*)
                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                ORDER BY m.id) AS head
  GROUP BY shards.shard, head.status;
-INSERT INTO @aside (status, created_at)
+INSERT INTO @deferred_rows (status, created_at)
 SELECT m.status, m.created_at
   FROM (SELECT TOP (@limit + 1) p.id
           FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
          WHERE p.target_broker = @broker AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
  INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
-SET @deferred_rows = @@ROWCOUNT;
-SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+SET @deferred_count = @@ROWCOUNT;
+SET @cut = CASE WHEN @deferred_count > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
 INSERT INTO @failing (id)
 SELECT TOP (@limit + 1) m.id
   FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, NOLOCK)
@@ -1337,7 +1337,7 @@ SELECT TOP (@limit + 1) m.id
  ORDER BY m.id DESC;
 SET @failing_rows = @@ROWCOUNT;
 SET @failed_rows = (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'failed')
-                 + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'failed');
+                 + (SELECT COUNT_BIG(*) FROM @deferred_rows AS a WHERE a.status = N'failed');
 IF @cut = 1
     SET @failed_rows = (SELECT CASE WHEN @failed_rows < COUNT_BIG(*) THEN COUNT_BIG(*) ELSE @failed_rows END
                           FROM @failing AS i
@@ -1351,9 +1351,9 @@ SET @oldest = (SELECT MIN(o.created_at)
                                  WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                  ORDER BY m.id) AS first_rows
                    UNION ALL
-                  SELECT created_at FROM @aside) AS o);
+                  SELECT created_at FROM @deferred_rows) AS o);
 SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'pending')
-       + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'pending') AS fanout_pending
+       + (SELECT COUNT_BIG(*) FROM @deferred_rows AS a WHERE a.status = N'pending') AS fanout_pending
      , @cut AS more_pending
      , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'processing') AS processing
      , @cut AS more_processing
@@ -1367,7 +1367,7 @@ SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N
           FROM (SELECT TOP (@limit + 1) m.id
                   FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
                  WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL) AS some_rows) AS abandoned
-     , @deferred_rows AS deferred
+     , @deferred_count AS deferred
      , CASE WHEN @oldest < @now THEN DATEDIFF_BIG(MICROSECOND, @oldest, @now) ELSE 0 END AS age
      , (SELECT TOP (1) m.published_at
           FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)

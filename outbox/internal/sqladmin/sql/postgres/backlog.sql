@@ -14,14 +14,14 @@ WITH RECURSIVE head AS (
                           WHERE m.finished_at IS NULL AND NOT m.deferred AND (m.target_broker, m.shard) > (head.target_broker, head.shard)
                           ORDER BY m.target_broker, m.shard
                           LIMIT 1) AS next
-), aside AS (
+), deferred_brokers AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT next.target_broker
-      FROM aside
+      FROM deferred_brokers
      CROSS JOIN LATERAL (SELECT m.target_broker
                            FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > aside.target_broker
+                          WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > deferred_brokers.target_broker
                           ORDER BY m.target_broker
                           LIMIT 1) AS next
 ), waiting AS (
@@ -45,11 +45,11 @@ WITH RECURSIVE head AS (
                           ORDER BY first.id
                           LIMIT 1) AS ready ON true
      UNION ALL
-    SELECT aside.target_broker, due.wake_at
-      FROM (SELECT target_broker, generate_series(0, 11) AS shard FROM aside) AS aside
+    SELECT deferred_brokers.target_broker, due.wake_at
+      FROM (SELECT target_broker, generate_series(0, 11) AS shard FROM deferred_brokers) AS deferred_brokers
       LEFT JOIN LATERAL (SELECT w.wake_at
                            FROM {{table}}_key_blocks AS w
-                          WHERE w.target_broker = aside.target_broker AND w.shard = aside.shard AND w.wake_at <= statement_timestamp()
+                          WHERE w.target_broker = deferred_brokers.target_broker AND w.shard = deferred_brokers.shard AND w.wake_at <= statement_timestamp()
                           ORDER BY w.target_broker, w.shard, w.wake_at
                           LIMIT 1) AS due ON true
 )

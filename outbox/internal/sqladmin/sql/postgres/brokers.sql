@@ -7,13 +7,13 @@ WITH RECURSIVE undeferred AS (
              WHERE m.finished_at IS NULL AND NOT m.deferred AND m.target_broker > undeferred.target_broker
              ORDER BY m.target_broker LIMIT 1)
       FROM undeferred WHERE undeferred.target_broker IS NOT NULL
-), aside AS (
+), deferred_brokers AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT (SELECT m.target_broker FROM {{table}} AS m
-             WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > aside.target_broker
+             WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > deferred_brokers.target_broker
              ORDER BY m.target_broker LIMIT 1)
-      FROM aside WHERE aside.target_broker IS NOT NULL
+      FROM deferred_brokers WHERE deferred_brokers.target_broker IS NOT NULL
 ), published AS (
     (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
     UNION ALL
@@ -31,7 +31,7 @@ WITH RECURSIVE undeferred AS (
 ), known AS (
     SELECT target_broker FROM undeferred WHERE target_broker IS NOT NULL
      UNION
-    SELECT target_broker FROM aside WHERE target_broker IS NOT NULL
+    SELECT target_broker FROM deferred_brokers WHERE target_broker IS NOT NULL
      UNION
     SELECT target_broker FROM published WHERE target_broker IS NOT NULL
      UNION

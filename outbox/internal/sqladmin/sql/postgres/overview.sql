@@ -20,7 +20,7 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
                           , min(head.oldest) AS oldest
                        FROM generate_series(0, 11) AS n (shard)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
-                                                 -- Claims go past what waits: more may be in hand further down unless most of the last
+                                                 -- Claims go past what waits: more may be claimed further down unless most of the last
                                                  -- quarter could be claimed, and none of it is claimed.
                                                , count(*) = 1000
                                                  AND (count(*) FILTER (WHERE place > 750 AND greatest(locked_until, available_at) > statement_timestamp()) > 125

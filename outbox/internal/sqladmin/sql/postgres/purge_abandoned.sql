@@ -1,5 +1,5 @@
 -- Remove one batch of abandoned rows, but none for which a key waits until an operator acts. @broker, @retention in microseconds,
--- @limit. Status and age are tested again on the outer statement: a row that was requeued meanwhile stays. What somebody has locked is
+-- @limit. Status and age are tested again on the outer statement: a row that was requeued meanwhile stays. What another transaction has locked is
 -- passed over.
 -- Plan, with settings_purge.sql: one range scan of {{name}}_abandoned, a probe of {{name}}_blocks_pkey for each row, one TID scan
 -- for the removal.

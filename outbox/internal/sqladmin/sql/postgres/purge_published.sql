@@ -1,5 +1,5 @@
 -- Remove one batch of published rows. @broker, @retention in microseconds, @limit. Status and age are tested again on the outer
--- statement: a row that was requeued meanwhile stays. What somebody has locked is passed over.
+-- statement: a row that was requeued meanwhile stays. What another transaction has locked is passed over.
 -- Plan, with settings_purge.sql: one range scan of {{name}}_published, one TID scan for the removal.
 WITH victims AS MATERIALIZED (
     SELECT ctid AS tid

@@ -1,4 +1,4 @@
--- Settings of a transaction in which somebody looks at rows. Rows are read in the order of an index and no further than the limits,
+-- Settings of a transaction in which an operator looks at rows. Rows are read in the order of an index and no further than the limits,
 -- whatever the statistics say: a sort would first gather all rows of a broker. Whoever looks leaves the other processors to those who
 -- deliver, and waits no longer than a person does.
 SELECT set_config('statement_timeout', '5s', true)

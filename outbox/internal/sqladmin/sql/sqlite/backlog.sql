@@ -10,12 +10,12 @@ WITH RECURSIVE hop (broker) AS (
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
              WHERE m.finished_at IS NULL AND m.deferred = 0 AND m.target_broker > hop.broker)
       FROM hop WHERE hop.broker IS NOT NULL
-), aside (broker) AS (
+), deferred_brokers (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_deferred_key WHERE finished_at IS NULL AND deferred = 1
     UNION ALL
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_deferred_key
-             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > aside.broker)
-      FROM aside WHERE aside.broker IS NOT NULL
+             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > deferred_brokers.broker)
+      FROM deferred_brokers WHERE deferred_brokers.broker IS NOT NULL
 ), head AS (
     SELECT hop.broker
          , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))
@@ -35,12 +35,12 @@ WITH RECURSIVE hop (broker) AS (
      CROSS JOIN json_each('[0, 1, 2]') AS shard
      WHERE hop.broker IS NOT NULL
      UNION ALL
-    SELECT aside.broker
+    SELECT deferred_brokers.broker
          , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
-             WHERE w.target_broker = aside.broker AND w.shard = shard.value AND w.wake_at <= @now)
-      FROM aside
+             WHERE w.target_broker = deferred_brokers.broker AND w.shard = shard.value AND w.wake_at <= @now)
+      FROM deferred_brokers
      CROSS JOIN json_each('[0, 1, 2]') AS shard
-     WHERE aside.broker IS NOT NULL
+     WHERE deferred_brokers.broker IS NOT NULL
 )
 SELECT broker
      , CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = head.broker) THEN 0 ELSE max(0, coalesce(@now - min(since), 0)) END

@@ -6,12 +6,12 @@ WITH RECURSIVE open (broker) AS (
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
              WHERE m.finished_at IS NULL AND m.deferred = 0 AND m.target_broker > open.broker)
       FROM open WHERE open.broker IS NOT NULL
-), aside (broker) AS (
+), deferred_brokers (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_deferred_key WHERE finished_at IS NULL AND deferred = 1
     UNION ALL
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_deferred_key
-             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > aside.broker)
-      FROM aside WHERE aside.broker IS NOT NULL
+             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > deferred_brokers.broker)
+      FROM deferred_brokers WHERE deferred_brokers.broker IS NOT NULL
 ), done (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_finished WHERE finished_at IS NOT NULL
     UNION ALL
@@ -21,7 +21,7 @@ WITH RECURSIVE open (broker) AS (
 )
 SELECT broker FROM open WHERE broker IS NOT NULL
  UNION
-SELECT broker FROM aside WHERE broker IS NOT NULL
+SELECT broker FROM deferred_brokers WHERE broker IS NOT NULL
  UNION
 SELECT broker FROM done WHERE broker IS NOT NULL
  ORDER BY broker

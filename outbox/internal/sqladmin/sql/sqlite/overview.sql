@@ -15,7 +15,7 @@ WITH open AS MATERIALIZED (
     SELECT shard, status, created_at
       FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
              WHERE target_broker = @broker AND shard = 2 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
-), aside AS MATERIALIZED (
+), deferred_rows AS MATERIALIZED (
     SELECT status, created_at FROM {{table}} INDEXED BY {{name}}_deferred_key
      WHERE target_broker = @broker AND deferred = 1 AND finished_at IS NULL
      LIMIT @limit + 1
@@ -37,10 +37,10 @@ WITH open AS MATERIALIZED (
      WHERE last_error IS NOT NULL
 ), seen AS MATERIALIZED (
     SELECT (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM open GROUP BY shard)) AS fullest
-         , (SELECT count(*) FROM aside) AS deferred
+         , (SELECT count(*) FROM deferred_rows) AS deferred
          , (SELECT count(*) FROM failing) AS failing
 )
-SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) FROM aside WHERE status = 'pending')
+SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) FROM deferred_rows WHERE status = 'pending')
      , seen.fullest > @limit OR seen.deferred > @limit
      , (SELECT count(*) FROM open WHERE status = 'processing')
      , seen.fullest > @limit
@@ -51,7 +51,7 @@ SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) F
      , (SELECT count(*) FROM (SELECT 1 FROM {{table}} INDEXED BY {{name}}_finished
                                WHERE target_broker = @broker AND status = 'abandoned' AND finished_at IS NOT NULL LIMIT @limit + 1))
      , seen.deferred
-     , coalesce(@now - (SELECT min(created_at) FROM (SELECT created_at FROM open UNION ALL SELECT created_at FROM aside)), 0)
+     , coalesce(@now - (SELECT min(created_at) FROM (SELECT created_at FROM open UNION ALL SELECT created_at FROM deferred_rows)), 0)
      , (SELECT max(finished_at) FROM {{table}} INDEXED BY {{name}}_finished
          WHERE target_broker = @broker AND status = 'published' AND finished_at IS NOT NULL)
      , (SELECT last_error FROM failed

@@ -1,7 +1,7 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
 -- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
 -- are due; those that merely wait only put their broker on the list.
--- It waits for nobody: rows that somebody is writing are passed over.
+-- It waits for nobody: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
 -- shards, and the first entry of each shard in {{name}}_blocks_wake.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);

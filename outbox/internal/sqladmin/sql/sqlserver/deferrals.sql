@@ -1,5 +1,5 @@
 -- Why rows are deferred: what blocks their keys, or makes them wait alone. @ids a JSON list
--- Rows and blocks that somebody is writing are passed over.
+-- Rows and blocks that another transaction is writing are passed over.
 -- Plan: the rows by {{name}}_pkey; for each row one seek of {{name}}_blocks_key and one of {{name}}_blocks_pkey.
 DECLARE @asked TABLE (
     id            bigint        NOT NULL PRIMARY KEY,

@@ -15,13 +15,13 @@ SELECT CONVERT(int, k.[key]), CONVERT(bigint, i.[value]), k.[value]
   FROM OPENJSON(@keys) AS k
  INNER JOIN OPENJSON(@ids) AS i ON i.[key] = k.[key];
 SELECT f.place AS fanout_place
-     , aside.followers + low.followers + behind.followers AS followers
+     , deferred_part.followers + low.followers + behind.followers AS followers
      , CONVERT(bit, CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END) AS more
   FROM @found AS f
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) p.id
                         FROM {{table}} AS p WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
-                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred_rows) AS deferred_part
        -- Those of low priority have a shard of their own.
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) b.id

@@ -12,11 +12,11 @@ SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
                                  AND m.finished_at IS NULL AND m.deferred = 0
                                ORDER BY m.id DESC) AS head
                  UNION ALL
-                SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                SELECT deferred_rows.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                   FROM (SELECT TOP (@scan + 1) m.id
                           FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                          WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key))) AND m.id < @after_id
                            AND m.deferred = 1 AND m.finished_at IS NULL
-                         ORDER BY m.id DESC) AS aside) AS entry
+                         ORDER BY m.id DESC) AS deferred_rows) AS entry
          ORDER BY entry.id DESC) AS o;
 {{include part_list_end}}

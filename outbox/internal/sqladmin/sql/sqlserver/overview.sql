@@ -2,14 +2,14 @@
 -- oldest open row in microseconds; when a row was published last; the last error. No count goes far beyond @limit. @broker, @limit
 -- Behind the first 20,000 rows of a shard, or @limit, none are read: the counts of open rows say that there are more then.
 -- A dirty read, like counts.sql: it counts what is being written, and waits for nobody. Only texts of errors are read as committed, and
--- rows that somebody is writing passed over.
+-- rows that another transaction is writing passed over.
 -- Plan: a bounded range scan of each shard of {{name}}_open, covered, of {{name}}_deferred_key and {{name}}_failing, with a seek of
 -- {{name}}_pkey per entry, and two of {{name}}_finished.
 DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
-DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
+DECLARE @deferred_rows TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
-DECLARE @deferred_rows bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
+DECLARE @deferred_count bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @heads (shard, status, row_count)
 SELECT shards.shard, head.status, COUNT_BIG(*)
@@ -19,14 +19,14 @@ SELECT shards.shard, head.status, COUNT_BIG(*)
                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                ORDER BY m.id) AS head
  GROUP BY shards.shard, head.status;
-INSERT INTO @aside (status, created_at)
+INSERT INTO @deferred_rows (status, created_at)
 SELECT m.status, m.created_at
   FROM (SELECT TOP (@limit + 1) p.id
           FROM {{table}} AS p WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
          WHERE p.target_broker = @broker AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
  INNER JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
-SET @deferred_rows = @@ROWCOUNT;
-SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+SET @deferred_count = @@ROWCOUNT;
+SET @cut = CASE WHEN @deferred_count > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
 -- What has failed is known also where it lies behind more than was looked at.
 INSERT INTO @failing (id)
 SELECT TOP (@limit + 1) m.id
@@ -35,7 +35,7 @@ SELECT TOP (@limit + 1) m.id
  ORDER BY m.id DESC;
 SET @failing_rows = @@ROWCOUNT;
 SET @failed_rows = (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'failed')
-                 + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'failed');
+                 + (SELECT COUNT_BIG(*) FROM @deferred_rows AS a WHERE a.status = N'failed');
 IF @cut = 1
     SET @failed_rows = (SELECT CASE WHEN @failed_rows < COUNT_BIG(*) THEN COUNT_BIG(*) ELSE @failed_rows END
                           FROM @failing AS i
@@ -49,9 +49,9 @@ SET @oldest = (SELECT MIN(o.created_at)
                                  WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                  ORDER BY m.id) AS first_rows
                    UNION ALL
-                  SELECT created_at FROM @aside) AS o);
+                  SELECT created_at FROM @deferred_rows) AS o);
 SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'pending')
-       + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'pending') AS fanout_pending
+       + (SELECT COUNT_BIG(*) FROM @deferred_rows AS a WHERE a.status = N'pending') AS fanout_pending
      , @cut AS more_pending
      , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'processing') AS processing
      , @cut AS more_processing
@@ -65,7 +65,7 @@ SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N
           FROM (SELECT TOP (@limit + 1) m.id
                   FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, NOLOCK)
                  WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL) AS some_rows) AS abandoned
-     , @deferred_rows AS deferred
+     , @deferred_count AS deferred
      , CASE WHEN @oldest < @now THEN DATEDIFF_BIG(MICROSECOND, @oldest, @now) ELSE 0 END AS age
      , (SELECT TOP (1) m.published_at
           FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, NOLOCK)

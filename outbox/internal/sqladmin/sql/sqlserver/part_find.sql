@@ -1,5 +1,5 @@
 -- The rows that an operator's filter selects, without those that a worker has claimed, the first of them by id. It runs before any shard is locked; the rows are tested
--- again under the locks. Rows that somebody is writing at this moment are passed over.
+-- again under the locks. Rows that another transaction is writing at this moment are passed over.
 -- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list, none = any,
 -- @class or '', @refused (class of rows that are left out) or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
 -- a time

@@ -1,5 +1,5 @@
 -- The end of a list: one seek of {{name}}_pkey per row that may do, in order, until there are @limit that match. The last row that may be read
--- and the one behind it are returned whether they match or not, also where somebody is writing them, so that the caller knows where the
+-- and the one behind it are returned whether they match or not, also where another transaction is writing them, so that the caller knows where the
 -- next page begins.
 SELECT TOP (@limit + 2) s.place AS fanout_place
      , tested.matches

@@ -1,5 +1,5 @@
 -- Remove one batch of abandoned rows, but none for which a key waits until an operator acts. @broker, @limit, @retention_seconds, @retention_micros
--- Status and age are tested again on the outer statement: a row that was requeued meanwhile stays. What somebody has locked is passed over.
+-- Status and age are tested again on the outer statement: a row that was requeued meanwhile stays. What another transaction has locked is passed over.
 -- Plan: one range scan of {{name}}_finished in the order of age.
 DECLARE @before datetime2(6);
 SET @now = SYSUTCDATETIME();
