@@ -109,7 +109,7 @@ func siteOnPostgres(t *testing.T, s *site) {
 		return postgres.Open(dsn)
 	}
 	s.migrate = func(*sql.DB) {
-		store, err := pgstore.Open(t.Context(), dsn, s.prefix + "outbox", pgstore.WithMaxConns(1))
+		store, err := pgstore.Open(t.Context(), dsn, s.prefix+"outbox", pgstore.WithMaxConns(1))
 		require.NoError(t, err)
 		_, err = store.Migrate(t.Context())
 		require.NoError(t, err)
