@@ -25,7 +25,7 @@ import (
 func TestSimpleHead(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	_, err := openStore(t, dsn, "head").Migrate(t.Context())
+	_, err := openStore(t, dsn, "simple_head").Migrate(t.Context())
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
@@ -34,25 +34,25 @@ func TestSimpleHead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		exec(t, conn, "BEGIN")
 		defer exec(t, conn, "ROLLBACK")
-		exec(t, conn, readSQL("try_lock", "head"), 1)
+		exec(t, conn, readSQL("try_lock", "simple_head"), 1)
 		shard := rapid.SampledFrom([]int{1, 9}).Draw(rt, "shard")
 		for range rapid.IntRange(0, 8).Draw(rt, "rows") {
 			exec(t, conn, simpleRow(rt, shard))
 		}
 		if rapid.IntRange(0, 9).Draw(rt, "block") == 0 {
-			exec(t, conn, "INSERT INTO head_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, $1, $2, gen_random_uuid(), 'backoff')",
+			exec(t, conn, "INSERT INTO simple_head_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, $1, $2, gen_random_uuid(), 'backoff')",
 				rapid.SampledFrom(append(keysOfShard(1), "another")).Draw(rt, "blocked key"), rapid.SampledFrom([]int64{0, 1 << 40}).Draw(rt, "block's id"))
 		}
 		limit := rapid.SampledFrom([]int{3, 8}).Draw(rt, "limit")
 		bytes, shared := rapid.SampledFrom([]int{25, 1000}).Draw(rt, "bytes"), rapid.Bool().Draw(rt, "shared")
-		rows, err := conn.Query(t.Context(), readSQL("window", "head"), "b", shard, limit, false, noFloor, noFloor, 0)
+		rows, err := conn.Query(t.Context(), readSQL("window", "simple_head"), "b", shard, limit, false, noFloor, noFloor, 0)
 		require.NoError(t, err)
 		window, err := collectWindow(rows, &driver.Claim{Window: limit})
 		require.NoError(t, err)
 		limits := core.Limits{Rows: limit, Bytes: int64(bytes)}
 		wasSimple, taken := claimHead(t, conn, shard, limit, shared, bytes)
 		low := 0
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM head WHERE shard = 5").Scan(&low))
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM simple_head WHERE shard = 5").Scan(&low))
 		require.Equal(rt, core.Simple(&window, limits) && (shard == 9 || low == 0), wasSimple)
 		if wasSimple {
 			require.Equal(rt, core.Claim(&window, limits).Take, taken)
@@ -70,9 +70,9 @@ func TestSimpleHead(t *testing.T) {
 func claimHead(t *testing.T, conn *pgx.Conn, shard, limit int, shared bool, bytes int) (simple bool, ids []int64) {
 	t.Helper()
 	token, seen := pgUUID(uuid.New()), 0
-	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "head"), "b", shard, limit, "w", token, int64(60e6), noFloor, noFloor, 0, shared, bytes, false).
+	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "simple_head"), "b", shard, limit, "w", token, int64(60e6), noFloor, noFloor, 0, shared, bytes, false).
 		Scan(append([]any{nil, &seen, &simple}, make([]any, headColumns-3+messageColumns)...)...))
-	rows, err := conn.Query(t.Context(), "SELECT id, isolated FROM head WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", token)
+	rows, err := conn.Query(t.Context(), "SELECT id, isolated FROM simple_head WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", token)
 	require.NoError(t, err)
 	var (
 		id       int64
@@ -106,7 +106,7 @@ func simpleRow(rt *rapid.T, shard int) string {
 	if status == "'processing'" && locked == "NULL" {
 		locked = "now() - interval '1 minute'"
 	}
-	return fmt.Sprintf(`INSERT INTO head (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
+	return fmt.Sprintf(`INSERT INTO simple_head (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
 		VALUES (%s, 'b', 's', 't', %s, %s, 'ten bytes.', %s, %s, CASE WHEN %s = 'processing' THEN gen_random_uuid() END, %s, %s)`,
 		"'"+idOfShard(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"),
 		odd("available", "NULL", "now() + interval '1 minute'", "now() - interval '1 minute'"))
