@@ -1,0 +1,101 @@
+package sqlserver
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// plainStatements are those of docs/plain-sql.md in T-SQL, in their order, for another table.
+func plainStatements(t *testing.T, table string) (insert, lock, again, now, unblock, bump string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/plain-sql.md")
+	require.NoError(t, err)
+	var texts []string
+	for _, part := range strings.Split(string(page), "```tsql\n")[1:] {
+		text, _, closed := strings.Cut(part, "```")
+		require.True(t, closed)
+		texts = append(texts, strings.ReplaceAll(text, outbox.DefaultTable, table))
+	}
+	require.Len(t, texts, 6)
+	return texts[0], texts[1], texts[2], texts[3], texts[4], texts[5]
+}
+
+// Each statement of the page does what the page says.
+func TestPlainSQL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	insert, lock, again, now, unblock, bump := plainStatements(t, b.table)
+	db := b.outside
+
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), lock)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), insert)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	ready, err := b.Ready(t.Context(), "partner", 0)
+	require.NoError(t, err)
+	require.Len(t, ready.Shards, 1)
+	claim := func() driver.Batch {
+		t.Helper()
+		exchanged, err := b.Exchange(t.Context(), nil, &driver.Claim{
+			Broker: "partner", Shard: ready.Shards[0], Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Wake: true,
+		})
+		require.NoError(t, err)
+		return exchanged.Batch
+	}
+	end := func(batch driver.Batch, outcome driver.Outcome, block bool) {
+		t.Helper()
+		require.Len(t, batch.Messages, 1)
+		outcome.ID = batch.Messages[0].ID
+		_, err := b.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, BlockAbandoned: block, Other: []driver.Outcome{outcome}}, nil)
+		require.NoError(t, err)
+	}
+	batch := claim()
+	require.Len(t, batch.Messages, 1)
+	assert.Equal(t, `{"city":"Łódź"}`, string(batch.Messages[0].Payload))
+
+	end(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true}, false)
+	require.Empty(t, claim().Messages)
+	execute(t, db, bump+again)
+	end(claim(), driver.Outcome{Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}, false)
+	deferred, err := b.Defer(t.Context(), &driver.Claim{Broker: "partner", Shard: ready.Shards[0], Window: 10})
+	require.NoError(t, err)
+	require.Equal(t, 1, deferred)
+	require.Empty(t, claim().Messages)
+	execute(t, db, bump+now)
+	end(claim(), driver.Outcome{Status: outbox.StatusAbandoned, Spent: true}, true)
+
+	// A later row of the key waits for the operator.
+	row := outbox.Row{TargetBroker: "partner", Stream: "s", Type: "t", OrderingKey: "ordering::order-42", Payload: []byte("{}")}
+	row.MessageID[0] = 1
+	inserter, err := outbox.NewInserter(outbox.SQLServer, b.table)
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), db, []outbox.Row{row}))
+	require.Empty(t, claim().Messages, "the key is blocked")
+	execute(t, db, bump+unblock)
+	require.Len(t, claim().Messages, 1)
+}
+
+// The slot of the page's key is the one that writers in Go lock.
+func TestPlainLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, lock, _, _, _, _ := plainStatements(t, b.table)
+	lock += "\nSELECT CONVERT(int, RIGHT(@resource, CHARINDEX(N':', REVERSE(@resource)) - 1));"
+	tx, err := b.outside.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var slot int
+	require.NoError(t, tx.QueryRowContext(t.Context(), lock).Scan(&slot))
+	assert.Equal(t, 377, slot)
+}
