@@ -13,8 +13,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// plainStatements are those of docs/plain-sql.md in T-SQL, in their order, for another table.
-func plainStatements(t *testing.T, table string) (insert, lock, again, now, unblock, bump string) {
+// plainStatements are those of docs/plain-sql.md in T-SQL.
+type plainStatements struct{ insert, lock, again, now, unblock, bump string }
+
+// readPlain reads them, for another table.
+func readPlain(t *testing.T, table string) plainStatements {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/plain-sql.md")
 	require.NoError(t, err)
@@ -25,21 +28,20 @@ func plainStatements(t *testing.T, table string) (insert, lock, again, now, unbl
 		texts = append(texts, strings.ReplaceAll(text, outbox.DefaultTable, table))
 	}
 	require.Len(t, texts, 6)
-	return texts[0], texts[1], texts[2], texts[3], texts[4], texts[5]
+	return plainStatements{texts[0], texts[1], texts[2], texts[3], texts[4], texts[5]}
 }
 
 // Each statement of the page does what the page says.
 func TestPlainSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	insert, lock, again, now, unblock, bump := plainStatements(t, b.table)
-	db := b.outside
+	plain, db := readPlain(t, b.table), b.outside
 
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), lock)
+	_, err = tx.ExecContext(t.Context(), plain.lock)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), insert)
+	_, err = tx.ExecContext(t.Context(), plain.insert)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	ready, err := b.Ready(t.Context(), "partner", 0)
@@ -62,17 +64,17 @@ func TestPlainSQL(t *testing.T) {
 	}
 	batch := claim()
 	require.Len(t, batch.Messages, 1)
-	assert.Equal(t, `{"city":"Łódź"}`, string(batch.Messages[0].Payload))
+	assert.JSONEq(t, `{"city":"Łódź"}`, string(batch.Messages[0].Payload))
 
 	end(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true}, false)
 	require.Empty(t, claim().Messages)
-	execute(t, db, bump+again)
+	execute(t, db, plain.bump+plain.again)
 	end(claim(), driver.Outcome{Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}, false)
 	deferred, err := b.Defer(t.Context(), &driver.Claim{Broker: "partner", Shard: ready.Shards[0], Window: 10})
 	require.NoError(t, err)
 	require.Equal(t, 1, deferred)
 	require.Empty(t, claim().Messages)
-	execute(t, db, bump+now)
+	execute(t, db, plain.bump+plain.now)
 	end(claim(), driver.Outcome{Status: outbox.StatusAbandoned, Spent: true}, true)
 
 	// A later row of the key waits for the operator.
@@ -82,7 +84,7 @@ func TestPlainSQL(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, inserter.Insert(t.Context(), db, []outbox.Row{row}))
 	require.Empty(t, claim().Messages, "the key is blocked")
-	execute(t, db, bump+unblock)
+	execute(t, db, plain.bump+plain.unblock)
 	require.Len(t, claim().Messages, 1)
 }
 
@@ -90,8 +92,7 @@ func TestPlainSQL(t *testing.T) {
 func TestPlainLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, lock, _, _, _, _ := plainStatements(t, b.table)
-	lock += "\nSELECT CONVERT(int, RIGHT(@resource, CHARINDEX(N':', REVERSE(@resource)) - 1));"
+	lock := readPlain(t, b.table).lock + "\nSELECT CONVERT(int, RIGHT(@resource, CHARINDEX(N':', REVERSE(@resource)) - 1));"
 	tx, err := b.outside.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
