@@ -189,9 +189,18 @@ func newStatements(dialect, table string) *statements {
 // withStatus fills in a status.
 func withStatus(text, status string) string { return strings.ReplaceAll(text, "{{status}}", status) }
 
-// render reads a statement. Its leading comment is for readers of the file, and is not sent with
-// each call.
+// render reads a statement, and what it shares with others.
 func render(dialect, name, table string) string {
+	text := body(dialect, name)
+	if strings.Contains(text, "{{lock_message}}") {
+		text = strings.ReplaceAll(text, "{{lock_message}}", body(dialect, "part_lock_message"))
+	}
+	return dbtable.Render(text, table)
+}
+
+// body is a file without its leading comment, which is for readers of the file and is not sent with
+// each call.
+func body(dialect, name string) string {
 	text, err := fs.ReadFile(sqlFiles, "sql/"+dialect+"/"+name+".sql")
 	if err != nil {
 		panic(err) // an embedded file
@@ -200,7 +209,7 @@ func render(dialect, name, table string) string {
 	for strings.HasPrefix(body, "--") {
 		_, body, _ = strings.Cut(body, "\n")
 	}
-	return dbtable.Render(strings.TrimSpace(body), table)
+	return strings.TrimSpace(body)
 }
 
 // ValidateConsumer refuses a name that could not be, or not be found again, in the table. Consumers

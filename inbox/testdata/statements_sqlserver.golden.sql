@@ -1,8 +1,17 @@
 -- claim
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
+DECLARE @resource nvarchar(255), @patience int = @@LOCK_TIMEOUT, @granted int, @number int;
+SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.inbox_messages'), N':message:',
+    CONVERT(nvarchar(64), HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 2));
+EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = @patience;
+IF @granted < 0
+BEGIN
+    SET @number = CASE @granted WHEN -3 THEN 51205 ELSE 50122 END; -- a deadlock, or waited for too long
+    THROW @number, N'the lock of a message of app.inbox_messages was not granted', 1;
+END;
 SELECT @status = status, @type = type
-  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM app.inbox_messages WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @status IS NULL OR (@status IN (N'failed', N'redriven', N'expected') AND (@type IS NULL OR @type = @p3))
     SET @won = 1;
@@ -24,7 +33,7 @@ SELECT CASE @won WHEN 1 THEN N'won' ELSE @status END AS fanout_outcome, COALESCE
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, @won bit = 0;
 SELECT @status = status, @type = type
-  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM app.inbox_messages WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @status IN (N'expected', N'failed', N'redriven') AND (@type IS NULL OR @type = @p3)
 BEGIN
@@ -43,8 +52,17 @@ BEGIN
     SET XACT_ABORT ON;
     BEGIN TRANSACTION;
 END;
+DECLARE @resource nvarchar(255), @patience int = @@LOCK_TIMEOUT, @granted int, @number int;
+SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.inbox_messages'), N':message:',
+    CONVERT(nvarchar(64), HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 2));
+EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = @patience;
+IF @granted < 0
+BEGIN
+    SET @number = CASE @granted WHEN -3 THEN 51205 ELSE 50122 END; -- a deadlock, or waited for too long
+    THROW @number, N'the lock of a message of app.inbox_messages was not granted', 1;
+END;
 SELECT @status = status, @type = type, @attempts = attempts
-  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM app.inbox_messages WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 DECLARE @before nvarchar(16) = @status;
 SET @attempts = COALESCE(@attempts, 0) + @p8;
@@ -101,12 +119,26 @@ SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), C
  ORDER BY consumer, message_id, source;
 
 -- expect
-INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
-SELECT @p1, sent.message_id, @p3, N'expected', SYSUTCDATETIME()
-  FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS sent
- WHERE NOT EXISTS (SELECT 1
-                     FROM app.inbox_messages AS m WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
-                    WHERE m.consumer = @p1 AND m.message_id = sent.message_id AND m.source = @p3);
+SET NOCOUNT ON;
+DECLARE @tries int = 5;
+WHILE @tries > 0
+BEGIN
+    BEGIN TRY
+        INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
+        SELECT @p1, sent.message_id, @p3, N'expected', SYSUTCDATETIME()
+          FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS sent
+         WHERE NOT EXISTS (SELECT 1
+                             FROM app.inbox_messages AS m WITH (READCOMMITTEDLOCK)
+                            WHERE m.consumer = @p1 AND m.message_id = sent.message_id AND m.source = @p3)
+         ORDER BY sent.message_id;
+        SET @tries = 0;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() NOT IN (2601, 2627) OR XACT_STATE() = -1 OR @tries = 1
+            THROW;
+        SET @tries = @tries - 1;
+    END CATCH;
+END;
 
 -- finish
 UPDATE app.inbox_messages
@@ -211,7 +243,7 @@ UPDATE app.inbox_messages
    AND status = N'dead_letter';
 
 -- redrive_all
-UPDATE TOP (@p3) app.inbox_messages WITH (ROWLOCK, READPAST)
+UPDATE TOP (@p3) app.inbox_messages WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = N'redriven', attempts = 0, updated_at = SYSUTCDATETIME()
  WHERE status = N'dead_letter' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
 

@@ -1,12 +1,12 @@
 -- Win a message, or lose it: the answer is 'won', or the status of a row that is not ours to
 -- handle, and the type that it was recorded with. @p1 consumer, @p2 message id, @p3 type, @p4
--- source. The hints hold the key, or the gap where it would stand, until the transaction ends: a
--- concurrent copy waits at the first SELECT.
+-- source.
 -- Plan: seeks of {{name}}_pkey.
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
+{{lock_message}}
 SELECT @status = status, @type = type
-  FROM {{table}} WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM {{table}} WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @status IS NULL OR (@status IN (N'failed', N'redriven', N'expected') AND (@type IS NULL OR @type = @p3))
     SET @won = 1;

@@ -7,7 +7,7 @@
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, @won bit = 0;
 SELECT @status = status, @type = type
-  FROM {{table}} WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM {{table}} WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @status IN (N'expected', N'failed', N'redriven') AND (@type IS NULL OR @type = @p3)
 BEGIN

@@ -12,8 +12,9 @@ BEGIN
     SET XACT_ABORT ON;
     BEGIN TRANSACTION;
 END;
+{{lock_message}}
 SELECT @status = status, @type = type, @attempts = attempts
-  FROM {{table}} WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+  FROM {{table}} WITH (UPDLOCK, READCOMMITTEDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 DECLARE @before nvarchar(16) = @status;
 SET @attempts = COALESCE(@attempts, 0) + @p8;
