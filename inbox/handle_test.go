@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,6 +220,48 @@ func TestCopiesWait(t *testing.T) {
 			require.Equal(t, 1, p.done(m))
 			require.Equal(t, "handled", p.row(m).Status)
 		}
+	})
+}
+
+// Messages of a consumer do not wait for each other: all of them are in their handlers at once, and
+// so are those who expect tokens, also where the table is empty.
+func TestOthersDoNotWait(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		if p.db.Name() == "sqlite" {
+			t.Skip("writers take turns on this database")
+		}
+		const n = 5
+		var inside, done sync.WaitGroup
+		inside.Add(2 * n)
+		together := func() {
+			inside.Done()
+			inside.Wait()
+		}
+		for range n {
+			m := p.message()
+			done.Go(func() {
+				outcome, err := p.handleWith(func(*gorm.DB) error {
+					together()
+					return nil
+				}, m)
+				assert.NoError(t, err)
+				assert.Equal(t, inbox.Handled, outcome)
+			})
+			done.Go(func() {
+				assert.NoError(t, p.db.Transaction(func(tx *gorm.DB) error {
+					for range 2 {
+						if err := inbox.Expect(tx, consumer, "orders", []uuid.UUID{uuid.Must(uuid.NewV7()), uuid.New()}, p.at()); err != nil {
+							return err
+						}
+					}
+					together()
+					return nil
+				}))
+			})
+		}
+		done.Wait()
+		require.Equal(t, n+4*n, p.rows())
 	})
 }
 
