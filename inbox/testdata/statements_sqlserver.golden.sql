@@ -3,7 +3,7 @@ SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
 DECLARE @resource nvarchar(255), @patience int = @@LOCK_TIMEOUT, @granted int, @number int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.inbox_messages'), N':message:',
-    CONVERT(nvarchar(64), HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 2));
+    CONVERT(bigint, SUBSTRING(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 1, 8)));
 EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = @patience;
 IF @granted < 0
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
 END;
 DECLARE @resource nvarchar(255), @patience int = @@LOCK_TIMEOUT, @granted int, @number int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.inbox_messages'), N':message:',
-    CONVERT(nvarchar(64), HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 2));
+    CONVERT(bigint, SUBSTRING(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(10), @p4, NCHAR(10), CONVERT(uniqueidentifier, @p2))), 1, 8)));
 EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = @patience;
 IF @granted < 0
 BEGIN
