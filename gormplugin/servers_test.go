@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -128,35 +129,64 @@ func startSQLite(*testing.T) func(t *testing.T) place {
 	}
 }
 
-// Making tables takes longer than a case: places are emptied and used again, unless a case has
-// failed or changed them.
-func startPostgres(t *testing.T) func(t *testing.T) place {
-	t.Helper()
-	dsn := testenv.Postgres(t)
-	admin, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, admin.Close()) })
-	var n atomic.Int32
-	free := make(chan place, 64)
+// postgresPlaces are the places of all tests, in one database: making a database or tables takes
+// longer than a case. Places are emptied and used again, unless a case has failed or changed them.
+var postgresPlaces struct {
+	sync.Mutex
+
+	dsn   string
+	admin *sql.DB
+	drop  func() error
+	made  int
+	free  []place
+}
+
+func startPostgres(*testing.T) func(t *testing.T) place {
 	return func(t *testing.T) place {
 		t.Helper()
-		var at place
-		select {
-		case at = <-free:
-		default:
-			at = newPostgresPlace(t, dsn, fmt.Sprintf("c%d_", n.Add(1)))
-		}
+		at := takePostgresPlace(t)
 		t.Cleanup(func() {
 			if t.Failed() || at.changed.Load() {
 				return
 			}
-			_, err := admin.ExecContext(context.Background(), strings.ReplaceAll(emptyPlace, "{{prefix}}", at.prefix))
+			_, err := postgresPlaces.admin.ExecContext(context.Background(), strings.ReplaceAll(emptyPlace, "{{prefix}}", at.prefix))
 			if assert.NoError(t, err) {
-				free <- at
+				postgresPlaces.Lock()
+				defer postgresPlaces.Unlock()
+				postgresPlaces.free = append(postgresPlaces.free, at)
 			}
 		})
 		return at
 	}
+}
+
+// takePostgresPlace returns a place that is free, or a new one.
+func takePostgresPlace(t *testing.T) place {
+	t.Helper()
+	p := &postgresPlaces
+	p.Lock()
+	defer p.Unlock()
+	if p.admin == nil {
+		p.dsn, p.drop = testenv.PostgresUntilDropped(t)
+		var err error
+		p.admin, err = sql.Open("pgx", p.dsn)
+		require.NoError(t, err)
+	}
+	if last := len(p.free) - 1; last >= 0 {
+		at := p.free[last]
+		p.free = p.free[:last]
+		return at
+	}
+	p.made++
+	return newPostgresPlace(t, p.dsn, fmt.Sprintf("c%d_", p.made))
+}
+
+// dropPostgresPlaces ends what the tests have shared.
+func dropPostgresPlaces() error {
+	if postgresPlaces.admin == nil {
+		return nil
+	}
+	return errors.Join(postgresPlaces.admin.Close(), postgresPlaces.drop())
 }
 
 const emptyPlace = `DO $$ DECLARE r record; BEGIN

@@ -24,9 +24,21 @@ const (
 // without it the test is skipped, or fails where servers are required.
 func Postgres(t testing.TB) string {
 	t.Helper()
+	dsn, drop := PostgresUntilDropped(t)
+	t.Cleanup(func() {
+		if err := drop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dsn
+}
+
+// PostgresUntilDropped is [Postgres] for several tests: their TestMain drops the database.
+func PostgresUntilDropped(t testing.TB) (dsn string, drop func() error) {
+	t.Helper()
 	server := need(t, testservers.PostgresVariable)
-	dsn, err := url.Parse(server)
-	if err != nil || (dsn.Scheme != "postgres" && dsn.Scheme != "postgresql") {
+	address, err := url.Parse(server)
+	if err != nil || (address.Scheme != "postgres" && address.Scheme != "postgresql") {
 		t.Fatalf("%s is not a URL like postgres://user@host:port/database", testservers.PostgresVariable)
 	}
 	name := "fanout_test_" + identifier(t.Name()) + "_" + strings.ToLower(rand.Text()[:8])
@@ -36,13 +48,13 @@ func Postgres(t testing.TB) string {
 	if err := postgresAdmin(server, "CREATE DATABASE "+database+" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"); err != nil {
 		t.Fatalf("testenv: create a database for this test: %v", err)
 	}
-	t.Cleanup(func() {
+	address.Path = "/" + name
+	return address.String(), func() error {
 		if err := postgresAdmin(server, "DROP DATABASE IF EXISTS "+database+" WITH (FORCE)"); err != nil {
-			t.Errorf("testenv: drop the database of this test: %v", err)
+			return fmt.Errorf("testenv: drop the database of a test: %w", err)
 		}
-	})
-	dsn.Path = "/" + name
-	return dsn.String()
+		return nil
+	}
 }
 
 // postgresAdmin executes one statement on a connection of its own. It has its own time too: a

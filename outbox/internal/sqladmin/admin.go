@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -128,9 +129,23 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 	if err := driver.ValidateTableAmong(table, files); err != nil {
 		return nil, err
 	}
-	a := &Admin{db: db, dialect: dialect, table: table}
-	a.statements, err = load(files, dialect, table)
-	return a, err
+	statements, err := compiled[dialect]()
+	if err != nil {
+		return nil, err
+	}
+	a := &Admin{db: db, dialect: dialect, table: table, statements: make(map[string]statement, len(statements))}
+	for name, s := range statements {
+		a.statements[name] = statement{text: driver.RenderSQL(s.text, table), parameters: s.parameters}
+	}
+	return a, nil
+}
+
+// compiled are the statements of the dialects, for any table. They are compiled once, since that
+// takes milliseconds and tests open thousands of stores.
+var compiled = map[Dialect]func() (map[string]statement, error){
+	Postgres:  sync.OnceValues(func() (map[string]statement, error) { return load(Postgres) }),
+	SQLite:    sync.OnceValues(func() (map[string]statement, error) { return load(SQLite) }),
+	SQLServer: sync.OnceValues(func() (map[string]statement, error) { return load(SQLServer) }),
 }
 
 // Text is a statement as it is sent; empty where the dialect has none of the name.
@@ -169,12 +184,16 @@ var (
 // hidden is added to the name of a statement for a role that may not read payloads.
 const hidden = " without payloads"
 
-// load renders all files. Those whose names begin with part_ are included in others:
+// load compiles all files, for any table. Those whose names begin with part_ are included in others:
 //
 //	{{include part_x}}          the text of the file
 //	{{each shard part_x}}       once for each shard, joined by UNION ALL, where {{shard}} is its number
 //	{{content A else B}}        A, or B for a role that may not read payloads
-func load(files fs.FS, dialect Dialect, table string) (map[string]statement, error) {
+func load(dialect Dialect) (map[string]statement, error) {
+	files, err := fs.Sub(sqlFiles, path.Join("sql", dialect.Name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
+	}
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("%s: list the embedded SQL: %w", dialect.Name, err)
@@ -192,7 +211,7 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 		if strings.HasPrefix(name, "part_") {
 			continue
 		}
-		text = driver.RenderSQL(expand(texts["part_prelude"]+text, texts, dialect), table)
+		text = expand(texts["part_prelude"]+text, texts, dialect)
 		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
 		if content.MatchString(text) {
 			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
