@@ -1,7 +1,7 @@
 -- The blocks behind which keys of a broker wait: first those that need an operator, then the oldest. A block that is back in the claim's way
 -- is none. Of each shard the blocks that wake first are looked at.
 -- Of each shard 2,000 of both kinds are read. @broker, @limit
--- Plan, with settings_browse.sql: for each shard two range scans of {{name}}_blocks_wake; a sort of what they found; the rows of the
+-- Plan, with settings_browse.sql: for each shard two range scans of {{name}}_blocks_wake, since what {{name}}_blocks_key has as its predicate is not said; a sort of what they found; the rows of the
 -- blocks by {{name}}_pkey, which no comparison of the broker like this one keeps the planner from.
 SELECT block.ordering_key, block.block_id, block.block_message_id::text, coalesce(m.status, 'abandoned'), block.reason, block.since, block.wake_at
      , false, m.last_error
@@ -9,13 +9,13 @@ SELECT block.ordering_key, block.block_id, block.block_message_id::text, coalesc
           FROM generate_series(0, 11) AS n (shard)
          CROSS JOIN LATERAL ((SELECT w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
                                 FROM {{table}}_key_blocks AS w
-                               WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at = 'infinity' AND w.ordering_key IS NOT NULL
+                               WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at = 'infinity' AND coalesce(w.ordering_key, '') <> ''
                                ORDER BY w.target_broker, w.shard, w.wake_at
                                LIMIT 2000)
                              UNION ALL
                              (SELECT w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
                                 FROM {{table}}_key_blocks AS w
-                               WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at < 'infinity' AND w.ordering_key IS NOT NULL
+                               WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at < 'infinity' AND coalesce(w.ordering_key, '') <> ''
                                ORDER BY w.target_broker, w.shard, w.wake_at
                                LIMIT 2000)) AS found
          ORDER BY found.wake_at = 'infinity' DESC, found.since, found.block_id
