@@ -1,8 +1,8 @@
 -- The blocks behind which keys of a broker wait: first those that need an operator, then the oldest. A block that is back in the claim's way
--- is none. Of each shard the blocks that wake first are looked at.
--- Of each shard 2,000 of both kinds are read. @broker, @limit
--- Plan, with settings_browse.sql: for each shard two range scans of {{name}}_blocks_wake, since what {{name}}_blocks_key has as its predicate is not said; a sort of what they found; the rows of the
--- blocks by {{name}}_pkey, which no comparison of the broker like this one keeps the planner from.
+-- is none. Of each shard the blocks that wake first are looked at, 2,000 of both kinds. @broker, @limit
+-- Plan, with settings_browse.sql: for each shard two range scans of {{name}}_blocks_wake (what {{name}}_blocks_key has as its predicate would
+-- tempt the planner to walk that one); a sort of what they found; the rows of the blocks by {{name}}_pkey, which no comparison of the
+-- broker like this one keeps the planner from.
 SELECT block.ordering_key, block.block_id, block.block_message_id::text, coalesce(m.status, 'abandoned'), block.reason, block.since, block.wake_at
      , false, m.last_error
   FROM (SELECT found.*
