@@ -4,6 +4,7 @@
 -- Neither this lock nor a row that is locked by hand is waited for without end: an error is seen, a wait is not.
 -- Nor does a session keep the lock that was stopped between two statements: an operator's command that was suspended, say.
 SELECT set_config('lock_timeout', '10s', true)
+     , set_config('jit', 'off', true)
      , set_config('enable_seqscan', 'off', true)
      , set_config('idle_in_transaction_session_timeout', '10s', true)
      , pg_advisory_xact_lock('{{table}}'::regclass::oid::int, $1::int)

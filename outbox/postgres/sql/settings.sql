@@ -2,6 +2,7 @@
 -- row, and a nested loop over two lists of thousands would keep the shard's lock for seconds. For lock_timeout see lock.sql, for
 -- enable_seqscan and the plan plan_settings.sql.
 SELECT set_config('enable_nestloop', 'off', true)
+     , set_config('jit', 'off', true)
      , set_config('lock_timeout', '10s', true)
      , set_config('plan_cache_mode', 'force_generic_plan', true)
      , set_config('enable_seqscan', 'off', true)

@@ -4,6 +4,7 @@
 -- $1 shard of a broker, as a hash
 SELECT set_config('fanout.shard', CASE WHEN pg_try_advisory_xact_lock('{{table}}'::regclass::oid::int, $1::int)
                                       THEN 'held' ELSE 'busy' END, true)
+     , set_config('jit', 'off', true)
      , set_config('synchronous_commit', 'off', true)
      , set_config('lock_timeout', '10s', true)
      , set_config('enable_seqscan', 'off', true)

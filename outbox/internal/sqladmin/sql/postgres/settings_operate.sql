@@ -2,6 +2,7 @@
 -- the list by hash, whatever the statistics say. Neither a lock nor a row that is locked by hand is waited for without end: an
 -- error is seen, a wait is not. Nor does a session keep the locks that was stopped between two statements: a command that was suspended, say.
 SELECT set_config('enable_seqscan', 'off', true)
+     , set_config('jit', 'off', true)
      , set_config('enable_nestloop', 'off', true)
      , set_config('lock_timeout', '10s', true)
      , set_config('idle_in_transaction_session_timeout', '10s', true)
