@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -50,8 +51,7 @@ func TestWAL(t *testing.T) {
 	for round := 0; round < rounds; {
 		images, bytes := 0, map[string]int{}
 		for _, way := range []string{byHand, ordered, unordered} {
-			// Each has fresh pages: whether used ones can be pruned depends on transactions in
-			// other databases of the server.
+			// Each has fresh pages.
 			exec(t, conn, "TRUNCATE wal")
 			exec(t, conn, `INSERT INTO wal (message_id, target_broker, stream, type, ordering_key, headers, payload)
 				SELECT lpad(to_hex($2::int * 100000 + i), 32, '0')::uuid, 'b', 'ordering::order', 'Ordering.OrderPlaced.v1', 'ordering::order-' || i % 977
@@ -104,6 +104,7 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT min(id), max(id), array_agg(id ORDER BY id) FROM wal WHERE lock_token = "+token).
 		Scan(&first, &last, &ids))
 	require.Len(t, ids, batch)
+	awaitOldest(t, conn)
 	list := "ARRAY" + strings.ReplaceAll(fmt.Sprint(ids), " ", ", ")
 	mark, args := readSQL("mark_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s, %s", shard, token, first, last, list, repeated("'1780000000000-0'", batch))
 	if way == byHand {
@@ -111,6 +112,22 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	}
 	marked, more := walOf(t, conn, mark, args)
 	return claimed + marked, images + more
+}
+
+// awaitOldest waits until no transaction is under way that is older than the last one of conn, in
+// any database of the server: while there is one, what a claim has left behind cannot be pruned, and
+// a mark finds no room on its page.
+func awaitOldest(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	var id string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&id))
+	require.Eventually(t, func() bool {
+		var oldest bool
+		err := conn.QueryRow(t.Context(), `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8
+			AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL)`,
+			id).Scan(&oldest)
+		return err == nil && oldest
+	}, 2*time.Minute, 5*time.Millisecond)
 }
 
 // walOf executes a statement and returns the bytes that it has logged, and how many whole pages are
