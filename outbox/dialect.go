@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
@@ -15,6 +17,7 @@ const (
 	Postgres  Dialect = "postgres"
 	SQLServer Dialect = "sqlserver"
 	SQLite    Dialect = "sqlite"
+	MySQL     Dialect = "mysql" // MariaDB, too
 )
 
 // DefaultTable is the name of the outbox table where the configuration gives none.
@@ -38,10 +41,10 @@ func ValidateTable(name string) error {
 // ParseDialect turns GORM's name of a dialect into ours.
 func ParseDialect(name string) (Dialect, error) {
 	switch d := Dialect(name); d {
-	case Postgres, SQLServer, SQLite:
+	case Postgres, SQLServer, SQLite, MySQL:
 		return d, nil
 	default:
-		return "", fmt.Errorf("outbox: database %q is not supported: use postgres, sqlserver or sqlite", name)
+		return "", fmt.Errorf("outbox: database %q is not supported: use postgres, sqlserver, mysql or sqlite", name)
 	}
 }
 
@@ -57,18 +60,51 @@ func (d Dialect) placeholder(dst []byte, n int) []byte {
 	}
 }
 
-// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL 65,535;
-// beyond some hundred rows longer statements bring nothing.
-const rowsPerInsert = 500
+const (
+	// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL and
+	// MySQL 65,535; beyond some hundred rows longer statements bring nothing.
+	rowsPerInsert = 500
+	// packetBytes bounds the payloads of one INSERT on MySQL, beyond its first row: a statement is
+	// one packet, and servers take packets of 16 MiB by default (max_allowed_packet). Escaping can
+	// double the payloads.
+	packetBytes = 4 << 20
+)
+
+// rowsAtOnce is how many of rows one INSERT takes.
+func (d Dialect) rowsAtOnce(rows []Row) int {
+	most := min(len(rows), rowsPerInsert)
+	if d != MySQL {
+		return most
+	}
+	bytes := 0
+	for n := range most {
+		if bytes += len(rows[n].Payload) + len(rows[n].Headers); n > 0 && bytes > packetBytes {
+			return n
+		}
+	}
+	return most
+}
+
+// idArg is a message's id as a bind parameter: MySQL has no type for it, so its column holds the
+// bytes. On SQL Server the binary form would arrive with its bytes swapped.
+func (d Dialect) idArg(id uuid.UUID) any {
+	if d == MySQL {
+		return id[:]
+	}
+	return id.String()
+}
 
 // timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type
-// for it, and UTC cut to microseconds on PostgreSQL. A zero time is NULL.
+// for it, UTC cut to microseconds on PostgreSQL, and the same as text on MySQL, whose driver would
+// turn it into the time zone of the DSN. A zero time is NULL.
 func (d Dialect) timeArg(t time.Time) any {
 	switch {
 	case t.IsZero():
 		return nil
 	case d == SQLite:
 		return t.UnixMicro()
+	case d == MySQL:
+		return t.UTC().Format("2006-01-02 15:04:05.000000")
 	default:
 		return t.UTC().Truncate(time.Microsecond)
 	}

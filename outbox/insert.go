@@ -59,7 +59,7 @@ func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, missing bo
 		return err
 	}
 	for len(rows) > 0 {
-		n := min(len(rows), rowsPerInsert)
+		n := i.dialect.rowsAtOnce(rows)
 		text, args, err := i.statement(rows[:n], missing)
 		if err == nil {
 			err = i.exec(ctx, db, n, text, args)
@@ -104,6 +104,8 @@ func (i *Inserter) build(of shape) string {
 	switch {
 	case i.dialect == SQLServer:
 		return i.jsonInsertSQL(of.apart, of.missing)
+	case of.missing && i.dialect == MySQL: // IGNORE would pass over other faults, too
+		return i.insertSQL(of.rows) + " ON DUPLICATE KEY UPDATE id = id"
 	case of.missing:
 		return i.insertSQL(of.rows) + " ON CONFLICT (message_id, target_broker) DO NOTHING"
 	default:
@@ -137,7 +139,7 @@ func (d Dialect) rowArgs(args []any, r *Row) []any {
 		payload = []byte{} // nil would be NULL
 	}
 	return append(args,
-		r.MessageID.String(), r.TargetBroker, r.Stream, r.Type, textArg(r.OrderingKey), r.Priority, r.contentType(),
+		d.idArg(r.MessageID), r.TargetBroker, r.Stream, r.Type, textArg(r.OrderingKey), r.Priority, r.contentType(),
 		textArg(r.Headers), textArg(r.AggregateType), textArg(r.AggregateID), textArg(r.CorrelationID),
 		textArg(r.CausationID), textArg(r.TenantID), d.timeArg(r.AvailableAt), d.timeArg(r.ExpiresAt), payload)
 }

@@ -41,7 +41,7 @@ func TestInsertSQL(t *testing.T) {
 			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 6789, time.FixedZone("x", 3600)),
 		},
 	}
-	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite} {
+	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite, outbox.MySQL} {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
 			inserter, err := outbox.NewInserter(dialect, "outbox_messages")
@@ -68,6 +68,10 @@ func TestInsertSQL(t *testing.T) {
 						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0},
 					{"ordinal": 1, "message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "target_broker": "partner", "stream": "s", "type": "t", "priority": 0,
 						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0, "available_at": "2026-01-02T02:04:05.000006"}]`, got.args[0][0].(string))
+			case outbox.MySQL:
+				assert.Len(t, got.args[0], 32)
+				assert.Equal(t, "2026-01-02 02:04:05.000006", got.args[0][16+13], "UTC, whatever the time zone of the DSN")
+				assert.Equal(t, rows[0].MessageID[:], got.args[0][0], "bytes")
 			default:
 				assert.Len(t, got.args[0], 32)
 			}
@@ -79,7 +83,7 @@ func TestInsertSQL(t *testing.T) {
 func TestInsertChunks(t *testing.T) {
 	t.Parallel()
 	rows := make([]outbox.Row, 1001)
-	for dialect, parameters := range map[outbox.Dialect]int{outbox.Postgres: 65535, outbox.SQLite: 32766, outbox.SQLServer: 2} {
+	for dialect, parameters := range map[outbox.Dialect]int{outbox.Postgres: 65535, outbox.SQLite: 32766, outbox.SQLServer: 2, outbox.MySQL: 65535} {
 		inserter, err := outbox.NewInserter(dialect, "outbox_messages")
 		require.NoError(t, err)
 		var got spy
@@ -91,6 +95,24 @@ func TestInsertChunks(t *testing.T) {
 	}
 	_, err := outbox.NewInserter(outbox.Postgres, "a b")
 	require.Error(t, err)
+}
+
+// A statement for MySQL is one packet, of a bounded size, but for a message that is larger alone.
+func TestInsertPackets(t *testing.T) {
+	t.Parallel()
+	inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
+	require.NoError(t, err)
+	var got spy
+	rows := make([]outbox.Row, 7)
+	for i, size := range []int{3 << 20, 1 << 20, 1, 6 << 20, 2 << 20, 1 << 20, 0} {
+		rows[i].Payload = make([]byte, size)
+	}
+	require.NoError(t, inserter.Insert(t.Context(), &got, rows))
+	var cut []int
+	for _, args := range got.args {
+		cut = append(cut, len(args)/16)
+	}
+	assert.Equal(t, []int{2, 1, 1, 3}, cut)
 }
 
 // Whatever the number of rows and the length of what they hold: SQL Server sees two texts, each with

@@ -59,6 +59,14 @@ BEGIN
     END;
     SET @slot = (SELECT MIN(slot) FROM @slots WHERE slot > @slot);
 END;`
+
+	// MySQL has no lock of a name that ends with the transaction (those of GET_LOCK do not), so each
+	// slot is a row, which is locked and never written: in the order of the list, which ascends,
+	// and by primary key, so that no gap is locked.
+	lockKeysMySQL = `SELECT COUNT(s.slot)
+  FROM JSON_TABLE(CONCAT('[', ?, ']'), '$[*]' COLUMNS (slot SMALLINT PATH '$')) AS listed
+ STRAIGHT_JOIN {{table}}_key_slots AS s FORCE INDEX (PRIMARY) ON s.slot = listed.slot
+   FOR UPDATE`
 )
 
 // lockKeysSQL is empty where nothing needs to be locked: SQLite lets one transaction write at a
@@ -69,6 +77,8 @@ func (d Dialect) lockKeysSQL(table string) string {
 		return dbtable.Render(lockKeysPostgres, table)
 	case SQLServer:
 		return dbtable.Render(lockKeysSQLServer, table)
+	case MySQL:
+		return dbtable.Render(lockKeysMySQL, table)
 	default:
 		return ""
 	}
@@ -84,7 +94,7 @@ func (d Dialect) lockKeysSQL(table string) string {
 // transactions that call it once do not block each other for good. One that calls it several times,
 // or goes on to lock other things, can end in a deadlock, which the database breaks off with an
 // error, as with any lock. Waiting is bounded by ctx and by the session's own limit (lock_timeout
-// on PostgreSQL, LOCK_TIMEOUT on SQL Server). After an error the transaction must be rolled back.
+// on PostgreSQL, LOCK_TIMEOUT on SQL Server, innodb_lock_wait_timeout on MySQL). After an error the transaction must be rolled back.
 // [ErrSchema]: the table does not exist, which SQL Server says at the insert.
 func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 	if i.lockKeys == "" {
@@ -98,7 +108,7 @@ func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 		slots = padded(slots)
 	}
 	if _, err := db.ExecContext(ctx, i.lockKeys, slots); err != nil {
-		if i.dialect == Postgres { // on SQL Server it is not the table that this statement can miss
+		if i.dialect != SQLServer { // where it is not the table that this statement can miss
 			err = dbtable.Explain(err, ErrSchema)
 		}
 		return fmt.Errorf("outbox: lock the ordering keys of %d rows of %s: %w", len(rows), i.table, err)

@@ -56,7 +56,7 @@ func locked(t *testing.T, dialect outbox.Dialect, rows []outbox.Row) (texts []st
 // gets none.
 func TestLockKeysSQL(t *testing.T) {
 	t.Parallel()
-	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer} {
+	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.MySQL} {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
 			texts, _ := locked(t, dialect, keyed("a"))
@@ -78,7 +78,7 @@ func TestLockKeysSQL(t *testing.T) {
 // other.
 func TestLockKeysInOrder(t *testing.T) {
 	t.Parallel()
-	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer} {
+	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.MySQL} {
 		_, there := locked(t, dialect, keyed("a", "b", "", "c", "c", "a"))
 		_, back := locked(t, dialect, keyed("c", "a", "b", "b", ""))
 		require.Len(t, there, 1, "one statement")

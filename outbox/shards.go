@@ -126,6 +126,8 @@ func (d Dialect) share(key string, id uuid.UUID) int {
 		for _, r := range key {
 			hashed = appendUTF16(hashed, r)
 		}
+	case d == MySQL && key == "":
+		hashed = append(hashed, id[:]...)
 	case key == "":
 		hashed = append(hashed, text[:]...)
 	default:

@@ -37,7 +37,7 @@ func TestAppendWakeUpsAllocatesNothing(t *testing.T) {
 		{MessageID: uuid.New(), TargetBroker: "a"},
 	}
 	room := make([]WakeUp, 0, 2)
-	for _, dialect := range []Dialect{Postgres, SQLServer, SQLite} {
+	for _, dialect := range []Dialect{Postgres, SQLServer, SQLite, MySQL} {
 		inserter, err := NewInserter(dialect, DefaultTable)
 		require.NoError(t, err)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { _ = inserter.AppendWakeUps(room, rows) }), dialect)

@@ -33,7 +33,7 @@ func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (th
 func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []uuid.UUID) ([]uuid.UUID, error) {
 	args := make([]any, len(ids))
 	for n, id := range ids {
-		args[n] = id.String() // on SQL Server the binary form would arrive with its bytes swapped
+		args[n] = i.dialect.idArg(id)
 	}
 	rows, err := db.QueryContext(ctx, i.writtenSQL(len(ids)), args...)
 	if err != nil {
@@ -41,7 +41,7 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []u
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id uuid.UUID // it reads text in any case
+		var id uuid.UUID // it reads text in any case, and bytes
 		if err := rows.Scan(&id); err != nil {
 			return nil, err //nolint:wrapcheck // by Written
 		}
@@ -51,8 +51,14 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []u
 }
 
 func (i *Inserter) writtenSQL(ids int) string {
+	column := "CAST(message_id AS char(36))"
+	if i.dialect == MySQL {
+		column = "message_id"
+	}
 	var dst []byte
-	dst = append(dst, "SELECT DISTINCT CAST(message_id AS char(36)) FROM "...)
+	dst = append(dst, "SELECT DISTINCT "...)
+	dst = append(dst, column...)
+	dst = append(dst, " FROM "...)
 	dst = append(dst, i.table...)
 	dst = append(dst, " WHERE message_id IN ("...)
 	for n := range ids {

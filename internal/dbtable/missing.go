@@ -14,7 +14,11 @@ var MissingNumbers = []int32{207, 208, 308}
 
 var (
 	missingStates = []string{"42P01", "42703", "3F000"} // of PostgreSQL: undefined table, column, schema
-	missingTexts  = []string{"no such table", "no such column", "no such index", "has no column named"}
+	// missingTexts are SQLite's, and MySQL's numbers of an unknown database, column, table and index,
+	// as its driver writes them in front.
+	missingTexts = []string{
+		"no such table", "no such column", "no such index", "has no column named", "Error 1049 ", "Error 1054 ", "Error 1146 ", "Error 1176 ",
+	}
 )
 
 // Missing reports whether the database said that a table, its schema, or a column or index of it
@@ -31,7 +35,7 @@ func Missing(err error) bool {
 		return slices.Contains(missingStates, postgres.SQLState())
 	case errors.As(err, &sqlServer):
 		return slices.Contains(MissingNumbers, sqlServer.SQLErrorNumber()) && !strings.Contains(err.Error(), "'OPENJSON'") // a function
-	default: // SQLite
+	default: // SQLite, MySQL
 		return slices.ContainsFunc(missingTexts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
 }
