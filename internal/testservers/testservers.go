@@ -31,6 +31,9 @@ const (
 	PostgresVariable = "FANOUT_TEST_POSTGRES"
 	// RedisVariable holds a URL, redis://user:password@host:port/number.
 	RedisVariable = "FANOUT_TEST_REDIS"
+	// MySQLVariable holds a DSN of github.com/go-sql-driver/mysql, user:password@tcp(host:port)/, of a
+	// user of MySQL or MariaDB who may create databases.
+	MySQLVariable = "FANOUT_TEST_MYSQL"
 	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server
 	// of their own.
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"

@@ -71,7 +71,7 @@ func (t *table) dress(row *browsed) {
 		}
 	}
 	if row.status == outbox.StatusProcessing {
-		set += ", lock_token = '" + uuid.NewString() + "', locked_until = created_at"
+		set += ", lock_token = " + t.sql.id("'"+uuid.NewString()+"'") + ", locked_until = created_at"
 	}
 	t.exec("UPDATE {t} SET "+set+" WHERE id = ?", append(args, row.id)...)
 }

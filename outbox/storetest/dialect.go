@@ -17,6 +17,8 @@ type dialect struct {
 	fromNow func(column string) string
 	// text is a uuid as lower-case text.
 	text func(column string) string
+	// uuid is the value of a column from a uuid as text; nil where they are the same.
+	uuid func(text string) string
 	// time is a point in time as a parameter.
 	time func(time.Time) any
 	// no and yes are the literals for a flag.
@@ -30,6 +32,14 @@ type dialect struct {
 }
 
 func same(s string) string { return s }
+
+// id is a uuid as text, an expression of SQL, as a column's value.
+func (d *dialect) id(text string) string {
+	if d.uuid == nil {
+		return text
+	}
+	return d.uuid(text)
+}
 
 var dialects = map[outbox.Dialect]dialect{
 	outbox.Postgres: {
@@ -86,5 +96,27 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
 		},
 		impatient: "SET LOCK_TIMEOUT 0",
+	},
+	outbox.MySQL: {
+		placeholder: func(int) string { return "?" },
+		minus: func(column string, by time.Duration) string {
+			return fmt.Sprintf("%s - INTERVAL %d MICROSECOND", column, by.Microseconds())
+		},
+		fromNow: func(column string) string {
+			return "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), " + column + ")"
+		},
+		text: func(column string) string {
+			return "LOWER(INSERT(INSERT(INSERT(INSERT(HEX(" + column + "), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-'))"
+		},
+		uuid:  func(text string) string { return "UNHEX(REPLACE(" + text + ", '-', ''))" },
+		time:  func(at time.Time) any { return at.UTC().Format("2006-01-02 15:04:05.000000") },
+		no:    "FALSE",
+		yes:   "TRUE",
+		bytes: func(ascii string) string { return "'" + ascii + "'" },
+		refuseWorker: []string{
+			"CREATE TRIGGER refuse_{f} BEFORE UPDATE ON {t} FOR EACH ROW BEGIN " +
+				"IF NEW.locked_by = 'refused' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by the test'; END IF; END",
+		},
+		impatient: "SET SESSION innodb_lock_wait_timeout = 1",
 	},
 }

@@ -41,7 +41,7 @@ func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok 
 		require.NoError(t, err)
 		require.Equal(t, reply.Kept, kept)
 	case protocol.Expire:
-		run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = ?", run.leases[a.Token].Token.String())
+		run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = "+run.sql.id("?"), run.leases[a.Token].Token.String())
 	case protocol.Pass:
 		run.passRow(a.ID)
 	case protocol.Defer:

@@ -134,7 +134,7 @@ func (t *table) oddRows() []int64 {
 	rows[1].OrderingKey, rows[2].OrderingKey = "", "schlüssel % _ '\"🔑"
 	rows[3].TargetBroker, rows[4].TargetBroker = "another", "Broker"
 	ids := t.insert(rows...)
-	t.exec("UPDATE {t} SET status = 'failed', last_error = '{\"class\":\"retryable\",\"message\":\"\\\"class\\\":\\\"permanent\\\"\"}'")
+	t.exec("UPDATE {t} SET status = 'failed', last_error = ?", `{"class":"retryable","message":"\"class\":\"permanent\""}`)
 	t.exec(`UPDATE {t} SET last_error = '{"class":"permanent","message":"x","at":"2026-01-02T03:04:05Z","attempt":1}' WHERE id = ?`, ids[5])
 	t.exec("UPDATE {t} SET last_error = 'permanent, written by hand' WHERE id = ?", ids[6])
 	t.exec("UPDATE {t} SET last_error = NULL WHERE id = ?", ids[7])

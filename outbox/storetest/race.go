@@ -298,7 +298,7 @@ func (w *drainer) work(ctx context.Context, shard int) error {
 func (w *drainer) expireToken(ctx context.Context, l driver.Lease) (err error) {
 	for range 3 {
 		_, err = w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
-			" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
+			" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = "+w.sql.id("?")),
 			l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())
 		if err == nil {
 			return nil

@@ -205,6 +205,44 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants:      []string{"constraint {t}_status: enabled is no, want yes", "constraint {t}_status: trusted is no, want yes"},
 		},
 	},
+	outbox.MySQL: {
+		{statements: []string{
+			"ALTER TABLE {t} ADD note varchar(10) NOT NULL DEFAULT ''", "CREATE INDEX note_{f} ON {t} (status, note)",
+			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> 'bad')",
+		}},
+		{
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_bounds", "ALTER TABLE {t} DROP COLUMN tenant_id"},
+			wants:      []string{"constraint {t}_bounds: missing", "column tenant_id: missing"},
+		},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
+		{statements: []string{"ALTER TABLE {t} MODIFY headers text"}, wants: []string{"column headers: type is text, want mediumtext"}},
+		{statements: []string{"ALTER TABLE {t} MODIFY stream varchar(512) NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
+		{
+			statements: []string{"ALTER TABLE {t} MODIFY correlation_id varchar(512) COLLATE utf8mb4_general_ci"},
+			wants:      []string{"column correlation_id: collation is utf8mb4_general_ci, want utf8mb4_bin"},
+		},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN crashes DROP DEFAULT"}, wants: []string{"column crashes: default is none, want 0"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN locked_by SET DEFAULT 'me'"}, wants: []string{"column locked_by: default is me, want none"}},
+		{
+			statements: []string{
+				"ALTER TABLE {t} DROP INDEX {t}_failing", "ALTER TABLE {t} DROP COLUMN failing",
+				"ALTER TABLE {t} ADD failing tinyint GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL THEN 1 END) STORED",
+				"CREATE INDEX {t}_failing ON {t} (failing, target_broker, id)",
+			},
+			wants: []string{"column failing: generated is "},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_queue ON {t}", "CREATE INDEX {t}_queue ON {t} (target_broker, queue, id)"},
+			wants:      []string{"index {t}_queue: columns is target_broker, queue, id, want target_broker, queue, finished_at, id"},
+		},
+		{statements: []string{"DROP INDEX {t}_held ON {t}"}, wants: []string{"index {t}_held: missing"}},
+		{
+			statements: []string{"DROP INDEX {t}_blocks_key ON {t}_key_blocks", "CREATE INDEX {t}_blocks_key ON {t}_key_blocks (key_hash, target_broker)"},
+			wants:      []string{"index {t}_blocks_key: unique is no, want yes"},
+		},
+		{statements: []string{"ALTER TABLE {t}_pauses ENGINE = MyISAM"}, wants: []string{"table {t}_pauses: engine is MyISAM, want InnoDB"}},
+		{statements: []string{"DELETE FROM {t}_key_slots WHERE slot = 7"}, wants: []string{"table {t}_key_slots: number of rows is 1023, want 1024"}},
+	},
 }
 
 // reword changes the text by which SQLite knows a table, in one statement because the permission is

@@ -28,7 +28,7 @@ var writeTests = []test{
 // A row needs five columns; all else has a default.
 func testDefaults(t *table) {
 	id := uuid.New()
-	t.exec("INSERT INTO {t} (message_id, target_broker, stream, type, payload) VALUES ('" + id.String() + "', '" + broker +
+	t.exec("INSERT INTO {t} (message_id, target_broker, stream, type, payload) VALUES (" + t.sql.id("'"+id.String()+"'") + ", '" + broker +
 		"', 'ordering::order', 'Ordering.OrderPlaced.v1', " + t.sql.bytes(`{"a":1}`) + ")")
 	row := t.ids("SELECT id FROM {t}")[0]
 	assert.Equal(t, state{Status: "pending"}, t.state(row))
@@ -187,7 +187,7 @@ func testBounds(t *table) {
 			if t.Store.Dialect() == outbox.SQLServer && len(text) == most+1 && !strings.HasPrefix(text, "x") {
 				continue // its columns count in UTF-16
 			}
-			assert.Error(t, t.try("UPDATE {t} SET "+column+" = ? WHERE message_id = ?", text, longest.MessageID.String()), "%s of %d bytes", column, len(text))
+			assert.Error(t, t.try("UPDATE {t} SET "+column+" = ? WHERE message_id = "+t.sql.id("?"), text, longest.MessageID.String()), "%s of %d bytes", column, len(text))
 		}
 	}
 	assert.Equal(t, int64(3*len(fields)), t.number("SELECT count(*) FROM {t}"), "where one row is refused, none is written")
@@ -203,7 +203,7 @@ func testMessageIDs(t *table) {
 	} {
 		assert.Error(t, t.try("UPDATE {t} SET message_id = ? WHERE id = ?", text, id), text)
 	}
-	assert.NoError(t, t.try("UPDATE {t} SET message_id = ? WHERE id = ?", "01a1fd9d-D6B8-7eca-9afc-e5aa4aba856a", id))
+	assert.NoError(t, t.try("UPDATE {t} SET message_id = "+t.sql.id("?")+" WHERE id = ?", "01a1fd9d-D6B8-7eca-9afc-e5aa4aba856a", id))
 }
 
 // testEmptyKey: an empty key is none for writers in Go, and refused in plain SQL; keys of blanks
@@ -215,7 +215,7 @@ func testEmptyKey(t *table) {
 		assert.Error(t, t.try(change, ids[0]))
 		assert.Error(t, t.try(change, ids[1]))
 	}
-	assert.Error(t, t.try("INSERT INTO {t} (message_id, target_broker, stream, type, ordering_key, payload) VALUES ('"+uuid.NewString()+"', '"+broker+
+	assert.Error(t, t.try("INSERT INTO {t} (message_id, target_broker, stream, type, ordering_key, payload) VALUES ("+t.sql.id("'"+uuid.NewString()+"'")+", '"+broker+
 		"', 's', 'T', '', "+t.sql.bytes("{}")+")"))
 	assert.Equal(t, int64(3), t.number("SELECT count(*) FROM {t}"))
 	t.exec("UPDATE {t} SET ordering_key = NULL WHERE id = ?", ids[1])

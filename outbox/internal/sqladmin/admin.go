@@ -94,6 +94,8 @@ type Dialect struct {
 	Name string
 	// Numbered makes $1 of the first argument, and so on; otherwise they keep their names.
 	Numbered bool
+	// Positional makes ? of each argument, in the order of the text, and as often as it is used.
+	Positional bool
 	// Shards of all priority classes.
 	Shards int
 	// Answers is how the first column of an answer begins. What begins otherwise, a trigger has
@@ -107,6 +109,7 @@ var (
 	Postgres  = Dialect{Name: "postgres", Numbered: true, Shards: outbox.Classes * outbox.Shards}
 	SQLite    = Dialect{Name: "sqlite", Shards: outbox.Classes}
 	SQLServer = Dialect{Name: "sqlserver", Shards: outbox.Classes * outbox.Shards, Answers: "fanout_"}
+	MySQL     = Dialect{Name: "mysql", Positional: true, Shards: outbox.Classes * outbox.Shards}
 )
 
 // ErrIncomplete says that an answer ended early without an error.
@@ -146,6 +149,7 @@ var compiled = map[Dialect]func() (map[string]statement, error){
 	Postgres:  sync.OnceValues(func() (map[string]statement, error) { return load(Postgres) }),
 	SQLite:    sync.OnceValues(func() (map[string]statement, error) { return load(SQLite) }),
 	SQLServer: sync.OnceValues(func() (map[string]statement, error) { return load(SQLServer) }),
+	MySQL:     sync.OnceValues(func() (map[string]statement, error) { return load(MySQL) }),
 }
 
 // Text is a statement as it is sent; empty where the dialect has none of the name.
@@ -175,8 +179,9 @@ type statement struct {
 }
 
 var (
-	include   = regexp.MustCompile(`\{\{include (\w+)\}\}\n?`)
+	includes  = regexp.MustCompile(`\{\{include (\w+)\}\}\n?`)
 	eachShard = regexp.MustCompile(`\{\{each shard (\w+)\}\}\n?`)
+	macro     = regexp.MustCompile(`\{\{(uuid|micros|ids|texts) ([@\w.]+)\}\}`)
 	content   = regexp.MustCompile(`\{\{content (.*?) else (.*?)\}\}`)
 	parameter = regexp.MustCompile(`(@?)@([a-z]\w*)`)
 )
@@ -189,6 +194,8 @@ const hidden = " without payloads"
 //	{{include part_x}}          the text of the file
 //	{{each shard part_x}}       once for each shard, joined by UNION ALL, where {{shard}} is its number
 //	{{content A else B}}        A, or B for a role that may not read payloads
+//	{{uuid x}}, {{micros x}}    MySQL's bytes of a UUID as text, and a time as microseconds since 1970
+//	{{ids @x}}, {{texts @x}}    a list of numbers or texts as rows of item and its place, from 1, on MySQL
 func load(dialect Dialect) (map[string]statement, error) {
 	files, err := fs.Sub(sqlFiles, path.Join("sql", dialect.Name))
 	if err != nil {
@@ -211,7 +218,7 @@ func load(dialect Dialect) (map[string]statement, error) {
 		if strings.HasPrefix(name, "part_") {
 			continue
 		}
-		text = expand(texts["part_prelude"]+text, texts, dialect)
+		text = Macros(expand(texts["part_prelude"]+text, texts, dialect))
 		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
 		if content.MatchString(text) {
 			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
@@ -253,8 +260,24 @@ func expand(text string, texts map[string]string, dialect Dialect) string {
 		}
 		return strings.Join(shards, " UNION ALL\n")
 	})
-	return include.ReplaceAllStringFunc(text, func(match string) string {
-		return expand(texts[include.FindStringSubmatch(match)[1]], texts, dialect)
+	return includes.ReplaceAllStringFunc(text, func(match string) string {
+		return expand(texts[includes.FindStringSubmatch(match)[1]], texts, dialect)
+	})
+}
+
+// macros are what MySQL has no short words for.
+var macros = map[string]string{
+	"uuid":   "LOWER(INSERT(INSERT(INSERT(INSERT(HEX($), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-'))",
+	"micros": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', $)",
+	"ids":    "JSON_TABLE($, '$[*]' COLUMNS (place FOR ORDINALITY, item BIGINT PATH '$'))",
+	"texts":  "JSON_TABLE($, '$[*]' COLUMNS (place FOR ORDINALITY, item LONGTEXT PATH '$'))",
+}
+
+// Macros fills in what a text for MySQL has for short.
+func Macros(text string) string {
+	return macro.ReplaceAllStringFunc(text, func(match string) string {
+		found := macro.FindStringSubmatch(match)
+		return strings.Replace(macros[found[1]], "$", found[2], 1)
 	})
 }
 
@@ -268,16 +291,33 @@ func compile(text string, dialect Dialect) statement {
 			return match
 		}
 		place := slices.Index(s.parameters, name)
-		if place < 0 {
+		if place < 0 || dialect.Positional {
 			place = len(s.parameters)
 			s.parameters = append(s.parameters, name)
 		}
-		if dialect.Numbered {
+		switch {
+		case dialect.Numbered:
 			return "$" + strconv.Itoa(place+1)
+		case dialect.Positional:
+			return "?"
+		default:
+			return match
 		}
-		return match
 	})
 	return s
+}
+
+// Compile makes a text of a store's own what these statements are: ready to be sent for a table, with
+// the names of its parameters. {{include}} takes what include returns for a name.
+func Compile(text string, include func(name string) string, dialect Dialect, table string) (sent string, parameters []string) {
+	texts := map[string]string{}
+	for _, pattern := range []*regexp.Regexp{includes, eachShard} {
+		for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+			texts[match[1]] = strings.TrimSuffix(Bare(include(match[1])), "\n")
+		}
+	}
+	s := compile(Macros(expand(Bare(text), texts, dialect)), dialect)
+	return driver.RenderSQL(s.text, table), s.parameters
 }
 
 // args are values by the names of parameters. A statement gets those that it uses.
@@ -298,7 +338,7 @@ func (a *Admin) bind(s statement, given args) []any {
 	for _, name := range s.parameters {
 		value, ok := values[name]
 		switch {
-		case a.dialect.Numbered:
+		case a.dialect.Numbered || a.dialect.Positional:
 			bound = append(bound, value)
 		case ok:
 			bound = append(bound, sql.Named(name, value))

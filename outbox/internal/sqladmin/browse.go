@@ -170,6 +170,9 @@ func scanBlocker(scan scanner, broker string) (blocker, error) {
 
 // followers counts the rows that wait for each of the blockers.
 func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blockers []blocker, maxCount int64) error {
+	if _, ok := a.statements["followers_of"]; ok { // a statement for each key
+		return a.followersOf(ctx, conn, broker, blockers, maxCount)
+	}
 	keys, ids := make([]string, len(blockers)), make([]int64, len(blockers))
 	for i := range blockers {
 		keys[i], ids[i] = blockers[i].Key, blockers[i].id
@@ -187,6 +190,26 @@ func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blocker
 		blockers[place].Followers = counted(n, maxCount, more)
 		return nil
 	})
+}
+
+func (a *Admin) followersOf(ctx context.Context, conn Conn, broker string, blockers []blocker, maxCount int64) error {
+	for i := range blockers {
+		b := &blockers[i]
+		given := args{"broker": broker, "key": Text(b.Key), "id": b.id, "max_count": maxCount}
+		err := a.query(ctx, conn, "followers_of", given, func(scan scanner) error {
+			var (
+				n    int64
+				more bool
+			)
+			err := scan(&n, &more)
+			b.Followers = counted(n, maxCount, more)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BlockedKeys implements admin.Administration.

@@ -57,6 +57,17 @@ func (a *Admin) Backlog(ctx context.Context) (backlog []driver.Backlog, err erro
 }
 
 func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlog, err error) {
+	if _, ok := a.statements["backlog_of"]; ok { // a statement for each broker
+		names, err := a.names(ctx, conn, "open_brokers")
+		for _, name := range names {
+			lag, lagErr := a.number(ctx, conn, "backlog_of", args{"broker": name})
+			if lagErr != nil {
+				return nil, lagErr
+			}
+			backlog = append(backlog, driver.Backlog{Broker: name, Lag: micros(lag)})
+		}
+		return backlog, err
+	}
 	err = a.query(ctx, conn, "backlog", nil, func(scan scanner) error {
 		var (
 			broker string
@@ -98,9 +109,23 @@ func (a *Admin) Purge(ctx context.Context, request admin.PurgeRequest) (int, err
 	}
 	var removed int64
 	err := a.write(ctx, Purge, func(ctx context.Context, conn Conn) (err error) {
-		removed, err = a.exec(ctx, conn, "purge_"+string(request.Status), args{
-			"broker": request.Broker, "retention": request.Retention, "limit": int64(request.Limit),
-		})
+		given := args{"broker": request.Broker, "retention": request.Retention, "limit": int64(request.Limit)}
+		statement := "purge_" + string(request.Status)
+		if _, ok := a.statements[statement]; !ok { // rows are locked first, and then removed
+			statement = "purge"
+			var ids []int64
+			err := a.query(ctx, conn, "expired_"+string(request.Status), given, func(scan scanner) error {
+				var id int64
+				err := scan(&id)
+				ids = append(ids, id)
+				return err
+			})
+			if err != nil || len(ids) == 0 {
+				return err
+			}
+			given["ids"] = List{ids}
+		}
+		removed, err = a.exec(ctx, conn, statement, given)
 		return err
 	})
 	if err != nil {

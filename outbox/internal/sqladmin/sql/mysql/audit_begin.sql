@@ -1,0 +1,3 @@
+-- Record that an operator begins an action. @actor, @via, @action, @broker or '' for all, @filter a JSON object or '', @reason
+INSERT INTO {{table}}_audit (actor, via, action, broker, filter, reason)
+VALUES (@actor, @via, @action, @broker, @filter, @reason)

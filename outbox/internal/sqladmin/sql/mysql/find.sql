@@ -1,0 +1,4 @@
+-- The rows that an action is to change, oldest first, up to @limit. They are tested again under the locks, by pick.sql.
+{{include part_find}}
+ ORDER BY m.id
+ LIMIT @limit

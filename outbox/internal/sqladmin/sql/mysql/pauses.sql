@@ -1,0 +1,2 @@
+-- The brokers that are paused.
+SELECT target_broker, {{micros since}}, paused_by, reason FROM {{table}}_pauses ORDER BY target_broker

@@ -1,0 +1,135 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox/claims"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// blocks reads the blocks of a shard that may be lifted, and the first followers of those that are
+// done. The version is read first: whatever changes afterwards makes the decision void.
+func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blocks []driver.BlockState, err error) {
+	given := args{"broker": c.Broker, "shard": c.Shard, "most": driver.MaxBlocks}
+	found, err := s.list(ctx, s.db, "version", given)
+	if err != nil {
+		return 0, nil, err
+	}
+	version = found[0]
+	err = s.query(ctx, s.db, "blocks", given, func(scan scanner) error {
+		var b driver.BlockState
+		err := scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)
+		blocks = append(blocks, b)
+		return err
+	})
+	done := 0
+	for i := range blocks {
+		b := &blocks[i]
+		if err != nil || !b.Done || !b.HasKey {
+			continue
+		}
+		if done++; done > driver.MaxDone {
+			break
+		}
+		b.Followers, err = s.list(ctx, s.db, "followers", args{"broker": c.Broker, "key": b.Key, "most": driver.MaxFollowers})
+	}
+	return version, blocks, err
+}
+
+// Lift implements claims.Store.
+func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
+	return conflict(s.transaction(ctx, func(tx *sql.Tx) error {
+		if err := s.begin(ctx, tx, lift.Broker, lift.Shard, lift.Version); err != nil {
+			return err
+		}
+		back := blockIDs(lift.Wake)
+		for i := range lift.Free {
+			back = append(back, lift.Free[i].IDs...)
+		}
+		slices.Sort(back)
+		for _, step := range []struct {
+			ids        []int64
+			statements []string
+		}{
+			{back, []string{"bring_back", "drop_loners"}}, // a follower may have waited alone, before order was switched on
+			{blockIDs(lift.Wake), []string{"wake_blocks"}},
+			{blockIDs(lift.Rest), []string{"rest_blocks", "set_aside"}},
+			{blockIDs(lift.Drop), []string{"drop_blocks"}},
+		} {
+			if len(step.ids) == 0 {
+				continue
+			}
+			if err := s.inTurn(ctx, tx, args{"ids": jsonList(step.ids)}, step.statements...); err != nil {
+				return err
+			}
+		}
+		for i := range lift.Free { // the last of those that a block let through is the key's next one, where there are more
+			f := &lift.Free[i]
+			if !f.Move {
+				continue
+			}
+			if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.IDs[len(f.IDs)-1]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// begin locks a shard and counts a change of it.
+func (s *Store) begin(ctx context.Context, tx *sql.Tx, broker string, shard int, version int64) error {
+	if err := s.lock(ctx, tx, "lock", broker, shard, version); err != nil {
+		return err
+	}
+	_, err := s.exec(ctx, tx, "turn", args{"broker": broker, "shard": shard})
+	return err
+}
+
+func blockIDs(blocks []driver.BlockState) []int64 {
+	ids := make([]int64, len(blocks))
+	for i := range blocks {
+		ids[i] = blocks[i].ID
+	}
+	return ids
+}
+
+// Defer implements claims.Store. A block whose time has come, or that another transaction has
+// claimed, is none: the decision is made anew.
+func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err error) {
+	err = s.transaction(ctx, func(tx *sql.Tx) error {
+		if err := s.begin(ctx, tx, d.Broker, d.Shard, d.Version); err != nil {
+			return err
+		}
+		if len(d.Blocks) > 0 {
+			given := args{"ids": jsonList(d.Blocks), "unordered": d.Unordered}
+			waiting, err := s.list(ctx, tx, "lock_waiting", given)
+			if err == nil && len(waiting) != len(d.Blocks) {
+				err = claims.ErrConflict
+			}
+			if err == nil {
+				err = s.inTurn(ctx, tx, given, "wait_again", "make_blocks")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		deferred, err = s.exec(ctx, tx, "set_aside", args{"ids": jsonList(d.Rows)})
+		return err
+	})
+	if err != nil {
+		return 0, conflict(err)
+	}
+	return deferred, nil
+}
+
+// Defer implements driver.Delivery.
+func (s *Store) Defer(ctx context.Context, claim *driver.Claim) (int, error) {
+	deferred, err := claims.Defer(ctx, thin{s}, claim)
+	if err != nil {
+		return 0, fmt.Errorf("mysql: defer waiting rows in %s: %w", s.table, explain(err))
+	}
+	return deferred, nil
+}

@@ -1,0 +1,332 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/sqlscan"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/claims"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
+)
+
+// Exchange implements driver.Delivery. What was published is a transaction of one statement, and
+// other outcomes one under the shard's lock. A claim reads the window without a lock, and takes
+// what was decided about it in a transaction under the shard's lock, which it does not wait for:
+// where another transaction has it, the decision is made anew, and after a few times the batch is
+// Busy. What was claimed is read last, when the lock is free again.
+func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
+	if err != nil {
+		return exchanged, fmt.Errorf("mysql: claim and complete in %s: %w", s.table, explain(err))
+	}
+	return exchanged, nil
+}
+
+// thin is the store as claims use it.
+type thin struct{ *Store }
+
+// conflict turns an error by which the server says that a transaction was broken off in favour of
+// another one into claims.ErrConflict.
+func conflict(err error) error {
+	if transient(err) {
+		return claims.ErrConflict
+	}
+	return err
+}
+
+// Exchange implements claims.Store.
+func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, err error) {
+	if completion != nil {
+		if answer.Completed, err = s.complete(ctx, completion); err != nil {
+			return answer, err
+		}
+	}
+	if c == nil {
+		return answer, nil
+	}
+	if c.Wake {
+		err = retry(func() error {
+			answer.LiftVersion, answer.Blocks, err = s.blocks(ctx, c)
+			return err
+		})
+		if err != nil {
+			return answer, err
+		}
+	}
+	if c.Unordered {
+		err = retry(func() error { return s.takeReady(ctx, c, &answer) })
+		return answer, err
+	}
+	w, err := s.window(ctx, c, false)
+	answer.Window, answer.Batch.Blocked, answer.Batch.Lease = &w, w.Blocked, leaseOf(c)
+	return answer, err
+}
+
+// Window implements claims.Store. Of a claim without order it reads what waits, too.
+func (s thin) Window(ctx context.Context, c *driver.Claim) (driver.Window, error) {
+	return s.window(ctx, c, false)
+}
+
+// window reads a window. The row with the shard's version is made before anybody can decide
+// anything about the shard.
+func (s *Store) window(ctx context.Context, c *driver.Claim, ready bool) (w driver.Window, err error) {
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "ready": ready, "sized": c.Bytes > 0}
+	for try := 1; ; try++ {
+		var version sql.NullInt64
+		w = driver.Window{}
+		err := retry(func() error {
+			w = driver.Window{Rows: make([]driver.Row, 0, c.Limit)}
+			return s.query(ctx, s.db, "window", given, func(scan scanner) error { return readRow(scan, &version, &w) })
+		})
+		if w.Version = version.Int64; err != nil || version.Valid {
+			return w, err
+		}
+		if try == maxTries {
+			return w, fmt.Errorf("the row of shard %d of broker %q in %s_shards cannot be made", c.Shard, c.Broker, s.table)
+		}
+		if _, err := s.exec(ctx, s.db, "make_shard", given); err != nil && !transient(err) {
+			return w, err
+		}
+	}
+}
+
+func readRow(scan scanner, version *sql.NullInt64, w *driver.Window) error {
+	var (
+		ahead, id, crashes, bytes, block, low sql.NullInt64
+		aheadWaits                            bool
+		key                                   string
+		leased, waits                         sql.NullBool
+	)
+	if err := scan(version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low); err != nil {
+		return err
+	}
+	if ahead.Valid {
+		w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: aheadWaits}
+	}
+	if id.Valid {
+		w.Rows = append(w.Rows, driver.Row{
+			ID: id.Int64, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
+			HasBlock: block.Valid, Block: block.Int64, Low: driver.Low(low.Int64), //nolint:gosec // 0 to 2
+		})
+	}
+	return nil
+}
+
+// takeReady claims the first ready rows of a shard where order is off. Where a decision is needed
+// about them, it takes none and returns the window.
+func (s *Store) takeReady(ctx context.Context, c *driver.Claim, answer *claims.Answer) error {
+	most := min(c.Window, c.Limit)
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": most, "sized": c.Bytes > 0}
+	var (
+		w     driver.Window
+		batch = driver.Batch{Lease: leaseOf(c)}
+	)
+	err := s.transaction(ctx, func(tx *sql.Tx) error {
+		w = driver.Window{}
+		err := s.query(ctx, tx, "lock_ready", given, func(scan scanner) error {
+			var row driver.Row
+			err := scan(&row.ID, &row.Leased, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &w.Blocked)
+			w.Rows = append(w.Rows, row)
+			return err
+		})
+		simple := core.Simple(&w, core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), Unordered: true})
+		if err != nil || !simple || len(w.Rows) == 0 {
+			return err
+		}
+		batch, err = s.mark(ctx, tx, c, idsOf(w.Rows))
+		return err
+	})
+	if err == nil && len(w.Rows) < most { // rows were read in vain
+		err = s.query(ctx, s.db, "waiting", given, func(scan scanner) error { return scan(&batch.Waiting, &w.Blocked) })
+	}
+	if err == nil && batch.Lease.Token == uuid.Nil && len(w.Rows) > 0 {
+		answer.Window = &w
+	}
+	if err == nil {
+		err = s.fetch(ctx, &batch, idsOf(w.Rows))
+	}
+	batch.Seen, batch.Blocked = len(w.Rows), w.Blocked
+	answer.Batch = batch
+	return err
+}
+
+// leaseOf is the lease of a claim that has not taken anything yet.
+func leaseOf(c *driver.Claim) driver.Lease {
+	return driver.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}
+}
+
+func idsOf(rows []driver.Row) []int64 {
+	ids := make([]int64, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	return ids
+}
+
+// Take implements claims.Store.
+func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (batch driver.Batch, err error) {
+	err = s.transaction(ctx, func(tx *sql.Tx) error {
+		if !c.Unordered {
+			if err := s.lock(ctx, tx, "try_lock", c.Broker, c.Shard, choice.Version); err != nil {
+				return err
+			}
+		}
+		batch, err = s.mark(ctx, tx, c, choice.IDs)
+		if err == nil && !c.Unordered && batch.Seen != len(choice.IDs) {
+			err = claims.ErrConflict
+		}
+		return err
+	})
+	if err == nil {
+		err = s.fetch(ctx, &batch, choice.IDs)
+	}
+	if err != nil {
+		return driver.Batch{}, conflict(err)
+	}
+	return batch, nil
+}
+
+// lock takes the lock of a shard, which must have the version about which something was decided.
+func (s *Store) lock(ctx context.Context, tx *sql.Tx, how, broker string, shard int, version int64) error {
+	found, err := s.list(ctx, tx, how, args{"broker": broker, "shard": shard})
+	if err == nil && (len(found) == 0 || found[0] != version) {
+		err = claims.ErrConflict
+	}
+	return err
+}
+
+// listed bounds the ids that stand in one text: MariaDB makes a table of a list of a thousand, and
+// then reads all rows.
+const listed = 500
+
+// mark claims rows in a transaction, under a token of its own. Seen is how many it has got.
+func (s *Store) mark(ctx context.Context, tx *sql.Tx, c *driver.Claim, ids []int64) (batch driver.Batch, err error) {
+	token, err := uuid.NewRandom()
+	if err != nil {
+		return batch, fmt.Errorf("make a claim token: %w", err)
+	}
+	batch.Lease = leaseOf(c)
+	batch.Lease.Token = token
+	given := args{"worker": storable(c.Worker), "token": token[:], "lease": c.Lease.Microseconds(), "isolated": !c.Shared && len(ids) == 1}
+	take := s.statements["take"]
+	for len(ids) > 0 {
+		n := min(len(ids), listed)
+		result, err := tx.ExecContext(ctx, withList(take.text, ids[:n]), take.bind(given)...)
+		if err != nil {
+			return batch, err
+		}
+		taken, err := result.RowsAffected()
+		if err != nil {
+			return batch, err
+		}
+		batch.Seen += int(taken)
+		ids = ids[n:]
+	}
+	return batch, nil
+}
+
+// fetch reads what was claimed of these rows, where anything was.
+func (s *Store) fetch(ctx context.Context, batch *driver.Batch, ids []int64) error {
+	if batch.Seen == 0 {
+		return nil
+	}
+	batch.Messages = make([]driver.Message, 0, batch.Seen)
+	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": batch.Lease.Token[:]}, func(scan scanner) error {
+		batch.Messages = append(batch.Messages, driver.Message{})
+		m := &batch.Messages[len(batch.Messages)-1]
+		var (
+			id      uuid.UUID
+			created int64
+		)
+		err := scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, &m.Expired)
+		m.MessageID, m.CreatedAt = id.String(), time.UnixMicro(created).UTC()
+		return err
+	})
+	if n := len(batch.Messages); n > 0 {
+		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
+	}
+	return err
+}
+
+// Renew implements driver.Delivery.
+func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err error) {
+	given := args{
+		"broker": lease.Broker, "shard": lease.Shard, "token": lease.Token[:], "first": lease.FirstID, "last": lease.LastID,
+		"lease": lease.Duration.Microseconds(),
+	}
+	err = retry(func() error {
+		return s.transaction(ctx, func(tx *sql.Tx) error {
+			if _, err := s.list(ctx, tx, "lock", given); err != nil {
+				return err
+			}
+			late, err := s.list(ctx, tx, "renew_late", given)
+			if err == nil && len(late) > 0 && late[0] > 0 {
+				_, err = s.exec(ctx, tx, "turn", given)
+			}
+			if err == nil {
+				kept, err = s.exec(ctx, tx, "renew", given)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("mysql: renew a lease in %s: %w", s.table, explain(err))
+	}
+	return kept, nil
+}
+
+// Ready implements driver.Delivery.
+func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+	var shards []int
+	err := retry(func() error {
+		shards = nil
+		return s.query(ctx, s.db, "ready", args{"broker": broker, "busy": int64(busy)}, func(scan scanner) error {
+			var shard int
+			err := scan(&shard)
+			shards = append(shards, shard)
+			return err
+		})
+	})
+	if err != nil {
+		return driver.Readiness{}, fmt.Errorf("mysql: look for ready rows in %s: %w", s.table, explain(err))
+	}
+	if len(shards) > 0 && shards[0] == driver.PausedShard {
+		shards = shards[:1]
+	}
+	return driver.NewReadiness(shards), nil
+}
+
+// Watch implements driver.Delivery: nothing of this database's is known to come and go.
+func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
+
+// withList fills a list of ids into a text.
+func withList(text string, ids []int64) string {
+	before, after := cutList(text)
+	list := make([]byte, 0, len(text)+len(ids)*8)
+	list = append(list, before...)
+	for i, id := range ids {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, id, 10)
+	}
+	return string(append(list, after...))
+}
+
+// jsonList is how a list travels into a statement.
+func jsonList(items any) string {
+	list, err := json.Marshal(items)
+	if err != nil {
+		panic(fmt.Sprintf("texts and numbers always encode: %v", err))
+	}
+	return string(list)
+}

@@ -1,0 +1,136 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+)
+
+// published and other are how outcomes travel into a statement.
+type published struct {
+	ID              int64   `json:"i"`
+	BrokerMessageID *string `json:"b,omitempty"`
+}
+
+type other struct {
+	ID     int64         `json:"i"`
+	Status outbox.Status `json:"s"`
+	Spent  int           `json:"a"`
+	Delay  int64         `json:"d"`
+	Error  *string       `json:"e,omitempty"`
+}
+
+// complete writes outcomes: what was published first, since that stands by itself.
+func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*driver.Completed, error) {
+	lost := len(completion.Published) + len(completion.Other)
+	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
+	if len(completion.Published) > 0 {
+		given["rows"] = publishedList(completion.Published)
+		err := retry(func() error {
+			marked, err := s.exec(ctx, s.db, "mark_published", given)
+			lost -= marked
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(completion.Other) > 0 {
+		given["rows"] = otherList(completion.Other)
+		marked := 0
+		err := retry(func() error {
+			return s.transaction(ctx, func(tx *sql.Tx) (err error) {
+				marked, err = s.markOther(ctx, tx, completion, given)
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		lost -= marked
+	}
+	return &driver.Completed{Lost: lost}, nil
+}
+
+// markOther writes the outcomes that are no success, under the shard's lock. The first abandoned row
+// of a key becomes its block, whatever was before.
+func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Completion, given args) (marked int, err error) {
+	if _, err := s.list(ctx, tx, "lock", given); err != nil {
+		return 0, err
+	}
+	var blocking []int64
+	for i := range completion.Other {
+		if o := &completion.Other[i]; completion.Blocks(o) {
+			blocking = append(blocking, o.ID)
+		}
+	}
+	if len(blocking) > 0 {
+		given["ids"] = jsonList(blocking)
+		if blocking, err = s.list(ctx, tx, "first_abandoned", given); err != nil {
+			return 0, err
+		}
+	}
+	if marked, err = s.exec(ctx, tx, "mark_other", given); err != nil || len(blocking) == 0 {
+		return marked, err
+	}
+	given["ids"] = jsonList(blocking)
+	return marked, s.inTurn(ctx, tx, given, "turn", "replace_blocks", "block_abandoned", "undefer_before")
+}
+
+// inTurn runs statements one after the other.
+func (s *Store) inTurn(ctx context.Context, tx *sql.Tx, given args, names ...string) error {
+	for _, name := range names {
+		if _, err := s.exec(ctx, tx, name, given); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Everybody locks rows in the order of their ids, so that few of them deadlock.
+
+func publishedList(delivered []driver.Delivered) string {
+	items := make([]published, len(delivered))
+	for i, d := range delivered {
+		items[i] = published{ID: d.ID, BrokerMessageID: optional(d.BrokerMessageID)}
+	}
+	slices.SortFunc(items, func(a, b published) int { return cmp.Compare(a.ID, b.ID) })
+	return jsonList(items)
+}
+
+func otherList(outcomes []driver.Outcome) string {
+	items := make([]other, len(outcomes))
+	for i, o := range outcomes {
+		items[i] = other{ID: o.ID, Status: o.Status, Delay: o.Delay.Microseconds(), Error: optional(o.LastError)}
+		if o.Spent {
+			items[i].Spent = 1
+		}
+	}
+	slices.SortFunc(items, func(a, b other) int { return cmp.Compare(a.ID, b.ID) })
+	return jsonList(items)
+}
+
+// optional is a text, or nil for none.
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	text = storable(text)
+	return &text
+}
+
+// storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
+// make the outcome impossible to write, and the message would be sent for ever.
+func storable(text string) string { return sqladmin.Text(text).Storable() }
+
+// cutList is a text before and behind the list of ids.
+func cutList(text string) (before, after string) {
+	before, after, _ = strings.Cut(text, "{{list}}")
+	return before, after
+}

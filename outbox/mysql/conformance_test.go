@@ -1,0 +1,113 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conform(t, "")
+}
+
+// TestConformanceOfSessions: a store gets its connections from the application, with whatever it
+// has set on them.
+func TestConformanceOfSessions(t *testing.T) {
+	t.Parallel()
+	isolation := "transaction_isolation"
+	if strings.Contains(versionOf(t), "MariaDB") {
+		isolation = "tx_isolation"
+	}
+	conform(t, "clientFoundRows=true&parseTime=true&loc=America%2FNew_York&time_zone=%27%2B05%3A00%27&"+isolation+"=%27SERIALIZABLE%27")
+}
+
+// conform runs the suite, each test in a database of its own. Stores have sessions of their own
+// kind.
+func conform(t *testing.T, parameters string) {
+	t.Helper()
+	storetest.Run(t, func(t *testing.T) storetest.Bundle {
+		dsn := testenv.MySQL(t)
+		db := openDB(t, with(dsn, "interpolateParams=true"))
+		database := databaseOf(dsn)
+		open := func(t *testing.T, table string) admin.Store {
+			t.Helper()
+			if parameters != "" {
+				return newStore(t, openDB(t, with(dsn, parameters)), table)
+			}
+			store, err := Open(dsn, table, WithMaxConns(10))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, store.Close()) })
+			return store
+		}
+		const table = "outbox_messages"
+		return storetest.Bundle{
+			Store: open(t, table), DB: db, Table: table, Open: open,
+			Tables: []string{database[:min(len(database), 63)] + ".other", "Mixed_Case", "_1_", strings.Repeat("x", 48)},
+			HoldShard: func(t *testing.T, broker string, shard int) func() {
+				t.Helper()
+				return holdShard(t, db, table, broker, shard)
+			},
+		}
+	})
+}
+
+// versionOf is the server's, which is written down.
+func versionOf(t *testing.T) (version string) {
+	t.Helper()
+	require.NoError(t, openDB(t, testenv.MySQL(t)).QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
+	t.Log(version)
+	return version
+}
+
+func databaseOf(dsn string) string {
+	_, name, _ := strings.Cut(dsn, ")/")
+	name, _, _ = strings.Cut(name, "?")
+	return name
+}
+
+func with(dsn, parameters string) string {
+	if strings.Contains(dsn, "?") {
+		return dsn + "&" + parameters
+	}
+	return dsn + "?" + parameters
+}
+
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(10)
+	db.SetMaxIdleConns(10)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func newStore(t *testing.T, db *sql.DB, table string) *Store {
+	t.Helper()
+	store, err := New(db, table)
+	require.NoError(t, err)
+	return store
+}
+
+// holdShard takes the lock of a shard as a claim does, until release.
+func holdShard(t *testing.T, db *sql.DB, table, broker string, shard int) (release func()) {
+	t.Helper()
+	s := newStore(t, db, table)
+	_, err := s.exec(t.Context(), db, "make_shard", args{"broker": broker, "shard": shard})
+	require.NoError(t, err)
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	require.NoError(t, err)
+	held, err := s.list(t.Context(), tx, "lock", args{"broker": broker, "shard": shard})
+	require.NoError(t, err)
+	require.Len(t, held, 1, fmt.Sprint(broker, shard))
+	return func() { require.NoError(t, tx.Rollback()) }
+}

@@ -1,0 +1,117 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// The oldest servers that work, as major, minor and patch.
+var (
+	oldestMySQL   = [3]int{8, 0, 21}
+	oldestMariaDB = [3]int{10, 6, 0}
+)
+
+// smallPacket is the packet below which a message of a usual size may not be written.
+const smallPacket = 16 << 20
+
+// Diagnose implements admin.Administration.
+func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
+	var d driver.Diagnosis
+	found := map[string]string{}
+	err := s.query(ctx, s.db, "settings", nil, func(scan scanner) error {
+		var name, value string
+		err := scan(&name, &value)
+		found[strings.ToLower(name)] = value
+		return err
+	})
+	if err == nil {
+		judge(&d, found)
+		err = s.readClock(ctx, &d)
+	}
+	if err != nil {
+		return d, fmt.Errorf("mysql: diagnose %s: %w", s.table, explain(err))
+	}
+	return d, nil
+}
+
+func (s *Store) readClock(ctx context.Context, d *driver.Diagnosis) error {
+	before := s.now()
+	clock, err := s.list(ctx, s.db, "clock", nil)
+	if err == nil {
+		d.Clock(before, time.UnixMicro(clock[0]).UTC(), s.now())
+	}
+	return err
+}
+
+func judge(d *driver.Diagnosis, found map[string]string) {
+	for _, name := range []string{
+		"sql_mode", "binlog_format", "log_bin", "sync_binlog", "innodb_flush_log_at_trx_commit", "max_allowed_packet", "time_zone",
+		"transaction_isolation", "tx_isolation", "wsrep_on",
+	} {
+		if value, ok := found[name]; ok {
+			d.Set(name, value)
+		}
+	}
+	judgeVersion(d, found["version"])
+	judgeSession(d, found)
+	judgeServer(d, found)
+}
+
+// on reports whether a setting is switched on.
+func on(found map[string]string, name string) bool { return found[name] == "ON" || found[name] == "1" }
+
+func judgeSession(d *driver.Diagnosis, found map[string]string) {
+	if !on(found, "autocommit") {
+		d.Refuse("autocommit", "sessions do not commit by themselves: leave autocommit=0 out of the DSN of the relay")
+	}
+	if charset := found["character_set_client"]; charset != "utf8mb4" {
+		d.Refuse("character set", "sessions use "+charset+", in which keys and names can be other ones: set charset=utf8mb4 in the DSN")
+	}
+	if mode := found["sql_mode"]; !strings.Contains(mode, "STRICT_TRANS_TABLES") && !strings.Contains(mode, "STRICT_ALL_TABLES") {
+		d.Warn("sql_mode", "sql_mode is not strict: a text of a writer that is too long is cut without an error; add STRICT_TRANS_TABLES")
+	}
+}
+
+func judgeServer(d *driver.Diagnosis, found map[string]string) {
+	if on(found, "read_only") || on(found, "innodb_read_only") {
+		d.Refuse("read-only", errReplica.Error())
+	}
+	if format := found["binlog_format"]; on(found, "log_bin") && format != "" && format != "ROW" {
+		d.Refuse("binlog_format", "binlog_format is "+format+": transactions under READ COMMITTED need ROW, and statements with LIMIT are replicated wrongly without")
+	}
+	if packet, err := strconv.Atoi(found["max_allowed_packet"]); err == nil && packet < smallPacket {
+		d.Warn("max_allowed_packet", fmt.Sprintf("max_allowed_packet is %d bytes: writers fail with messages of about half of that; raise it to 64 MiB", packet))
+	}
+	if flush := found["innodb_flush_log_at_trx_commit"]; flush != "" && flush != "1" {
+		d.Warn("durability", "innodb_flush_log_at_trx_commit is "+flush+": a crash of the server can undo what was committed in the last second, and its messages with it")
+	}
+	if on(found, "wsrep_on") || found["group_replication_single_primary_mode"] == "OFF" {
+		d.Warn("cluster", "several nodes take writes, and row locks are those of one node: let all relays and the purge use the same node")
+	}
+}
+
+// judgeVersion reads versions such as 8.4.3 and 10.11.6-MariaDB-1.
+func judgeVersion(d *driver.Diagnosis, version string) {
+	product, oldest := "MySQL", oldestMySQL
+	if strings.Contains(version, "MariaDB") {
+		product, oldest = "MariaDB", oldestMariaDB
+		version = strings.TrimPrefix(version, "5.5.5-") // which some versions put in front for old clients
+	}
+	d.Server = product + " " + version
+	number, _, _ := strings.Cut(version, "-")
+	for i, part := range strings.SplitN(number, ".", len(oldest)) {
+		n, err := strconv.Atoi(part)
+		if err != nil || n > oldest[i] {
+			return
+		}
+		if n < oldest[i] {
+			d.Refuse("version", fmt.Sprintf("%s is too old: %s %d.%d.%d is the oldest that works", d.Server, product, oldest[0], oldest[1], oldest[2]))
+			return
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package mysql
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// maxTries bounds how often a transaction is repeated that the server has broken off in favour of
+// another one.
+const maxTries = 3
+
+// retry calls f until it succeeds, fails for good, or has been tried often enough.
+func retry(f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || try == maxTries || !transient(err) {
+			return err
+		}
+	}
+}
+
+// transient reports whether the server broke a transaction off in favour of another one; nothing is
+// wrong with it then.
+func transient(err error) bool {
+	return numbered(err,
+		1020, // a row has changed since the transaction's snapshot (MariaDB, innodb_snapshot_isolation)
+		1047, // a node of a Galera cluster is not ready
+		1062, // two wrote the same row at once: it is there now
+		1205, // lock wait timeout
+		1213, // deadlock victim, or certification failure of Galera
+		3100, // group replication: a hook failed before the commit
+		3101) // group replication: certification failure
+}
+
+// numbered reports whether the server sent an error of one of the numbers.
+func numbered(err error, numbers ...uint16) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && slices.Contains(numbers, server.Number)
+}
+
+// explain adds the remedy to errors that an operator can act on.
+func explain(err error) error {
+	var remedy string
+	switch {
+	case err == nil:
+		return nil
+	case dbtable.Missing(err):
+		return fmt.Errorf("%w: %w", err, outbox.ErrSchema)
+	case numbered(err, 1044, 1142, 1143): // permission denied
+		remedy = "grant the relay's user SELECT, INSERT, UPDATE and DELETE on the outbox tables"
+	case numbered(err, 1290, 1792, 1836): // read-only server, transaction, mode
+		remedy = errReplica.Error()
+	case numbered(err, 1205):
+		remedy = "another session holds its locks for long; look for an open transaction in information_schema.innodb_trx"
+	case numbered(err, 1153): // a packet that is too large
+		remedy = "raise max_allowed_packet on the server, or send smaller messages"
+	case numbered(err, 1064): // syntax
+		remedy = "the store needs MySQL 8.0.21 or MariaDB 10.6, and a table name that is no reserved word"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, remedy)
+}
+
+// errReplica is the answer to a relay that was pointed at a replica.
+var errReplica = errors.New("the server is read-only: point the relay at the primary")

@@ -1,0 +1,2 @@
+-- The steps that were recorded.
+SELECT version FROM {{table}}_migrations

@@ -1,0 +1,1 @@
+GREATEST(COALESCE(m.locked_until, m.available_at), COALESCE(m.available_at, m.locked_until))

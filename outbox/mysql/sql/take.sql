@@ -1,0 +1,16 @@
+-- Claim rows. Each is tested as it is committed: the update waits for whoever has locked it. {{list}} is ids, @worker, @token, @lease in
+-- microseconds, @isolated
+-- Assignments are made from left to right, so the status, which others depend on, comes last.
+-- Plan: the rows by primary key.
+UPDATE {{table}} FORCE INDEX (PRIMARY)
+   SET attempts     = attempts + (status = 'processing' AND isolated)
+     , crashes      = crashes + (status = 'processing')
+     , isolated     = @isolated
+     , locked_by    = @worker
+     , lock_token   = @token
+     , locked_until = UTC_TIMESTAMP(6) + INTERVAL @lease MICROSECOND
+     , status       = 'processing'
+ WHERE id IN ({{list}})
+   AND deferred = FALSE AND status IN ('pending', 'failed', 'processing')
+   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))
+   AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6))

@@ -1,0 +1,2 @@
+-- Lock a shard as lock.sql does, if nobody has it. @broker, @shard
+SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4 FOR UPDATE SKIP LOCKED

@@ -1,0 +1,9 @@
+-- How many rows at the head of a shard wait for a time, and has the broker blocks? @broker, @shard
+-- Plan: one range scan of {{name}}_queue.
+SELECT COUNT(*), EXISTS (SELECT 1 FROM {{table}}_key_blocks WHERE target_broker = @broker)
+  FROM (SELECT status, locked_until, available_at
+          FROM {{table}} FORCE INDEX ({{name}}_queue)
+         WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL
+         ORDER BY id
+         LIMIT 20000) AS head
+ WHERE status <> 'processing' AND (locked_until > UTC_TIMESTAMP(6) OR available_at > UTC_TIMESTAMP(6))

@@ -1,0 +1,54 @@
+-- Read the head of a shard for a decision: a row for each row of the window, or one alone where it is empty. It takes no lock, and as one statement
+-- sees one state of the tables; take.sql tests whether what was read still holds.
+-- @broker, @shard, @window, @ready: only what is ready, @sized: with the bytes of payloads, which are read for that where they are large
+-- Plan: one range scan of {{name}}_queue, with the rows by primary key; where the broker has blocks, or the sibling of low priority has rows, a
+-- probe for each row with a key.
+SELECT h.version, h.blocked, h.ahead, h.ahead_waits
+     , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes, w.bytes
+     , CASE WHEN h.blocked AND w.ordering_key IS NOT NULL
+            THEN (SELECT b.block_id FROM {{table}}_key_blocks AS b FORCE INDEX ({{name}}_blocks_key)
+                   WHERE b.key_hash = UNHEX(SHA2(w.ordering_key, 256)) AND b.target_broker = @broker) END
+       -- The first earlier row of the key in the backfill shard: 1, or 2 where it waits for a time.
+     , CASE WHEN h.mixed AND w.ordering_key IS NOT NULL
+            THEN COALESCE((SELECT CASE WHEN low.status <> 'processing'
+                                        AND (low.locked_until > UTC_TIMESTAMP(6) OR low.available_at > UTC_TIMESTAMP(6)) THEN 2 ELSE 1 END
+                             FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                            WHERE low.held_key = UNHEX(SHA2(w.ordering_key, 256)) AND low.target_broker = @broker AND low.priority < 0 AND low.id < w.id
+                            ORDER BY low.id
+                            LIMIT 1), 0)
+            ELSE 0 END
+  FROM (SELECT known.version
+             , known.blocked
+             , known.mixed
+             , known.ahead
+             , COALESCE(head.status <> 'processing' AND (COALESCE(head.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(head.available_at > UTC_TIMESTAMP(6), FALSE))
+                        OR EXISTS (SELECT 1 FROM {{table}}_key_blocks AS b FORCE INDEX ({{name}}_blocks_key)
+                                    WHERE b.key_hash = UNHEX(SHA2(head.ordering_key, 256)) AND b.target_broker = @broker AND b.block_id < head.id)
+                        OR (SELECT low.status <> 'processing'
+                                   AND (COALESCE(low.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(low.available_at > UTC_TIMESTAMP(6), FALSE))
+                              FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                             WHERE low.held_key = UNHEX(SHA2(head.ordering_key, 256)) AND low.target_broker = @broker AND low.priority < 0 AND low.id < head.id
+                             ORDER BY low.id
+                             LIMIT 1), FALSE) AS ahead_waits
+          FROM (SELECT (SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4) AS version
+                     , EXISTS (SELECT 1 FROM {{table}}_key_blocks WHERE target_broker = @broker) AS blocked
+                     , @shard < 4 AND NOT @ready
+                       AND EXISTS (SELECT 1 FROM {{table}} FORCE INDEX ({{name}}_queue) WHERE target_broker = @broker AND queue = @shard + 4) AS mixed
+                     , CASE WHEN @shard BETWEEN 4 AND 7 AND NOT @ready
+                            THEN (SELECT id FROM {{table}} FORCE INDEX ({{name}}_queue)
+                                   WHERE target_broker = @broker AND queue = @shard - 4 AND finished_at IS NULL
+                                   ORDER BY id
+                                   LIMIT 1) END AS ahead
+                 LIMIT 1) AS known
+          LEFT JOIN {{table}} AS head FORCE INDEX (PRIMARY) ON head.id = known.ahead
+         LIMIT 1) AS h
+  LEFT JOIN (SELECT id, ordering_key, crashes
+                  , status = 'processing' AS leased
+                  , COALESCE(locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(available_at > UTC_TIMESTAMP(6), FALSE) AS waits
+                  , CASE WHEN @sized THEN LENGTH(payload) ELSE 0 END AS bytes
+               FROM {{table}} FORCE INDEX ({{name}}_queue)
+              WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL
+                AND (NOT @ready OR (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6)) AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6)))
+              ORDER BY id
+              LIMIT @window) AS w ON TRUE
+ ORDER BY w.id

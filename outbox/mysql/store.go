@@ -1,0 +1,252 @@
+// Package mysql keeps the outbox in MySQL 8.0.21 or later, or MariaDB 10.6 or later.
+//
+// It is tested with MariaDB 10.11; with MySQL 8 it is written by the documentation.
+//
+// Reads wait for nobody, and each of them sees one state of the tables. Writes lock the rows that
+// they change and no gaps between them: the store's transactions are READ COMMITTED, whatever the
+// sessions are, and look rows up by primary key. The binary log must have the format ROW for that,
+// which is the default.
+//
+// Each claim and each completion is a commit, which the server writes to its redo log and to its
+// binary log. What that costs is the server's to say: innodb_flush_log_at_trx_commit = 1 and
+// sync_binlog = 1 wait for the disk at each of them, other values can lose the last second of
+// commits in a crash, messages included. There is no setting for single transactions, and no
+// notification: relays in other processes find new rows by polling.
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Store is the outbox table of one database. It implements [admin.Store], and is safe for concurrent
+// use.
+type Store struct {
+	*administration
+
+	db         *sql.DB
+	owned      bool // the database is closed with the store
+	table      string
+	now        func() time.Time // this process's clock, which only Diagnose looks at
+	statements map[string]statement
+}
+
+var _ admin.Store = (*Store)(nil)
+
+// New makes a store on a database that stays the caller's to close. Give the store a pool of its
+// own, with a connection for each worker and two more: what it shares, its renewals wait for, and
+// [Store.Exclusive] keeps one connection for as long as it runs. Sessions must be in autocommit mode
+// and in utf8mb4, as they are by default. With interpolateParams=true in the DSN each statement is
+// one round trip instead of two; [Open] sets that. An empty table means outbox.DefaultTable. New
+// does not connect.
+func New(db *sql.DB, table string) (*Store, error) {
+	if table == "" {
+		table = outbox.DefaultTable
+	}
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, table: table, now: time.Now, statements: map[string]statement{}}
+	var err error
+	if s.administration, err = sqladmin.New(database{s}, sqladmin.MySQL, table); err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(sqlFiles, "sql/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("mysql: list the embedded SQL: %w", err)
+	}
+	for _, file := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "sql/"), ".sql")
+		text, parameters := sqladmin.Compile(embedded(name), embedded, sqladmin.MySQL, table)
+		s.statements[name] = statement{text, parameters}
+	}
+	return s, nil
+}
+
+// Open makes a store on a pool of its own, which [Store.Close] closes. The DSN is that of
+// github.com/go-sql-driver/mysql, as in "user:password@tcp(host:3306)/database". Open sets
+// interpolateParams, since a statement with parameters takes two round trips otherwise, and a limit
+// of ten seconds for waiting on locks; what the DSN says about these goes first. It does not
+// connect.
+func Open(dsn, table string, opts ...Option) (*Store, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: the DSN cannot be read: want one like user:password@tcp(host:3306)/database: %w", withoutSecrets(err))
+	}
+	if !strings.Contains(dsn, "interpolateParams=") {
+		config.InterpolateParams = true
+	}
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	if _, ok := config.Params["innodb_lock_wait_timeout"]; !ok {
+		config.Params["innodb_lock_wait_timeout"] = "10"
+	}
+	o := options{}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.tls != nil {
+		config.TLS = o.tls
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: the DSN cannot be used: %w", withoutSecrets(err))
+	}
+	db := sql.OpenDB(connector)
+	if o.conns > 0 {
+		db.SetMaxOpenConns(o.conns)
+		db.SetMaxIdleConns(o.conns)
+	}
+	s, err := New(db, table)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.owned = true
+	return s, nil
+}
+
+// withoutSecrets keeps what a parser says, and none of the DSN that it may quote.
+func withoutSecrets(err error) error {
+	text, _, _ := strings.Cut(err.Error(), ":")
+	return errors.New(text)
+}
+
+// An Option of [Open].
+type Option func(*options)
+
+type options struct {
+	conns int
+	tls   *tls.Config
+}
+
+// WithMaxConns bounds the connections of the pool. By default it is not bounded.
+func WithMaxConns(n int) Option { return func(o *options) { o.conns = n } }
+
+// WithTLS sets how connections are encrypted, where the DSN's parameter tls cannot say it.
+func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
+
+// Dialect implements admin.Store.
+func (s *Store) Dialect() outbox.Dialect { return outbox.MySQL }
+
+// Shards implements driver.Delivery.
+func (s *Store) Shards() int { return outbox.Shards }
+
+// Close closes the pool that [Open] has made; a database that was given to [New] is the caller's.
+func (s *Store) Close() error {
+	if !s.owned {
+		return nil
+	}
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("mysql: close: %w", err)
+	}
+	return nil
+}
+
+// embedded is the text of one file. The files are part of the program, so a missing one cannot
+// happen at run time.
+func embedded(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// A statement is a text and the names of its parameters, in the order of the text.
+type statement struct {
+	text       string
+	parameters []string
+}
+
+// args are values by the names of parameters.
+type args map[string]any
+
+func (s statement) bind(given args) []any {
+	bound := make([]any, len(s.parameters))
+	for i, name := range s.parameters {
+		bound[i] = given[name]
+	}
+	return bound
+}
+
+// conn is a pool, a connection or a transaction.
+type conn = sqladmin.Conn
+
+// exec runs a statement and returns how many rows it has changed.
+func (s *Store) exec(ctx context.Context, on conn, name string, given args) (int, error) {
+	st := s.statements[name]
+	result, err := on.ExecContext(ctx, st.text, st.bind(given)...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// query runs a statement and calls row for each row of its answer.
+func (s *Store) query(ctx context.Context, on conn, name string, given args, row func(scan scanner) error) error {
+	st := s.statements[name]
+	rows, err := on.QueryContext(ctx, st.text, st.bind(given)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() // Err tells
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// A scanner reads the columns of one row.
+type scanner func(dest ...any) error
+
+// list runs a statement that answers with ids.
+func (s *Store) list(ctx context.Context, on conn, name string, given args) (ids []int64, err error) {
+	err = s.query(ctx, on, name, given, func(scan scanner) error {
+		var id int64
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+// transaction runs f in one transaction, which is rolled back where f fails. Each statement sees
+// what was committed before it, and locks no gaps.
+func (s *Store) transaction(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// discard takes a connection out of the pool.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
