@@ -15,6 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -25,6 +27,7 @@ type options struct {
 	handles map[string]*gorm.DB
 	brokers map[string]brokers.Broker
 	types   map[string]BrokerFactory
+	drivers map[outbox.Dialect]StoreFactory
 	workers int
 	log     *slog.Logger
 	name    string
@@ -37,6 +40,11 @@ type options struct {
 // BrokerFactory opens the broker of that name, with its settings. ctx is for opening it and has no
 // further use. The broker is closed by whoever opened it: a relay closes its own.
 type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (brokers.Broker, error)
+
+// StoreFactory opens the outbox table of a database of the configuration, whose DSN is never empty:
+// where the configuration gives none, it is that of the handle. conns bounds the store's
+// connections. ctx is for opening it and has no further use. The caller closes the store.
+type StoreFactory func(ctx context.Context, cfg config.Database, table string, conns int) (admin.Store, error)
 
 // WithDB connects a database of the configuration with the application's own GORM handle: the relay
 // is woken when a transaction commits, and takes the data source name from the handle where the
@@ -60,6 +68,16 @@ func WithBroker(name string, broker brokers.Broker) Option {
 // and memory are built in, and need none.
 func WithBrokerType(name string, factory BrokerFactory) Option {
 	return func(o *options) { o.types[name] = factory }
+}
+
+// WithDriver opens the databases of a driver of the configuration by a factory. The one whose client
+// is in a module of its own needs it:
+//
+//	fanout.WithDriver(outbox.MySQL, mysql.FromConfig)
+//
+// The others are built in, and need none.
+func WithDriver(driver outbox.Dialect, factory StoreFactory) Option {
+	return func(o *options) { o.drivers[driver] = factory }
 }
 
 // WithWorkers overrides the number of workers of every processor; 0 changes nothing.
@@ -87,7 +105,10 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 }
 
 func gather(opts []Option) *options {
-	o := &options{handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{}, log: slog.Default()}
+	o := &options{
+		handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{},
+		drivers: map[outbox.Dialect]StoreFactory{}, log: slog.Default(),
+	}
 	for _, opt := range opts {
 		opt(o)
 	}

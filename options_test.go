@@ -1,6 +1,8 @@
 package fanout_test
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // What is given under a wrong name would be used by nobody: the relay would deliver to the
@@ -48,4 +52,26 @@ func TestOpenNamesTheModuleOfAType(t *testing.T) {
 	broker, err := fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBroker("default", given))
 	require.NoError(t, err)
 	assert.Same(t, given, broker, "what is given needs no module")
+}
+
+// A database's driver, too.
+func TestOpenNamesTheModuleOfADriver(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse([]byte("databases: {main: {driver: mysql, dsn: 'ada:hush@tcp(127.0.0.1:1)/shop'}}\nbrokers: {default: {type: memory}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	_, err = fanout.OpenStore(t.Context(), cfg, "main")
+	const want = `fanout: database "main": the driver mysql is not linked: import github.com/gorm-fanout/fanout/outbox/mysql ` +
+		`and pass fanout.WithDriver(outbox.MySQL, mysql.FromConfig)`
+	require.EqualError(t, err, want)
+	_, err = fanout.Open(t.Context(), cfg)
+	require.ErrorContains(t, err, want)
+
+	var asked config.Database
+	factory := func(_ context.Context, database config.Database, table string, conns int) (admin.Store, error) {
+		asked = database
+		return nil, fmt.Errorf("asked for %s with %d connections", table, conns)
+	}
+	_, err = fanout.OpenStore(t.Context(), cfg, "main", fanout.WithDriver(outbox.MySQL, factory))
+	require.EqualError(t, err, `fanout: database "main": asked for outbox_messages with 5 connections`)
+	assert.Equal(t, cfg.Databases["main"], asked)
 }

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
-	_ "github.com/glebarez/sqlite"       // the database/sql driver "sqlite", which needs no C compiler
-	_ "github.com/microsoft/go-mssqldb"  // the database/sql driver "sqlserver"
-	pgdialect "gorm.io/driver/postgres"  // to read the DSN of an application's handle
-	msdialect "gorm.io/driver/sqlserver" // likewise
+	_ "github.com/glebarez/sqlite"      // the database/sql driver "sqlite", which needs no C compiler
+	_ "github.com/microsoft/go-mssqldb" // the database/sql driver "sqlserver"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -29,12 +28,13 @@ import (
 )
 
 // OpenStore connects to one database of the configuration, for tools that look at the table or
-// migrate it. It does not check the schema. The caller closes the store.
-func OpenStore(ctx context.Context, cfg *config.Config, name string) (admin.Store, error) {
+// migrate it. It does not check the schema. The caller closes the store. Of the options, WithDB and
+// WithDriver count.
+func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Option) (admin.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
-	store, err := openStore(ctx, cfg, name, &options{})
+	store, err := openStore(ctx, cfg, name, gather(opts))
 	if err != nil {
 		return nil, fmt.Errorf("fanout: database %q: %w", name, err)
 	}
@@ -80,12 +80,17 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 		policy := policyOf(cfg, broker, o).WithDefaults()
 		conns += policy.Workers
 	}
-	return connect(ctx, database.Driver, dsn, table, conns)
+	database.DSN = config.Secret(dsn)
+	return connect(ctx, database, table, conns, o)
 }
 
 // connect opens a store with connections of its own.
-func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (admin.Store, error) {
-	switch driver {
+func connect(ctx context.Context, database config.Database, table string, conns int, o *options) (admin.Store, error) {
+	dsn := database.DSN.Reveal()
+	if factory := o.drivers[database.Driver]; factory != nil {
+		return factory(ctx, database, table, conns)
+	}
+	switch database.Driver {
 	case outbox.Postgres:
 		return postgres.Open(ctx, dsn, table, postgres.WithMaxConns(conns))
 	case outbox.SQLServer:
@@ -95,22 +100,30 @@ func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conn
 			return nil, errors.New("an in-memory SQLite database cannot be opened twice: leave dsn empty and pass the handle with fanout.WithDB")
 		}
 		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (admin.Store, error) { return sqlite.New(db, table) })
+	case outbox.MySQL:
+		return nil, errors.New("the driver mysql is not linked: import github.com/gorm-fanout/fanout/outbox/mysql " +
+			"and pass fanout.WithDriver(outbox.MySQL, mysql.FromConfig)")
 	default:
-		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", driver)
+		return nil, fmt.Errorf("driver %q is not supported: use %s", database.Driver, outbox.DialectNames)
 	}
 }
 
-// dsnOf reads the DSN from a handle that was opened with GORM's own drivers; empty where that
-// cannot be known.
+// dsnOf reads the DSN from a handle that was opened with GORM's own drivers, which all have a field
+// of that name; empty where it cannot be known. For SQLite the handle itself is used.
 func dsnOf(db *gorm.DB) string {
-	switch dialector := db.Dialector.(type) {
-	case *pgdialect.Dialector:
-		return dialector.DSN
-	case *msdialect.Dialector:
-		return dialector.DSN
-	default:
+	dialector := reflect.Indirect(reflect.ValueOf(db.Dialector))
+	if dialector.Kind() != reflect.Struct || db.Name() == string(outbox.SQLite) {
 		return ""
 	}
+	field, ok := dialector.Type().FieldByName("DSN")
+	if !ok || field.Type.Kind() != reflect.String {
+		return ""
+	}
+	dsn, err := dialector.FieldByIndexErr(field.Index) // of what it embeds, which may be nil
+	if err != nil {
+		return ""
+	}
+	return dsn.String()
 }
 
 // shareSQLite uses the application's own handle, which is the only way to an in-memory database.

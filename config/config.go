@@ -26,7 +26,8 @@ type Config struct {
 
 // Database is one database with an outbox table.
 type Database struct {
-	// Driver is postgres, sqlserver or sqlite. Required.
+	// Driver is postgres, sqlserver, mysql or sqlite. Required. mysql, which is MariaDB too, needs
+	// fanout.WithDriver.
 	Driver outbox.Dialect
 	// DSN is the connection string, in the driver's own form. Empty where the application passes
 	// its own handle in Go.

@@ -53,16 +53,16 @@ func TestProblemsInDatabases(t *testing.T) {
   b: {dsn: x}
   c:
   "p@ss word": {driver: sqlite}
-  d: {driver: mysql}
+  d: {driver: oracle}
   D: {driver: postgre, dsn: 5}
   e: {driver: ~, dsn: ""}
   f: {driver: [sqlite], dsn: "a\nb", DSN: x}
 ` + brokersSection, []string{
 		"2:6: databases.a: must be a mapping of keys, but is a number",
-		"3:3: databases.b: driver is missing: use postgres, sqlserver or sqlite",
-		"4:3: databases.c: driver is missing: use postgres, sqlserver or sqlite",
+		"3:3: databases.b: driver is missing: use postgres, sqlserver, mysql or sqlite",
+		"4:3: databases.c: driver is missing: use postgres, sqlserver, mysql or sqlite",
 		"5:3: databases: name (not shown: it may be a secret): use letters, digits, _ and -, at most 63",
-		`6:15: databases.d.driver: "mysql" is not known: use postgres, sqlserver or sqlite`,
+		`6:15: databases.d.driver: "oracle" is not known: use postgres, sqlserver, mysql or sqlite`,
 		`7:3: databases.D: differs from "d" in line 6 only in capitals, which some databases do not tell apart`,
 		`7:15: databases.D.driver: "postgre" is not known: did you mean "postgres"?`,
 		"7:29: databases.D.dsn: is a number: put it in quotes to use it as text",

@@ -34,10 +34,10 @@ func (r *reader) readNamed(section *object, read func(name string, entry *object
 func (r *reader) readDatabases(section *object, cfg *Config) {
 	r.readNamed(section, func(name string, entry *object) {
 		var database Database
-		driver := entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.SQLite))
+		driver := entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite))
 		database.Driver = outbox.Dialect(driver)
 		if !entry.broken && !entry.has("driver") {
-			r.problemf(entry.at, entry.path, "driver is missing: use postgres, sqlserver or sqlite")
+			r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
 		}
 		entry.secret("dsn", &database.DSN)
 		r.checkURL(entry, "dsn", database.DSN)

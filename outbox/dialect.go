@@ -20,6 +20,9 @@ const (
 	MySQL     Dialect = "mysql" // MariaDB, too
 )
 
+// DialectNames is how a message lists them.
+const DialectNames = "postgres, sqlserver, mysql or sqlite"
+
 // DefaultTable is the name of the outbox table where the configuration gives none.
 const DefaultTable = "outbox_messages"
 
@@ -44,7 +47,7 @@ func ParseDialect(name string) (Dialect, error) {
 	case Postgres, SQLServer, SQLite, MySQL:
 		return d, nil
 	default:
-		return "", fmt.Errorf("outbox: database %q is not supported: use postgres, sqlserver, mysql or sqlite", name)
+		return "", fmt.Errorf("outbox: database %q is not supported: use %s", name, DialectNames)
 	}
 }
 

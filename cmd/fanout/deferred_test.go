@@ -27,19 +27,15 @@ func (s *shop) deferMany() {
 	s.complete("partner", func(*driver.Message) *outbox.LastError {
 		return &outbox.LastError{Class: "retryable", Message: "deadline exceeded", At: time.Now().UTC(), Attempt: 1}
 	})
-	tx, err := s.db.BeginTx(s.Context(), nil)
-	require.NoError(s, err)
-	defer func() { _ = tx.Rollback() }()
+	rows := make([]outbox.Row, 0, deferredRows)
 	for n := 1; n <= deferredRows; n++ {
 		eventType := "Ordering.OrderPlaced.v1"
 		if n%500 == 0 {
 			eventType = "Ordering.OrderPaid.v1"
 		}
-		_, err := tx.ExecContext(s.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-			VALUES ($1, 'partner', 'ordering::order', $2, 'stuck', $3)`, messageID(n), eventType, []byte("{}"))
-		require.NoError(s, err)
+		rows = append(rows, message(n, eventType, "stuck", "partner"))
 	}
-	require.NoError(s, tx.Commit())
+	s.insert(rows...)
 	s.write(freeRow, "Ordering.OrderPlaced.v1", "free", "partner")
 	for shard := range outbox.Classes * s.store.Shards() {
 		_, err := s.store.Defer(s.Context(), &driver.Claim{Broker: "partner", Shard: shard, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
@@ -129,13 +125,12 @@ func TestActOnDeferredRows(t *testing.T) {
 
 		// One that had failed, was requeued and is deferred behind another one keeps its error.
 		text := `{"class":"unavailable","message":"deadline exceeded","at":"2026-01-02T03:04:05Z","attempt":1}`
-		_, err := s.db.ExecContext(t.Context(), "UPDATE outbox_messages SET last_error = $1 WHERE message_id = $2", text, messageID(9))
-		require.NoError(t, err)
+		s.exec("UPDATE outbox_messages SET last_error = '" + text + "' WHERE " + s.is(9))
 		list := lines[wire.Record](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
 		require.Len(t, list, 1)
 		assert.Equal(t, messageID(9), list[0].MessageID)
 		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--error-class", "unavailable", "--reason", "r"))
-		assert.Equal(t, 1, s.count("status = 'abandoned' AND message_id = '"+messageID(9)+"'"))
+		assert.Equal(t, 1, s.count("status = 'abandoned' AND "+s.is(9)))
 
 		// By the fingerprint of the failure the failed message itself is found: it is deferred as
 		// well.

@@ -12,6 +12,7 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
@@ -119,6 +120,8 @@ func openHandle(database config.Database) (*gorm.DB, error) {
 		dialector = postgres.Open(dsn)
 	case outbox.SQLServer:
 		dialector = sqlserver.Open(dsn)
+	case outbox.MySQL:
+		dialector = mysql.Open(dsn)
 	default:
 		separator := "?"
 		if strings.Contains(dsn, "?") {

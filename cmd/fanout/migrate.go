@@ -9,9 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/mysql"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -48,7 +50,7 @@ func migrateCommand() *cobra.Command {
 }
 
 func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
-	store, err := fanout.OpenStore(cmd.Context(), cfg, name)
+	store, err := fanout.OpenStore(cmd.Context(), cfg, name, clients.Options()...)
 	if err != nil {
 		return err
 	}
@@ -88,6 +90,8 @@ func migrationsOf(dialect outbox.Dialect, table string) ([]driver.Migration, err
 		return postgres.Migrations(table)
 	case outbox.SQLServer:
 		return sqlserver.Migrations(table)
+	case outbox.MySQL:
+		return mysql.Migrations(table)
 	case outbox.SQLite:
 		return sqlite.Migrations(table)
 	default:

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -26,7 +28,7 @@ import (
 type shop struct {
 	*place
 
-	driver string
+	driver outbox.Dialect
 	db     *sql.DB
 	store  admin.Store
 }
@@ -34,14 +36,17 @@ type shop struct {
 // onEach runs a test on each database that can be had.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db")))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		test(t, newShop(t, "postgres", testenv.Postgres(t)))
-	})
+	for driver, dsn := range map[outbox.Dialect]func(testing.TB) string{
+		outbox.SQLite:    func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") },
+		outbox.Postgres:  testenv.Postgres,
+		outbox.SQLServer: testenv.SQLServerDatabase,
+		outbox.MySQL:     testenv.MySQL,
+	} {
+		t.Run(string(driver), func(t *testing.T) {
+			t.Parallel()
+			test(t, newShop(t, driver, dsn(t)))
+		})
+	}
 }
 
 const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}
@@ -51,16 +56,19 @@ brokers:
   partner: {type: pubsub, project: "${FANOUT_NOT_SET_PROJECT}"}
 `
 
-func newShop(t *testing.T, driver, dsn string) *shop {
+func newShop(t *testing.T, driver outbox.Dialect, dsn string) *shop {
 	t.Helper()
 	s := &shop{place: &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}, driver: driver}
 	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, shopConfig, driver, dsn), 0o600))
 	s.migrate()
 	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
 	require.NoError(t, err)
-	s.store, err = fanout.OpenStore(t.Context(), cfg, "main")
+	s.store, err = fanout.OpenStore(t.Context(), cfg, "main", clients.Options()...)
 	require.NoError(t, err)
-	name := map[string]string{"sqlite": "sqlite", "postgres": "pgx"}[driver]
+	name := string(driver)
+	if driver == outbox.Postgres {
+		name = "pgx"
+	}
 	s.db, err = sql.Open(name, dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -73,14 +81,47 @@ func newShop(t *testing.T, driver, dsn string) *shop {
 // messageID is the id of the nth message.
 func messageID(n int) string { return fmt.Sprintf("01a1fd9d-d6b8-7eca-9afc-%012d", n) }
 
+// message is the nth message for a broker.
+func message(n int, eventType, key, broker string) outbox.Row {
+	return outbox.Row{
+		MessageID: uuid.MustParse(messageID(n)), TargetBroker: broker, Stream: "ordering::order", Type: eventType, OrderingKey: key,
+		Payload: []byte(`{"secret":"hunter2"}`), Headers: `{"trace":"t-1"}`,
+	}
+}
+
+// insert writes rows in one transaction.
+func (s *shop) insert(rows ...outbox.Row) {
+	s.Helper()
+	inserter, err := outbox.NewInserter(s.driver, outbox.DefaultTable)
+	require.NoError(s, err)
+	tx, err := s.db.BeginTx(s.Context(), nil)
+	require.NoError(s, err)
+	defer func() { _ = tx.Rollback() }()
+	require.NoError(s, inserter.Insert(s.Context(), tx, rows))
+	require.NoError(s, tx.Commit())
+}
+
 // write writes the nth message for each of the brokers.
 func (s *shop) write(n int, eventType, key string, targets ...string) {
 	s.Helper()
 	for _, broker := range targets {
-		_, err := s.db.ExecContext(s.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, headers)
-			VALUES ($1, $2, 'ordering::order', $3, NULLIF($4, ''), $5, '{"trace":"t-1"}')`, messageID(n), broker, eventType, key, []byte(`{"secret":"hunter2"}`))
-		require.NoError(s, err)
+		s.insert(message(n, eventType, key, broker))
 	}
+}
+
+// exec changes rows behind the store's back.
+func (s *shop) exec(statement string) {
+	s.Helper()
+	_, err := s.db.ExecContext(s.Context(), statement)
+	require.NoError(s, err)
+}
+
+// is makes the condition that a row is of the nth message.
+func (s *shop) is(n int) string {
+	if s.driver == outbox.MySQL {
+		return "message_id = X'" + strings.ReplaceAll(messageID(n), "-", "") + "'"
+	}
+	return "message_id = '" + messageID(n) + "'"
 }
 
 // complete claims what a broker has and writes what became of each row; "" = published, an error

@@ -47,8 +47,7 @@ func TestStatus(t *testing.T) {
 		assert.True(t, brokers["removed"].Unknown)
 
 		// What has nothing open is nobody's business.
-		_, err := s.db.ExecContext(t.Context(), "UPDATE outbox_messages SET target_broker = 'gone' WHERE status = 'published'")
-		require.NoError(t, err)
+		s.exec("UPDATE outbox_messages SET target_broker = 'gone' WHERE status = 'published'")
 		assert.NotContains(t, s.does("status"), "gone (not configured!)")
 		assert.Contains(t, s.does("status"), "gone ")
 	})
@@ -58,9 +57,8 @@ func TestStatus(t *testing.T) {
 func TestStatusExact(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "postgres", testenv.Postgres(t))
-	_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
+	s.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 		SELECT gen_random_uuid(), 'default', 's', 'T', 'x' FROM generate_series(1, 10001)`)
-	require.NoError(t, err)
 	assert.Regexp(t, `main +default +10,000\+ +0`, s.does("status"))
 	assert.Regexp(t, `main +default +10,001 +0 `, s.does("status", "--exact"))
 	var answer map[string]wire.Database[wireBroker]

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -21,7 +22,7 @@ import (
 func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known destinations) (warnings int, err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
-	store, err := fanout.OpenStore(ctx, cfg, name)
+	store, err := fanout.OpenStore(ctx, cfg, name, clients.Options()...)
 	if err != nil {
 		return 0, err
 	}

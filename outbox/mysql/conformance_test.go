@@ -43,7 +43,7 @@ func conform(t *testing.T, parameters string) {
 			if parameters != "" {
 				return newStore(t, openDB(t, with(dsn, parameters)), table)
 			}
-			store, err := Open(dsn, table, WithMaxConns(10))
+			store, err := Open(t.Context(), dsn, table, WithMaxConns(10))
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			return store

@@ -81,8 +81,8 @@ func judgeServer(d *driver.Diagnosis, found map[string]string) {
 	if on(found, "read_only") || on(found, "innodb_read_only") {
 		d.Refuse("read-only", errReplica.Error())
 	}
-	if format := found["binlog_format"]; on(found, "log_bin") && format != "" && format != "ROW" {
-		d.Refuse("binlog_format", "binlog_format is "+format+": transactions under READ COMMITTED need ROW, and statements with LIMIT are replicated wrongly without")
+	if on(found, "log_bin") && found["binlog_format"] == "STATEMENT" { // MIXED, MariaDB's default, writes rows where it must
+		d.Refuse("binlog_format", "binlog_format is STATEMENT: the server writes nothing under READ COMMITTED then; set ROW, or MIXED")
 	}
 	if packet, err := strconv.Atoi(found["max_allowed_packet"]); err == nil && packet < smallPacket {
 		d.Warn("max_allowed_packet", fmt.Sprintf("max_allowed_packet is %d bytes: writers fail with messages of about half of that; raise it to 64 MiB", packet))

@@ -33,7 +33,8 @@ func TestJudge(t *testing.T) {
 		{name: "read_only", value: "ON", refused: "point the relay at the primary"},
 		{name: "autocommit", value: "OFF", refused: "autocommit"},
 		{name: "character_set_client", value: "latin1", refused: "charset=utf8mb4"},
-		{name: "binlog_format", value: "MIXED", refused: "need ROW"},
+		{name: "binlog_format", value: "MIXED"},
+		{name: "binlog_format", value: "STATEMENT", refused: "set ROW, or MIXED"},
 		{name: "sql_mode", value: "ANSI", warn: "STRICT_TRANS_TABLES"},
 		{name: "max_allowed_packet", value: "4194304", warn: "max_allowed_packet"},
 		{name: "innodb_flush_log_at_trx_commit", value: "2", warn: "last second"},
@@ -69,15 +70,16 @@ func TestDiagnoseSessions(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	for _, dsn := range []string{"", "mysql://user:hush@host/db", "user:hush@tcp(127.0.0.1:1)"} {
-		_, err := Open(dsn, "")
-		if err == nil {
-			continue // the driver knows defaults
-		}
-		require.ErrorContains(t, err, "user:password@tcp(host:3306)/database", dsn)
+	for dsn, want := range map[string]string{
+		"mysql://user:hush@host/db":   "user:password@tcp(host:3306)/database",
+		"user:hush@tcp(127.0.0.1:1)":  "user:password@tcp(host:3306)/database",
+		"user:hush@tcp(127.0.0.1:1)/": "cannot reach the database at 127.0.0.1:1",
+	} {
+		_, err := Open(t.Context(), dsn, "")
+		require.ErrorContains(t, err, want, dsn)
 		assert.NotContains(t, err.Error(), "hush")
 	}
-	_, err := Open("user@tcp(127.0.0.1:1)/db", "no table")
+	_, err := Open(t.Context(), "user@tcp(127.0.0.1:1)/db", "no table")
 	require.ErrorContains(t, err, "no table")
 	_, err = New(nil, "heads") // the name of a part of a statement
 	require.ErrorContains(t, err, "has a meaning of its own")

@@ -4,8 +4,8 @@
 //
 // Reads wait for nobody, and each of them sees one state of the tables. Writes lock the rows that
 // they change and no gaps between them: the store's transactions are READ COMMITTED, whatever the
-// sessions are, and look rows up by primary key. The binary log must have the format ROW for that,
-// which is the default.
+// sessions are, and look rows up by primary key. The binary log must have the format ROW or MIXED
+// for that, which are the defaults of MySQL and of MariaDB.
 //
 // Each claim and each completion is a commit, which the server writes to its redo log and to its
 // binary log. What that costs is the server's to say: innodb_flush_log_at_trx_commit = 1 and
@@ -28,6 +28,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -81,33 +82,45 @@ func New(db *sql.DB, table string) (*Store, error) {
 	return s, nil
 }
 
-// Open makes a store on a pool of its own, which [Store.Close] closes. The DSN is that of
-// github.com/go-sql-driver/mysql, as in "user:password@tcp(host:3306)/database". Open sets
-// interpolateParams, since a statement with parameters takes two round trips otherwise, and a limit
-// of ten seconds for waiting on locks; what the DSN says about these goes first. It does not
-// connect.
-func Open(dsn, table string, opts ...Option) (*Store, error) {
-	config, err := mysql.ParseDSN(dsn)
+// FromConfig opens the table of a database of the configuration, as [Open] does. A relay is given
+// it as
+//
+//	fanout.WithDriver(outbox.MySQL, mysql.FromConfig)
+func FromConfig(ctx context.Context, cfg config.Database, table string, conns int) (admin.Store, error) {
+	s, err := Open(ctx, cfg.DSN.Reveal(), table, WithMaxConns(conns))
+	if err != nil {
+		return nil, err // and not a store that is a nil *Store
+	}
+	return s, nil
+}
+
+// Open makes a store on a pool of its own, which [Store.Close] closes, and asks whether the server
+// is there. The DSN is that of github.com/go-sql-driver/mysql, as in
+// "user:password@tcp(host:3306)/database". Open sets interpolateParams, since a statement with
+// parameters takes two round trips otherwise, and a limit of ten seconds for waiting on locks; what
+// the DSN says about these goes first.
+func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
+	settings, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: the DSN cannot be read: want one like user:password@tcp(host:3306)/database: %w", withoutSecrets(err))
 	}
 	if !strings.Contains(dsn, "interpolateParams=") {
-		config.InterpolateParams = true
+		settings.InterpolateParams = true
 	}
-	if config.Params == nil {
-		config.Params = map[string]string{}
+	if settings.Params == nil {
+		settings.Params = map[string]string{}
 	}
-	if _, ok := config.Params["innodb_lock_wait_timeout"]; !ok {
-		config.Params["innodb_lock_wait_timeout"] = "10"
+	if _, ok := settings.Params["innodb_lock_wait_timeout"]; !ok {
+		settings.Params["innodb_lock_wait_timeout"] = "10"
 	}
 	o := options{}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	if o.tls != nil {
-		config.TLS = o.tls
+		settings.TLS = o.tls
 	}
-	connector, err := mysql.NewConnector(config)
+	connector, err := mysql.NewConnector(settings)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: the DSN cannot be used: %w", withoutSecrets(err))
 	}
@@ -118,7 +131,12 @@ func Open(dsn, table string, opts ...Option) (*Store, error) {
 	}
 	s, err := New(db, table)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		_ = db.Close()
+		return nil, err
+	}
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("mysql: cannot reach the database at %s: %w", settings.Addr, err)
 	}
 	s.owned = true
 	return s, nil

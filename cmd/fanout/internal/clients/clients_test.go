@@ -9,6 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // A configuration may name any of these types: the command has the client of each.
@@ -21,5 +22,17 @@ func TestEveryTypeIsLinked(t *testing.T) {
 		broker, err := fanout.OpenBroker(t.Context(), cfg, "default", clients.Options()...)
 		require.NoError(t, err, name)
 		assert.NoError(t, broker.Close(t.Context()), name)
+	}
+}
+
+// And these drivers.
+func TestEveryDriverIsLinked(t *testing.T) {
+	t.Parallel()
+	for driver, dsn := range map[outbox.Dialect]string{
+		outbox.Postgres: "postgres://127.0.0.1:1/x", outbox.SQLServer: "sqlserver://127.0.0.1:1", outbox.MySQL: "tcp(127.0.0.1:1)/",
+	} {
+		cfg := &config.Config{Databases: map[string]config.Database{"main": {Driver: driver, DSN: config.Secret(dsn)}}}
+		_, err := fanout.OpenStore(t.Context(), cfg, "main", clients.Options()...)
+		assert.ErrorContains(t, err, "cannot reach the database", driver)
 	}
 }
