@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -31,14 +30,17 @@ type Order struct {
 	uow.Aggregate
 }
 
-// An application as in the README: plain GORM, PostgreSQL and Redis, and the relay in the same
+// An application as in the README: plain GORM, a database and Redis, and the relay in the same
 // process.
 func TestApplication(t *testing.T) {
 	t.Parallel()
-	dsn, redisURL, prefix := testenv.Postgres(t), testenv.Redis(t), testenv.RedisPrefix(t)
-	cfg, err := config.Parse([]byte(`
-databases:
-  default: {driver: postgres}
+	onServers(t, testApplication)
+}
+
+func testApplication(t *testing.T, p *place) {
+	t.Helper()
+	redisURL, prefix := testenv.Redis(t), testenv.RedisPrefix(t)
+	cfg, err := config.Parse([]byte(p.bare()+`
 outbox: {external_brokers: [partner], poll: {min: 10s, max: 10s}}   # what arrives sooner was woken by the commit
 brokers:
   default: {type: redis, url: "`+redisURL+`"}
@@ -51,7 +53,7 @@ brokers:
 	envelope.Register[OrderPlaced](events, envelope.Published())
 	envelope.Register[StockReserved](events)
 
-	db, err := gorm.Open(postgres.Open(dsn), &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(p.dial(), &gorm.Config{Logger: logger.Discard})
 	require.NoError(t, err)
 	sqlDB, err := db.DB()
 	require.NoError(t, err)
@@ -60,13 +62,13 @@ brokers:
 	require.NoError(t, db.Use(gormplugin.New(events, cfg.Routing())))
 
 	partner := memory.New()
-	options := []fanout.Option{fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler))}
+	options := []fanout.Option{linked(), fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler))}
 	_, err = fanout.Open(t.Context(), cfg, options...)
 	require.ErrorContains(t, err, "fanout migrate")
-	migrate(t, cfg, dsn)
+	p.migrate()
 
 	partner = memory.New()
-	options[1] = fanout.WithBroker("partner", partner)
+	options[2] = fanout.WithBroker("partner", partner)
 	relay, err := fanout.Open(t.Context(), cfg, options...)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

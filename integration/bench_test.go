@@ -3,8 +3,8 @@ package integration_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // binary is the command under test, built once.
@@ -69,66 +69,56 @@ func run(t *testing.T, args ...string) outcome {
 
 // bench is one database and one stream prefix for a test with real servers.
 type bench struct {
-	t      *testing.T
+	*place
+
 	config string
-	db     *sql.DB
 	redis  *redis.Client
 	stream string
-	dsn    string
 }
 
-func newBench(t *testing.T) *bench {
-	t.Helper()
-	dsn, redisURL := testenv.Postgres(t), testenv.Redis(t)
-	b := &bench{t: t, dsn: dsn, stream: testenv.RedisPrefix(t) + "ordering::order", config: filepath.Join(t.TempDir(), "fanout.yaml")}
-	b.write(`
-databases:
-  default: {driver: postgres, dsn: "` + dsn + `"}
-outbox: {batch_size: 100, external_brokers: []}
-brokers:
-  default: {type: redis, url: "` + redisURL + `"}
-`)
-	var err error
-	b.db, err = sql.Open("pgx", dsn)
-	require.NoError(t, err)
+func newBench(p *place) *bench {
+	p.Helper()
+	redisURL := testenv.Redis(p)
+	b := &bench{place: p, stream: testenv.RedisPrefix(p) + "ordering::order", config: filepath.Join(p.TempDir(), "fanout.yaml")}
+	b.configure(fmt.Sprintf("outbox: {batch_size: 100, external_brokers: []}\nbrokers:\n  default: {type: redis, url: %q}\n", redisURL))
 	options, err := redis.ParseURL(redisURL)
-	require.NoError(t, err)
+	require.NoError(p, err)
 	b.redis = redis.NewClient(options)
-	t.Cleanup(func() { _, _ = b.db.Close(), b.redis.Close() })
+	p.Cleanup(func() { _ = b.redis.Close() })
 	return b
 }
 
-func (b *bench) write(config string) {
-	b.t.Helper()
-	require.NoError(b.t, os.WriteFile(b.config, []byte(config), 0o600))
+// configure writes the configuration, with the database in front.
+func (b *bench) configure(rest string) {
+	b.Helper()
+	b.rewrite(b.yaml() + rest)
+}
+
+// rewrite writes all of it.
+func (b *bench) rewrite(config string) {
+	b.Helper()
+	require.NoError(b, os.WriteFile(b.config, []byte(config), 0o600))
 }
 
 func (b *bench) run(args ...string) outcome {
-	b.t.Helper()
-	return run(b.t, append(args, "--config", b.config)...)
+	b.Helper()
+	return run(b.T, append(args, "--config", b.config)...)
 }
 
-// insert writes rows as any program in any language can: only what is required, and a key.
+// insert writes the first n messages of 97 keys.
 func (b *bench) insert(n int) {
-	b.t.Helper()
-	_, err := b.db.ExecContext(b.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'default', $1::text, 'Ordering.OrderPlaced.v1', 'order-' || (n % 97),
-		       convert_to(json_build_object('key', n % 97, 'n', n)::text, 'UTF8')
-		  FROM generate_series(1, $2::int) AS n`, b.stream, n)
-	require.NoError(b.t, err)
-}
-
-func (b *bench) count(where string) int {
-	b.t.Helper()
-	var n int
-	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where).Scan(&n))
-	return n
+	b.Helper()
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		rows[i] = numbered("default", b.stream, (i+1)%97, i+1)
+	}
+	b.write(rows...)
 }
 
 func (b *bench) arrived() int {
-	b.t.Helper()
-	n, err := b.redis.XLen(b.t.Context(), b.stream).Result()
-	require.NoError(b.t, err)
+	b.Helper()
+	n, err := b.redis.XLen(b.Context(), b.stream).Result()
+	require.NoError(b, err)
 	return int(n)
 }
 
@@ -140,12 +130,12 @@ type relayProcess struct {
 }
 
 func (b *bench) relay() *relayProcess {
-	b.t.Helper()
-	r := &relayProcess{t: b.t, log: new(bytes.Buffer)}
+	b.Helper()
+	r := &relayProcess{t: b.T, log: new(bytes.Buffer)}
 	r.cmd = exec.Command(binary, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
-	require.NoError(b.t, r.cmd.Start())
-	b.t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	require.NoError(b, r.cmd.Start())
+	b.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	return r
 }
 
@@ -173,19 +163,19 @@ func eventually(t *testing.T, condition func() bool) {
 }
 
 func (b *bench) checkOrder(want int) {
-	b.t.Helper()
-	entries, err := b.redis.XRange(b.t.Context(), b.stream, "-", "+").Result()
-	require.NoError(b.t, err)
-	require.Len(b.t, entries, want)
+	b.Helper()
+	entries, err := b.redis.XRange(b.Context(), b.stream, "-", "+").Result()
+	require.NoError(b, err)
+	require.Len(b, entries, want)
 	last, seen := map[int]int{}, map[any]bool{}
 	for _, entry := range entries {
 		var payload struct{ Key, N int }
 		data, ok := entry.Values["data"].(string)
-		require.True(b.t, ok)
-		require.NoError(b.t, json.Unmarshal([]byte(data), &payload))
-		require.Greater(b.t, payload.N, last[payload.Key], "order of key %d", payload.Key)
+		require.True(b, ok)
+		require.NoError(b, json.Unmarshal([]byte(data), &payload))
+		require.Greater(b, payload.N, last[payload.Key], "order of key %d", payload.Key)
 		last[payload.Key] = payload.N
-		require.False(b.t, seen[entry.Values["id"]], "delivered twice")
+		require.False(b, seen[entry.Values["id"]], "delivered twice")
 		seen[entry.Values["id"]] = true
 	}
 }

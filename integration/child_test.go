@@ -17,7 +17,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -27,8 +26,9 @@ const childVariable = "FANOUT_TEST_CHILD"
 
 // Arguments of a child, beside those of its broker.
 const (
-	dsnVariable   = "FANOUT_TEST_CHILD_DSN"
-	talksVariable = "FANOUT_TEST_CHILD_TALKS" // it logs what is no error, too
+	dsnVariable    = "FANOUT_TEST_CHILD_DSN"
+	driverVariable = "FANOUT_TEST_CHILD_DRIVER"
+	talksVariable  = "FANOUT_TEST_CHILD_TALKS" // it logs what is no error, too
 )
 
 // misbehaviour are the brokers that a child can have, and how it delivers to them.
@@ -58,7 +58,7 @@ func runChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := postgres.Open(ctx, os.Getenv(dsnVariable), "", postgres.WithMaxConns(6))
+	store, err := openStore(ctx, outbox.Dialect(os.Getenv(driverVariable)), os.Getenv(dsnVariable))
 	switch {
 	case err != nil && ctx.Err() != nil: // it was asked to end before it had begun
 		return nil
@@ -91,13 +91,13 @@ type process struct {
 
 // startChild starts this program anew as a child. Whatever becomes of the test, the child ends with
 // it.
-func startChild(t *testing.T, kind, dsn string, env ...string) *process {
-	t.Helper()
+func startChild(at *place, kind string, env ...string) *process {
+	at.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])} //nolint:noctx // it is stopped by a signal
-	p.cmd.Env = append(append(os.Environ(), childVariable+"="+kind, dsnVariable+"="+dsn), env...)
+	p.cmd.Env = append(append(os.Environ(), childVariable+"="+kind, driverVariable+"="+string(at.driver), dsnVariable+"="+at.dsn), env...)
 	p.cmd.Stderr = &p.log
-	require.NoError(t, p.cmd.Start())
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	require.NoError(at, p.cmd.Start())
+	at.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	return p
 }
 

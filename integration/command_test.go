@@ -9,13 +9,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Rows written by plain SQL arrive once and in the order of their keys; a stop in the middle loses
 // nothing and exits with 0; started again, the relay finishes; and two relays share the work.
 func TestRelayProcess(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	onServers(t, testRelayProcess)
+}
+
+func testRelayProcess(t *testing.T, p *place) {
+	t.Helper()
+	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	require.Zero(t, b.run("validate").code)
 	const rows = 10000
@@ -51,11 +58,15 @@ func TestRelayProcess(t *testing.T) {
 // A malformed row written by hand is abandoned with its reason and does not hold up its neighbours.
 func TestMalformedRows(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	onServers(t, testMalformedRows)
+}
+
+func testMalformedRows(t *testing.T, p *place) {
+	t.Helper()
+	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	b.insert(100)
-	_, err := b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET headers = '{broken' WHERE ordering_key = 'order-5'")
-	require.NoError(t, err)
+	b.exec("UPDATE outbox_messages SET headers = '{broken' WHERE ordering_key = 'order-5'")
 	bad := b.count("headers IS NOT NULL")
 	r := b.relay()
 	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
@@ -68,7 +79,7 @@ func TestMalformedRows(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newBench(newPlace(t, outbox.Postgres))
 	good, err := os.ReadFile(b.config)
 	require.NoError(t, err)
 
@@ -78,7 +89,7 @@ func TestBadInput(t *testing.T) {
 		assert.Contains(t, missing.stdout+missing.stderr, `run "fanout migrate"`, command)
 	}
 
-	b.write(string(good) + "bokers: {}\ncleanup: {interval: -5s, batch_size: many}\n")
+	b.rewrite(string(good) + "bokers: {}\ncleanup: {interval: -5s, batch_size: many}\n")
 	for _, command := range []string{"relay", "validate", "status", "migrate"} {
 		wrong := b.run(command)
 		assert.Equal(t, 2, wrong.code, command)
@@ -87,7 +98,7 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 
-	b.write(strings.ReplaceAll(string(good), "127.0.0.1", "user:hunter2@127.0.0.1:1,127.0.0.1"))
+	b.rewrite(strings.ReplaceAll(string(good), "127.0.0.1", "user:hunter2@127.0.0.1:1,127.0.0.1"))
 	unreachable := b.run("relay")
 	assert.NotZero(t, unreachable.code)
 	assert.NotContains(t, unreachable.stderr, "hunter2")
@@ -102,23 +113,28 @@ func TestPrintMigrations(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "fanout.yaml")
 	require.NoError(t, os.WriteFile(config, []byte(`
-databases: {a: {driver: postgres}, b: {driver: sqlserver}, c: {driver: sqlite}}
+databases: {a: {driver: postgres}, b: {driver: sqlserver}, c: {driver: sqlite}, d: {driver: mysql}}
 outbox: {table: my_outbox}
 brokers: {default: {type: memory}}
 `), 0o600))
 	printed := run(t, "migrate", "--print", "--config", config)
 	require.Zero(t, printed.code, printed.stderr)
 	assert.Equal(t, 3, strings.Count(printed.stdout, "CREATE TABLE my_outbox ("))
+	assert.Equal(t, 1, strings.Count(printed.stdout, "CREATE TABLE IF NOT EXISTS my_outbox ("))
 }
 
 // The statement of docs/plain-sql.md sends abandoned rows again.
 func TestAbandonedRowsAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	onServers(t, testAbandonedRowsAgain)
+}
+
+func testAbandonedRowsAgain(t *testing.T, p *place) {
+	t.Helper()
+	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	b.insert(10)
-	_, err := b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET content_type = 'nonsense'")
-	require.NoError(t, err)
+	b.exec("UPDATE outbox_messages SET content_type = 'nonsense'")
 	r := b.relay()
 	eventually(t, func() bool { return b.count("status = 'abandoned'") == 10 })
 
@@ -128,10 +144,8 @@ func TestAbandonedRowsAgain(t *testing.T) {
 	require.True(t, ok)
 	statement, _, _ := strings.Cut("UPDATE"+rest, "```")
 	statement = strings.Replace(statement, "'partner'", "'default'", 1)
-	_, err = b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET content_type = 'application/json'")
-	require.NoError(t, err)
-	_, err = b.db.ExecContext(t.Context(), statement)
-	require.NoError(t, err)
+	b.exec("UPDATE outbox_messages SET content_type = 'application/json'")
+	b.exec(statement)
 	eventually(t, func() bool { return b.count("status = 'published' AND attempts = 1") == 10 })
 	code, _ := r.stop()
 	assert.Zero(t, code)
@@ -140,11 +154,15 @@ func TestAbandonedRowsAgain(t *testing.T) {
 // Rows that nobody delivers are named.
 func TestUnconfigured(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	onServers(t, testUnconfigured)
+}
+
+func testUnconfigured(t *testing.T, p *place) {
+	t.Helper()
+	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	b.insert(3)
-	_, err := b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET target_broker = 'removed'")
-	require.NoError(t, err)
+	b.exec("UPDATE outbox_messages SET target_broker = 'removed'")
 	validated := b.run("validate")
 	assert.Zero(t, validated.code)
 	assert.Contains(t, validated.stderr, `rows wait for broker "removed", which is not configured`)

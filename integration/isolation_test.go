@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/toxic"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // neighbours are four brokers of one relay, on one Redis server: three of them behind a network of
@@ -23,9 +24,10 @@ type neighbours struct {
 	rows     int
 }
 
-func newNeighbours(t *testing.T) *neighbours {
+func newNeighbours(p *place) *neighbours {
+	t := p.T
 	t.Helper()
-	n := &neighbours{bench: newBench(t), names: []string{"default", "hung", "broken", "slow"}, networks: map[string]*toxic.Proxy{}}
+	n := &neighbours{bench: newBench(p), names: []string{"default", "hung", "broken", "slow"}, networks: map[string]*toxic.Proxy{}}
 	server, err := url.Parse(testenv.Redis(t))
 	require.NoError(t, err)
 	brokers := ""
@@ -36,48 +38,49 @@ func newNeighbours(t *testing.T) *neighbours {
 		behind.Host = proxy.Addr(t)
 		brokers += fmt.Sprintf("  %s: {type: redis, url: %q, publish_timeout: 2s, breaker: {max_delay: 1s}}\n", name, &behind)
 	}
-	n.write(fmt.Sprintf("databases:\n  default: {driver: postgres, dsn: %q}\noutbox: {external_brokers: [hung, broken, slow], poll: {max: 200ms}}\nbrokers:\n"+
-		"  default: {type: redis, url: %q}\n", n.dsn, server) + brokers)
+	n.configure(fmt.Sprintf("outbox: {external_brokers: [hung, broken, slow], poll: {max: 200ms}}\nbrokers:\n  default: {type: redis, url: %q}\n", server) + brokers)
 	return n
 }
 
 // insert adds messages for each broker.
 func (n *neighbours) insert(count int) {
-	n.t.Helper()
+	n.Helper()
 	for _, broker := range n.names {
-		_, err := n.db.ExecContext(n.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-			SELECT gen_random_uuid(), $1::text, $2::text, 'Ordering.OrderPlaced.v1', 'order-' || (n % 31), convert_to(json_build_object('key', n % 31, 'n', n)::text, 'UTF8')
-			  FROM generate_series($3::int + 1, $4::int) AS n`, broker, n.stream+":"+broker, n.rows, n.rows+count)
-		require.NoError(n.t, err)
+		rows := make([]outbox.Row, count)
+		for i := range rows {
+			at := n.rows + i + 1
+			rows[i] = numbered(broker, n.stream+":"+broker, at%31, at)
+		}
+		n.write(rows...)
 	}
 	n.rows += count
 }
 
 func (n *neighbours) published(broker string) int {
-	n.t.Helper()
+	n.Helper()
 	return n.count("status = 'published' AND target_broker = '" + broker + "'")
 }
 
 // ledger compares what a broker was given with what consumers see: everything, and of each key the
 // first deliveries in order. It returns the number of second copies.
 func (n *neighbours) ledger(broker string) (duplicates int) {
-	n.t.Helper()
-	entries, err := n.redis.XRange(n.t.Context(), n.stream+":"+broker, "-", "+").Result()
-	require.NoError(n.t, err)
+	n.Helper()
+	entries, err := n.redis.XRange(n.Context(), n.stream+":"+broker, "-", "+").Result()
+	require.NoError(n, err)
 	last, seen := map[int]int{}, map[int]bool{}
 	for _, entry := range entries {
 		var payload struct{ Key, N int }
 		data, _ := entry.Values["data"].(string)
-		require.NoError(n.t, json.Unmarshal([]byte(data), &payload))
+		require.NoError(n, json.Unmarshal([]byte(data), &payload))
 		if seen[payload.N] {
 			duplicates++
 			continue
 		}
 		seen[payload.N] = true
-		require.Greater(n.t, payload.N, last[payload.Key], "order of key %d at broker %s", payload.Key, broker)
+		require.Greater(n, payload.N, last[payload.Key], "order of key %d at broker %s", payload.Key, broker)
 		last[payload.Key] = payload.N
 	}
-	assert.Len(n.t, seen, n.rows, broker)
+	assert.Len(n, seen, n.rows, broker)
 	return duplicates
 }
 
@@ -86,7 +89,12 @@ func (n *neighbours) ledger(broker string) (duplicates int) {
 // catch up by themselves.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	n := newNeighbours(t)
+	onServers(t, testIsolation)
+}
+
+func testIsolation(t *testing.T, p *place) {
+	t.Helper()
+	n := newNeighbours(p)
 	require.Zero(t, n.run("migrate").code)
 	n.networks["hung"].BlackHole(t)
 	n.networks["broken"].Reset(t)

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -43,13 +42,12 @@ type pipeline struct {
 }
 
 // newPipeline runs a relay until the test ends.
-func newPipeline(t *testing.T, backfill string, register func(*envelope.Catalog)) *pipeline {
+func newPipeline(at *place, backfill string, register func(*envelope.Catalog)) *pipeline {
+	t := at.T
 	t.Helper()
-	dsn, redisURL := testenv.Postgres(t), testenv.Redis(t)
+	redisURL := testenv.Redis(t)
 	p := &pipeline{context: contextName(testenv.RedisPrefix(t))}
-	cfg, err := config.Parse([]byte(`
-databases:
-  default: {driver: postgres}
+	cfg, err := config.Parse([]byte(at.bare()+`
 outbox: {poll: {min: 10ms, max: 200ms}}
 brokers:
   default: {type: redis, url: "`+redisURL+`"`+backfill+`}
@@ -58,16 +56,16 @@ brokers:
 	cleanStreams(t, redisURL, p.context, p.context+"::order", p.context+":backfill", p.context+"::order:backfill")
 	events := envelope.NewCatalog(p.context)
 	register(events)
-	p.db, err = gorm.Open(postgres.Open(dsn), &gorm.Config{Logger: logger.Discard})
+	p.db, err = gorm.Open(at.dial(), &gorm.Config{Logger: logger.Discard})
 	require.NoError(t, err)
 	sqlDB, err := p.db.DB()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = sqlDB.Close() })
 	require.NoError(t, p.db.AutoMigrate(&Order{}))
 	require.NoError(t, p.db.Use(gormplugin.New(events, cfg.Routing())))
-	migrate(t, cfg, dsn)
+	at.migrate()
 
-	relay, err := fanout.Open(t.Context(), cfg, fanout.WithDB("default", p.db), fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	relay, err := fanout.Open(t.Context(), cfg, linked(), fanout.WithDB("default", p.db), fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	background(t, relay.Run)
 	options, err := redis.ParseURL(redisURL)
@@ -113,8 +111,13 @@ func (p *pipeline) published(t *testing.T, n int) {
 // which they were committed.
 func TestConsumerKeepsTheOrderOfCustomKeys(t *testing.T) {
 	t.Parallel()
+	onServers(t, testConsumerKeepsTheOrderOfCustomKeys)
+}
+
+func testConsumerKeepsTheOrderOfCustomKeys(t *testing.T, at *place) {
+	t.Helper()
 	const n = 40
-	p := newPipeline(t, "", func(events *envelope.Catalog) {
+	p := newPipeline(at, "", func(events *envelope.Catalog) {
 		envelope.Register[OrderNoted](events, envelope.Key(func(e OrderNoted) string { return e.Customer }))
 	})
 	for i := range n {
@@ -156,8 +159,13 @@ func TestConsumerKeepsTheOrderOfCustomKeys(t *testing.T) {
 // Events without a key have no order, so one that fails blocks none of them.
 func TestConsumerDoesNotBlockEventsWithoutAKey(t *testing.T) {
 	t.Parallel()
+	onServers(t, testConsumerDoesNotBlockEventsWithoutAKey)
+}
+
+func testConsumerDoesNotBlockEventsWithoutAKey(t *testing.T, at *place) {
+	t.Helper()
 	const n = 20
-	p := newPipeline(t, "", func(events *envelope.Catalog) { envelope.Register[StockReserved](events) })
+	p := newPipeline(at, "", func(events *envelope.Catalog) { envelope.Register[StockReserved](events) })
 	for i := range n {
 		require.NoError(t, p.db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, StockReserved{fmt.Sprint(i)}) }))
 	}
@@ -187,8 +195,13 @@ func TestConsumerDoesNotBlockEventsWithoutAKey(t *testing.T) {
 // although its broker puts it into a stream of its own.
 func TestConsumerGetsTheBackfill(t *testing.T) {
 	t.Parallel()
+	onServers(t, testConsumerGetsTheBackfill)
+}
+
+func testConsumerGetsTheBackfill(t *testing.T, at *place) {
+	t.Helper()
 	const n = 30
-	p := newPipeline(t, ", backfill: {below: 0}", func(events *envelope.Catalog) {
+	p := newPipeline(at, ", backfill: {below: 0}", func(events *envelope.Catalog) {
 		envelope.Register[StockReserved](events)
 		envelope.Register[OrderNoted](events, envelope.Priority(envelope.PriorityLow))
 	})

@@ -5,67 +5,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // insertOfKey writes rows of one ordering key.
-func (o *outbreak) insertOfKey(n int) {
+func (o *outbreak) insertOfKey(key string, n int) {
 	o.Helper()
-	_, err := o.db.ExecContext(o.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'b', 's', 'T', 'order-1', '' FROM generate_series(1, $1)`, n)
-	require.NoError(o, err)
-}
-
-// messages are the message ids of the rows, in order.
-func (o *outbreak) messages() (ids []string) {
-	o.Helper()
-	rows, err := o.db.QueryContext(o.Context(), "SELECT message_id FROM outbox_messages ORDER BY id")
-	require.NoError(o, err)
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		require.NoError(o, rows.Scan(&id))
-		ids = append(ids, id)
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: key}
 	}
-	require.NoError(o, rows.Err())
-	return ids
-}
-
-// text reads one value as text.
-func (o *outbreak) text(query string, args ...any) (value string) {
-	o.Helper()
-	require.NoError(o, o.db.QueryRowContext(o.Context(), query, args...).Scan(&value))
-	return value
-}
-
-// state is every column of every row.
-func (o *outbreak) state() string {
-	o.Helper()
-	return o.text("SELECT md5(string_agg(m::text, ',' ORDER BY id)) FROM outbox_messages AS m")
+	o.write(rows...)
 }
 
 // A relay is killed when the broker has confirmed, before it marks: the messages go again, under
 // the same ids and in their order, not before the lease has ended, and none is lost.
 func TestFault02KilledBetweenPublishAndMark(t *testing.T) {
 	t.Parallel()
-	o := newOutbreak(t)
+	onServers(t, testFault02KilledBetweenPublishAndMark)
+}
+
+func testFault02KilledBetweenPublishAndMark(t *testing.T, p *place) {
+	t.Helper()
+	o := newOutbreak(p)
 	const rows = 300
-	o.insertOfKey(rows)
+	o.insertOfKey("order-1", rows)
 	first, second := newRecord(t, "first"), newRecord(t, "second")
-	dead := first.start(o.dsn, diesAfterSending)
+	dead := first.start(p, diesAfterSending)
 	require.Error(t, dead.cmd.Wait(), "killed")
 	_, sent := first.read()
 	require.NotEmpty(t, sent)
 	require.Zero(t, o.count("status = 'published'"), "nobody had the time to write it down")
 	require.Positive(t, o.count("status = 'processing' AND lock_token IS NOT NULL"))
-	leases := o.text("SELECT max(locked_until) FROM outbox_messages WHERE status = 'processing'")
+	leases := o.moment("SELECT max(locked_until) FROM outbox_messages WHERE status = 'processing'")
 
-	heir := second.start(o.dsn, "")
+	heir := second.start(p, "")
 	eventually(t, func() bool { return o.count("finished_at IS NULL") == 0 })
 	heir.stop(t)
 	require.Equal(t, rows, o.count("status = 'published'"))
-	assert.Equal(t, "true", o.text("SELECT min(published_at) >= $1::timestamptz FROM outbox_messages", leases), "not before the lease ended")
+	assert.False(t, o.moment("SELECT min(published_at) FROM outbox_messages").Before(leases), "not before the lease ended")
 	_, again := second.read()
 	assert.Equal(t, o.messages(), again, "each once more, in the order of the key")
 	assert.Subset(t, again, sent, "under the same ids")
@@ -77,18 +59,23 @@ func TestFault02KilledBetweenPublishAndMark(t *testing.T) {
 // relay did meanwhile stands.
 func TestFault03StoppedPastItsLease(t *testing.T) {
 	t.Parallel()
-	o := newOutbreak(t)
+	onServers(t, testFault03StoppedPastItsLease)
+}
+
+func testFault03StoppedPastItsLease(t *testing.T, p *place) {
+	t.Helper()
+	o := newOutbreak(p)
 	const rows = 300 // more than one call takes
-	o.insertOfKey(rows)
+	o.insertOfKey("order-1", rows)
 	stopped, heir := newRecord(t, "stopped"), newRecord(t, "heir")
-	sleeper := stopped.start(o.dsn, takesItsTime)
+	sleeper := stopped.start(p, takesItsTime)
 	eventually(t, func() bool { calls, _ := stopped.read(); return calls > 0 })
 	require.NoError(t, sleeper.cmd.Process.Signal(syscall.SIGSTOP))
 	calls, before := stopped.read()
 	require.Less(t, len(before), rows, "it has not finished")
 	require.Positive(t, o.count("status = 'processing'"))
 
-	owner := heir.start(o.dsn, "")
+	owner := heir.start(p, "")
 	eventually(t, func() bool { return o.count("finished_at IS NULL") == 0 })
 	owner.stop(t)
 	state := o.state()
@@ -111,28 +98,31 @@ func TestFault03StoppedPastItsLease(t *testing.T) {
 // other keys do not wait.
 func TestFault01OwnerOfAKeyIsKilled(t *testing.T) {
 	t.Parallel()
-	o := newOutbreak(t)
-	o.insertOfKey(10)
+	onServers(t, testFault01OwnerOfAKeyIsKilled)
+}
+
+func testFault01OwnerOfAKeyIsKilled(t *testing.T, p *place) {
+	t.Helper()
+	o := newOutbreak(p)
+	o.insertOfKey("order-1", 10)
 	first, second := newRecord(t, "first"), newRecord(t, "second")
-	victim := first.start(o.dsn, takesItsTime)
+	victim := first.start(p, takesItsTime)
 	eventually(t, func() bool { calls, _ := first.read(); return calls > 0 })
 	victim.kill()
 	_, sent := first.read()
 	require.Empty(t, sent, "killed before the broker had anything")
-	lease := o.text("SELECT max(locked_until) FROM outbox_messages")
+	lease := o.moment("SELECT max(locked_until) FROM outbox_messages")
 
-	heir := second.start(o.dsn, "")
-	_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		VALUES (gen_random_uuid(), 'b', 's', 'T', 'order-2', '')`)
-	require.NoError(t, err)
+	heir := second.start(p, "")
+	o.insertOfKey("order-2", 1)
 	eventually(t, func() bool { return o.count("status = 'published'") > 0 })
 	assert.Equal(t, 1, o.count("status = 'published' AND ordering_key = 'order-2'"), "the other key does not wait")
 	eventually(t, func() bool { return o.count("finished_at IS NULL") == 0 })
 	heir.stop(t)
 	assert.Equal(t, 11, o.count("status = 'published'"))
-	assert.Equal(t, "true", o.text("SELECT min(published_at) >= $1::timestamptz FROM outbox_messages WHERE ordering_key = 'order-1'", lease), "the lease stood")
+	assert.False(t, o.moment("SELECT min(published_at) FROM outbox_messages WHERE ordering_key = 'order-1'").Before(lease), "the lease stood")
 	// Five seconds for a machine that does other things as well; the lease takes two.
-	assert.Equal(t, "true", o.text("SELECT max(published_at) < $1::timestamptz + $2::interval FROM outbox_messages", lease, (5*time.Second).String()), "and no longer")
+	assert.Less(t, o.moment("SELECT max(published_at) FROM outbox_messages").Sub(lease), 5*time.Second, "and no longer")
 	_, delivered := second.read()
 	assert.Equal(t, distinct(o.messages()), distinct(delivered))
 	assert.Len(t, delivered, 11, "once each")

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +22,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
 const (
@@ -106,9 +105,8 @@ func (c *chaos) Publish(ctx context.Context, msgs []brokers.Message) []brokers.R
 
 // crowd are the writers of a table, and what they have committed.
 type crowd struct {
-	*testing.T
+	*place
 
-	db      *sql.DB
 	stream  string
 	written atomic.Int64
 	last    map[string]*int64 // by key, which belongs to one writer
@@ -123,17 +121,17 @@ func (c *crowd) write(ctx context.Context, keys []string, commit func() bool) er
 	}
 	defer tx.Rollback()
 	next := map[string]int64{}
-	numbers := make([]int64, len(keys))
+	rows := make([]outbox.Row, len(keys))
 	for i, key := range keys {
 		if next[key] == 0 {
 			next[key] = *c.last[key]
 		}
 		next[key]++
-		numbers[i] = next[key]
+		rows[i] = outbox.Row{
+			MessageID: uuid.New(), TargetBroker: "b", Stream: c.stream, Type: "T", OrderingKey: key, Payload: fmt.Appendf(nil, `{"key":%q,"n":%d}`, key, next[key]),
+		}
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'b', $1, 'T', key, convert_to(json_build_object('key', key, 'n', n)::text, 'UTF8')
-		  FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS rows (key, n, place) ORDER BY place`, c.stream, keys, numbers); err != nil {
+	if err := insertRows(ctx, c.driver, tx, rows); err != nil {
 		return err
 	}
 	if !commit() {
@@ -154,26 +152,24 @@ func (c *crowd) write(ctx context.Context, keys []string, commit func() bool) er
 // killed. Of each key every message arrives, and the first arrivals are in order.
 func TestOrderUnderFire(t *testing.T) {
 	t.Parallel()
+	onServers(t, testOrderUnderFire)
+}
+
+func testOrderUnderFire(t *testing.T, p *place) {
+	t.Helper()
 	messages := 5_000
 	if testenv.Long() {
 		messages = 50_000
 	}
 	const writers, keysEach, lateKeys, relays, perTransaction = 4, 48, 8, 4, 50
 	seed := uint64(testenv.Seed(t))
-	dsn, redisURL, stream := testenv.Postgres(t), testenv.Redis(t), testenv.RedisPrefix(t)+"stream"
-	store, err := postgres.Open(t.Context(), dsn, "", postgres.WithMaxConns(1))
-	require.NoError(t, err)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, store.Close())
+	redisURL, stream := testenv.Redis(t), testenv.RedisPrefix(t)+"stream"
+	p.migrate()
 	options, err := redis.ParseURL(redisURL)
 	require.NoError(t, err)
 	client := redis.NewClient(options)
 	defer client.Close()
-	c := &crowd{T: t, stream: stream, last: map[string]*int64{}}
-	c.db, err = sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	defer c.db.Close()
+	c := &crowd{place: p, stream: stream, last: map[string]*int64{}}
 
 	group, ctx := errgroup.WithContext(t.Context())
 	arrived := func() int64 {
@@ -232,7 +228,7 @@ func TestOrderUnderFire(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(seed, 99))
 	start := func() *process {
-		return startChild(t, "chaos", dsn, redisVariable+"="+redisURL, chaosSeedVariable+"="+strconv.FormatUint(random.Uint64(), 10))
+		return startChild(p, "chaos", redisVariable+"="+redisURL, chaosSeedVariable+"="+strconv.FormatUint(random.Uint64(), 10))
 	}
 	running := make([]*process, relays)
 	for i := range running {
@@ -248,11 +244,7 @@ func TestOrderUnderFire(t *testing.T) {
 		kills++
 	}
 	require.NoError(t, group.Wait())
-	open := func() (n int) {
-		require.NoError(t, c.db.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n))
-		return n
-	}
-	require.True(t, poll(t.Context(), func() bool { return open() == 0 }))
+	require.True(t, poll(t.Context(), func() bool { return p.count("finished_at IS NULL") == 0 }))
 	for _, relay := range running {
 		relay.stop(t)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // overloadVariable is for how long producers outrun the drain, as in 5m. Default: 8s.
@@ -30,36 +31,40 @@ type overload struct {
 	rows int
 }
 
-// configure limits the broker to a rate, or lets it go as fast as it can.
-func (o *overload) configure(limit string) {
-	o.t.Helper()
-	o.write(fmt.Sprintf("databases:\n  default: {driver: postgres, dsn: %q}\noutbox: {external_brokers: []}\nbrokers:\n  default: {type: redis, url: %q%s}\n",
-		o.dsn, testenv.Redis(o.t), limit))
+// limit limits the broker to a rate, or lets it go as fast as it can.
+func (o *overload) limit(limit string) {
+	o.Helper()
+	o.configure(fmt.Sprintf("outbox: {external_brokers: []}\nbrokers:\n  default: {type: redis, url: %q%s}\n", testenv.Redis(o), limit))
 }
 
 // add writes rows, half of them of one hot key.
 func (o *overload) add(n int) {
-	o.t.Helper()
-	_, err := o.db.ExecContext(o.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'default', $1::text, 'Ordering.OrderPlaced.v1', 'order-' || key, convert_to(json_build_object('key', key, 'n', n)::text, 'UTF8')
-		  FROM (SELECT n, CASE WHEN n % 2 = 0 THEN 0 ELSE n % 97 END AS key FROM generate_series($2::int + 1, $3::int) AS n) AS rows ORDER BY n`,
-		o.stream, o.rows, o.rows+n)
-	require.NoError(o.t, err)
+	o.Helper()
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		at := o.rows + i + 1
+		key := 0
+		if at%2 != 0 {
+			key = at % 97
+		}
+		rows[i] = numbered("default", o.stream, key, at)
+	}
+	o.write(rows...)
 	o.rows += n
 }
 
 // lag is the age of the oldest row that is not finished, as the status tells an operator.
 func (o *overload) lag() time.Duration {
-	o.t.Helper()
+	o.Helper()
 	status := o.run("status", "--json")
-	require.Zero(o.t, status.code, status.stderr)
+	require.Zero(o, status.code, status.stderr)
 	var answer map[string]struct {
 		Brokers map[string]struct {
 			OldestPending float64 `json:"oldest_pending_seconds"`
 		}
 	}
-	require.NoError(o.t, json.Unmarshal([]byte(status.stdout), &answer), status.stdout)
-	require.Contains(o.t, answer["default"].Brokers, "default", status.stdout)
+	require.NoError(o, json.Unmarshal([]byte(status.stdout), &answer), status.stdout)
+	require.Contains(o, answer["default"].Brokers, "default", status.stdout)
 	return time.Duration(answer["default"].Brokers["default"].OldestPending * float64(time.Second))
 }
 
@@ -81,14 +86,19 @@ func (r *relayProcess) memory() int {
 // the backlog is drained, in order, with nothing lost and nobody charged.
 func TestOverload(t *testing.T) {
 	t.Parallel()
+	onServers(t, testOverload)
+}
+
+func testOverload(t *testing.T, p *place) {
+	t.Helper()
 	span := 8 * time.Second
 	if given := os.Getenv(overloadVariable); given != "" {
 		var err error
 		span, err = time.ParseDuration(given)
 		require.NoError(t, err, overloadVariable)
 	}
-	o := &overload{bench: newBench(t)}
-	o.configure(fmt.Sprintf(", rate: %d", overloadRate))
+	o := &overload{bench: newBench(p)}
+	o.limit(fmt.Sprintf(", rate: %d", overloadRate))
 	require.Zero(t, o.run("migrate").code)
 	r := o.relay()
 	var lags []time.Duration
@@ -118,7 +128,7 @@ func TestOverload(t *testing.T) {
 
 	code, _ := r.stop()
 	assert.Zero(t, code)
-	o.configure("")
+	o.limit("")
 	r, began = o.relay(), time.Now()
 	require.Eventually(t, func() bool { return o.count("finished_at IS NULL") == 0 }, time.Minute+span, 20*time.Millisecond)
 	t.Logf("drained within %s; memory %d kB", time.Since(began).Round(10*time.Millisecond), r.memory())

@@ -12,7 +12,12 @@ import (
 // where it began.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	onServers(t, testPauseAndResume)
+}
+
+func testPauseAndResume(t *testing.T, p *place) {
+	t.Helper()
+	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	const rows = 20000
 	b.insert(rows)
@@ -62,8 +67,7 @@ func TestPauseAndResume(t *testing.T) {
 	assert.Equal(t, 2, b.run("broker", "resume", "default", "--database", "x").code)
 
 	// A pause outlives its broker's entry in the configuration, and can be ended all the same.
-	_, err := b.db.ExecContext(t.Context(), "INSERT INTO outbox_messages_pauses (target_broker) VALUES ('removed')")
-	require.NoError(t, err)
+	b.exec("INSERT INTO outbox_messages_pauses (target_broker) VALUES ('removed')")
 	assert.Equal(t, "default: broker removed is resumed\n", b.run("broker", "resume", "removed").stdout)
 	assert.Equal(t, 2, b.run("broker", "resume", "removed").code)
 }

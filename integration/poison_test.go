@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -13,13 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
 const deliveredVariable = "FANOUT_TEST_CHILD_DELIVERED"
@@ -62,43 +61,35 @@ func (p *poisoned) Publish(_ context.Context, msgs []brokers.Message) []brokers.
 
 // outbreak is a table with a message that kills its relay.
 type outbreak struct {
-	*testing.T
+	*place
 
-	dsn, delivered string
-	expects        []string // in errors that a relay may log
-	meanwhile      func()   // happens again and again until all rows are finished
-	db             *sql.DB
+	delivered string
+	expects   []string // in errors that a relay may log
+	meanwhile func()   // happens again and again until all rows are finished
 }
 
-func newOutbreak(t *testing.T) *outbreak {
-	t.Helper()
-	o := &outbreak{T: t, dsn: testenv.Postgres(t), delivered: filepath.Join(t.TempDir(), "delivered")}
-	store, err := postgres.Open(t.Context(), o.dsn, "", postgres.WithMaxConns(1))
-	require.NoError(t, err)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, store.Close())
-	o.db, err = sql.Open("pgx", o.dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = o.db.Close() })
-	return o
+func newOutbreak(p *place) *outbreak {
+	p.Helper()
+	p.migrate()
+	return &outbreak{place: p, delivered: filepath.Join(p.TempDir(), "delivered")}
 }
 
 // insert writes rows without a key into one shard; payload is that of the row at a place, all
 // others have none.
 func (o *outbreak) insert(shard, n, place int, payload string) {
 	o.Helper()
-	_, err := o.db.ExecContext(o.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
-		SELECT id, 'b', 's', 'T', CASE WHEN row_number() OVER () = $3 + 1 THEN convert_to($4, 'UTF8') ELSE '' END
-		  FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 10 * $2 + 100)) AS ids
-		 WHERE get_byte(sha256(id::text::bytea), 0) & 3 = $1 LIMIT $2`, shard, n, place, payload)
-	require.NoError(o, err)
-}
-
-func (o *outbreak) count(where string) (n int) {
-	o.Helper()
-	require.NoError(o, o.db.QueryRowContext(o.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where).Scan(&n))
-	return n
+	rows := make([]outbox.Row, 0, n)
+	for len(rows) < n {
+		row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T"}
+		if o.driver.Shard(&row) != shard {
+			continue
+		}
+		if len(rows) == place {
+			row.Payload = []byte(payload)
+		}
+		rows = append(rows, row)
+	}
+	o.write(rows...)
 }
 
 // survive starts a relay after each that has died, until all rows are finished, and returns how
@@ -107,16 +98,14 @@ func (o *outbreak) survive() (crashes int) {
 	o.Helper()
 	for ; ; crashes++ {
 		require.Less(o, crashes, 40, "it goes on for ever")
-		relay := startChild(o.T, "poison", o.dsn, deliveredVariable+"="+o.delivered)
+		relay := startChild(o.place, "poison", deliveredVariable+"="+o.delivered)
 		died := make(chan error, 1)
 		go func() { died <- relay.cmd.Wait() }()
 		if !o.outlives(died) {
 			for _, line := range relay.complaints() {
 				require.True(o, slices.ContainsFunc(o.expects, func(text string) bool { return strings.Contains(line, text) }), line)
 			}
-			// The leases of the dead end at once, as if the time had passed.
-			_, err := o.db.ExecContext(o.Context(), "UPDATE outbox_messages SET locked_until = now() WHERE status = 'processing'")
-			require.NoError(o, err)
+			o.expire()
 			continue
 		}
 		require.NoError(o, relay.cmd.Process.Signal(syscall.SIGTERM))
@@ -150,8 +139,13 @@ func (o *outbreak) outlives(died <-chan error) bool {
 // everything else arrives, and no other message pays an attempt for it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
+	onServers(t, testPoison)
+}
+
+func testPoison(t *testing.T, p *place) {
+	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(testenv.Seed(t)), 0))
-	o := newOutbreak(t)
+	o := newOutbreak(p)
 	place := random.IntN(500)
 	o.insert(0, 500, place, "poison")
 	for shard := 1; shard < 4; shard++ {
@@ -163,7 +157,7 @@ func TestPoison(t *testing.T) {
 	assert.LessOrEqual(t, crashes, 8+5)
 
 	assert.Equal(t, 1, o.count("status = 'abandoned'"))
-	assert.Equal(t, 1, o.count(`status = 'abandoned' AND payload = 'poison' AND attempts = 5 AND last_error LIKE '%"class":"crashed"%'`))
+	assert.Equal(t, 1, o.count(o.has("poison")+` AND status = 'abandoned' AND attempts = 5 AND last_error LIKE '%"class":"crashed"%'`))
 	assert.Equal(t, 1399, o.count("status = 'published' AND attempts = 1"), "nobody else has paid an attempt")
 	delivered := map[string]bool{}
 	text, err := os.ReadFile(o.delivered)
@@ -178,21 +172,31 @@ func TestPoison(t *testing.T) {
 // dies of the poison.
 func TestPoisonBesideALonelyMessage(t *testing.T) {
 	t.Parallel()
-	o := newOutbreak(t)
+	onServers(t, testPoisonBesideALonelyMessage)
+}
+
+func testPoisonBesideALonelyMessage(t *testing.T, p *place) {
+	t.Helper()
+	o := newOutbreak(p)
 	o.insert(0, 1, 0, "poison")
 	o.insert(1, 1, 0, "slow")
 	t.Logf("%d crashes", o.survive())
-	assert.Equal(t, 1, o.count("status = 'abandoned' AND payload = 'poison'"))
-	assert.Equal(t, 1, o.count("status = 'published' AND payload = 'slow' AND attempts = 1"))
+	assert.Equal(t, 1, o.count("status = 'abandoned' AND "+o.has("poison")))
+	assert.Equal(t, 1, o.count("status = 'published' AND attempts = 1 AND "+o.has("slow")))
 }
 
 // The same while the poison is still looked for among many, which the lonely message waits for.
 func TestPoisonAmongManyBesideALonelyMessage(t *testing.T) {
 	t.Parallel()
-	o := newOutbreak(t)
+	onServers(t, testPoisonAmongManyBesideALonelyMessage)
+}
+
+func testPoisonAmongManyBesideALonelyMessage(t *testing.T, p *place) {
+	t.Helper()
+	o := newOutbreak(p)
 	o.insert(0, 500, 0, "poison")
 	o.insert(1, 1, 0, "slow")
 	t.Logf("%d crashes", o.survive())
-	assert.Equal(t, 1, o.count("status = 'abandoned' AND payload = 'poison'"))
-	assert.Equal(t, 1, o.count("status = 'published' AND payload = 'slow' AND attempts = 1"))
+	assert.Equal(t, 1, o.count("status = 'abandoned' AND "+o.has("poison")))
+	assert.Equal(t, 1, o.count("status = 'published' AND attempts = 1 AND "+o.has("slow")))
 }

@@ -9,15 +9,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // readOnly makes the database read-only for everybody who connects from now on, and ends all other
 // connections, as a server does that is demoted, or whose disk is full; or it takes that back.
 // writer is not concerned.
 func (b *bench) readOnly(writer *sql.DB, on bool) {
-	b.t.Helper()
+	b.Helper()
 	parsed, err := url.Parse(b.dsn)
-	require.NoError(b.t, err)
+	require.NoError(b, err)
 	value := "off"
 	if on {
 		value = "on"
@@ -26,23 +28,23 @@ func (b *bench) readOnly(writer *sql.DB, on bool) {
 		"ALTER DATABASE " + strings.TrimPrefix(parsed.Path, "/") + " SET default_transaction_read_only = " + value,
 		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
 	} {
-		_, err := writer.ExecContext(b.t.Context(), statement)
-		require.NoError(b.t, err, statement)
+		_, err := writer.ExecContext(b.Context(), statement)
+		require.NoError(b, err, statement)
 	}
 }
 
 // privileged is a single connection for which the database is never read-only.
 func (b *bench) privileged() *sql.DB {
-	b.t.Helper()
+	b.Helper()
 	dsn, err := url.Parse(b.dsn)
-	require.NoError(b.t, err)
+	require.NoError(b, err)
 	query := dsn.Query()
 	query.Set("default_transaction_read_only", "off")
 	dsn.RawQuery = query.Encode()
 	db, err := sql.Open("pgx", dsn.String())
-	require.NoError(b.t, err)
+	require.NoError(b, err)
 	db.SetMaxOpenConns(1)
-	b.t.Cleanup(func() { _ = db.Close() })
+	b.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
@@ -51,7 +53,7 @@ func (b *bench) privileged() *sql.DB {
 // database can be written again.
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newBench(newPlace(t, outbox.Postgres))
 	b.db.SetMaxIdleConns(0) // none of ours is there to be ended
 	require.Zero(t, b.run("migrate").code)
 	b.insert(1000)

@@ -80,9 +80,9 @@ func newRecord(t *testing.T, name string) *record {
 }
 
 // start starts a relay with a recorder.
-func (r *record) start(dsn, habit string) *process {
+func (r *record) start(at *place, habit string) *process {
 	r.Helper()
-	return startChild(r.T, "recorder", dsn, recordVariable+"="+r.path, habitVariable+"="+habit, talksVariable+"=yes")
+	return startChild(at, "recorder", recordVariable+"="+r.path, habitVariable+"="+habit, talksVariable+"=yes")
 }
 
 // read returns how many calls have begun, and the ids that were sent.

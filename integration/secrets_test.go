@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // The password of the tests below, in two halves: of one that was not escaped, a parser may take
@@ -130,6 +131,24 @@ func TestNoCommandShowsTheDSN(t *testing.T) {
 			"odbc:server=127.0.0.1;port=1;uid=u;pwd={{}",
 			"{}", "u:{}@127.0.0.1",
 		},
+		"mysql": {
+			"u:{}@tcp(127.0.0.1:1)/x",
+			"u:{}@tcp(127.0.0.1:port)/x",
+			"u:{/}@tcp(127.0.0.1:1)/x",
+			"u:{@}@tcp(127.0.0.1:1)/x",
+			"u:{?}@tcp(127.0.0.1:1)/x",
+			"u:{%}@tcp(127.0.0.1:1)/x",
+			"u:{}@tcp(127.0.0.1:1)x",
+			"u:{}@tcp(127.0.0.1:1/x",
+			"u:{}@127.0.0.1:1/x",
+			"u:{}@nonsense(127.0.0.1:1)/x",
+			"u:{}@tcp(127.0.0.1:1)/x?tls=nonsense",
+			"u:{}@tcp(127.0.0.1:1)/x?timeout={}",
+			"u:{}@tcp(127.0.0.1:1)/x?collation=big5_chinese_ci",
+			"u:{}@tcp(127.0.0.1:1)/x?serverPubKey={}",
+			"mysql://u:{}@127.0.0.1:1/x",
+			"{}", "u:{}@127.0.0.1",
+		},
 		"sqlite": {
 			"/does/not/exist/x.db?_pragma=key('{}')",
 			"file:/does/not/exist/x.db?_pragma=key('{}')&mode=rw",
@@ -209,8 +228,8 @@ func TestNoRelayShowsTheURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.write(fmt.Sprintf("databases: {default: {driver: postgres, dsn: %q}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: %q}}\n", b.dsn, url(t)))
+			b := newBench(newPlace(t, outbox.Postgres))
+			b.configure(fmt.Sprintf("outbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: %q}}\n", url(t)))
 			require.Zero(t, b.run("migrate").code)
 			b.insert(1)
 			validated := b.run("validate")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // counting is a writer in a process of its own, of some version.
@@ -46,12 +47,12 @@ func (c *counting) stop(ledger map[string]bool) {
 
 // relayOf starts a relay of some version.
 func (b *bench) relayOf(program string) *relayProcess {
-	b.t.Helper()
-	r := &relayProcess{t: b.t, log: new(bytes.Buffer)}
+	b.Helper()
+	r := &relayProcess{t: b.T, log: new(bytes.Buffer)}
 	r.cmd = exec.Command(program, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
-	require.NoError(b.t, r.cmd.Start())
-	b.t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	require.NoError(b, r.cmd.Start())
+	b.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	return r
 }
 
@@ -63,12 +64,11 @@ func TestRollingUpgrade(t *testing.T) {
 	testenv.NeedLong(t) // it builds another version
 	before, now := previousVersion(t), currentVersion(t)
 	t.Logf("beside %s", before.name)
-	b := newBench(t)
+	b := newBench(newPlace(t, outbox.Postgres))
 	shop := contextName(testenv.RedisPrefix(t))
 	b.stream = shop + "::counter"
 	cleanStreams(t, testenv.Redis(t), b.stream)
-	b.write(fmt.Sprintf("databases:\n  default: {driver: postgres, dsn: %q}\noutbox: {external_brokers: [], lease: 3s, publish_timeout: 1s, batch_size: 20}\nbrokers:\n  default: {type: redis, url: %q}\n",
-		b.dsn, testenv.Redis(t)))
+	b.configure(fmt.Sprintf("outbox: {external_brokers: [], lease: 3s, publish_timeout: 1s, batch_size: 20}\nbrokers:\n  default: {type: redis, url: %q}\n", testenv.Redis(t)))
 	migrated := run(t, "migrate", "--config", b.config)
 	require.Zero(t, migrated.code, migrated.stderr)
 	_, err := b.db.ExecContext(t.Context(), `CREATE TABLE counters (id text PRIMARY KEY, n bigint NOT NULL);

@@ -87,7 +87,7 @@ func runWriter(ctx context.Context) error {
 // anybody. What was not committed is never delivered; what was, a relay finds by itself, and soon.
 func TestFault01WriterIsKilled(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newBench(newPlace(t, outbox.Postgres))
 	name := contextName(testenv.RedisPrefix(t))
 	cleanStreams(t, testenv.Redis(t), name+"::order", name)
 	b.stream = name + "::order"
@@ -95,12 +95,13 @@ func TestFault01WriterIsKilled(t *testing.T) {
 	_, err := b.db.ExecContext(t.Context(), "CREATE TABLE orders (id text PRIMARY KEY, customer text, status text)")
 	require.NoError(t, err)
 	relay := b.relay()
+	named := &place{T: t, driver: b.driver, dsn: b.dsn + "&application_name=writer"}
 	count := func(query string) (n int) {
 		require.NoError(t, b.db.QueryRowContext(t.Context(), query).Scan(&n))
 		return n
 	}
 	for _, moment := range []string{beforeTheRows, beforeTheCommit, afterTheCommit} {
-		writer := startChild(t, writerChild, b.dsn+"&application_name=writer", contextVariable+"="+name, momentVariable+"="+moment)
+		writer := startChild(named, writerChild, contextVariable+"="+name, momentVariable+"="+moment)
 		require.ErrorContains(t, writer.cmd.Wait(), "killed", "%s: %s", moment, &writer.log)
 		died := time.Now()
 		eventually(t, func() bool {

@@ -14,7 +14,7 @@ import (
 // These start real servers, where their binaries are; a machine without them is told so.
 
 func TestLaunch(t *testing.T) {
-	for _, svc := range []*service{postgres, redis, toxiproxy} {
+	for _, svc := range []*service{postgres, redis, mysql, toxiproxy} {
 		t.Run(svc.name, func(t *testing.T) {
 			binary, ok := svc.find(t.Context())
 			if !ok {
@@ -76,7 +76,7 @@ func TestProbesKeepPasswordsOutOfErrors(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for _, svc := range []*service{postgres, redis} {
+	for _, svc := range []*service{postgres, redis, mysql} {
 		for _, address := range []string{"127.0.0.1:1", "127.0.0.1:port", "%zz"} {
 			_, err := svc.probe(ctx, svc.container+"://"+url.UserPassword("me", "hush").String()+"@"+address)
 			require.Error(t, err)

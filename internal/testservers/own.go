@@ -79,6 +79,27 @@ func OwnRedis(ctx context.Context) (*Own, error) {
 	return own, nil
 }
 
+// OwnMySQL starts a new MySQL or MariaDB server, which writes each commit to disk before it answers,
+// with options ("--name=value") of the caller's, and returns when it answers. The error is
+// [ErrNoBinary] where that is the reason.
+func OwnMySQL(ctx context.Context, options ...string) (*Own, error) {
+	bin, found := findMySQL(ctx)
+	if !found {
+		return nil, fmt.Errorf("%w: MySQL (%s names it)", ErrNoBinary, MySQLBinVariable)
+	}
+	files, err := initMySQL(ctx, bin)
+	if err != nil {
+		return nil, err
+	}
+	own := &Own{Name: mysqlName}
+	own.run = localMySQL(ctx, files, bin, &own.Version, options...)
+	if err := own.begin(ctx); err != nil {
+		return nil, err
+	}
+	own.URL = mysqlDSN("root", net.JoinHostPort("127.0.0.1", own.port))
+	return own, nil
+}
+
 // begin starts the server for the first time.
 func (o *Own) begin(ctx context.Context) (err error) {
 	if o.port, o.process, err = o.run.anywhere(ctx); err != nil {

@@ -68,6 +68,26 @@ func TestOwnRedis(t *testing.T) {
 	}
 }
 
+// What it keeps is tested where its driver is linked.
+func TestOwnMySQL(t *testing.T) {
+	t.Parallel()
+	own, err := OwnMySQL(t.Context(), "--log-bin=log")
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		version, err := probeMySQL(t.Context(), own.URL)
+		require.NoError(t, err)
+		require.Equal(t, own.Version, version)
+		require.NoError(t, own.End(signal, patience))
+		_, err = probeMySQL(t.Context(), own.URL)
+		require.Error(t, err, signal)
+		require.NoError(t, own.Start(t.Context()), signal)
+	}
+}
+
 // A server that does not come back is an error when the time for it has passed.
 func TestOwnDoesNotComeBack(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,8 @@
-// Package testservers finds or starts the PostgreSQL and the Redis that the tests need, and
-// toxiproxy.
+// Package testservers finds or starts the PostgreSQL, the Redis and the MySQL (or MariaDB) that the
+// tests need, and toxiproxy.
 //
-// For each of them, in this order: the server that FANOUT_TEST_POSTGRES or FANOUT_TEST_REDIS names;
+// For each of them, in this order: the server that FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS or
+// FANOUT_TEST_MYSQL names;
 // a container, where Docker Compose has a running engine (integration/compose.yaml); a server
 // binary on this machine, started with a directory and a port of its own; a binary that the
 // system's package manager installs, announced first, where that asks for no password and
@@ -39,6 +40,8 @@ const (
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
 	// RedisBinVariable holds the path of redis-server, for the same purpose.
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
+	// MySQLBinVariable holds the path of mariadbd or mysqld, likewise.
+	MySQLBinVariable = "FANOUT_TEST_MYSQL_BIN"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
 	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
@@ -50,7 +53,7 @@ const (
 
 // Server is a server that answers.
 type Server struct {
-	Name    string // PostgreSQL, Redis or toxiproxy
+	Name    string // PostgreSQL, Redis, MySQL (MariaDB too) or toxiproxy
 	URL     string // for a client; may contain a password
 	Version string // as the server tells it
 	Origin  string // where it comes from, for people
@@ -63,8 +66,8 @@ func (s *Server) String() string { return fmt.Sprintf("%s %s: %s", s.Name, s.Ver
 
 // Servers is what [Start] found and started.
 type Servers struct {
-	Postgres, Redis *Server
-	Toxiproxy       *Server // nil before StartToxiproxy
+	Postgres, Redis, MySQL *Server
+	Toxiproxy              *Server // nil before StartToxiproxy
 
 	log       io.Writer
 	byService map[string]*Server
@@ -72,7 +75,7 @@ type Servers struct {
 	compose   *compose          // nil while no container was started
 }
 
-// Start gets both databases and returns when they answer. It says on log what takes long or changes
+// Start gets the servers and returns when they answer. It says on log what takes long or changes
 // the machine. When ctx ends, or when one server cannot be had, whatever was started is stopped
 // again; the error then names what to do. A server named by a variable that does not answer is an
 // error: that server was asked for.
@@ -82,12 +85,12 @@ func Start(ctx context.Context, log io.Writer) (*Servers, error) {
 		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
 	s.findBrowser(ctx)
-	s.Postgres, s.Redis = s.byService[postgres.name], s.byService[redis.name]
+	s.Postgres, s.Redis, s.MySQL = s.byService[postgres.name], s.byService[redis.name], s.byService[mysql.name]
 	return s, nil
 }
 
 func (s *Servers) start(ctx context.Context) error {
-	all := []*service{postgres, redis}
+	all := []*service{postgres, redis, mysql}
 	engine := s.findEngine(ctx, all)
 	todo := map[source][]*service{}
 	for _, svc := range all {
@@ -149,8 +152,8 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // Environ is what the tests need to know, as "NAME=value" to append to an environment. The
 // binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
-	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL}
-	for _, svc := range []*service{postgres, redis, chromium} {
+	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL, MySQLVariable + "=" + s.MySQL.URL}
+	for _, svc := range []*service{postgres, redis, mysql, chromium} {
 		if binary := s.binaries[svc.name]; binary != "" {
 			environ = append(environ, svc.binVariable+"="+binary)
 		}

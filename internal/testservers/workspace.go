@@ -74,7 +74,7 @@ func (w *workspace) path(name string) string { return filepath.Join(w.dir, name)
 func (w *workspace) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
 	cmd.Dir = w.dir
-	cmd.Env = serverEnviron(os.Environ())
+	cmd.Env = append(serverEnviron(os.Environ()), "TMPDIR="+w.dir)
 	w.account.runAs(cmd)
 	return cmd
 }
