@@ -19,14 +19,13 @@ import (
 
 // on is a dialector for a connection that is there already.
 func (b *bench) on(conn gorm.ConnPool) gorm.Dialector {
-	switch b.dialect {
-	case outbox.Postgres:
-		return postgres.New(postgres.Config{Conn: conn})
-	case outbox.SQLServer:
-		return sqlserver.New(sqlserver.Config{Conn: conn})
-	default:
-		return &sqlite.Dialector{Conn: conn}
-	}
+	return dialectors[b.dialect](conn)
+}
+
+var dialectors = map[outbox.Dialect]func(conn gorm.ConnPool) gorm.Dialector{
+	outbox.Postgres:  func(conn gorm.ConnPool) gorm.Dialector { return postgres.New(postgres.Config{Conn: conn}) },
+	outbox.SQLServer: func(conn gorm.ConnPool) gorm.Dialector { return sqlserver.New(sqlserver.Config{Conn: conn}) },
+	outbox.SQLite:    func(conn gorm.ConnPool) gorm.Dialector { return &sqlite.Dialector{Conn: conn} },
 }
 
 // pool is the handle's *sql.DB.

@@ -43,10 +43,13 @@ type site struct {
 	dirty  bool // a program has failed, and may have kept a connection
 }
 
-var sites = map[string]struct {
+type kind struct {
 	start  func(t *testing.T, s *site)
 	strict bool
-}{
+}
+
+// sites are the databases that programs run on; make test adds those of testdata/mysql.
+var sites = map[string]kind{
 	"sqlite":             {start: siteOnSQLite},
 	"sqlite, strict":     {start: siteOnSQLite, strict: true},
 	"postgres":           {start: siteOnPostgres},
@@ -214,10 +217,10 @@ func (r *runner) describe(t require.TestingT) string {
 	for _, message := range messages {
 		var body struct{ Data struct{ N int } }
 		require.NoError(t, json.Unmarshal(message.Payload, &body))
-		id, known := r.ids[strings.ToLower(message.MessageID)]
+		id, known := r.ids[messageID(message.MessageID)]
 		if !known { // published, with the same id for both brokers
 			id = body.Data.N
-			r.ids[strings.ToLower(message.MessageID)] = id
+			r.ids[messageID(message.MessageID)] = id
 		}
 		outboxRows = append(outboxRows, stored{id, message.TargetBroker, body.Data.N})
 	}

@@ -37,12 +37,15 @@ type place struct {
 	dial    func(readOnly bool) gorm.Dialector
 }
 
-// databases are the kinds that the cases run on. start gets the test of the whole group and returns
+// A database is a kind that the cases run on. start gets the test of the whole group and returns
 // what makes a place for one case.
-var databases = []struct {
+type database struct {
 	dialect outbox.Dialect
 	start   func(t *testing.T) func(t *testing.T) place
-}{
+}
+
+// databases are all of them; make test adds those of testdata/mysql.
+var databases = []database{
 	{outbox.SQLite, startSQLite},
 	{outbox.Postgres, startPostgres},
 	{outbox.SQLServer, startSQLServer},

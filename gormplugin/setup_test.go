@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -35,12 +36,17 @@ type program struct{ *testing.M }
 
 func (p program) Run() int {
 	code := p.M.Run()
-	if err := dropPostgresPlaces(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return max(code, 1)
+	for _, end := range ends {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	return code
 }
+
+// ends end what the tests have shared.
+var ends = []func() error{dropPostgresPlaces}
 
 // bench is one place with the plugin on its handle.
 type bench struct {
@@ -202,18 +208,34 @@ type row struct {
 	Expires       bool
 }
 
+// messageIDColumn is how a message's id is read as text, or as bytes.
+func messageIDColumn(dialect outbox.Dialect) string {
+	if dialect == outbox.MySQL {
+		return "message_id"
+	}
+	return "CAST(message_id AS char(36))"
+}
+
+// messageID is what [messageIDColumn] has read, as text.
+func messageID(read string) string {
+	if id, err := uuid.FromBytes([]byte(read)); err == nil {
+		return id.String()
+	}
+	return strings.ToLower(read)
+}
+
 func (b *bench) rows() []row {
 	b.t.Helper()
 	var rows []row
 	// A handle of our own kind: sessions of the case, resolvers and the like must not change what
 	// is read.
 	db := b.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
-	require.NoError(b.t, db.Table(b.at.outbox()).Select("CAST(message_id AS char(36)) AS message_id, target_broker, stream, type, ordering_key, "+
+	require.NoError(b.t, db.Table(b.at.outbox()).Select(messageIDColumn(b.dialect)+" AS message_id, target_broker, stream, type, ordering_key, "+
 		"aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id, priority, headers, payload, "+
 		"CASE WHEN available_at IS NULL THEN 0 ELSE 1 END AS held, CASE WHEN expires_at IS NULL THEN 0 ELSE 1 END AS expires").
 		Order("id").Find(&rows).Error)
 	for i := range rows {
-		rows[i].MessageID = strings.ToLower(rows[i].MessageID)
+		rows[i].MessageID = messageID(rows[i].MessageID)
 	}
 	return rows
 }

@@ -92,7 +92,8 @@ func (d Dialect) rowsAtOnce(rows []Row) int {
 // bytes. On SQL Server the binary form would arrive with its bytes swapped.
 func (d Dialect) idArg(id uuid.UUID) any {
 	if d == MySQL {
-		return id[:]
+		binary := id // the parameter would be allocated for the others, too
+		return binary[:]
 	}
 	return id.String()
 }

@@ -1,9 +1,7 @@
 package testenv
 
 import (
-	"context"
 	"crypto/rand"
-	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,6 +15,18 @@ import (
 // test is skipped, or fails where servers are required.
 func MySQL(t testing.TB) string {
 	t.Helper()
+	dsn, drop := MySQLUntilDropped(t)
+	t.Cleanup(func() {
+		if err := drop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dsn
+}
+
+// MySQLUntilDropped is [MySQL] for several tests: their TestMain drops the database.
+func MySQLUntilDropped(t testing.TB) (dsn string, drop func() error) {
+	t.Helper()
 	server := need(t, testservers.MySQLVariable)
 	slash := strings.LastIndexByte(server, '/')
 	if slash < 0 {
@@ -27,29 +37,13 @@ func MySQL(t testing.TB) string {
 		params = "?" + params
 	}
 	name := "fanout_test_" + identifier(t.Name()) + "_" + strings.ToLower(rand.Text()[:8])
-	if err := mysqlAdmin(server, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
+	if err := databaseAdmin("mysql", server, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
 		t.Fatalf("testenv: create a database for this test: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := mysqlAdmin(server, "DROP DATABASE "+name); err != nil {
-			t.Errorf("testenv: drop the database of this test: %v", err)
+	return server[:slash+1] + name + params, func() error {
+		if err := databaseAdmin("mysql", server, "DROP DATABASE "+name); err != nil {
+			return fmt.Errorf("testenv: drop the database of a test: %w", err)
 		}
-	})
-	return server[:slash+1] + name + params
-}
-
-// mysqlAdmin executes one statement on a connection of its own, in a time of its own: see
-// [postgresAdmin].
-func mysqlAdmin(server, statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
-	defer cancel()
-	db, err := sql.Open("mysql", server)
-	if err != nil {
-		return fmt.Errorf("the test must link github.com/go-sql-driver/mysql: %w", err)
+		return nil
 	}
-	defer db.Close()
-	if _, err := db.ExecContext(ctx, statement); err != nil {
-		return fmt.Errorf("%s: %w", statement, err)
-	}
-	return nil
 }

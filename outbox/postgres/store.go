@@ -51,7 +51,7 @@ var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	lock, tryLock, claim, claimUnordered, window, take, takeSettings, fetch, between, planSettings string
+	lock, tryLock, claim, claimUnordered, window, take, takeUnordered, takeSettings, fetch, between, planSettings string
 	blocks, turn, lift, free, deferRows                                                            string
 	settings, markPublished, markOther, renew, ready                                               string
 	exclusive, writers                                                                             string
@@ -155,6 +155,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	} {
 		*text = readSQL(name, table)
 	}
+	s.sql.takeUnordered = strings.Replace(s.sql.take, "ORDER BY id\n", "ORDER BY id FOR UPDATE SKIP LOCKED\n", 1)
 	s.sql.listen = listenSQL(table, s.channel)
 	return s, nil
 }
