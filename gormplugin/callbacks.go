@@ -208,7 +208,7 @@ func (p *Plugin) failed(db *gorm.DB) {
 		return
 	}
 	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-		ours.course.fail()
+		ours.course.fail(db.Error)
 	}
 }
 
@@ -219,7 +219,7 @@ func (p *Plugin) mayFail(db *gorm.DB) {
 		return
 	}
 	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-		ours.course.fail()
+		ours.course.fail(db.Error)
 	}
 }
 

@@ -92,12 +92,17 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 		return nil
 	}
 	built := db.Statement.SQL.Len() > 0 // nothing is built when only associations are saved
-	switch affected := db.RowsAffected; {
+	affected, known, err := p.changedRows(db, creates)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		return p.partial(db, aggregates, elements(db), affected)
 	case built && affected == 0:
 		p.untouched(db, aggregates)
 		return nil
 	case built && affected < int64(elements(db)):
-		return p.captureSome(db, aggregates, creates)
+		return p.captureSome(db, aggregates, creates, affected)
 	}
 	return p.track(db, aggregates)
 }

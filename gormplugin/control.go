@@ -30,7 +30,7 @@ const (
 //
 // It knows the statements that set, roll back to, or release a savepoint:
 //
-//	SAVEPOINT x · ROLLBACK [WORK | TRANSACTION] TO [SAVEPOINT] x · RELEASE [SAVEPOINT] x    PostgreSQL, SQLite
+//	SAVEPOINT x · ROLLBACK [WORK | TRANSACTION] TO [SAVEPOINT] x · RELEASE [SAVEPOINT] x    PostgreSQL, SQLite, MySQL
 //	SAVE {TRAN | TRANSACTION} x · ROLLBACK {TRAN | TRANSACTION} x                           SQL Server
 //
 // those that end the transaction:
@@ -39,6 +39,10 @@ const (
 //	PREPARE TRANSACTION 'x'                                                                 PostgreSQL
 //	{ROLLBACK | COMMIT | END} [TRANSACTION [x]]                                             SQLite
 //	ROLLBACK [WORK | TRAN | TRANSACTION]                                                    SQL Server
+//	{ROLLBACK | COMMIT} [WORK] [AND [NO] CHAIN] [[NO] RELEASE]                              MySQL
+//
+// on MySQL also those that commit by themselves, such as CREATE TABLE and LOCK TABLES
+// (https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html),
 //
 // and SQL Server's transactions within transactions:
 //
@@ -72,10 +76,14 @@ func isOrdinary(dialect outbox.Dialect, text string) bool {
 	if text == "" || dialect == outbox.SQLServer {
 		return text == ""
 	}
-	switch first := text[0] | 0x20; first {
-	case 'a', 'b', 'c', 'e', 'p', 'r':
+	switch first := text[0] | 0x20; {
+	case dialect == outbox.MySQL:
+		if !is(text[:min(6, len(text))], "INSERT", "UPDATE", "DELETE", "SELECT") {
+			return false
+		}
+	case strings.IndexByte("abcepr", first) >= 0:
 		return false
-	case 's':
+	case first == 's':
 		if len(text) == 1 || text[1]|0x20 != 'e' { // SELECT and SET, but not SAVEPOINT
 			return false
 		}
@@ -96,7 +104,7 @@ func mentionsControl(dialect outbox.Dialect, text string) bool {
 		switch word := l.word(); {
 		case word == "":
 			l.rest = l.rest[1:]
-		case is(word, "SAVEPOINT", "RELEASE", "SAVE", "ROLLBACK", "COMMIT", "END", "ABORT", "PREPARE"):
+		case is(word, "SAVEPOINT", "RELEASE", "SAVE", "ROLLBACK", "COMMIT", "END", "ABORT", "PREPARE"), dialect == outbox.MySQL && is(word, commitsOnMySQL...):
 			return true
 		}
 	}
@@ -131,9 +139,12 @@ func (s *script) atEnd() bool {
 func (s *script) statement() control {
 	first := s.word()
 	var found control
-	if s.dialect == outbox.SQLServer {
+	switch s.dialect {
+	case outbox.SQLServer:
 		found = s.onSQLServer(first)
-	} else {
+	case outbox.MySQL:
+		found = s.onMySQL(first)
+	case outbox.Postgres, outbox.SQLite:
 		found = s.control(first)
 	}
 	if found.kind != controlNone && s.atEnd() {
@@ -196,6 +207,61 @@ func (s *script) named(kind controlKind) control {
 		kind = controlUnknown
 	}
 	return control{kind: kind, name: name}
+}
+
+// commitsOnMySQL are the first words of statements that commit whatever is under way.
+var commitsOnMySQL = []string{
+	"ALTER", "ANALYZE", "BEGIN", "CACHE", "CHECK", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE",
+	"START", "TRUNCATE", "UNINSTALL",
+}
+
+// onMySQL reads what follows the first word of a statement of MySQL.
+func (s *script) onMySQL(first string) control {
+	switch {
+	case is(first, "SAVEPOINT", "RELEASE"):
+		return s.control(first)
+	case is(first, "ROLLBACK", "COMMIT"):
+		s.accept("WORK", "TRANSACTION")
+		if is(first, "ROLLBACK") && s.accept("TO") {
+			s.accept("SAVEPOINT")
+			return s.named(savepointRollback)
+		}
+		return s.endOnMySQL()
+	case is(first, "CREATE", "DROP") && s.accept("TEMPORARY"), is(first, "SET") && !s.setsAutocommit():
+		return control{}
+	case is(first, commitsOnMySQL...), is(first, "SET"):
+		s.pass("")
+		return control{kind: transactionEnd}
+	case is(first, "XA"):
+		return control{kind: controlUnknown}
+	default:
+		return control{}
+	}
+}
+
+// endOnMySQL reads the end of a statement that ends the transaction.
+func (s *script) endOnMySQL() control {
+	if s.accept("AND") {
+		if s.accept("NO"); !s.accept("CHAIN") {
+			return control{kind: controlUnknown}
+		}
+	}
+	if no := s.accept("NO"); !s.accept("RELEASE") && no {
+		return control{kind: controlUnknown}
+	}
+	return control{kind: transactionEnd}
+}
+
+// setsAutocommit looks for the word in the rest of a statement.
+func (s *script) setsAutocommit() (found bool) {
+	for s.skip(); s.rest != "" && s.rest[0] != ';'; s.skip() {
+		if word := s.word(); word != "" {
+			found = found || is(word, "autocommit")
+		} else if !s.quoted() {
+			s.rest = s.rest[1:]
+		}
+	}
+	return found
 }
 
 // onSQLServer reads what follows the first word of a statement of SQL Server.

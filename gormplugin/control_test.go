@@ -133,14 +133,45 @@ var controlCases = []struct {
 	{server, "CREATE OR ALTER PROCEDURE p AS BEGIN TRAN; COMMIT", nil},
 	{server, "ALTER TABLE t DISABLE TRIGGER x; ROLLBACK", end},
 	{server, "SELECT $; ROLLBACK", end},
+
+	{mysql, "SAVEPOINT `my``Own`", set("my`own")},
+	{mysql, "SAVEPOINT Mine # '", set("mine")},
+	{mysql, "/* a /* b */ SAVEPOINT x", set("x")},
+	{mysql, "ROLLBACK WORK TO SAVEPOINT a", back("a")},
+	{mysql, "rollback to a; SELECT 1", back("a")},
+	{mysql, "RELEASE SAVEPOINT a", []control{{savepointRelease, "a"}}},
+	{mysql, "COMMIT WORK AND NO CHAIN NO RELEASE", end},
+	{mysql, "COMMIT RELEASE", end},
+	{mysql, "COMMIT NO", unknown},
+	{mysql, "START TRANSACTION", end},
+	{mysql, "BEGIN", end},
+	{mysql, "CREATE TABLE a (b int)", end},
+	{mysql, "ALTER TABLE a ADD c int; SELECT 1", end},
+	{mysql, "CREATE TEMPORARY TABLE a (b int)", nil},
+	{mysql, "DROP TEMPORARY TABLE a", nil},
+	{mysql, "TRUNCATE a", end},
+	{mysql, "LOCK TABLES a READ", end},
+	{mysql, "SET autocommit = 1", end},
+	{mysql, "SET @a = 'autocommit'", nil},
+	{mysql, "XA END 'x'", unknown},
+	{mysql, "SELECT 1--1; COMMIT", end},
+	{mysql, "SELECT 1 -- 1; COMMIT", nil},
+	{mysql, "# COMMIT\nSELECT 1", nil},
+	{mysql, "SELECT 'a # b'; COMMIT", end},
+	{mysql, `SELECT 'a\\'; COMMIT`, end},
+	{mysql, `SELECT "it\"s a COMMIT"`, nil},
+	{mysql, `SELECT 'it\'; COMMIT; '`, unknown}, // with NO_BACKSLASH_ESCAPES it commits
+	{mysql, "/*!50000 COMMIT */", unknown},
+	{mysql, "REPLACE INTO t VALUES (1)", nil},
 }
 
 var (
-	all      = []outbox.Dialect{outbox.Postgres, outbox.SQLite, outbox.SQLServer}
+	all      = []outbox.Dialect{outbox.Postgres, outbox.SQLite, outbox.SQLServer, outbox.MySQL}
 	standard = []outbox.Dialect{outbox.Postgres, outbox.SQLite}
 	postgres = []outbox.Dialect{outbox.Postgres}
 	sqlite   = []outbox.Dialect{outbox.SQLite}
 	server   = []outbox.Dialect{outbox.SQLServer}
+	mysql    = []outbox.Dialect{outbox.MySQL}
 
 	end     = []control{{kind: transactionEnd}}
 	unknown = []control{{kind: controlUnknown}}
@@ -184,7 +215,7 @@ func FuzzReadControl(f *testing.F) {
 		f.Add(0, text)
 	}
 	f.Fuzz(func(t *testing.T, database int, text string) {
-		dialect := all[((database%3)+3)%3]
+		dialect := all[((database%len(all))+len(all))%len(all)]
 		controls, statements := readControl(dialect, text)
 		if len(controls) > statements && statements > 0 {
 			t.Errorf("%q: %d controls in %d statements", text, len(controls), statements)

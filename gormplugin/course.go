@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"gorm.io/gorm"
+
 	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -19,16 +21,19 @@ type course struct {
 	mu       sync.Mutex
 	ended    bool
 	failed   bool     // a statement has, or may have, and that may have ended the transaction
+	broken   bool     // MySQL: one has failed in a way that has ended it
+	timedOut bool     // MySQL: one has waited too long for a lock, which may have
 	nested   int      // SQL Server: transactions begun within the transaction
 	unknown  string   // the first text that was not understood
 	prepared []string // texts with transaction control that may have run as prepared statements
 }
 
-// fail notes that a statement has failed, or may have done so.
-func (c *course) fail() {
+// fail notes that a statement has failed, or may have done so, which err is nil for.
+func (c *course) fail(err error) {
+	sure, maybe := endsTransactionOnMySQL(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = true
+	c.failed, c.broken, c.timedOut = true, c.broken || sure, c.timedOut || maybe
 }
 
 func (c *course) hasFailed() bool {
@@ -154,21 +159,42 @@ func (c *course) refusal() error {
 }
 
 // checkOpen asks the database whether the transaction goes on after statements that have failed. On
-// PostgreSQL nothing is written after one. SQLite and SQL Server may have rolled back by
-// themselves, and commit what comes after it statement by statement.
-func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db outbox.Execer) error {
-	if dialect == outbox.Postgres || !c.hasFailed() {
+// PostgreSQL nothing is written after one. The others may have rolled back by themselves, and commit
+// what comes after it statement by statement.
+func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db gorm.ConnPool) error {
+	if !c.hasFailed() {
 		return nil
 	}
-	if dialect == outbox.SQLite {
+	switch dialect {
+	case outbox.Postgres:
+		return nil
+	case outbox.SQLite:
 		if _, err := db.ExecContext(ctx, "BEGIN"); err != nil {
 			return nil //nolint:nilerr // in a transaction it is an error without any effect
 		}
-	} else if _, err := db.ExecContext(ctx, "IF @@TRANCOUNT = 0 THROW 51000, 'There is no transaction.', 1"); err == nil {
-		return nil
+	case outbox.MySQL:
+		if goesOn, err := c.goesOnOnMySQL(ctx, db); goesOn || err != nil {
+			return err
+		}
+	case outbox.SQLServer:
+		if _, err := db.ExecContext(ctx, "IF @@TRANCOUNT = 0 THROW 51000, 'There is no transaction.', 1"); err == nil {
+			return nil
+		}
 	}
-	return errors.New("gormplugin: the database ended the transaction when a statement failed (INSERT OR ROLLBACK, RAISE(ROLLBACK, ...), an interrupted statement, XACT_ABORT), " +
-		"so its events cannot be written in it and stay pending: return the errors of statements from the transaction")
+	return errors.New("gormplugin: the database ended the transaction when a statement failed (a deadlock, INSERT OR ROLLBACK, RAISE(ROLLBACK, ...), " +
+		"an interrupted statement, XACT_ABORT), so its events cannot be written in it and stay pending: return the errors of statements from the transaction")
+}
+
+func (c *course) goesOnOnMySQL(ctx context.Context, db gorm.ConnPool) (bool, error) {
+	c.mu.Lock()
+	broken, timedOut := c.broken, c.timedOut
+	c.mu.Unlock()
+	if broken || !timedOut {
+		return !broken, nil
+	}
+	var rollsBack bool
+	err := db.QueryRowContext(ctx, "SELECT @@innodb_rollback_on_timeout").Scan(&rollsBack)
+	return !rollsBack, err
 }
 
 // excerpt shortens a text for a message.

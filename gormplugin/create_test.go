@@ -145,6 +145,7 @@ func TestCreate(t *testing.T) {
 			assert.Contains(b.t, b.log.String(), "events left pending")
 		},
 		"a conflict on a unique name that does nothing": func(b *bench) {
+			b.not(outbox.MySQL, "MariaDB does not tell: see testdata/mysql")
 			b.not(outbox.SQLServer, "its driver drops OnConflict unless the primary key is inserted")
 			b.ok(b.db.Create(&Ticket{Name: "x"}).Error)
 			second := raising(&Ticket{Name: "x"}, "a")
@@ -181,6 +182,7 @@ func TestCreate(t *testing.T) {
 			assert.Equal(b.t, 2, b.orders())
 		},
 		"an upsert whose condition does not hold": func(b *bench) {
+			b.not(outbox.MySQL, "its driver ignores the condition")
 			b.not(outbox.SQLServer, "its driver ignores the condition")
 			b.ok(b.db.Create(order("1")).Error)
 			second := order("1", "a")

@@ -25,9 +25,12 @@ type PartialBatchError struct {
 
 // Error implements error.
 func (e *PartialBatchError) Error() string {
-	return fmt.Sprintf("gormplugin: %d of %d rows of %s were written, and which ones is not known, so their events cannot be told apart: "+
-		"roll back and write them one by one, or have the statement return their keys by clause.Returning (PostgreSQL, SQLite)",
-		e.Affected, e.Given, e.Aggregate)
+	said := fmt.Sprintf("%d of %d rows of %s were written, and which ones is not known", e.Affected, e.Given, e.Aggregate)
+	if e.Affected >= int64(e.Given) { // MySQL
+		said = fmt.Sprintf("of %d rows of %s it is not known which ones were there already, since the database counts and returns these, too", e.Given, e.Aggregate)
+	}
+	return "gormplugin: " + said + ", so their events cannot be told apart: roll back and write them one by one, or have the statement return " +
+		"their keys by clause.Returning (PostgreSQL, SQLite); on MySQL, INSERT without a conflict clause and see to gorm.ErrDuplicatedKey"
 }
 
 // PendingError is the answer of a strict plugin to a commit that would leave events behind.

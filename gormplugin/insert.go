@@ -20,7 +20,7 @@ import (
 func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var r *readback
-		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && insertIsReadApart(db) {
+		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && tellsConflicts(db) && insertIsReadApart(db) {
 			var err error
 			r, err = p.newReadback(db, original)
 			_ = db.AddError(err)
@@ -57,6 +57,13 @@ func insertIsReadApart(db *gorm.DB) bool {
 		return false // one element is counted correctly, and so is what only the database counts
 	}
 	return leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
+}
+
+// tellsConflicts reports whether rows that come back tell which ones a statement has inserted. On
+// MySQL they come back whether they were there or not.
+func tellsConflicts(db *gorm.DB) bool {
+	_, conflicts := conflictOf(db.Statement)
+	return !conflicts || !onMySQL(db)
 }
 
 func conflictOf(s *gorm.Statement) (conflict clause.OnConflict, ok bool) {

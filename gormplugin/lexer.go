@@ -42,7 +42,7 @@ func (l *lexer) space() bool {
 		l.rest = strings.TrimPrefix(l.rest, "\ufeff")
 	case outbox.SQLServer:
 		l.rest = strings.TrimLeftFunc(l.rest, unicode.IsSpace)
-	case outbox.Postgres:
+	case outbox.Postgres, outbox.MySQL:
 	}
 	return len(l.rest) < before
 }
@@ -50,7 +50,7 @@ func (l *lexer) space() bool {
 // comment passes over one comment.
 func (l *lexer) comment() bool {
 	switch {
-	case strings.HasPrefix(l.rest, "--"):
+	case l.lineComment():
 		ends := "\n"
 		if l.dialect == outbox.Postgres {
 			ends = "\r\n"
@@ -64,6 +64,8 @@ func (l *lexer) comment() bool {
 		}
 		l.rest = l.rest[end:]
 	case strings.HasPrefix(l.rest, "/*"):
+		// MySQL executes what is in such a comment, from some version on.
+		l.misread = l.misread || l.dialect == outbox.MySQL && (strings.HasPrefix(l.rest, "/*!") || strings.HasPrefix(l.rest, "/*M!"))
 		l.block()
 	default:
 		return false
@@ -71,13 +73,21 @@ func (l *lexer) comment() bool {
 	return true
 }
 
-// block passes over a block comment. They nest, but for SQLite's.
+// lineComment reports whether one begins here. On MySQL two minus signs are only one before a space.
+func (l *lexer) lineComment() bool {
+	if l.dialect == outbox.MySQL {
+		return strings.HasPrefix(l.rest, "#") || strings.HasPrefix(l.rest, "--") && (len(l.rest) == 2 || l.rest[2] <= ' ')
+	}
+	return strings.HasPrefix(l.rest, "--")
+}
+
+// block passes over a block comment. They nest, but for SQLite's and MySQL's.
 func (l *lexer) block() {
-	depth := 0
+	depth, flat := 0, l.dialect == outbox.SQLite || l.dialect == outbox.MySQL
 	for i := 0; i+1 < len(l.rest); i++ {
 		switch l.rest[i : i+2] {
 		case "/*":
-			if depth == 0 || l.dialect != outbox.SQLite {
+			if depth == 0 || !flat {
 				depth++
 				i++
 			}
@@ -172,14 +182,18 @@ func (l *lexer) accept(keywords ...string) bool {
 func (l *lexer) quoted() bool {
 	switch l.rest[0] {
 	case '\'', '"':
-		l.closing(l.rest[:1], true)
+		if l.dialect == outbox.MySQL {
+			l.escaped()
+		} else {
+			l.closing(l.rest[:1], true)
+		}
 	case '`':
-		if l.dialect != outbox.SQLite {
+		if l.dialect != outbox.SQLite && l.dialect != outbox.MySQL {
 			return false
 		}
 		l.closing("`", true)
 	case '[':
-		if l.dialect == outbox.Postgres { // an element of an array
+		if l.dialect == outbox.Postgres || l.dialect == outbox.MySQL { // an element of an array, or nothing
 			return false
 		}
 		l.closing("]", l.dialect == outbox.SQLServer)
@@ -210,15 +224,19 @@ func (l *lexer) closing(quote string, doubled bool) (inside string, ok bool) {
 	}
 }
 
-// escaped passes over a string of PostgreSQL's with backslashes: E'...'.
+// escaped passes over a string with backslashes: E'...' in PostgreSQL, and MySQL's. With
+// NO_BACKSLASH_ESCAPES a quote behind a backslash ends the string there, which matters where another
+// statement follows.
 func (l *lexer) escaped() {
+	quote := l.rest[0]
 	for i := 1; i < len(l.rest); i++ {
 		switch l.rest[i] {
 		case '\\':
 			i++
-		case '\'':
+			l.misread = l.misread || l.dialect == outbox.MySQL && i < len(l.rest) && l.rest[i] == quote && strings.Contains(l.rest[i:], ";")
+		case quote:
 			l.rest = l.rest[i+1:] // of a doubled one, the second begins another string
-			if strings.HasPrefix(l.rest, "'") {
+			if l.rest != "" && l.rest[0] == quote {
 				i = 0
 				continue
 			}
@@ -244,17 +262,17 @@ func (l *lexer) dollars() bool {
 	return true
 }
 
-// name reads an identifier. Names are folded as the database compares them: in SQLite whatever
-// their case, in PostgreSQL unless they are quoted, in SQL Server not at all. PostgreSQL cuts long
+// name reads an identifier. Names are folded as the database compares them: in SQLite and MySQL
+// whatever their case, in PostgreSQL unless they are quoted, in SQL Server not at all. PostgreSQL cuts long
 // ones off.
 func (l *lexer) name() (name string, ok bool) {
 	l.skip()
 	if l.rest == "" {
 		return "", false
 	}
-	fold := l.dialect == outbox.SQLite
+	fold := l.dialect == outbox.SQLite || l.dialect == outbox.MySQL
 	switch c := l.rest[0]; {
-	case c == '"', c == '`' && l.dialect == outbox.SQLite, c == '\'' && l.dialect == outbox.SQLite:
+	case l.quotesNames(c):
 		quote := l.rest[:1]
 		name, ok = l.closing(quote, true)
 		name = strings.ReplaceAll(name, quote+quote, quote)
@@ -276,6 +294,11 @@ func (l *lexer) name() (name string, ok bool) {
 		name = cutName(name)
 	}
 	return name, ok && name != ""
+}
+
+// quotesNames reports whether names can be in such quotes.
+func (l *lexer) quotesNames(c byte) bool {
+	return c == '"' || c == '`' && (l.dialect == outbox.SQLite || l.dialect == outbox.MySQL) || c == '\'' && l.dialect == outbox.SQLite
 }
 
 // foldASCII makes letters small as databases do: those beyond ASCII stay as they are.

@@ -3,6 +3,8 @@ package gormplugin_test
 import (
 	"slices"
 	"strconv"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // run is what the model makes of a program.
@@ -48,8 +50,10 @@ func (m *model) do(o *op) result {
 		}
 		m.tx.after = append(m.tx.after, o.ID)
 		return done
-	case "savepoint", "rollback_to": // GORM keeps what the database says to itself
-		m.mark(o)
+	case "savepoint", "rollback_to": // GORM keeps what the database says to itself, but for MySQL's driver
+		if got := m.mark(o); m.dialect == outbox.MySQL {
+			return got
+		}
 		return done
 	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
 		return m.mark(o)

@@ -356,6 +356,9 @@ func (m *model) savepoint(name string) result {
 	}
 	at := m.tick()
 	m.tx.starts = append(m.tx.starts, at)
+	if m.dialect == outbox.MySQL { // the new one takes the place of the old one
+		m.tx.marks = slices.DeleteFunc(slices.Clone(m.tx.marks), func(old mark) bool { return old.name == m.fold(name) })
+	}
 	m.tx.marks = append(m.tx.marks, mark{m.fold(name), m.tx.clone(), at})
 	return done
 }
@@ -363,7 +366,7 @@ func (m *model) savepoint(name string) result {
 // fold makes names alike that the database takes for the same.
 func (m *model) fold(name string) string {
 	bare := strings.Trim(name, `"`)
-	if m.dialect == outbox.SQLite || m.dialect == outbox.Postgres && bare == name {
+	if m.dialect == outbox.SQLite || m.dialect == outbox.MySQL || m.dialect == outbox.Postgres && bare == name {
 		return strings.ToLower(bare)
 	}
 	return bare

@@ -233,6 +233,7 @@ func refused(err error) bool {
 		code := sqlite.Code() & 0xff
 		return slices.Contains([]int{1, 5, 19}, code) // error, busy, constraint
 	default:
-		return errors.Is(err, sql.ErrTxDone)
+		sure, maybe := endsTransactionOnMySQL(err)
+		return sure || maybe || errors.Is(err, sql.ErrTxDone)
 	}
 }

@@ -20,13 +20,13 @@ func elements(db *gorm.DB) int {
 
 // captureSome is for a statement that changed fewer rows than it has elements: some share a row, or
 // have none, or it has passed over some rows.
-func (p *Plugin) captureSome(db *gorm.DB, aggregates []found, creates bool) error {
+func (p *Plugin) captureSome(db *gorm.DB, aggregates []found, creates bool, affected int64) error {
 	rows, idle, err := p.rowsGiven(db, creates)
 	if err != nil {
 		return err
 	}
-	if db.RowsAffected < int64(rows) {
-		return p.partial(db, aggregates, rows, db.RowsAffected)
+	if affected < int64(rows) {
+		return p.partial(db, aggregates, rows, affected)
 	}
 	p.untouched(db, idle)
 	return p.track(db, without(aggregates, idle))

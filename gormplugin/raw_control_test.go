@@ -37,10 +37,12 @@ func TestTextsWithTransactionControl(t *testing.T) {
 		},
 		"empty statements": func(b *bench) {
 			b.not(outbox.SQLServer, "it knows none")
+			b.not(outbox.MySQL, "nor does it")
 			b.follows(";"+b.set("mine"), " ; ;"+b.back("mine")+";;")
 		},
 		"a savepoint of another name that was released with it": func(b *bench) {
 			b.standard()
+			b.not(outbox.MySQL, "the inner one takes the place of the outer one")
 			b.follows("SAVEPOINT mine; SAVEPOINT mine; RELEASE mine", "ROLLBACK TO mine")
 		},
 		"a text without any": func(b *bench) {

@@ -141,9 +141,9 @@ func (r *runner) do(at scope, o *op) error {
 	case "publish", "track", "after":
 		return r.unit(at, o)
 	case "savepoint":
-		return at.db.SavePoint(o.Name).Error
+		return r.marking(at).SavePoint(r.site.quoted(o.Name)).Error
 	case "rollback_to":
-		return at.db.RollbackTo(o.Name).Error
+		return r.marking(at).RollbackTo(r.site.quoted(o.Name)).Error
 	case "load":
 		return at.db.First(r.roots[o.Agg]).Error
 	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
@@ -151,6 +151,23 @@ func (r *runner) do(at scope, o *op) error {
 	default:
 		return r.write(at.db, o)
 	}
+}
+
+// marking is a handle for GORM's savepoints. MySQL's driver says what fails, and GORM would have it
+// fail the commit of the handle, too, although that is done.
+func (r *runner) marking(at scope) *gorm.DB {
+	if r.site.dialect == outbox.MySQL {
+		return at.db.Session(&gorm.Session{})
+	}
+	return at.db
+}
+
+// quoted writes a name's quotes as the database does.
+func (s *site) quoted(name string) string {
+	if s.dialect == outbox.MySQL {
+		return strings.ReplaceAll(name, `"`, "`")
+	}
+	return name
 }
 
 // savepointSQL writes the keywords in one of the ways that databases understand.
@@ -169,8 +186,11 @@ func (s *site) savepointSQL(o *op) string {
 	if s.dialect == outbox.SQLite { // PostgreSQL prepares no text with several statements
 		ways["SAVEPOINT"] = append(ways["SAVEPOINT"], "SELECT 1; SAVEPOINT %s", "savepoint %s; SELECT ';'")
 	}
+	if s.dialect == outbox.MySQL {
+		ways["RELEASE"] = []string{"RELEASE SAVEPOINT %s", "release savepoint %s # now"}
+	}
 	texts := ways[o.Kind]
-	return fmt.Sprintf(texts[o.ID%len(texts)], o.Name)
+	return fmt.Sprintf(texts[o.ID%len(texts)], s.quoted(o.Name))
 }
 
 func (r *runner) byHand(at scope, o *op, commit, rollback func() error) error {

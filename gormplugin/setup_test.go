@@ -163,6 +163,13 @@ func (b *bench) not(dialect outbox.Dialect, reason string) {
 	}
 }
 
+// updatesReturn leaves a case out where an UPDATE returns nothing.
+func (b *bench) updatesReturn() {
+	b.t.Helper()
+	b.not(outbox.SQLServer, "its driver knows no RETURNING")
+	b.not(outbox.MySQL, "its UPDATE knows no RETURNING")
+}
+
 // only leaves a case out on all databases but one.
 func (b *bench) only(dialect outbox.Dialect, reason string) {
 	b.t.Helper()

@@ -54,7 +54,7 @@ func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 // follow notes what a text has done to the transaction; err is what came of it.
 func (t *tx) follow(ctx context.Context, text string, err error) {
 	if err != nil {
-		t.course.fail()
+		t.course.fail(err)
 	}
 	t.course.follow(ctx, t.inserter.Dialect(), &t.journal, text, err)
 }
@@ -64,7 +64,7 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	t.course.doubt(t.inserter.Dialect(), query)
 	rows, err := t.Tx.QueryContext(ctx, query, args...)
 	if err != nil {
-		t.course.fail()
+		t.course.fail(err)
 	}
 	return rows, err
 }
@@ -73,8 +73,8 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 func (t *tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	t.course.doubt(t.inserter.Dialect(), query)
 	row := t.Tx.QueryRowContext(ctx, query, args...)
-	if row.Err() != nil {
-		t.course.fail()
+	if err := row.Err(); err != nil {
+		t.course.fail(err)
 	}
 	return row
 }

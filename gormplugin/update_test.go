@@ -9,7 +9,6 @@ import (
 	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // stored writes an order without events and then lets it raise some.
@@ -227,7 +226,7 @@ func TestUpdate(t *testing.T) {
 			assert.NotContains(b.t, b.log.String(), "left pending")
 		},
 		"update and return": func(b *bench) {
-			b.not(outbox.SQLServer, "its driver knows no RETURNING")
+			b.updatesReturn()
 			o := b.stored("1", "a")
 			b.ok(b.db.Model(o).Clauses(clause.Returning{}).Updates(map[string]any{"status": "x"}).Error)
 			b.want("1: a")
@@ -235,7 +234,7 @@ func TestUpdate(t *testing.T) {
 			b.pending(o)
 		},
 		"update of a slice and return": func(b *bench) {
-			b.not(outbox.SQLServer, "its driver knows no RETURNING")
+			b.updatesReturn()
 			b.stored("1")
 			b.stored("2")
 			var orders []Order

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 
@@ -149,6 +150,22 @@ func padded(slots string) string {
 		length *= 4
 	}
 	return slots + strings.Repeat(" ", length-len(slots))
+}
+
+// CountsFoundRows reports whether an UPDATE that leaves a row as it is counts it. On MySQL that is
+// up to the connection (clientFoundRows in the DSN), and asked for by such an UPDATE of the rows that
+// are the locks of ordering keys: one at random, so that nobody waits for it. The others count it.
+func (i *Inserter) CountsFoundRows(ctx context.Context, db Execer) (bool, error) {
+	if i.dialect != MySQL {
+		return true, nil
+	}
+	slots := dbtable.Render("UPDATE {{table}}_key_slots SET slot = slot WHERE slot = ?", i.table)
+	result, err := db.ExecContext(ctx, slots, rand.N(keySlots))
+	if err != nil {
+		return false, fmt.Errorf("outbox: ask how rows of %s are counted: %w", i.table, dbtable.Explain(err, ErrSchema))
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err //nolint:wrapcheck // it has none
 }
 
 // keySlot is the first two bytes of the key's SHA-256, as a number, modulo keySlots: something that

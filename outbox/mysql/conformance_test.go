@@ -23,6 +23,7 @@ func TestConformance(t *testing.T) {
 // has set on them.
 func TestConformanceOfSessions(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t) // it is the whole suite once more
 	isolation := "transaction_isolation"
 	if strings.Contains(versionOf(t), "MariaDB") {
 		isolation = "tx_isolation"

@@ -52,11 +52,11 @@ var _ admin.Store = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	lock, tryLock, claim, claimUnordered, window, take, takeUnordered, takeSettings, fetch, between, planSettings string
-	blocks, turn, lift, free, deferRows                                                            string
-	settings, markPublished, markOther, renew, ready                                               string
-	exclusive, writers                                                                             string
-	facts, diagnose, horizon                                                                       string
-	listen, notify                                                                                 string
+	blocks, turn, lift, free, deferRows                                                                           string
+	settings, markPublished, markOther, renew, ready                                                              string
+	exclusive, writers                                                                                            string
+	facts, diagnose, horizon                                                                                      string
+	listen, notify                                                                                                string
 }
 
 // An Option refines Open.

@@ -16,21 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
+	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	mysqlstore "github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
 func init() {
-	for _, parameters := range []string{"parseTime=true", "parseTime=true&clientFoundRows=true&interpolateParams=true"} {
-		databases = append(databases, database{outbox.MySQL, func(*testing.T) func(t *testing.T) place {
-			return func(t *testing.T) place { return takeMySQLPlace(t, parameters) }
-		}})
-	}
+	databases = append(databases, database{outbox.MySQL, func(*testing.T) func(t *testing.T) place {
+		return func(t *testing.T) place { return takeMySQLPlace(t, "parseTime=true&multiStatements=true") }
+	}})
 	dialectors[outbox.MySQL] = func(conn gorm.ConnPool) gorm.Dialector { return mysql.New(mysql.Config{Conn: conn}) }
 	sites["mysql"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true") }}
-	sites["mysql, strict, found rows"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true&clientFoundRows=true") }, strict: true}
+	sites["mysql, strict"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true&interpolateParams=true") }, strict: true}
 	ends = append(ends, dropMySQLPlaces)
 }
 
@@ -132,4 +132,222 @@ func siteOnMySQL(t *testing.T, s *site, parameters string) {
 		_, err = store.Migrate(t.Context())
 		require.NoError(t, err)
 	}
+}
+
+// foundRows is a handle on the tables of a place that counts rows which an UPDATE leaves as they
+// were.
+func (b *bench) foundRows() *gorm.DB {
+	b.t.Helper()
+	db := b.openOn(mysql.Open(mysqlPlaces.dsn+"?parseTime=true&clientFoundRows=true"), nil)
+	b.use(db)
+	return db
+}
+
+// onMySQL runs cases on MySQL alone, with each way to count.
+func onMySQL(t *testing.T, cases map[string]func(b *bench, db *gorm.DB)) {
+	t.Helper()
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, takeMySQLPlace(t, "parseTime=true"), func(b *bench) { test(b, b.db) }, nil)
+		})
+		t.Run(name+", found rows", func(t *testing.T) {
+			t.Parallel()
+			run(t, takeMySQLPlace(t, "parseTime=true"), func(b *bench) { test(b, b.foundRows()) }, nil)
+		})
+	}
+}
+
+// Whichever way rows are counted: what an aggregate raised belongs to the statement that wrote it,
+// also where that has changed nothing.
+func TestMySQLCountsRows(t *testing.T) {
+	t.Parallel()
+	onMySQL(t, map[string]func(b *bench, db *gorm.DB){
+		"an update that changes nothing": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Model(raising(o, "a")).Update("status", o.Status).Error)
+			b.want("1: a")
+		},
+		"an update that changes nothing, and raised later": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Model(o).Update("status", o.Status).Error)
+				raising(o, "a")
+				return nil
+			}))
+			b.want("1: a")
+		},
+		"an update of a row that is gone": func(b *bench, db *gorm.DB) {
+			o := order("1", "a")
+			b.ok(db.Model(o).Update("status", "x").Error)
+			b.want()
+			b.pending(o, "a")
+		},
+		"an update whose condition does not hold": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Model(raising(o, "a")).Where("status = ?", "other").Update("status", "x").Error)
+			b.want()
+			b.pending(o, "a")
+		},
+		"an update of a row that somebody has removed since the snapshot": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Transaction(func(tx *gorm.DB) error {
+				var found Order
+				b.ok(tx.First(&found).Error)
+				b.ok(b.db.Exec("DELETE FROM " + b.table(&Order{})).Error)
+				return tx.Model(raising(o, "a")).Update("status", o.Status).Error
+			}))
+			b.want()
+			b.pending(o, "a")
+		},
+		"a save that changes nothing": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Save(raising(o, "a")).Error)
+			b.want("1: a")
+		},
+		"a soft delete, and once more": func(b *bench, db *gorm.DB) {
+			d := b.filed("1")
+			b.ok(db.Delete(raising(d, "a")).Error)
+			b.ok(db.Delete(raising(d, "b")).Error)
+			b.want("1: a")
+			b.pending(d, "b")
+		},
+		"an upsert that changes nothing": func(b *bench, db *gorm.DB) {
+			o := b.stored("1")
+			b.ok(db.Clauses(clause.OnConflict{UpdateAll: true}).Create(raising(o, "a")).Error)
+			b.want("1: a")
+		},
+		"an upsert of a batch: one new, one changed, one as it was": func(b *bench, db *gorm.DB) {
+			same, changed := b.stored("1"), b.stored("2")
+			changed.Status = "changed"
+			batch := []*Order{raising(same, "a"), raising(changed, "b"), order("3", "c")}
+			b.ok(db.Clauses(clause.OnConflict{UpdateAll: true}).Create(batch).Error)
+			b.want("1: a", "2: b", "3: c")
+		},
+	})
+}
+
+// Where a conflict does nothing, the number of rows tells what was inserted unless rows that were
+// there are counted, or returned, as MariaDB does; then events are refused, not guessed about.
+func TestMySQLConflictsThatDoNothing(t *testing.T) {
+	t.Parallel()
+	at := func(t *testing.T) place { return takeMySQLPlace(t, "parseTime=true") }
+	nothing := clause.OnConflict{DoNothing: true}
+	for name, test := range map[string]func(b *bench){
+		"new": func(b *bench) {
+			b.ok(b.db.Clauses(nothing).Create(order("1", "a")).Error)
+			b.want("1: a")
+		},
+		"there": func(b *bench) {
+			b.stored("1")
+			o := order("1", "a")
+			b.ok(b.db.Clauses(nothing).Create(o).Error)
+			b.want()
+			b.pending(o, "a")
+		},
+		"found rows": func(b *bench) {
+			db := b.foundRows()
+			o := order("1", "a")
+			var partial *gormplugin.PartialBatchError
+			require.ErrorAs(b.t, db.Clauses(nothing).Create(o).Error, &partial)
+			require.ErrorContains(b.t, partial, "gorm.ErrDuplicatedKey")
+			b.want()
+			b.pending(o, "a")
+			assert.Zero(b.t, b.orders(), "it was rolled back")
+			b.ok(db.Clauses(nothing).Create(order("2")).Error)
+			assert.Equal(b.t, 1, b.orders(), "without events it does no harm")
+		},
+		"a key that the database makes": func(b *bench) {
+			b.ok(b.db.Create(&Ticket{Name: "x"}).Error)
+			second := raising(&Ticket{Name: "x"}, "a")
+			err := b.db.Clauses(nothing).Create(second).Error
+			if partial := new(*gormplugin.PartialBatchError); err != nil { // MariaDB, by whose RETURNING GORM reads the key
+				require.ErrorAs(b.t, err, partial)
+			}
+			b.want()
+			b.pending(second, "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, at(t), test, nil)
+		})
+	}
+}
+
+// InnoDB rolls all of a transaction back after a deadlock, and what comes after it would be committed
+// statement by statement.
+func TestMySQLDeadlock(t *testing.T) {
+	t.Parallel()
+	run(t, takeMySQLPlace(t, "parseTime=true"), func(b *bench) {
+		b.stored("1")
+		b.stored("2")
+		lock := func(tx *gorm.DB, id string) error {
+			return tx.Model(&Order{}).Where("id = ?", id).Update("status", gorm.Expr("CONCAT(status, 'x')")).Error
+		}
+		firstLocked, secondLocked, swallowed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		o := order("3", "a")
+		go func() {
+			swallowed <- b.db.Transaction(func(tx *gorm.DB) error {
+				assert.NoError(b.t, lock(tx, "1"))
+				close(firstLocked)
+				<-secondLocked
+				assert.ErrorContains(b.t, lock(tx, "2"), "1213")
+				return tx.Create(o).Error // as if nothing had happened
+			})
+		}()
+		<-firstLocked
+		b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+			for i := range 50 { // the one that has changed more is spared
+				b.ok(tx.Exec("INSERT INTO "+b.table(&Plain{})+" (id) VALUES (?)", 1000+i).Error)
+			}
+			b.ok(lock(tx, "2"))
+			close(secondLocked)
+			return lock(tx, "1")
+		}))
+		err := <-swallowed
+		require.ErrorContains(b.t, err, "ended the transaction")
+		b.want()
+		b.pending(o, "a")
+	}, nil)
+}
+
+// A wait for a lock that takes too long takes back the statement alone, unless the server is set
+// otherwise.
+func TestMySQLLockWaitTimeout(t *testing.T) {
+	t.Parallel()
+	run(t, takeMySQLPlace(t, "parseTime=true&innodb_lock_wait_timeout=1"), func(b *bench) {
+		b.stored("1")
+		holder := b.db.Begin()
+		b.ok(holder.Exec("SELECT id FROM " + b.table(&Order{}) + " WHERE id = '1' FOR UPDATE").Error)
+		b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(order("2", "a")).Error)
+			require.ErrorContains(b.t, tx.Model(&Order{}).Where("id = '1'").Update("status", "x").Error, "1205")
+			return nil
+		}))
+		b.ok(holder.Rollback().Error)
+		b.want("2: a")
+	}, nil)
+}
+
+// DDL commits what was written before it.
+func TestMySQLImplicitCommit(t *testing.T) {
+	t.Parallel()
+	run(t, takeMySQLPlace(t, "parseTime=true"), func(b *bench) {
+		o := order("1", "a")
+		require.ErrorContains(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(o).Error)
+			return tx.Exec("CREATE TABLE IF NOT EXISTS " + b.at.prefix + "plains (id int)").Error
+		}), "ended by an SQL statement")
+		assert.Equal(b.t, 1, b.orders(), "it was committed, without its event")
+		b.want()
+		b.pending(o, "a")
+		b.ok(b.db.Save(o).Error)
+		b.want("1: a")
+		b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(order("2", "b")).Error)
+			return tx.Exec("CREATE TEMPORARY TABLE passing (id int)").Error
+		}))
+		b.want("1: a", "2: b")
+	}, nil)
 }
