@@ -11,8 +11,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // rejects makes a dead letter of the nth message of a consumer, as a handler that has failed for
