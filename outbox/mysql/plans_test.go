@@ -47,15 +47,7 @@ func TestPlans(t *testing.T) {
 	require.NoError(t, err)
 
 	const shard, window = 1, 500
-	var ids []int64
-	rows, err := db.QueryContext(t.Context(), "SELECT id FROM outbox_messages WHERE target_broker = 'b' AND queue = ? AND finished_at IS NULL ORDER BY id LIMIT ?", shard, window)
-	require.NoError(t, err)
-	for rows.Next() {
-		var id int64
-		require.NoError(t, rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	require.NoError(t, rows.Err())
+	ids := openIDs(t, db, shard, window)
 	require.Len(t, ids, window)
 	token := []byte("0123456789abcdef")
 	published, other := make([]published, window), make([]other, window)
@@ -77,7 +69,10 @@ func TestPlans(t *testing.T) {
 		{name: "waiting"}, // see below
 		{name: "ready"},
 		{name: "blocks", reads: 8},
-		{name: "lock"}, {name: "try_lock"}, {name: "turn"}, {name: "version"},
+		{name: "lock"},
+		{name: "try_lock"},
+		{name: "turn"},
+		{name: "version"},
 		{name: "take", reads: 3},
 		{name: "fetch", reads: 4},
 		{name: "renew_late", reads: 3},
@@ -131,12 +126,29 @@ func reads(t *testing.T, db *sql.DB, text string, bound []any) int {
 	}
 	before := count()
 	own := count() - before // what the question itself reads
-	answer, err := conn.QueryContext(ctx, text, bound...)
-	require.NoError(t, err, text)
-	for answer.Next() {
-		continue
-	}
-	require.NoError(t, answer.Err())
-	require.NoError(t, answer.Close())
+	func() {
+		answer, err := conn.QueryContext(ctx, text, bound...)
+		require.NoError(t, err, text)
+		defer answer.Close()
+		for answer.Next() {
+			continue
+		}
+		require.NoError(t, answer.Err())
+	}()
 	return count() - before - 2*own
+}
+
+// openIDs are the first open rows of a shard.
+func openIDs(t *testing.T, db *sql.DB, shard, most int) (ids []int64) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT id FROM outbox_messages WHERE target_broker = 'b' AND queue = ? AND finished_at IS NULL ORDER BY id LIMIT ?", shard, most)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		require.NoError(t, rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	require.NoError(t, rows.Err())
+	return ids
 }

@@ -157,15 +157,14 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 	x := exchange{store: s.Store, claim: c, token: token}
 	x.answer.Batch.Seen = len(choice.IDs)
 	x.send(nil, begin)
-	text := s.sql.take
+	isolated := !c.Shared && len(choice.IDs) == 1
 	if c.Unordered {
-		text = s.sql.takeUnordered
 		x.send(nil, s.sql.takeSettings)
+		x.send(nil, s.sql.takeUnordered, c.Broker, c.Shard, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
 	} else {
 		x.send(nil, s.sql.tryLock, shardLock(c.Broker, c.Shard))
+		x.send(nil, s.sql.take, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
 	}
-	x.send(nil, text, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(),
-		!c.Shared && len(choice.IDs) == 1, !c.Unordered)
 	x.send(nil, "COMMIT")
 	x.fetch()
 	err = conflict(x.flush(ctx))

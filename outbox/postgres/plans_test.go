@@ -29,7 +29,8 @@ func planned(s plansSize) []plannedSQL {
 		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 501},
 		{name: "above a mark", text: "window", args: "'b', 1, 500, false, %mark, %mark, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 500},
 		{name: "without order", text: "window", args: "'b', 1, 500, true, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500, blocks: 1},
-		{text: "take", args: "'b', 1, 0, %ids, 'w', %token, 60000000, true, false", indexes: []string{"open"}, rows: 500},
+		{text: "take_unordered", args: "'b', 1, %ids, 'w', %token, 60000000, true", indexes: []string{"open"}, rows: 500},
+		{text: "take", args: "'b', 1, 0, %ids, 'w', %token, 60000000, true", indexes: []string{"open"}, rows: 500},
 		{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
@@ -124,7 +125,13 @@ type plannedSQL struct {
 
 func (p plannedSQL) render(t *testing.T, table string) string {
 	t.Helper()
-	return textOf(t, p.text, table)
+	text := textOf(t, p.text, table)
+	if p.text == "take" { // of rows that are leased it takes none, which breaks it off
+		const all = "1 / (count(*) = cardinality($4::bigint[]))::int"
+		require.Contains(t, text, all)
+		text = strings.Replace(text, all, "count(*)", 1)
+	}
+	return text
 }
 
 // literals are the arguments in their order. Those of the administration's statements are told by
@@ -221,7 +228,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
 		}
 		for text, run := range map[string]string{
-			"claim": claim, "window": "plan_settings", "take": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
+			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
 			"pick": operator, "move_blocks": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
 			"undefer_alone": operator, "unblock_key": operator,
 		} {
@@ -317,7 +324,7 @@ func TestClaimIsHOT(t *testing.T) {
 		args := [][]any{
 			{100, "w", token, lease, 0, 0, 0, true, 1 << 20, false},
 			{100, "w", token, lease, 0, 0, true, true, 1 << 20},
-			{0, ids, "w", token, lease, false, true},
+			{0, ids, "w", token, lease, false},
 		}[n]
 		exec(t, conn, "BEGIN")
 		exec(t, conn, readSQL("try_lock", "hot"), shardLock("a", 0))

@@ -144,7 +144,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
-		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "take": &s.sql.take, "take_settings": &s.sql.takeSettings,
+		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window,
+		"take": &s.sql.take, "take_unordered": &s.sql.takeUnordered, "take_settings": &s.sql.takeSettings,
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
@@ -155,7 +156,6 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	} {
 		*text = readSQL(name, table)
 	}
-	s.sql.takeUnordered = strings.Replace(s.sql.take, "ORDER BY id\n", "ORDER BY id FOR UPDATE SKIP LOCKED\n", 1)
 	s.sql.listen = listenSQL(table, s.channel)
 	return s, nil
 }

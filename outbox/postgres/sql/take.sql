@@ -1,9 +1,8 @@
 -- Claim the chosen rows, all of them or none: what another transaction has changed since the window was read breaks the claim off (22012, division by
 -- zero). What was claimed is read by fetch.sql, after the commit.
--- $1 broker, $2 shard, $3 version, $4 ids in ascending order, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
--- $9 whether each of them must be taken: then behind try_lock.sql, and it takes none where another transaction has the shard. Two transactions
--- that took the same rows without it would lock them in different orders, if one of them had seen older versions, and wait for each other in a
--- circle. Where order is off there is no lock; rows that are locked are passed over (see store.go).
+-- $1 broker, $2 shard, $3 version, $4 ids in ascending order, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated
+-- It comes behind try_lock.sql, and takes none where another transaction has the shard: two transactions that took the same rows without it would lock
+-- them in different orders, if one of them had seen older versions, and wait for each other in a circle.
 -- Plan: one range scan of {{name}}_open, one TID scan for the update. There is no join, so that no wrong estimate can make it quadratic: the
 -- ids are a hash table, which IN is within a CASE.
 WITH chosen AS MATERIALIZED (
@@ -12,7 +11,7 @@ WITH chosen AS MATERIALIZED (
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
        AND id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
        AND CASE WHEN id IN (SELECT unnest($4::bigint[])) THEN true ELSE false END
-       AND (NOT $9::boolean OR current_setting('fanout.shard', true) = 'held')
+       AND current_setting('fanout.shard') = 'held'
      ORDER BY id
 ), claimed AS (
     UPDATE {{table}} AS m
@@ -31,7 +30,7 @@ WITH chosen AS MATERIALIZED (
        AND coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $3
     RETURNING m.id
 )
-SELECT 1 / (NOT $9::boolean OR count(*) = cardinality($4::bigint[]))::int
+SELECT 1 / (count(*) = cardinality($4::bigint[]))::int
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
   FROM claimed
