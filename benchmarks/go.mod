@@ -2,7 +2,10 @@ module github.com/gorm-fanout/fanout/benchmarks
 
 go 1.26.0
 
-replace github.com/gorm-fanout/fanout => ..
+replace (
+	github.com/gorm-fanout/fanout => ..
+	github.com/gorm-fanout/fanout/outbox/mysql => ../outbox/mysql
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
@@ -10,7 +13,8 @@ require (
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
 	github.com/glebarez/go-sqlite v1.23.0
 	github.com/google/uuid v1.6.0
-	github.com/gorm-fanout/fanout v0.0.0-00010101000000-000000000000
+	github.com/gorm-fanout/fanout v0.1.0
+	github.com/gorm-fanout/fanout/outbox/mysql v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/riverqueue/river v0.51.1
@@ -29,6 +33,7 @@ require (
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
+	filippo.io/edwards25519 v1.1.0 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/Rican7/retry v0.3.1 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
@@ -37,6 +42,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/glebarez/sqlite v1.11.0 // indirect
+	github.com/go-sql-driver/mysql v1.9.3 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/golang-sql/civil v0.0.0-20220223132316-b832511892a9 // indirect
 	github.com/golang-sql/sqlexp v0.1.0 // indirect

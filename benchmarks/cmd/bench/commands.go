@@ -56,7 +56,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
 	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
-	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), allCommand(s))
+	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), mysqlCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
 	return root
 }
@@ -196,6 +196,15 @@ func allCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+// lacksServer reports whether there is no server for one of the scenarios.
+func lacksServer(o *scenario.Options, scenarios []scenario.Scenario) bool {
+	return o.Postgres == "" || slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool {
+		_, redis := s.(scenario.RedisUser)
+		_, mysql := s.(scenario.MySQLUser)
+		return redis && o.Redis == "" || mysql && o.MySQL == ""
+	})
+}
+
 // measure runs scenarios with a server at hand, and prints what it found.
 func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (err error) {
 	if s.runs < 1 {
@@ -208,17 +217,16 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 	}
 	ctx := cmd.Context()
 	options := &scenario.Options{
-		Postgres: os.Getenv(testservers.PostgresVariable), Redis: os.Getenv(testservers.RedisVariable), Runs: s.runs, Seed: s.seed,
+		Postgres: os.Getenv(testservers.PostgresVariable), Redis: os.Getenv(testservers.RedisVariable), MySQL: os.Getenv(testservers.MySQLVariable), Runs: s.runs, Seed: s.seed,
 		Report: report.New(s.args, s.seed, s.short), Log: cmd.ErrOrStderr(),
 	}
-	usesRedis := slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool { _, uses := s.(scenario.RedisUser); return uses })
-	if options.Postgres == "" || usesRedis && options.Redis == "" {
+	if lacksServer(options, scenarios) {
 		servers, startErr := testservers.Start(ctx, cmd.ErrOrStderr())
 		if startErr != nil {
 			return startErr
 		}
 		defer func() { err = errors.Join(err, servers.Stop()) }()
-		options.Postgres, options.Redis = servers.Postgres.URL, servers.Redis.URL
+		options.Postgres, options.Redis, options.MySQL = servers.Postgres.URL, servers.Redis.URL, servers.MySQL.URL
 	}
 	stop, err := s.profile()
 	if err != nil {

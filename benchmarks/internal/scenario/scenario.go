@@ -21,6 +21,9 @@ type Options struct {
 	Postgres string
 	// Redis is the server, as a URL; needed by scenarios that are [RedisUser].
 	Redis string
+	// MySQL is the server, as a DSN of a user who may create databases; needed by scenarios that are
+	// [MySQLUser].
+	MySQL string
 	// Runs is how often everything is measured; what counts is the median.
 	Runs int
 	// Seed of what is left to chance.
@@ -41,6 +44,9 @@ type Scenario interface {
 
 // A RedisUser is a scenario that needs [Options.Redis].
 type RedisUser interface{ UsesRedis() }
+
+// A MySQLUser is a scenario that needs [Options.MySQL].
+type MySQLUser interface{ UsesMySQL() }
 
 // logf says how far it is.
 func (o *Options) logf(format string, args ...any) {
