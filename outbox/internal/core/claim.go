@@ -29,8 +29,8 @@ type Decision struct {
 	AheadWaits bool
 }
 
-// verdict is what the rows of a key say about one of them.
-type verdict struct {
+// standing is what the rows of a key say about one of them.
+type standing struct {
 	clear   bool // it and all rows of its key before it can go
 	waits   bool // it or one of these waits for a time
 	claimed bool // a row of its key, earlier or later, is under a lease
@@ -43,10 +43,10 @@ type verdict struct {
 // a key that another process has claimed, and rows whose lease ran out apart from the others.
 func Claim(w *driver.Window, limits Limits) Decision {
 	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
-	verdicts := judge(w, limits.Unordered)
+	standings := judge(w, limits.Unordered)
 	first := -1
-	for i := range verdicts {
-		v := &verdicts[i]
+	for i := range standings {
+		v := &standings[i]
 		if v.waits {
 			d.Waiting++
 		}
@@ -56,7 +56,7 @@ func Claim(w *driver.Window, limits Limits) Decision {
 		}
 	}
 	if first >= 0 {
-		d.take(w.Rows[first:], verdicts[first:], limits)
+		d.take(w.Rows[first:], standings[first:], limits)
 	}
 	return d
 }
@@ -64,13 +64,13 @@ func Claim(w *driver.Window, limits Limits) Decision {
 // take chooses among rows of which the first can go. Rows that may have crashed a process are
 // claimed apart, and fewer at a time after each crash, until the row that crashes it is claimed
 // alone.
-func (d *Decision) take(rows []driver.Row, verdicts []verdict, limits Limits) {
-	suspicion := verdicts[0].lowest
+func (d *Decision) take(rows []driver.Row, standings []standing, limits Limits) {
+	suspicion := standings[0].lowest
 	limit := max(1, limits.Rows>>min(suspicion, 30))
 	bytes := int64(0)
 	d.Take = make([]int64, 0, min(limit, len(rows)))
 	for i := range rows {
-		v := &verdicts[i]
+		v := &standings[i]
 		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
 			continue
 		}
@@ -84,39 +84,39 @@ func (d *Decision) take(rows []driver.Row, verdicts []verdict, limits Limits) {
 	}
 }
 
-func (v *verdict) free() bool { return v.clear && !v.claimed }
+func (v *standing) free() bool { return v.clear && !v.claimed }
 
-// join lets a row's verdict depend on that of the row of its key before it.
-func (v *verdict) join(before *verdict) {
+// join lets a row's standing depend on that of the row of its key before it.
+func (v *standing) join(before *standing) {
 	v.clear, v.waits = v.clear && before.clear, v.waits || before.waits
 	v.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)
 }
 
 // judge looks at each row of a window and, where order is on, at the rows of its key.
-func judge(w *driver.Window, unordered bool) []verdict {
-	verdicts := make([]verdict, len(w.Rows))
+func judge(w *driver.Window, unordered bool) []standing {
+	standings := make([]standing, len(w.Rows))
 	for i := range w.Rows {
 		row, suspicion := &w.Rows[i], Suspicion(&w.Rows[i])
-		verdicts[i] = verdict{
+		standings[i] = standing{
 			clear: !row.Waits, waits: row.Waits && !row.Leased, claimed: row.Leased && row.Waits, lowest: suspicion, highest: suspicion,
 		}
 		if row.Held {
-			verdicts[i].clear = false
+			standings[i].clear = false
 		}
 	}
 	if !unordered {
-		judgeKeys(w, verdicts)
+		judgeKeys(w, standings)
 	}
-	return verdicts
+	return standings
 }
 
-// judgeKeys lets the verdicts about rows with a key depend on the other rows of the key, in the
+// judgeKeys lets the standings of rows with a key depend on the other rows of the key, in the
 // window and elsewhere.
-func judgeKeys(w *driver.Window, verdicts []verdict) {
+func judgeKeys(w *driver.Window, standings []standing) {
 	last := make(map[string]int, len(w.Rows)) // by key: the row of it that was seen last
 	claimed := map[string]bool{}
 	for i := range w.Rows {
-		row, v := &w.Rows[i], &verdicts[i]
+		row, v := &w.Rows[i], &standings[i]
 		if row.Key == "" {
 			continue
 		}
@@ -124,15 +124,15 @@ func judgeKeys(w *driver.Window, verdicts []verdict) {
 		v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)
 		v.waits = v.waits || behind || row.Low == driver.LowWaits
 		if at, ok := last[row.Key]; ok {
-			v.join(&verdicts[at])
+			v.join(&standings[at])
 		}
 		last[row.Key] = i
 		if v.claimed {
 			claimed[row.Key] = true
 		}
 	}
-	for i := range verdicts {
-		verdicts[i].claimed = verdicts[i].claimed || claimed[w.Rows[i].Key]
+	for i := range standings {
+		standings[i].claimed = standings[i].claimed || claimed[w.Rows[i].Key]
 	}
 }
 
