@@ -107,6 +107,7 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if !strings.Contains(dsn, "interpolateParams=") {
 		settings.InterpolateParams = true
 	}
+	settings.Logger = &mysql.NopLogger{} // what fails is an error, which the relay logs once
 	if settings.Params == nil {
 		settings.Params = map[string]string{}
 	}
