@@ -80,7 +80,30 @@ func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Co
 		return marked, err
 	}
 	given["ids"] = jsonList(blocking)
-	return marked, s.inTurn(ctx, tx, given, "turn", "replace_blocks", "block_abandoned", "undefer_before")
+	if err := s.inTurn(ctx, tx, given, "turn", "replace_blocks", "block_abandoned"); err != nil {
+		return marked, err
+	}
+	return marked, s.undeferBefore(ctx, tx, given)
+}
+
+// undeferBefore brings back what is deferred before blocks. Mostly that is nothing.
+func (s *Store) undeferBefore(ctx context.Context, tx *sql.Tx, given args) error {
+	var found []args
+	err := s.query(ctx, tx, "held_before", given, func(scan scanner) error {
+		var (
+			block int64
+			key   string
+		)
+		err := scan(&block, &key)
+		found = append(found, args{"broker": given["broker"], "block": block, "key": key})
+		return err
+	})
+	for i := range found {
+		if err == nil {
+			_, err = s.exec(ctx, tx, "undefer_before", found[i])
+		}
+	}
+	return err
 }
 
 // inTurn runs statements one after the other.

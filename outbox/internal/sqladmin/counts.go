@@ -3,6 +3,7 @@ package sqladmin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -92,14 +93,35 @@ func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error)
 	return names, nil
 }
 
+// names are the brokers of which a statement tells: all of them at once, or, where the database needs
+// constants for a probe of its index, from one to the next.
 func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names []string, err error) {
-	err = a.query(ctx, conn, statement, nil, func(scan scanner) error {
+	add := func(scan scanner) error {
 		var name string
 		err := scan(&name)
 		names = append(names, name)
 		return err
-	})
-	return names, err
+	}
+	const hop = "brokers"
+	if !slices.Contains(a.statements[hop].parameters, "after") {
+		return names, a.query(ctx, conn, statement, nil, add)
+	}
+	for last := "\x00"; ; { // which sorts before the empty text, too
+		name := ""
+		found := false
+		err := a.query(ctx, conn, hop, args{"after": last}, func(scan scanner) error {
+			found = true
+			return scan(&name)
+		})
+		if err != nil || !found {
+			return names, err
+		}
+		if last = name; statement == hop {
+			names = append(names, name)
+		} else if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
+			return names, err
+		}
+	}
 }
 
 // Purge implements admin.Administration.

@@ -71,7 +71,10 @@ func (a *Admin) Matches(ctx context.Context, filter admin.Filter, limit int) (in
 	}
 	var n int64
 	err = a.read(ctx, Find, func(ctx context.Context, conn Conn) (err error) {
-		n, err = a.number(ctx, conn, a.search("matches", &filter), findArgs(&filter, limit, &matches))
+		statement, given, err := a.search(ctx, conn, "matches", &filter, findArgs(&filter, limit, &matches))
+		if err == nil {
+			n, err = a.number(ctx, conn, statement, given)
+		}
 		return err
 	})
 	if err != nil {
@@ -135,14 +138,18 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *action) (found rows, err error) {
 	err = a.read(ctx, Find, func(ctx context.Context, conn Conn) error {
 		found = rows{}
-		return a.query(ctx, conn, a.search("find", filter), findArgs(filter, limit, do), found.scan)
+		statement, given, err := a.search(ctx, conn, "find", filter, findArgs(filter, limit, do))
+		if err != nil {
+			return err
+		}
+		return a.query(ctx, conn, statement, given, found.scan)
 	})
 	return found, err
 }
 
 // search is the statement for a filter, where the database has one of its own for what the filter
-// names: one plan cannot do for all.
-func (a *Admin) search(statement string, filter *admin.Filter) string {
+// names: one plan cannot do for all. A statement for all brokers may ask for their names.
+func (a *Admin) search(ctx context.Context, conn Conn, statement string, filter *admin.Filter, given args) (string, args, error) {
 	special := ""
 	switch {
 	case len(filter.MessageIDs) > 0:
@@ -150,10 +157,18 @@ func (a *Admin) search(statement string, filter *admin.Filter) string {
 	case filter.Broker == "":
 		special = statement + "_everywhere"
 	}
-	if _, ok := a.statements[special]; ok {
-		return special
+	s, ok := a.statements[special]
+	if !ok {
+		return statement, given, nil
 	}
-	return statement
+	if slices.Contains(s.parameters, "brokers") {
+		names, err := a.names(ctx, conn, "brokers")
+		if err != nil {
+			return "", nil, err
+		}
+		given["brokers"] = List{names}
+	}
+	return special, given, nil
 }
 
 func findArgs(f *admin.Filter, limit int, do *action) args {

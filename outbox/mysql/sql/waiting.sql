@@ -1,6 +1,6 @@
 -- How many rows at the head of a shard wait for a time, and has the broker blocks? @broker, @shard
--- Plan: one range scan of {{name}}_queue.
-SELECT COUNT(*), EXISTS (SELECT 1 FROM {{table}}_key_blocks WHERE target_broker = @broker)
+-- Plan: one range scan of {{name}}_queue, a probe of {{name}}_blocks_wake.
+SELECT COUNT(*), EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker)
   FROM (SELECT status, locked_until, available_at
           FROM {{table}} FORCE INDEX ({{name}}_queue)
          WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL

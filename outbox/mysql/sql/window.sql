@@ -1,8 +1,8 @@
 -- Read the head of a shard for a decision: a row for each row of the window, or one alone where it is empty. It takes no lock, and as one statement
 -- sees one state of the tables; take.sql tests whether what was read still holds.
 -- @broker, @shard, @window, @ready: only what is ready, @sized: with the bytes of payloads, which are read for that where they are large
--- Plan: one range scan of {{name}}_queue, with the rows by primary key; where the broker has blocks, or the sibling of low priority has rows, a
--- probe for each row with a key.
+-- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, or the
+-- sibling of low priority has rows, a probe of {{name}}_blocks_key or {{name}}_held for each row with a key.
 SELECT h.version, h.blocked, h.ahead, h.ahead_waits
      , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes, w.bytes
      , CASE WHEN h.blocked AND w.ordering_key IS NOT NULL
@@ -31,7 +31,7 @@ SELECT h.version, h.blocked, h.ahead, h.ahead_waits
                              ORDER BY low.id
                              LIMIT 1), FALSE) AS ahead_waits
           FROM (SELECT (SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4) AS version
-                     , EXISTS (SELECT 1 FROM {{table}}_key_blocks WHERE target_broker = @broker) AS blocked
+                     , EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker) AS blocked
                      , @shard < 4 AND NOT @ready
                        AND EXISTS (SELECT 1 FROM {{table}} FORCE INDEX ({{name}}_queue) WHERE target_broker = @broker AND queue = @shard + 4) AS mixed
                      , CASE WHEN @shard BETWEEN 4 AND 7 AND NOT @ready

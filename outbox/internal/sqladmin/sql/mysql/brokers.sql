@@ -1,4 +1,7 @@
--- The brokers that have rows, whatever their status, by name.
--- Plan: a probe of {{name}}_queue for each broker.
-WITH RECURSIVE {{include part_all_brokers}}
-SELECT broker FROM all_brokers WHERE broker IS NOT NULL ORDER BY broker
+-- The first broker after @after that has rows, whatever their status.
+-- Plan: one probe of {{name}}_queue. A recursive statement that hops reads the whole index: MIN() is a probe for constants alone.
+SELECT target_broker
+  FROM {{table}} FORCE INDEX ({{name}}_queue)
+ WHERE target_broker > @after
+ ORDER BY target_broker
+ LIMIT 1

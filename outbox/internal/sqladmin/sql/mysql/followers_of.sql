@@ -6,12 +6,14 @@ SELECT (SELECT COUNT(*) FROM (SELECT m.id FROM {{table}} AS m FORCE INDEX ({{nam
                                LIMIT @max_count_1) AS deferred_rows)
        + COALESCE(SUM(heads.id > @id AND heads.ordering_key = @key AND LENGTH(heads.ordering_key) = LENGTH(@key)), 0)
      , COALESCE(MAX(heads.place), 0) >= 1000
-  FROM ((SELECT m.id, m.ordering_key, ROW_NUMBER() OVER (ORDER BY m.id) AS place
-           FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
-          WHERE m.target_broker = @broker AND m.queue = (ASCII(UNHEX(LEFT(SHA2(@key, 256), 2))) & 3) AND m.finished_at IS NULL
-          ORDER BY m.id LIMIT 1000)
+  FROM (SELECT first.id, first.ordering_key, ROW_NUMBER() OVER () AS place
+          FROM (SELECT m.id, m.ordering_key
+                  FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
+                 WHERE m.target_broker = @broker AND m.queue = (ASCII(UNHEX(LEFT(SHA2(@key, 256), 2))) & 3) AND m.finished_at IS NULL
+                 ORDER BY m.id LIMIT 1000) AS first
          UNION ALL
-        (SELECT m.id, m.ordering_key, ROW_NUMBER() OVER (ORDER BY m.id)
-           FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
-          WHERE m.target_broker = @broker AND m.queue = (ASCII(UNHEX(LEFT(SHA2(@key, 256), 2))) & 3) + 4 AND m.finished_at IS NULL
-          ORDER BY m.id LIMIT 1000)) AS heads
+        SELECT second.id, second.ordering_key, ROW_NUMBER() OVER ()
+          FROM (SELECT m.id, m.ordering_key
+                  FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
+                 WHERE m.target_broker = @broker AND m.queue = (ASCII(UNHEX(LEFT(SHA2(@key, 256), 2))) & 3) + 4 AND m.finished_at IS NULL
+                 ORDER BY m.id LIMIT 1000) AS second) AS heads

@@ -1,7 +1,3 @@
--- The brokers that have open rows, deferred ones included, by name.
--- Plan: two probes of {{name}}_queue for each broker.
-WITH RECURSIVE {{include part_all_brokers}}
-SELECT broker
-  FROM all_brokers
- WHERE broker IS NOT NULL AND EXISTS (SELECT 1 FROM {{table}} AS m FORCE INDEX ({{name}}_queue) WHERE m.target_broker = all_brokers.broker AND m.queue <= 100)
- ORDER BY broker
+-- The broker, if it has open rows, deferred ones included. @broker
+-- Plan: one probe of {{name}}_queue.
+SELECT target_broker FROM {{table}} FORCE INDEX ({{name}}_queue) WHERE target_broker = @broker AND queue <= 100 LIMIT 1
