@@ -56,7 +56,7 @@ $(OVERLAY): FORCE
 	done; printf '}}\n'; } > $@.new; cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # Tests that exist in a short version and in one that takes minutes, or only in that.
-LONG := TestConformanceOfExecModes|TestConformanceOfSessions|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken|TestAccessibility
+LONG := TestConformanceOfExecModes|TestConformanceOfSessions|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestOverload|TestIsolation|TestEightBrokersThreeDown|TestPauseAndResume|TestBroken|TestAccessibility
 LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/outbox/mysql $(MODULE)/integration/...
 
 # What go test cannot see of the packages that build programs of others: a sum over all files of ours. Without it, it would take their

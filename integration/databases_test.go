@@ -51,6 +51,19 @@ func onServers(t *testing.T, test func(t *testing.T, p *place)) {
 	}
 }
 
+// onServersInTurn does so on PostgreSQL, and on the others where there is time: what it is about is
+// brokers and processes, more than databases.
+func onServersInTurn(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Helper()
+	onServers(t, func(t *testing.T, p *place) {
+		t.Helper()
+		if p.driver != outbox.Postgres {
+			testenv.NeedLong(t)
+		}
+		test(t, p)
+	})
+}
+
 func newPlace(t *testing.T, driver outbox.Dialect) *place {
 	t.Helper()
 	p := &place{T: t, driver: driver, dsn: servers[driver](t)}

@@ -89,7 +89,7 @@ func (n *neighbours) ledger(broker string) (duplicates int) {
 // catch up by themselves.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	onServers(t, testIsolation)
+	onServersInTurn(t, testIsolation)
 }
 
 func testIsolation(t *testing.T, p *place) {

@@ -86,7 +86,7 @@ func (r *relayProcess) memory() int {
 // the backlog is drained, in order, with nothing lost and nobody charged.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	onServers(t, testOverload)
+	onServersInTurn(t, testOverload)
 }
 
 func testOverload(t *testing.T, p *place) {

@@ -12,7 +12,7 @@ import (
 // where it began.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
-	onServers(t, testPauseAndResume)
+	onServersInTurn(t, testPauseAndResume)
 }
 
 func testPauseAndResume(t *testing.T, p *place) {

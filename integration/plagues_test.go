@@ -67,7 +67,7 @@ func testPoisonOfThreeKinds(t *testing.T, p *place) {
 // get everything, in order, and no message has paid for it.
 func TestEightBrokersThreeDown(t *testing.T) {
 	t.Parallel()
-	onServers(t, testEightBrokersThreeDown)
+	onServersInTurn(t, testEightBrokersThreeDown)
 }
 
 func testEightBrokersThreeDown(t *testing.T, p *place) {
