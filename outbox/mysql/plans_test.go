@@ -42,6 +42,16 @@ const fillTroubles = `INSERT INTO outbox_messages (message_id, target_broker, st
 	          FROM outbox_messages_key_slots AS high CROSS JOIN outbox_messages_key_slots AS low WHERE low.slot < 1000 AND high.slot < ?) AS numbers
 	 ORDER BY n`
 
+// fillKey makes rows of one key, of another broker: as many can be claimed as a window holds, the
+// others are deferred behind them; and of another one, all of low priority. Each shard of low
+// priority has rows.
+const fillKey = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority, deferred)
+	SELECT UNHEX(MD5(CONCAT('large ', n))), 'c', 's', 'T', CASE WHEN n < 100 THEN CONCAT('key-', n) WHEN n % 2 = 0 THEN 'large' ELSE 'low' END, '{}'
+	     , IF(n < 100 OR n % 2 = 1, -1, 0), n % 2 = 0 AND n > 1100
+	  FROM (SELECT high.slot * 1000 + low.slot AS n
+	          FROM outbox_messages_key_slots AS high CROSS JOIN outbox_messages_key_slots AS low WHERE low.slot < 1000 AND high.slot < ?) AS numbers
+	 ORDER BY n`
+
 // fillBlocks makes blocks of rows that wait alone, of which a few are due, and one of each key that
 // has deferred rows.
 var fillBlocks = []string{
@@ -51,7 +61,7 @@ var fillBlocks = []string{
 	`INSERT INTO outbox_messages_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 	SELECT 'b', m.shard, m.ordering_key, m.id, m.message_id, IF(m.id % 8 = 0, '9999-12-31', '2100-01-01'), IF(m.id % 8 = 0, 'operator', 'scheduled')
 	  FROM outbox_messages AS m
-	  JOIN (SELECT MIN(id) AS id FROM outbox_messages WHERE deferred = 1 GROUP BY ordering_key) AS first ON first.id = m.id`,
+	  JOIN (SELECT MIN(id) AS id FROM outbox_messages WHERE target_broker = 'b' AND deferred = 1 GROUP BY ordering_key) AS first ON first.id = m.id`,
 }
 
 const (
@@ -79,7 +89,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		sent[i].ID = id
 		back[i].ID, back[i].Status = id, "pending"
 	}
-	window, page, perPage := planWindow, planPage, planShards*(planPage+2)
+	window, page, perPage := planWindow, planPage, (planShards+2)*(planPage+2)
 	listed := args{
 		"type": "", "type_prefix": "", "class": "", "since": time.Time{}, "until": time.Time{}, "after": time.Time{}, "after_id": int64(1) << 60,
 		"limit": int64(page), "scan": int64(page),
@@ -101,6 +111,8 @@ func plans(s plansSize, ids planIDs) []plan {
 	n := len(ids.troubles)
 	return []plan{
 		{name: "window", reads: 8 * window},
+		{name: "window", given: args{"broker": "c", "shard": ids.large}, reads: 8 * window}, // deferred rows of the same key are no business of it
+		{name: "window", given: args{"broker": "c", "shard": ids.low}, reads: 8 * window},
 		{name: "lock_ready", reads: 3 * window},
 		{name: "waiting", reads: 3 * planHead},         // which it reads, and counts in between
 		{name: "ready", reads: planShards*20 + window}, // those that are leased by then
@@ -125,7 +137,9 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "wait_again", given: picked, reads: 5 * n},
 		{name: "make_blocks", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},
 		{name: "set_aside", reads: 5 * window},
-		{name: "followers", given: args{"key": "key of trouble 1"}, reads: 2 * window},
+		{name: "followers", given: args{"key": "key of trouble 1"}, reads: 4 * window},
+		{name: "followers", given: args{"broker": "c", "key": "large"}, reads: 4 * window},
+		{name: "followers", given: args{"broker": "c", "key": "low"}, reads: 4 * window}, // none of which is deferred
 		{name: "bring_back", given: picked, reads: 5 * n},
 		{name: "drop_loners", given: picked, reads: 5 * n},
 		{name: "wake_blocks", given: args{"ids": jsonList(ids.blocks)}, reads: 5 * len(ids.blocks)},
@@ -162,7 +176,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "finished_brokers", reads: 5},
 		{name: "key_blocks", reads: 5 * planShards * 2 * 10_000},
 		{name: "failed_keys", reads: 4 * 10_000},
-		{name: "followers_of", given: args{"key": sqladmin.Text("key of trouble 1"), "id": ids.troubles[0], "max_count": int64(page)}, reads: 16 * page},
+		{name: "followers_of", given: args{"key": sqladmin.Text("key of trouble 1"), "id": ids.troubles[0], "max_count": int64(page)}, reads: 17 * page},
 		{name: "expired_published", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 2 * page},
 		{name: "expired_abandoned", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 4 * page},
 		{name: "purge", given: picked, reads: 5 * n},
@@ -181,16 +195,17 @@ var unplanned = []string{
 // A plansSize is how many rows the table has.
 type plansSize struct{ thousands, troubles int }
 
-func (s plansSize) all() int  { return 1000*s.thousands + s.troubles }
+func (s plansSize) all() int  { return 1000*s.thousands + 2*s.troubles }
 func (s plansSize) open() int { return 100*s.thousands + s.troubles*3/4 }
 
 // planIDs are rows of the table.
 type planIDs struct {
-	open     []int64 // of one shard, claimable
-	troubles []int64
-	blocks   []int64
-	heads    []int64  // one of each key
-	messages []string // of troubles
+	large, low int     // the shards of the keys of fillKey
+	open       []int64 // of one shard, claimable
+	troubles   []int64
+	blocks     []int64
+	heads      []int64  // one of each key
+	messages   []string // of troubles
 }
 
 // TestPlans: whatever is in the table, each statement reads as many rows as it has to do with, times
@@ -214,6 +229,7 @@ func TestPlans(t *testing.T) {
 	fill("ALTER TABLE outbox_messages_key_blocks STATS_AUTO_RECALC = 0")
 	fill(fillTable, size.thousands)
 	fill(fillTroubles, size.troubles/1000)
+	fill(fillKey, size.troubles/1000)
 	for _, text := range fillBlocks {
 		fill(text)
 	}
@@ -221,14 +237,16 @@ func TestPlans(t *testing.T) {
 	const shard = 1
 	ids := planIDs{
 		open:     column[int64](t, db, "SELECT id FROM outbox_messages WHERE target_broker = 'b' AND queue = ? AND finished_at IS NULL ORDER BY id LIMIT ?", shard, planWindow),
-		troubles: column[int64](t, db, "SELECT id FROM outbox_messages WHERE id > (SELECT MAX(id) FROM outbox_messages) - 1000 ORDER BY id"),
+		troubles: column[int64](t, db, "SELECT id FROM outbox_messages WHERE target_broker = 'b' ORDER BY id DESC LIMIT 1000"),
 		blocks:   column[int64](t, db, "SELECT block_id FROM outbox_messages_key_blocks WHERE ordering_key IS NOT NULL ORDER BY block_id"),
 	}
 	require.Len(t, ids.open, planWindow)
 	require.Len(t, ids.troubles, 1000)
 	require.NotEmpty(t, ids.blocks)
+	ids.large = int(column[int64](t, db, "SELECT MIN(shard) FROM outbox_messages WHERE target_broker = 'c' AND ordering_key = 'large'")[0])
+	ids.low = int(column[int64](t, db, "SELECT MIN(shard) FROM outbox_messages WHERE target_broker = 'c' AND ordering_key = 'low'")[0])
 	ids.heads = column[int64](t, db, "SELECT MIN(id) FROM outbox_messages WHERE status = 'published' AND id % 10 > 0 GROUP BY ordering_key")
-	ids.messages = column[string](t, db, "SELECT LOWER(HEX(message_id)) FROM outbox_messages WHERE id > (SELECT MAX(id) FROM outbox_messages) - 1000 ORDER BY id")
+	ids.messages = column[string](t, db, "SELECT LOWER(HEX(message_id)) FROM outbox_messages WHERE target_broker = 'b' ORDER BY id DESC LIMIT 1000")
 
 	common := args{
 		"broker": "b", "shard": shard, "window": planWindow, "ready": false, "sized": false, "busy": 0, "most": planWindow, "token": []byte("0123456789abcdef"),
@@ -237,6 +255,8 @@ func TestPlans(t *testing.T) {
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.ExecContext(t.Context(), "SET SESSION optimizer_switch = 'index_condition_pushdown=off'") // what it passes over is counted nowhere
+	require.NoError(t, err)
 	cases := plans(size, ids)
 	for i := range cases {
 		cases[i].check(t, conn, store, common, "statistics of empty tables")
@@ -248,7 +268,9 @@ func TestPlans(t *testing.T) {
 
 	known := slices.Clone(unplanned)
 	for i := range cases {
-		known = append(known, cases[i].name)
+		if !slices.Contains(known, cases[i].name) {
+			known = append(known, cases[i].name)
+		}
 	}
 	texts, _ := store.Texts()
 	assert.ElementsMatch(t, slices.Concat(slices.Collect(maps.Keys(texts)), statementNames(store)), known)
@@ -328,7 +350,7 @@ func (p *plan) checkIndexes(t *testing.T, conn *sql.Conn, text string, bound []a
 	require.NoError(t, rows.Err())
 }
 
-var included = regexp.MustCompile(`\{\{(?:include|each shard) (\w+)\}\}`)
+var includes = regexp.MustCompile(`\{\{(?:include|each shard) (\w+)\}\}`)
 
 // commentOf are the comments of a statement's file, and of the files that it includes.
 func commentOf(t *testing.T, name string) string {
@@ -345,7 +367,7 @@ func commentOf(t *testing.T, name string) string {
 		if _, words, ok := strings.Cut(line, "--"); ok {
 			comment.WriteString(words)
 		}
-		for _, match := range included.FindAllStringSubmatch(line, -1) {
+		for _, match := range includes.FindAllStringSubmatch(line, -1) {
 			comment.WriteString(commentOf(t, match[1]))
 		}
 	}

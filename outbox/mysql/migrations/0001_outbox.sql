@@ -55,8 +55,8 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     UNIQUE KEY {{name}}_once (message_id, target_broker),
     -- Claims, purges, the history of a broker. InnoDB orders entries of equal columns by id, and knows it.
     KEY {{name}}_queue (target_broker, queue, finished_at, id),
-    -- The rows of a key that stand behind its block, and the open rows of a key that have low priority.
-    KEY {{name}}_held (held_key, target_broker, id),
+    -- The rows of a key that stand behind its block, and the open rows of a key that have low priority: those have a shard of their own.
+    KEY {{name}}_held (held_key, target_broker, shard, deferred, id),
     -- For those who look at what has failed.
     KEY {{name}}_failing (failing, target_broker, id),
     CONSTRAINT {{name}}_message_id CHECK (LENGTH(message_id) = 16),

@@ -3,33 +3,42 @@
 -- @broker, @shard, @window, @ready: only what is ready, @sized: with the bytes of payloads, which are read for that where they are large
 -- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, or the
 -- sibling of low priority has rows, a probe of {{name}}_blocks_key or {{name}}_held for each row with a key.
-SELECT h.version, h.blocked, h.ahead, h.ahead_waits
+SELECT h.version, h.blocked, h.ahead, h.ahead_waits, h.ahead_low
      , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes, w.bytes
      , CASE WHEN h.blocked AND w.ordering_key IS NOT NULL
             THEN (SELECT b.block_id FROM {{table}}_key_blocks AS b FORCE INDEX ({{name}}_blocks_key)
                    WHERE b.key_hash = UNHEX(SHA2(w.ordering_key, 256)) AND b.target_broker = @broker) END
-       -- The first earlier row of the key in the backfill shard: 1, or 2 where it waits for a time.
+       -- The first open row of the key in the backfill shard, as part_low.sql has it. There is a probe for rows that are deferred and one for
+       -- others: what is behind the first is not read.
      , CASE WHEN h.mixed AND w.ordering_key IS NOT NULL
-            THEN COALESCE((SELECT CASE WHEN low.status <> 'processing'
-                                        AND (low.locked_until > UTC_TIMESTAMP(6) OR low.available_at > UTC_TIMESTAMP(6)) THEN 2 ELSE 1 END
-                             FROM {{table}} AS low FORCE INDEX ({{name}}_held)
-                            WHERE low.held_key = UNHEX(SHA2(w.ordering_key, 256)) AND low.target_broker = @broker AND low.priority < 0 AND low.id < w.id
-                            ORDER BY low.id
-                            LIMIT 1), 0)
-            ELSE 0 END
+            THEN LEAST(COALESCE((SELECT {{include part_low}}
+                                   FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                                  WHERE low.held_key = UNHEX(SHA2(w.ordering_key, 256)) AND low.target_broker = @broker AND low.shard = @shard + 4 AND low.deferred = FALSE
+                                  ORDER BY low.id
+                                  LIMIT 1), 9223372036854775807),
+                       COALESCE((SELECT {{include part_low}}
+                                   FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                                  WHERE low.held_key = UNHEX(SHA2(w.ordering_key, 256)) AND low.target_broker = @broker AND low.shard = @shard + 4 AND low.deferred = TRUE
+                                  ORDER BY low.id
+                                  LIMIT 1), 9223372036854775807)) END
   FROM (SELECT known.version
              , known.blocked
              , known.mixed
              , known.ahead
              , COALESCE(head.status <> 'processing' AND (COALESCE(head.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(head.available_at > UTC_TIMESTAMP(6), FALSE))
                         OR EXISTS (SELECT 1 FROM {{table}}_key_blocks AS b FORCE INDEX ({{name}}_blocks_key)
-                                    WHERE b.key_hash = UNHEX(SHA2(head.ordering_key, 256)) AND b.target_broker = @broker AND b.block_id < head.id)
-                        OR (SELECT low.status <> 'processing'
-                                   AND (COALESCE(low.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(low.available_at > UTC_TIMESTAMP(6), FALSE))
-                              FROM {{table}} AS low FORCE INDEX ({{name}}_held)
-                             WHERE low.held_key = UNHEX(SHA2(head.ordering_key, 256)) AND low.target_broker = @broker AND low.priority < 0 AND low.id < head.id
-                             ORDER BY low.id
-                             LIMIT 1), FALSE) AS ahead_waits
+                                    WHERE b.key_hash = UNHEX(SHA2(head.ordering_key, 256)) AND b.target_broker = @broker AND b.block_id < head.id), FALSE) AS ahead_waits
+             , CASE WHEN head.ordering_key IS NOT NULL
+                    THEN LEAST(COALESCE((SELECT {{include part_low}}
+                                           FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                                          WHERE low.held_key = UNHEX(SHA2(head.ordering_key, 256)) AND low.target_broker = @broker AND low.shard = @shard AND low.deferred = FALSE
+                                          ORDER BY low.id
+                                          LIMIT 1), 9223372036854775807),
+                               COALESCE((SELECT {{include part_low}}
+                                           FROM {{table}} AS low FORCE INDEX ({{name}}_held)
+                                          WHERE low.held_key = UNHEX(SHA2(head.ordering_key, 256)) AND low.target_broker = @broker AND low.shard = @shard AND low.deferred = TRUE
+                                          ORDER BY low.id
+                                          LIMIT 1), 9223372036854775807)) END AS ahead_low
           FROM (SELECT (SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4) AS version
                      , EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker) AS blocked
                      , @shard < 4 AND NOT @ready
