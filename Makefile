@@ -49,7 +49,7 @@ FORCE:
 
 # Tests on MySQL of packages whose module must not require its driver, since it would then be among the requirements of everybody who writes:
 # a file that links the driver is laid over each of them. The workspace knows the driver by way of other modules.
-OVERLAID := gormplugin
+OVERLAID := gormplugin inbox inbox/dedup/sqldedup
 $(OVERLAY): FORCE
 	@mkdir -p $(BUILD); { printf '{"Replace": {'; comma=; for package in $(OVERLAID); do \
 	    printf '%s\n"%s/%s/mysql_overlay_test.go": "%s/%s/testdata/mysql/mysql_test.go"' "$$comma" '$(CURDIR)' $$package '$(CURDIR)' $$package; comma=,; \

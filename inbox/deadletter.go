@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,12 +100,12 @@ func DeadLetters(ctx context.Context, db *gorm.DB, filter DeadLetterFilter, opts
 	return page, nil
 }
 
-func list(ctx context.Context, on conn, text string, filter DeadLetterFilter) ([]DeadLetter, error) {
+func list(ctx context.Context, on conn, s statement, filter DeadLetterFilter) ([]DeadLetter, error) {
 	after := filter.After
 	if after == nil {
 		after = &DeadLetter{}
 	}
-	return queryAll(ctx, on, text, []any{filter.Consumer, filter.Type, after.Consumer, after.Key.String(), filter.Limit, after.Source}, scanDeadLetter)
+	return queryAll(ctx, on, s, []any{filter.Consumer, filter.Type, after.Consumer, after.Key.String(), filter.Limit, after.Source}, scanDeadLetter)
 }
 
 func scanDeadLetter(rows *sql.Rows) (DeadLetter, error) {
@@ -129,7 +130,7 @@ func scanDeadLetter(rows *sql.Rows) (DeadLetter, error) {
 	return m, nil
 }
 
-// moment reads a point in time: microseconds on SQLite.
+// moment reads a point in time: microseconds on SQLite and MySQL.
 type moment struct{ time.Time }
 
 // Scan implements sql.Scanner.
@@ -137,6 +138,10 @@ func (m *moment) Scan(value any) error {
 	switch v := value.(type) {
 	case int64:
 		m.Time = time.UnixMicro(v).UTC()
+	case []byte: // a number as MySQL's driver reads it where no statement is prepared
+		micros, err := strconv.ParseInt(string(v), 10, 64)
+		m.Time = time.UnixMicro(micros).UTC()
+		return err
 	case time.Time:
 		m.Time = v.UTC()
 	default:
@@ -182,7 +187,7 @@ func RedriveAll(ctx context.Context, db *gorm.DB, consumer, messageType string, 
 	}
 	var redriven int64
 	for {
-		n, err := exec(ctx, outside(db), statements.redriveAll, consumer, messageType, redriveBatch)
+		n, err := redriveSome(ctx, db, statements, consumer, messageType)
 		redriven += n
 		if err != nil {
 			return redriven, fmt.Errorf("inbox: redrive messages of %s: %w", s.table, explain(err))
@@ -193,9 +198,16 @@ func RedriveAll(ctx context.Context, db *gorm.DB, consumer, messageType string, 
 	}
 }
 
+func redriveSome(ctx context.Context, db *gorm.DB, statements *statements, consumer, messageType string) (int64, error) {
+	if statements.dialect == mySQL {
+		return statements.redriveAll.after(ctx, db, statements.lockDead, consumer, messageType, redriveBatch)
+	}
+	return exec(ctx, outside(db), statements.redriveAll, consumer, messageType, redriveBatch)
+}
+
 // exec sends a statement and tells how many rows it has changed.
-func exec(ctx context.Context, on conn, text string, args ...any) (int64, error) {
-	result, err := on.ExecContext(ctx, text, args...)
+func exec(ctx context.Context, on conn, s statement, args ...any) (int64, error) {
+	result, err := on.ExecContext(ctx, s.text, s.args(args)...)
 	if err != nil {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, opts ...Opti
 		ctx = context.Background()
 	}
 	for chunk := range slices.Chunk(keys, expectBatch) {
-		if _, err := outside(tx).ExecContext(ctx, statements.expect, consumer, keyList(chunk), storedSource(source)); err != nil {
+		if _, err := exec(ctx, outside(tx), statements.expect, consumer, keyList(chunk), storedSource(source)); err != nil {
 			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, explain(err))
 		}
 	}

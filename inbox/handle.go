@@ -97,11 +97,24 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 		outcome, err = h.join(ctx, f)
 	} else {
 		outcome, err = h.own(ctx, f)
+		for try := 1; try < claimTries && h.begins(ctx, err); try++ {
+			outcome, err = h.own(ctx, f)
+		}
 	}
 	if err == nil {
 		return outcome, nil
 	}
 	return h.failed(ctx, err)
+}
+
+// claimTries bounds how often a transaction begins anew that was broken off before the handler began.
+const claimTries = 10
+
+// begins reports whether a transaction is to begin anew: copies that have waited for one which has
+// rolled back are in each other's way on MySQL, and the server breaks all but one of them off.
+func (h *handling) begins(ctx context.Context, err error) bool {
+	var before beforeError // the handler has not been called
+	return h.sql.dialect == mySQL && ctx.Err() == nil && errors.As(err, &before) && uow.IsConflict(err)
 }
 
 // handling is one call of Handle.
@@ -235,27 +248,39 @@ func (h *handling) win(ctx context.Context, tx *gorm.DB) (Outcome, error) {
 }
 
 func (h *handling) claim(ctx context.Context, on conn) (Outcome, error) {
-	text, args := h.sql.claim, []any{h.message.Consumer, h.key, plain(h.message.Type), h.source}
+	claim, args := h.sql.claim, []any{h.message.Consumer, h.key, plain(h.message.Type), h.source}
 	if h.byToken {
-		text = h.sql.claimToken
+		claim = h.sql.claimToken
 	}
-	if !h.sql.counts {
-		return h.lost(ctx, on, text, args)
+	if h.sql.dialect == sqlServer { // the claim selects the answer
+		return h.lost(ctx, on, claim, args)
 	}
-	result, err := on.ExecContext(ctx, text, args...)
+	result, err := on.ExecContext(ctx, claim.text, claim.args(args)...)
 	if err != nil {
 		return "", err
 	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
+	if won, err := h.won(result); err != nil || won {
 		return Handled, err
 	}
 	return h.lost(ctx, on, h.sql.look, []any{h.message.Consumer, h.key, h.source})
 }
 
+// won reports whether a claim has found the message free: then it has written its row. MySQL counts
+// an insert, and a row that stays as it is, alike where the DSN says clientFoundRows=true, so there
+// the claim says so itself.
+func (h *handling) won(result sql.Result) (bool, error) {
+	if h.sql.dialect == mySQL && !h.byToken {
+		answer, err := result.LastInsertId()
+		return answer == 1, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
 // lost reads what is recorded of a message that is not ours to handle.
-func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (Outcome, error) {
+func (h *handling) lost(ctx context.Context, on conn, look statement, args []any) (Outcome, error) {
 	var status, kind, source string
-	found, err := queryOne(ctx, on, text, args, &status, &kind, &source)
+	found, err := queryOne(ctx, on, look, args, &status, &kind, &source)
 	if err != nil || status == "won" {
 		return Handled, err
 	}
@@ -275,8 +300,8 @@ func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (
 }
 
 // queryOne reads the first row of an answer, where there is one.
-func queryOne(ctx context.Context, on conn, text string, args []any, to ...any) (found bool, err error) {
-	rows, err := on.QueryContext(ctx, text, args...)
+func queryOne(ctx context.Context, on conn, s statement, args []any, to ...any) (found bool, err error) {
+	rows, err := on.QueryContext(ctx, s.text, s.args(args)...)
 	if err != nil {
 		return false, err
 	}

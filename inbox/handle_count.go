@@ -90,19 +90,25 @@ func outside(db *gorm.DB) conn {
 // count adds charge to the failed attempts of a message, and rejects it where that makes limit.
 // Without an outcome it is to be tried again.
 func (h *handling) count(ctx context.Context, on conn, why string, charge, limit int) (outcome Outcome, attempts int, err error) {
-	text := h.sql.count
+	count := h.sql.count
 	if h.byToken {
-		text = h.sql.countToken
+		count = h.sql.countToken
 	}
 	m := h.message
 	attributes, err := json.Marshal(m.Attributes)
 	if err != nil {
 		return "", 0, err
 	}
-	var status string
-	found, err := queryOne(ctx, on, text, []any{
-		m.Consumer, h.key, plain(m.Type), h.source, why, string(attributes), m.Payload, charge, limit,
-	}, &status, &attempts)
+	args := []any{m.Consumer, h.key, plain(m.Type), h.source, why, string(attributes), m.Payload, charge, limit}
+	var (
+		found  bool
+		status string
+	)
+	if h.sql.dialect == mySQL {
+		found, status, attempts, err = reported(ctx, on, count, args)
+	} else {
+		found, err = queryOne(ctx, on, count, args, &status, &attempts)
+	}
 	switch {
 	case err != nil:
 		return "", 0, err
@@ -115,6 +121,24 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 	// token goes with its message.
 	outcome, err = h.lost(ctx, on, h.sql.look, []any{m.Consumer, h.key, h.source})
 	return outcome, 0, err
+}
+
+// reported counts on MySQL, where a statement that writes selects nothing: its answer is in the id
+// that it reports.
+func reported(ctx context.Context, on conn, count statement, args []any) (found bool, status string, attempts int, err error) {
+	result, err := on.ExecContext(ctx, count.text, count.args(args)...)
+	if err != nil {
+		return false, "", 0, err
+	}
+	answer, err := result.LastInsertId()
+	switch answer % 4 {
+	case 1:
+		return err == nil, statusFailed, int(answer / 4), err
+	case 2:
+		return err == nil, statusDeadLetter, int(answer / 4), err
+	default:
+		return false, "", 0, err
+	}
 }
 
 // describe is the error as the table keeps it.

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"testing"
@@ -37,25 +38,30 @@ type Invoice struct {
 
 func (p *place) outbox() string { return p.table + "_o" }
 
+type migrator interface {
+	Migrate(ctx context.Context) ([]string, error)
+}
+
+// stores open the outbox on a pool. make test adds that of testdata/mysql.
+var stores = map[string]func(pool *sql.DB, table string) (migrator, error){
+	"sqlite":    func(pool *sql.DB, table string) (migrator, error) { return sqlitestore.New(pool, table) },
+	"sqlserver": func(pool *sql.DB, table string) (migrator, error) { return mssqlstore.New(pool, table) },
+}
+
 // capturing is a handle with the plugin, and an outbox in the place.
 func (p *place) capturing(config *gorm.Config) *gorm.DB {
 	p.t.Helper()
 	ctx := p.t.Context()
 	pool, err := p.db.DB()
 	require.NoError(p.t, err)
-	var store interface {
-		Migrate(ctx context.Context) ([]string, error)
-	}
-	switch p.db.Name() {
-	case "postgres":
+	var store migrator
+	if p.dsn != "" {
 		opened, err := pgstore.Open(ctx, p.dsn, p.outbox(), pgstore.WithMaxConns(1))
 		require.NoError(p.t, err)
 		defer func() { require.NoError(p.t, opened.Close()) }()
 		store = opened
-	case "sqlite":
-		store, err = sqlitestore.New(pool, p.outbox())
-	default:
-		store, err = mssqlstore.New(pool, p.outbox())
+	} else {
+		store, err = stores[p.db.Name()](pool, p.outbox())
 	}
 	require.NoError(p.t, err)
 	_, err = store.Migrate(ctx)

@@ -143,11 +143,19 @@ func (p *Purger) purge(ctx context.Context, report *Purged) error {
 		{statusExpected, p.cfg.Expected, &report.Expected},
 	} {
 		err := purge.Batches(rows.removed, int64(p.cfg.BatchSize), func() (int64, error) {
-			return exec(ctx, outside(p.db), p.sql.purge[rows.status], rows.retention.Microseconds(), p.cfg.BatchSize)
+			return p.remove(ctx, rows.status, rows.retention)
 		}, nil)
 		if err != nil {
 			return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, explain(err))
 		}
 	}
 	return nil
+}
+
+// remove removes one batch of rows of a status.
+func (p *Purger) remove(ctx context.Context, status string, retention time.Duration) (int64, error) {
+	if lock, ok := p.sql.lockOld[status]; ok {
+		return p.sql.purge[status].after(ctx, p.db, lock, retention.Microseconds(), p.cfg.BatchSize)
+	}
+	return exec(ctx, outside(p.db), p.sql.purge[status], retention.Microseconds(), p.cfg.BatchSize)
 }

@@ -23,6 +23,7 @@ func (p *place) age(status string, by time.Duration) {
 	expression := map[string]string{
 		"sqlite":    fmt.Sprintf("updated_at - %d", by.Microseconds()),
 		"postgres":  fmt.Sprintf("updated_at - interval '%d microseconds'", by.Microseconds()),
+		"mysql":     fmt.Sprintf("updated_at - INTERVAL %d MICROSECOND", by.Microseconds()),
 		"sqlserver": fmt.Sprintf("DATEADD(SECOND, -%d, updated_at)", int(by.Seconds())),
 	}[p.db.Name()]
 	p.exec("UPDATE "+p.table+" SET updated_at = "+expression+" WHERE status = ?", status)
@@ -120,18 +121,23 @@ func TestPurgeBatches(t *testing.T) {
 // What an operator is about to redrive is passed over, and stays once it is redriven.
 func TestPurgePassesOverWhatIsLocked(t *testing.T) {
 	t.Parallel()
-	p := on(t, "postgres")
-	held, other := p.reject(), p.reject()
-	p.age("dead_letter", 1000*time.Hour)
-	tx := p.db.Begin()
-	defer tx.Rollback()
-	var keys []string
-	require.NoError(t, tx.Table(p.table).Clauses(clause.Locking{Strength: "UPDATE"}).Where("message_id = ?", held.Key).Pluck("status", &keys).Error)
-	report, err := p.purger(inbox.PurgeConfig{}).Purge(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, inbox.Purged{DeadLetters: 1}, report)
-	require.NotNil(t, p.row(held))
-	require.Nil(t, p.row(other))
+	onEach(t, func(t *testing.T, p *place) {
+		if name := p.db.Name(); name == "sqlite" || name == "sqlserver" {
+			t.Skip("SQLite locks no rows, and SQL Server has another syntax for it")
+		}
+		held, other := p.reject(), p.reject()
+		p.age("dead_letter", 1000*time.Hour)
+		tx := p.db.Begin()
+		defer tx.Rollback()
+		var keys []string
+		require.NoError(t, tx.Table(p.table).Clauses(clause.Locking{Strength: "UPDATE"}).
+			Where("consumer = ? AND message_id = ? AND source = ?", consumer, p.id(held), held.Source).Pluck("status", &keys).Error)
+		report, err := p.purger(inbox.PurgeConfig{}).Purge(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, inbox.Purged{DeadLetters: 1}, report)
+		require.NotNil(t, p.row(held))
+		require.Nil(t, p.row(other))
+	})
 }
 
 func TestNewPurgerRefuses(t *testing.T) {

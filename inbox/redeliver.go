@@ -129,13 +129,13 @@ func (r *redelivery) run(ctx context.Context, m *Message) (outcome Outcome, err 
 
 // finish notes a message as handled where its handler has not.
 func (r *redelivery) finish(ctx context.Context, m *Message) error {
-	text := r.sql.finish
+	end := r.sql.finish
 	if r.byToken {
-		text = r.sql.finishToken
+		end = r.sql.finishToken
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	if _, err := exec(ctx, outside(r.db), text, m.Consumer, m.Key.String(), m.Source); err != nil {
+	if _, err := exec(ctx, outside(r.db), end, m.Consumer, m.Key.String(), m.Source); err != nil {
 		return Unavailable(fmt.Errorf("inbox: note that message %s is handled: %w", m.Key, err))
 	}
 	return nil

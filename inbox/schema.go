@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ var migrationFiles embed.FS
 type Migration = dbtable.Migration
 
 // Migrations returns the steps of the schema for a table, to be printed or given to another
-// migration tool. The dialect is "postgres", "sqlserver" or "sqlite". On SQL Server a step is one
-// batch: it holds no GO.
+// migration tool. The dialect is "postgres", "sqlserver", "mysql" or "sqlite". On SQL Server a
+// step is one batch: it holds no GO. On MySQL it is one statement.
 func Migrations(dialect, table string) ([]Migration, error) {
 	if err := checkTable(dialect, table); err != nil {
 		return nil, err
@@ -47,7 +48,8 @@ func explain(err error) error { return dbtable.Explain(err, errNoTable) }
 // Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that
 // it has applied, none if there was nothing to do. Of several processes that call it at the same
 // time one does it, and the others wait. All steps are applied in one transaction, on a connection
-// of its own even where db is in a transaction. The table's schema, where one is named, must exist.
+// of its own even where db is in a transaction. On MySQL, where making a table ends a transaction,
+// each commits by itself: what was broken off goes on where Migrate is called again. The table's schema, where one is named, must exist.
 // Of the options it uses [WithTable].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) ([]string, error) {
 	s, statements, err := prepare(db, opts)
@@ -92,6 +94,9 @@ func migrating(ctx context.Context, pool *sql.DB, statements *statements, f func
 		_, err := connection.ExecContext(ctx, "COMMIT")
 		return err
 	}
+	if statements.dialect == mySQL {
+		return lockedByName(ctx, connection, statements, f)
+	}
 	tx, err := connection.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // whatever the server's default
 	if err != nil {
 		return err
@@ -103,13 +108,34 @@ func migrating(ctx context.Context, pool *sql.DB, statements *statements, f func
 	return tx.Commit()
 }
 
+// lockName is what a migration locks.
+func (s *statements) lockName() string { return "fanout:migrate:" + s.table }
+
+// lockedByName runs f while the session has the lock of the migration, outside any transaction.
+func lockedByName(ctx context.Context, on *sql.Conn, statements *statements, f func(conn) error) error {
+	var granted, released sql.NullBool // NULL: the server failed to
+	_, err := queryOne(ctx, on, statements.lock, []any{statements.lockName()}, &granted)
+	if err == nil && !granted.Bool {
+		return errors.New("another process has been migrating the table for a minute")
+	}
+	if err == nil {
+		err = f(on)
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if _, problem := queryOne(ctx, on, statements.release, []any{statements.lockName()}, &released); problem != nil || !released.Bool {
+		_ = on.Raw(func(any) error { return driver.ErrBadConn }) // the connection is closed, and the lock goes with it
+	}
+	return err
+}
+
 func migrate(ctx context.Context, on conn, statements *statements, steps []Migration) ([]string, error) {
-	if statements.lock != "" {
-		if _, err := on.ExecContext(ctx, statements.lock, "fanout:migrate:"+statements.table); err != nil {
+	if statements.lock.text != "" && statements.dialect != mySQL { // there the session has it
+		if _, err := exec(ctx, on, statements.lock, statements.lockName()); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := on.ExecContext(ctx, statements.migrate); err != nil {
+	if _, err := on.ExecContext(ctx, statements.migrate.text); err != nil {
 		return nil, err
 	}
 	done, err := queryAll(ctx, on, statements.versions, nil, func(rows *sql.Rows) (version int, err error) {
@@ -124,14 +150,14 @@ func migrate(ctx context.Context, on conn, statements *statements, steps []Migra
 		if _, err := on.ExecContext(ctx, step.SQL); err != nil {
 			return err
 		}
-		_, err := on.ExecContext(ctx, statements.record, step.Version, step.Name)
+		_, err := exec(ctx, on, statements.record, step.Version, step.Name)
 		return err
 	})
 }
 
 // queryAll reads an answer.
-func queryAll[T any](ctx context.Context, on conn, text string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
-	rows, err := on.QueryContext(ctx, text, args...)
+func queryAll[T any](ctx context.Context, on conn, s statement, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
+	rows, err := on.QueryContext(ctx, s.text, s.args(args)...)
 	if err != nil {
 		return nil, err
 	}

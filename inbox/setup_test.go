@@ -35,11 +35,14 @@ type place struct {
 	dsn   string // of PostgreSQL
 }
 
-// databases are the kinds that tests run on.
-var databases = []struct {
+// A database is a kind that tests run on.
+type database struct {
 	name string
 	dial func(t *testing.T) func() gorm.Dialector
-}{
+}
+
+// databases are all of them; make test adds that of testdata/mysql.
+var databases = []database{
 	{"sqlite", func(t *testing.T) func() gorm.Dialector {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "test.db")
@@ -126,6 +129,14 @@ func (p *place) at() inbox.Option { return inbox.WithTable(p.table) }
 
 func (p *place) effects() string { return p.table + "_effects" }
 
+// id is a message's key as the table has it.
+func (p *place) id(m *inbox.Message) any {
+	if p.db.Name() == "mysql" {
+		return m.Key[:]
+	}
+	return m.Key.String()
+}
+
 // plain is a handle for what tests look at.
 func (p *place) plain() *gorm.DB {
 	return p.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
@@ -182,7 +193,7 @@ func (p *place) row(m *inbox.Message) *row {
 	var rows []row
 	require.NoError(p.t, p.plain().Raw("SELECT status, attempts, coalesce(type, '') AS type, coalesce(source, '') AS source, "+
 		"coalesce(last_error, '') AS last_error, coalesce(attributes, '') AS attributes, payload FROM "+p.table+
-		" WHERE consumer = ? AND message_id = ? AND source = ?", m.Consumer, m.Key.String(), m.Source).Scan(&rows).Error)
+		" WHERE consumer = ? AND message_id = ? AND source = ?", m.Consumer, p.id(m), m.Source).Scan(&rows).Error)
 	if len(rows) == 0 {
 		return nil
 	}

@@ -61,6 +61,9 @@ func (s *spy) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPoo
 
 func (s *spy) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	s.note(query)
+	if f := s.before[query]; f != nil {
+		f()
+	}
 	return s.DB.ExecContext(ctx, query, args...)
 }
 

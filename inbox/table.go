@@ -1,12 +1,16 @@
 package inbox
 
 import (
+	"context"
 	"crypto/sha256"
+	"database/sql"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode/utf16"
@@ -93,8 +97,8 @@ func prepare(db *gorm.DB, options []Option) (settings, *statements, error) {
 	if db == nil || db.Statement == nil || db.Dialector == nil {
 		return s, nil, errors.New("inbox: the GORM handle is nil or was not opened: use gorm.Open")
 	}
-	sql, err := statementsFor(db.Name(), s.table)
-	return s, sql, err
+	texts, err := statementsFor(db.Name(), s.table)
+	return s, texts, err
 }
 
 // The databases, in GORM's own words.
@@ -102,6 +106,7 @@ const (
 	postgres  = "postgres"
 	sqlite    = "sqlite"
 	sqlServer = "sqlserver"
+	mySQL     = "mysql" // MariaDB, too
 )
 
 // The values of the column status.
@@ -116,22 +121,84 @@ const (
 //go:embed sql
 var sqlFiles embed.FS
 
-// statements are the texts for one table in one kind of database. All of them take their parameters
-// by position.
+// statements are the texts for one table in one kind of database.
 type statements struct {
-	dialect, table string
-	// counts says whether the number of affected rows tells who won, and look tells the loser why.
-	// Otherwise claims select the answer.
-	counts                    bool
-	claim, claimToken, look   string
-	count, countToken         string
-	deadLetters, redriven     string // lists
-	redrive, redriveAll       string
-	finish, finishToken       string
-	expect                    string
-	purge                     map[string]string // by status
-	migrate, versions, record string
-	lock                      string // empty where one transaction writes at a time anyway
+	dialect, table            string
+	claim, claimToken, look   statement
+	count, countToken         statement
+	deadLetters, redriven     statement // lists
+	redrive, redriveAll       statement
+	finish, finishToken       statement
+	expect                    statement
+	purge                     map[string]statement // by status
+	lockOld                   map[string]statement // by status: goes before a purge where that locks first
+	lockDead                  statement            // goes before redriveAll where that locks first
+	migrate, versions, record statement
+	lock                      statement // empty where one transaction writes at a time anyway
+	release                   statement // of a lock that does not end with a transaction
+}
+
+// A statement takes its parameters by position.
+type statement struct {
+	text string
+	// places are the numbers of the parameters, from 0, in the order in which the text has them:
+	// on MySQL, where a parameter has no number. nil elsewhere.
+	places []int
+}
+
+// args are the arguments as the text takes them.
+func (s statement) args(given []any) []any {
+	if s.places == nil {
+		return given
+	}
+	args := make([]any, len(s.places))
+	for i, place := range s.places {
+		args[i] = given[place]
+	}
+	return args
+}
+
+// after changes, by this statement, what another one has locked in the same transaction. On MySQL a
+// statement that changes rows passes over none that are locked, and locks the gaps between them.
+func (s statement) after(ctx context.Context, db *gorm.DB, lock statement, args ...any) (changed int64, err error) {
+	type key struct {
+		Consumer string `json:"consumer"`
+		ID       string `json:"id"`
+		Source   string `json:"source"`
+	}
+	session := db.Session(&gorm.Session{NewDB: true, Context: ctx})
+	err = session.Transaction(func(tx *gorm.DB) error {
+		keys, err := queryAll(ctx, outside(tx), lock, args, func(rows *sql.Rows) (k key, err error) {
+			err = rows.Scan(&k.Consumer, &k.ID, &k.Source)
+			return k, err
+		})
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		list, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		changed, err = exec(ctx, outside(tx), s, string(list))
+		return err
+	}, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	return changed, err
+}
+
+// numbered finds parameters: ?1, ?2 and so on.
+var numbered = regexp.MustCompile(`\?[1-9]`)
+
+// newStatement makes a statement of a text in which parameters have numbers.
+func newStatement(dialect, text string) statement {
+	if dialect != mySQL {
+		return statement{text: text}
+	}
+	s := statement{places: []int{}}
+	s.text = numbered.ReplaceAllStringFunc(text, func(number string) string {
+		s.places = append(s.places, int(number[1]-'1'))
+		return "?"
+	})
+	return s
 }
 
 type statementsKey struct{ dialect, table string }
@@ -154,9 +221,9 @@ func statementsFor(dialect, table string) (*statements, error) {
 
 func checkTable(dialect, table string) error {
 	switch dialect {
-	case postgres, sqlite, sqlServer:
+	case postgres, sqlite, sqlServer, mySQL:
 	default:
-		return fmt.Errorf("inbox: database %q is not supported: use postgres, sqlserver or sqlite", dialect)
+		return fmt.Errorf("inbox: database %q is not supported: use postgres, sqlserver, mysql or sqlite", dialect)
 	}
 	if err := dbtable.CheckName(table, DefaultTable); err != nil {
 		return fmt.Errorf("inbox: %w", err)
@@ -168,32 +235,40 @@ func checkTable(dialect, table string) error {
 }
 
 func newStatements(dialect, table string) *statements {
-	read := func(name string) string { return render(dialect, name, table) }
+	withStatus := func(name, status string) statement {
+		return newStatement(dialect, strings.ReplaceAll(render(dialect, name, table), "{{status}}", status))
+	}
+	read := func(name string) statement { return withStatus(name, "") }
 	s := &statements{
-		dialect: dialect, table: table, counts: dialect != sqlServer,
+		dialect: dialect, table: table,
 		claim: read("claim"), claimToken: read("claim_token"), count: read("count"), countToken: read("count_token"),
-		look: read("look"), deadLetters: withStatus(read("list"), statusDeadLetter), redriven: withStatus(read("list"), statusRedriven),
+		look: read("look"), deadLetters: withStatus("list", statusDeadLetter), redriven: withStatus("list", statusRedriven),
 		redrive: read("redrive"), redriveAll: read("redrive_all"), finish: read("finish"), finishToken: read("finish_token"),
-		expect: read("expect"), purge: map[string]string{},
+		expect: read("expect"), purge: map[string]statement{},
 		migrate: read("migrate"), versions: read("versions"), record: read("record"),
 	}
 	for _, status := range []string{statusHandled, statusFailed, statusDeadLetter, statusRedriven, statusExpected} {
-		s.purge[status] = withStatus(read("purge"), status)
+		s.purge[status] = withStatus("purge", status)
 	}
 	if dialect != sqlite {
 		s.lock = read("lock")
 	}
+	if dialect == mySQL {
+		s.release, s.lockDead, s.lockOld = read("release"), read("lock_dead"), map[string]statement{}
+		for status := range s.purge {
+			s.lockOld[status] = withStatus("lock_old", status)
+		}
+	}
 	return s
 }
-
-// withStatus fills in a status.
-func withStatus(text, status string) string { return strings.ReplaceAll(text, "{{status}}", status) }
 
 // render reads a statement, and what it shares with others.
 func render(dialect, name, table string) string {
 	text := body(dialect, name)
-	if strings.Contains(text, "{{lock_message}}") {
-		text = strings.ReplaceAll(text, "{{lock_message}}", body(dialect, "part_lock_message"))
+	for _, part := range []string{"lock_message", "free", "keys"} {
+		if name := "{{" + part + "}}"; strings.Contains(text, name) {
+			text = strings.ReplaceAll(text, name, body(dialect, "part_"+part))
+		}
 	}
 	return dbtable.Render(text, table)
 }

@@ -49,11 +49,14 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 // IsConflict reports whether err, or one of those that it wraps or joins, says that a transaction
 // lost against another one and can be run again: serialization failure and deadlock on PostgreSQL
 // (SQLSTATE 40001, 40P01), deadlock and update conflict under snapshot isolation on SQL Server
-// (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy database on SQLite. Each
-// driver is known by its own way to say so; none is linked here.
+// (1205, 3960, and our own 51205 for a deadlock of serialize_keys), deadlock, lock wait timeout, a row
+// that has changed since the snapshot, and a failed certification in a cluster on MySQL and MariaDB
+// (1213, 1205, 1020, 3101), a busy database on SQLite. Each driver is known by its own way to say so;
+// none is linked here.
 //
 // Sources: PostgreSQL documentation, 13.5 Serialization Failure Handling; SQL Server error messages
-// 1205 and 3960; SQLite result codes, SQLITE_BUSY (5).
+// 1205 and 3960; MySQL server error messages and MariaDB error codes, of which the first two say "try
+// restarting transaction"; SQLite result codes, SQLITE_BUSY (5).
 func IsConflict(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here: the first error of a driver in it need not be the one
 	case nil:
@@ -67,8 +70,18 @@ func IsConflict(err error) bool {
 	case interface{ Unwrap() []error }:
 		return slices.ContainsFunc(e.Unwrap(), IsConflict)
 	default:
-		return isBusySQLite(err)
+		return isBusySQLite(err) || isConflictOnMySQL(err)
 	}
+}
+
+// isConflictOnMySQL knows the errors of go-sql-driver/mysql and its relatives, which have a field.
+func isConflictOnMySQL(err error) bool {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if !v.IsValid() || !strings.Contains(v.Type().PkgPath(), "mysql") {
+		return false
+	}
+	number := fieldOf(v, "Number")
+	return number.CanUint() && slices.Contains([]uint64{1020, 1205, 1213, 3101}, number.Uint())
 }
 
 // isBusySQLite knows the errors of modernc.org/sqlite and its relatives, which have a method Code,

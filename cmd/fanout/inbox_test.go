@@ -12,7 +12,6 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/internal/wire"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // rejects makes a dead letter of the nth message of a consumer, as a handler that has failed for
@@ -31,9 +30,6 @@ func (s *shop) rejects(db *gorm.DB, n int, consumer, payload string, why error) 
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
-		if s.driver == outbox.MySQL {
-			t.Skip("the inbox does not know MySQL")
-		}
 		assert.Equal(t, "main: applied 0001_inbox\n", s.does("inbox", "migrate"))
 		assert.Equal(t, "main: up to date\n", s.does("inbox", "migrate"))
 		cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))

@@ -22,6 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	mysqlstore "github.com/gorm-fanout/fanout/outbox/mysql"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 func init() {
@@ -309,6 +310,37 @@ func TestMySQLDeadlock(t *testing.T) {
 		require.ErrorContains(b.t, err, "ended the transaction")
 		b.want()
 		b.pending(o, "a")
+	}, nil)
+}
+
+// Of two units of work that wait for each other one is broken off, and repeated.
+func TestMySQLUnitsRepeat(t *testing.T) {
+	t.Parallel()
+	run(t, takeMySQLPlace(t, "parseTime=true"), func(b *bench) {
+		first, second := b.stored("1"), b.stored("2")
+		var units, met sync.WaitGroup
+		met.Add(2)
+		unit := func(orders ...*Order) {
+			attempts := 0
+			assert.NoError(b.t, uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				attempts++
+				for i, o := range orders {
+					if err := u.DB.Model(&Order{}).Where("id = ?", o.ID).Update("status", gorm.Expr("CONCAT(status, 'x')")).Error; err != nil {
+						assert.True(b.t, uow.IsConflict(err), err)
+						return err
+					}
+					if i == 0 && attempts == 1 {
+						met.Done()
+						met.Wait()
+					}
+				}
+				return u.Publish(Happened{"done"})
+			}, uow.WithRetry(5)))
+		}
+		units.Go(func() { unit(first, second) })
+		units.Go(func() { unit(second, first) })
+		units.Wait()
+		b.want(": done", ": done")
 	}, nil)
 }
 

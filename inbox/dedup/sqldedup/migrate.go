@@ -2,6 +2,9 @@ package sqldedup
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,8 +12,11 @@ import (
 	"gorm.io/gorm"
 )
 
+// releaseTimeout bounds giving back the lock of a migration.
+const releaseTimeout = 5 * time.Second
+
 // Migrate brings the schema up to date, in one transaction, and returns the names of the steps that
-// it has applied. Several processes can do so at a time. The clock is this process's; the account
+// it has applied. On MySQL, where making a table ends a transaction, each step commits by itself. Several processes can do so at a time. The clock is this process's; the account
 // needs the right to create tables.
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string, err error) {
 	t, err := textsOf(db, opts)
@@ -21,10 +27,7 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 	if err != nil {
 		return nil, err
 	}
-	err = plain(db).WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := tx.Exec(t.lock, named{"name": t.table + "_migrations"}).Error; err != nil {
-			return fmt.Errorf("lock: %w", err)
-		}
+	err = t.locked(plain(db).WithContext(ctx), func(tx *gorm.DB) error {
 		if err := tx.Exec(t.steps).Error; err != nil {
 			return fmt.Errorf("record of steps: %w", err)
 		}
@@ -52,4 +55,38 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 		return nil, fmt.Errorf("sqldedup: migrate %s: %w", t.table, err)
 	}
 	return applied, nil
+}
+
+// locked runs f while nobody else migrates the table.
+func (t *texts) locked(db *gorm.DB, f func(tx *gorm.DB) error) error {
+	name := named{"name": t.table + "_migrations"}
+	if t.dialect == mySQL {
+		return db.Connection(func(session *gorm.DB) error { return t.lockedByName(session, name, f) })
+	}
+	return db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Exec(t.lock, name).Error; err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		return f(tx)
+	})
+}
+
+// lockedByName runs f while the session has the lock.
+func (t *texts) lockedByName(session *gorm.DB, name named, f func(session *gorm.DB) error) (err error) {
+	var granted, released sql.NullBool // NULL: the server failed to
+	if err := session.Raw(t.lock, name).Scan(&granted).Error; err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if !granted.Bool {
+		return errors.New("another migration holds the lock")
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(session.Statement.Context), releaseTimeout)
+		defer cancel()
+		problem := session.WithContext(ctx).Raw(t.release, name).Scan(&released).Error
+		if conn, ok := session.Statement.ConnPool.(*sql.Conn); ok && (problem != nil || !released.Bool) {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the connection is closed, and the lock goes with it
+		}
+	}()
+	return f(session)
 }

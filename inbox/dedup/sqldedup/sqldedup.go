@@ -1,5 +1,5 @@
-// Package sqldedup keeps what package dedup remembers in a table of PostgreSQL, SQL Server or
-// SQLite, through GORM and whatever driver the application links.
+// Package sqldedup keeps what package dedup remembers in a table of PostgreSQL, SQL Server,
+// MySQL, MariaDB or SQLite, through GORM and whatever driver the application links.
 //
 // [Migrate] makes the table. [New] is a dedup.Store: it remembers messages that were handled until
 // dedup.PurgeLoop removes them. [NewTokens] is a dedup.Tokens. Both can use the same table; they do

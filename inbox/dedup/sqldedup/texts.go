@@ -22,11 +22,16 @@ var migrations embed.FS
 // DefaultTable is the name of the table where no other is given.
 const DefaultTable = "inbox_deduplication"
 
+// mySQL is GORM's name of MySQL and MariaDB.
+const mySQL = "mysql"
+
 // texts are the statements of one database and one table.
 type texts struct {
 	dialect, table string
 
 	contains, add, create, remove, purge, lock, steps, applied, record string
+	// release gives the lock of a migration back, where that does not end with a transaction.
+	release string
 }
 
 // newTexts reads and renders them.
@@ -36,7 +41,7 @@ func newTexts(dialect, table string) (*texts, error) {
 	}
 	t := &texts{dialect: dialect, table: table}
 	if _, err := statements.ReadDir(path.Join("sql", dialect)); err != nil {
-		return nil, fmt.Errorf("sqldedup: database %q is not supported: use postgres, sqlserver or sqlite", dialect)
+		return nil, fmt.Errorf("sqldedup: database %q is not supported: use postgres, sqlserver, mysql or sqlite", dialect)
 	}
 	files, err := fs.Sub(statements, path.Join("sql", dialect))
 	if err != nil {
@@ -45,10 +50,14 @@ func newTexts(dialect, table string) (*texts, error) {
 	if err := dbtable.CheckAmong(table, files); err != nil {
 		return nil, fmt.Errorf("sqldedup: %w", err)
 	}
-	for name, into := range map[string]*string{
+	all := map[string]*string{
 		"contains": &t.contains, "add": &t.add, "create": &t.create, "remove": &t.remove, "purge": &t.purge, "lock": &t.lock,
 		"steps": &t.steps, "applied": &t.applied, "record": &t.record,
-	} {
+	}
+	if dialect == mySQL {
+		all["release"] = &t.release
+	}
+	for name, into := range all {
 		text, err := statements.ReadFile(path.Join("sql", dialect, name+".sql"))
 		if err != nil {
 			return nil, fmt.Errorf("sqldedup: read a statement: %w", err)
@@ -58,12 +67,17 @@ func newTexts(dialect, table string) (*texts, error) {
 	return t, nil
 }
 
-// time is how the database is told a time: UTC, whole microseconds.
+// time is how the database is told a time: UTC, whole microseconds. MySQL's driver would turn a time
+// into the time zone of the DSN.
 func (t *texts) time(at time.Time) any {
-	if t.dialect == "sqlite" {
+	switch t.dialect {
+	case "sqlite":
 		return at.UnixMicro()
+	case mySQL:
+		return at.UTC().Format("2006-01-02 15:04:05.000000")
+	default:
+		return at.UTC().Truncate(time.Microsecond)
 	}
-	return at.UTC().Truncate(time.Microsecond)
 }
 
 // A Migration is one step of the schema, with the table's name filled in. Its SQL holds several
@@ -71,7 +85,7 @@ func (t *texts) time(at time.Time) any {
 type Migration = dbtable.Migration
 
 // Migrations returns the steps of the schema, for other tools; [Migrate] applies them. The dialect
-// is GORM's name: postgres, sqlserver or sqlite. The error is that of a name.
+// is GORM's name: postgres, sqlserver, mysql or sqlite. The error is that of a name.
 func Migrations(dialect, table string) ([]Migration, error) {
 	if _, err := newTexts(dialect, table); err != nil {
 		return nil, err
