@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,9 +28,11 @@ const countTimeout = 5 * time.Second
 //
 // f returns the errors of its statements, and leaves the end of the transaction to Handle. An error
 // that is swallowed makes the commit fail on PostgreSQL, which counts as a failure. SQLite rolls
-// back at some errors (an interrupt, a full disk, RAISE(ROLLBACK)), SQL Server at others (a
-// deadlock), and what f does after such a one stands alone, and happens again with the next
-// attempt. To try a statement that may fail, use a savepoint: tx.Transaction.
+// back at some errors (an interrupt, a full disk, RAISE(ROLLBACK)), SQL Server and MySQL at others
+// (a deadlock), and what f does after such a one stands alone, and happens again with the next
+// attempt. To try a statement that may fail, use a savepoint: tx.Transaction. Statements that commit
+// by themselves, as CREATE TABLE does on MySQL, do not belong into f: the message is noted with what
+// came before them.
 //
 // The transaction begins with one statement that wins the message or loses it. A concurrent copy
 // waits there until the first one commits, and is a [Duplicate] then, or rolls back, and has its
@@ -97,7 +100,7 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 		outcome, err = h.join(ctx, f)
 	} else {
 		outcome, err = h.own(ctx, f)
-		for try := 1; try < claimTries && h.begins(ctx, err); try++ {
+		for try := 1; try < deadlockTries && h.begins(ctx, err); try++ {
 			outcome, err = h.own(ctx, f)
 		}
 	}
@@ -107,14 +110,18 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	return h.failed(ctx, err)
 }
 
-// claimTries bounds how often a transaction begins anew that was broken off before the handler began.
-const claimTries = 10
+// deadlockTries bounds how often a statement is tried that the server breaks off.
+const deadlockTries = 10
 
-// begins reports whether a transaction is to begin anew: copies that have waited for one which has
-// rolled back are in each other's way on MySQL, and the server breaks all but one of them off.
+// deadlocked knows the deadlock of MySQL, as its driver writes it. Copies that have waited for one
+// which has rolled back are in each other's way there, and the server breaks all but one of them
+// off.
+func deadlocked(err error) bool { return err != nil && strings.Contains(err.Error(), "Error 1213 ") }
+
+// begins reports whether a transaction is to begin anew.
 func (h *handling) begins(ctx context.Context, err error) bool {
 	var before beforeError // the handler has not been called
-	return h.sql.dialect == mySQL && ctx.Err() == nil && errors.As(err, &before) && uow.IsConflict(err)
+	return h.sql.dialect == mySQL && ctx.Err() == nil && errors.As(err, &before) && deadlocked(err)
 }
 
 // handling is one call of Handle.

@@ -127,6 +127,10 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 // that it reports.
 func reported(ctx context.Context, on conn, count statement, args []any) (found bool, status string, attempts int, err error) {
 	result, err := on.ExecContext(ctx, count.text, count.args(args)...)
+	_, joined := on.(gorm.TxCommitter) // then all of the transaction is gone
+	for try := 1; try < deadlockTries && !joined && deadlocked(err); try++ {
+		result, err = on.ExecContext(ctx, count.text, count.args(args)...)
+	}
 	if err != nil {
 		return false, "", 0, err
 	}

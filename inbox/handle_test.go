@@ -265,6 +265,31 @@ func TestOthersDoNotWait(t *testing.T) {
 	})
 }
 
+// A copy that somebody's transaction has found handled keeps no other message waiting.
+func TestCopiesKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		if p.db.Name() == "sqlite" {
+			t.Skip("writers take turns on this database")
+		}
+		before, m, after := p.message(), p.message(), p.message()
+		_, err := p.handle(m)
+		require.NoError(t, err)
+		tx := p.db.Begin()
+		defer tx.Rollback()
+		outcome, err := inbox.Handle(t.Context(), tx, m, p.effect(m), p.at())
+		require.NoError(t, err)
+		require.Equal(t, inbox.Duplicate, outcome)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for _, other := range []*inbox.Message{before, after} {
+			outcome, err = inbox.Handle(ctx, p.db, other, p.effect(other), p.at())
+			require.NoError(t, err)
+			require.Equal(t, inbox.Handled, outcome)
+		}
+	})
+}
+
 // waits returns when a session waits for a lock, where the database tells, and otherwise when there
 // was time for it.
 func (p *place) waits() {

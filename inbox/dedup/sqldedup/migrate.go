@@ -27,7 +27,7 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 	if err != nil {
 		return nil, err
 	}
-	err = t.locked(plain(db).WithContext(ctx), func(tx *gorm.DB) error {
+	err = t.locked(ctx, plain(db).WithContext(ctx), func(tx *gorm.DB) error {
 		if err := tx.Exec(t.steps).Error; err != nil {
 			return fmt.Errorf("record of steps: %w", err)
 		}
@@ -58,10 +58,10 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 }
 
 // locked runs f while nobody else migrates the table.
-func (t *texts) locked(db *gorm.DB, f func(tx *gorm.DB) error) error {
+func (t *texts) locked(ctx context.Context, db *gorm.DB, f func(tx *gorm.DB) error) error {
 	name := named{"name": t.table + "_migrations"}
 	if t.dialect == mySQL {
-		return db.Connection(func(session *gorm.DB) error { return t.lockedByName(session, name, f) })
+		return db.Connection(func(session *gorm.DB) error { return t.lockedByName(ctx, session, name, f) })
 	}
 	return db.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Exec(t.lock, name).Error; err != nil {
@@ -72,7 +72,7 @@ func (t *texts) locked(db *gorm.DB, f func(tx *gorm.DB) error) error {
 }
 
 // lockedByName runs f while the session has the lock.
-func (t *texts) lockedByName(session *gorm.DB, name named, f func(session *gorm.DB) error) (err error) {
+func (t *texts) lockedByName(ctx context.Context, session *gorm.DB, name named, f func(session *gorm.DB) error) (err error) {
 	var granted, released sql.NullBool // NULL: the server failed to
 	if err := session.Raw(t.lock, name).Scan(&granted).Error; err != nil {
 		return fmt.Errorf("lock: %w", err)
@@ -81,7 +81,7 @@ func (t *texts) lockedByName(session *gorm.DB, name named, f func(session *gorm.
 		return errors.New("another migration holds the lock")
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(session.Statement.Context), releaseTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		problem := session.WithContext(ctx).Raw(t.release, name).Scan(&released).Error
 		if conn, ok := session.Statement.ConnPool.(*sql.Conn); ok && (problem != nil || !released.Bool) {
