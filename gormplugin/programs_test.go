@@ -55,6 +55,9 @@ func TestPrograms(t *testing.T) {
 				block("transaction", done, raises(0), on("ignores", 0), savepointOp("SAVEPOINT", "a"), savepointOp("ROLLBACK_TO", "a")),
 			},
 		},
+		"events of an aggregate that was loaded again are left behind once": {
+			program: []op{on("create", 0), block("transaction", done, on("load", 0), raises(0), on("load", 0), raises(0))},
+		},
 		"a doubt stays when a statement changes no row": {
 			program: []op{on("create", 0), block("transaction", done, on("ignores", 0), raises(0), on("ignores", 0))},
 		},

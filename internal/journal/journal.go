@@ -280,8 +280,10 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 			err = m.doubt
 		}
 	}
+	counted := make(map[*Recorder]bool) // one that was loaded again is there again
 	for _, recorder := range unwritten {
-		if _, missed := j.missed[recorder]; !missed && flushed[recorder] == 0 {
+		if _, missed := j.missed[recorder]; !missed && flushed[recorder] == 0 && !counted[recorder] {
+			counted[recorder] = true
 			add(recorder.name, j.raisedHere(recorder))
 		}
 	}
