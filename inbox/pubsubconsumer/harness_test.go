@@ -239,5 +239,5 @@ func run(t testing.TB, c *Consumer) *process {
 // eventually waits for a condition.
 func eventually(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, 30*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, condition, 2*time.Minute, 2*time.Millisecond, what)
 }
