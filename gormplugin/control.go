@@ -19,10 +19,11 @@ const (
 	savepointSet
 	savepointRollback
 	savepointRelease
-	nestedBegin    // SQL Server: a transaction within the transaction
-	nestedCommit   // SQL Server: the end of one, or else of the transaction
-	transactionEnd // committed, rolled back, or prepared for a commit in two phases
-	controlUnknown // there is transaction control, and what it does cannot be told
+	nestedBegin       // SQL Server: a transaction within the transaction
+	nestedCommit      // SQL Server: the end of one, or else of the transaction
+	transactionEnd    // committed, rolled back, or prepared for a commit in two phases
+	transactionMayEnd // MySQL: it may commit by what is not in the text, such as a routine
+	controlUnknown    // there is transaction control, and what it does cannot be told
 )
 
 // readControl reads what the statements of an SQL text do to the transaction, in turn, and how many
@@ -42,7 +43,8 @@ const (
 //	{ROLLBACK | COMMIT} [WORK] [AND [NO] CHAIN] [[NO] RELEASE]                              MySQL
 //
 // on MySQL also those that commit by themselves, such as CREATE TABLE and LOCK TABLES
-// (https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html),
+// (https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html), and those that may do so, such as
+// CALL and EXECUTE,
 //
 // and SQL Server's transactions within transactions:
 //
@@ -227,16 +229,34 @@ func (s *script) onMySQL(first string) control {
 			return s.named(savepointRollback)
 		}
 		return s.endOnMySQL()
-	case is(first, "CREATE", "DROP") && s.accept("TEMPORARY"), is(first, "SET") && !s.setsAutocommit():
+	case is(first, "CREATE", "DROP") && s.isTemporary(), is(first, "ANALYZE") && !s.accept("TABLE", "LOCAL", "NO_WRITE_TO_BINLOG"):
 		return control{}
-	case is(first, commitsOnMySQL...), is(first, "SET"):
+	case is(first, commitsOnMySQL...), is(first, "SET") && s.accept("PASSWORD", "DEFAULT"):
 		s.pass("")
+		return control{kind: transactionEnd}
+	case s.mayCommit(first):
+		s.pass("")
+		return control{kind: transactionMayEnd}
+	case is(first, "SET") && s.setsAutocommit():
 		return control{kind: transactionEnd}
 	case is(first, "XA"):
 		return control{kind: controlUnknown}
 	default:
 		return control{}
 	}
+}
+
+// mayCommit recognises what commits by what is not in the text, or on MySQL and not on MariaDB.
+func (s *script) mayCommit(first string) bool {
+	return is(first, "CALL", "EXECUTE", "BACKUP", "CHANGE", "IMPORT", "STOP") || is(first, "LOAD") && s.accept("INDEX") || is(first, "SET") && s.accept("STATEMENT")
+}
+
+// isTemporary recognises what makes or drops a temporary table, which leaves the transaction as it is.
+func (s *script) isTemporary() bool {
+	if s.accept("OR") {
+		s.accept("REPLACE")
+	}
+	return s.accept("TEMPORARY") && s.accept("TABLE", "TABLES")
 }
 
 // endOnMySQL reads the end of a statement that ends the transaction.

@@ -149,7 +149,22 @@ var controlCases = []struct {
 	{mysql, "ALTER TABLE a ADD c int; SELECT 1", end},
 	{mysql, "CREATE TEMPORARY TABLE a (b int)", nil},
 	{mysql, "DROP TEMPORARY TABLE a", nil},
+	{mysql, "CREATE OR REPLACE TEMPORARY TABLE a (b int)", nil},
+	{mysql, "CREATE OR REPLACE TABLE a (b int)", end},
+	{mysql, "CREATE TEMPORARY SEQUENCE a", end},
 	{mysql, "TRUNCATE a", end},
+	{mysql, "ANALYZE TABLE a", end},
+	{mysql, "ANALYZE FORMAT=JSON SELECT 1", nil},
+	{mysql, "SET PASSWORD = 'x'", end},
+	{mysql, "SET DEFAULT ROLE NONE", end},
+	{mysql, "SET ROLE NONE", nil},
+	{mysql, "SET STATEMENT max_statement_time = 1 FOR COMMIT", asked},
+	{mysql, "CALL p(';COMMIT')", asked},
+	{mysql, "EXECUTE s", asked},
+	{mysql, "EXECUTE IMMEDIATE 'COMMIT'", asked},
+	{mysql, "LOAD DATA INFILE 'a' INTO TABLE a", nil},
+	{mysql, "LOAD INDEX INTO CACHE a", asked},
+	{mysql, "CHANGE REPLICATION FILTER REPLICATE_DO_DB = (a)", asked},
 	{mysql, "LOCK TABLES a READ", end},
 	{mysql, "SET autocommit = 1", end},
 	{mysql, "SET @a = 'autocommit'", nil},
@@ -174,6 +189,7 @@ var (
 	mysql    = []outbox.Dialect{outbox.MySQL}
 
 	end     = []control{{kind: transactionEnd}}
+	asked   = []control{{kind: transactionMayEnd}}
 	unknown = []control{{kind: controlUnknown}}
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"gorm.io/gorm"
@@ -23,6 +24,7 @@ type course struct {
 	failed   bool     // a statement has, or may have, and that may have ended the transaction
 	broken   bool     // MySQL: one has failed in a way that has ended it
 	timedOut bool     // MySQL: one has waited too long for a lock, which may have
+	mayEnd   bool     // MySQL: a text has run that may have ended the transaction by what is not in it
 	nested   int      // SQL Server: transactions begun within the transaction
 	unknown  string   // the first text that was not understood
 	prepared []string // texts with transaction control that may have run as prepared statements
@@ -36,10 +38,10 @@ func (c *course) fail(err error) {
 	c.failed, c.broken, c.timedOut = true, c.broken || sure, c.timedOut || maybe
 }
 
-func (c *course) hasFailed() bool {
+func (c *course) mayHaveEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed
+	return c.failed || c.mayEnd
 }
 
 // follow notes what a text does that has been executed; err is what came of it. The text may have
@@ -54,11 +56,11 @@ func (c *course) follow(ctx context.Context, dialect outbox.Dialect, notes *jour
 	if statements > 1 && err == nil {
 		err = ctx.Err()
 	}
-	if err != nil && statements == 1 && controls[0].kind != transactionEnd && controls[0].kind != controlUnknown {
+	if err != nil && statements == 1 && controls[0].kind < transactionEnd {
 		return // it has done nothing
 	}
 	for _, control := range controls {
-		if err != nil && control.kind != transactionEnd {
+		if err != nil && control.kind < transactionEnd {
 			control.kind = controlUnknown
 		}
 		c.apply(notes, control, text)
@@ -80,6 +82,8 @@ func (c *course) apply(notes *journal.Journal, control control, text string) {
 		c.ended = c.ended || c.nested < 0
 	case transactionEnd:
 		c.ended = true
+	case transactionMayEnd:
+		c.mayEnd = true
 	case controlUnknown:
 		c.lose(text)
 	case controlNone:
@@ -158,11 +162,11 @@ func (c *course) refusal() error {
 	}
 }
 
-// checkOpen asks the database whether the transaction goes on after statements that have failed. On
-// PostgreSQL nothing is written after one. The others may have rolled back by themselves, and commit
-// what comes after it statement by statement.
+// checkOpen asks the database whether the transaction goes on after statements that have failed, or
+// may have ended it. On PostgreSQL nothing is written after one that has failed. The others may have
+// rolled back by themselves, and commit what comes after it statement by statement.
 func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db gorm.ConnPool) error {
-	if !c.hasFailed() {
+	if !c.mayHaveEnded() {
 		return nil
 	}
 	switch dialect {
@@ -187,14 +191,35 @@ func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db gorm.
 
 func (c *course) goesOnOnMySQL(ctx context.Context, db gorm.ConnPool) (bool, error) {
 	c.mu.Lock()
-	broken, timedOut := c.broken, c.timedOut
+	broken, timedOut, mayEnd := c.broken, c.timedOut, c.mayEnd
 	c.mu.Unlock()
+	if mayEnd && !broken {
+		if err := c.askMySQL(ctx, db); err != nil {
+			return false, err
+		}
+	}
 	if broken || !timedOut {
 		return !broken, nil
 	}
 	var rollsBack bool
 	err := db.QueryRowContext(ctx, "SELECT @@innodb_rollback_on_timeout").Scan(&rollsBack)
 	return !rollsBack, err
+}
+
+// askMySQL asks whether a session is in a transaction: outside of one a savepoint is gone as soon as
+// it is set. It returns the refusal where it is not.
+func (c *course) askMySQL(ctx context.Context, db gorm.ConnPool) error {
+	if _, err := db.ExecContext(ctx, "SAVEPOINT fanout_goes_on"); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "RELEASE SAVEPOINT fanout_goes_on")
+	if err == nil || !strings.Contains(err.Error(), "Error 1305 ") { // there is no such savepoint
+		return err
+	}
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	return c.refusal()
 }
 
 // excerpt shortens a text for a message.

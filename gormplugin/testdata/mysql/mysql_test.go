@@ -362,6 +362,46 @@ func TestMySQLLockWaitTimeout(t *testing.T) {
 	}, nil)
 }
 
+// What a routine or a prepared text does to the transaction is asked of the server.
+func TestMySQLRoutines(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text string
+		ends bool
+	}{
+		"a routine that commits":      {"CALL {{prefix}}ends()", true},
+		"a routine that does not":     {"CALL {{prefix}}counts()", false},
+		"a text that commits":         {"PREPARE s FROM 'COMMIT'; EXECUTE s", true},
+		"a text that does not":        {"PREPARE s FROM 'DO 1'; EXECUTE s", false},
+		"a default role":              {"SET DEFAULT ROLE NONE", true},
+		"a temporary table of a kind": {"CREATE TEMPORARY TABLE passing AS SELECT 1 AS one", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := takeMySQLPlace(t, "parseTime=true&multiStatements=true")
+			run(t, at, func(b *bench) {
+				b.ok(b.db.Exec("CREATE PROCEDURE " + at.prefix + "ends() COMMIT").Error)
+				b.ok(b.db.Exec("CREATE PROCEDURE " + at.prefix + "counts() DO 1").Error)
+				at.changed.Store(true)
+				o := order("1", "a")
+				err := b.db.Transaction(func(tx *gorm.DB) error {
+					b.ok(tx.Create(o).Error)
+					return tx.Exec(strings.ReplaceAll(test.text, "{{prefix}}", at.prefix)).Error
+				})
+				assert.Equal(b.t, 1, b.orders())
+				if test.ends {
+					require.ErrorContains(b.t, err, "ended by an SQL statement")
+					b.want()
+					b.pending(o, "a")
+					return
+				}
+				b.ok(err)
+				b.want("1: a")
+			}, nil)
+		})
+	}
+}
+
 // DDL commits what was written before it.
 func TestMySQLImplicitCommit(t *testing.T) {
 	t.Parallel()
