@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"slices"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,11 +13,6 @@ var crashTests = []test{
 	{name: "ExpiredLeaseIsRecovered", run: testRecovered},
 	{name: "AloneIsCharged", run: testAlone},
 	{name: "AloneBesideOthersIsNotCharged", run: testAloneBesideOthers},
-	{name: "RowsOfACrashAreClaimedInIsolation", run: testCrashIsolation},
-	{name: "CrashIsolationKeepsTheOrderOfAKey", run: testCrashIsolationInOrder},
-	{name: "CrashIsolationBehindAnotherRow", run: testCrashIsolationBehind},
-	{name: "OnlyThePoisonIsCharged", run: func(t *table) { testPoison(t, false) }},
-	{name: "OnlyThePoisonIsChargedUnordered", run: func(t *table) { testPoison(t, true) }},
 	{name: "OutcomeEndsSuspicion", run: testOutcomeEndsSuspicion},
 }
 
@@ -71,94 +64,6 @@ func testAloneBesideOthers(t *table) {
 		}
 		t.publish(t.claim())
 	}
-}
-
-func testCrashIsolation(t *table) {
-	k := t.keys(4)
-	ids := t.add(k[0], k[1])
-	require.Equal(t, ids, taken(t.claim()))
-	t.expire(ids...)
-	fresh := t.add(k[2], k[3])
-	assert.Equal(t, ids[:1], taken(t.claim(limit(2))), "those of the crash first, they are older, and by half")
-	assert.Equal(t, ids[1:], taken(t.claim(limit(2))))
-	assert.Equal(t, fresh, taken(t.claim(limit(2))))
-}
-
-// A row of a key that was lost is not claimed together with an earlier one that was not.
-func testCrashIsolationBehind(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0], k[1])
-	batch := t.claim(limit(2))
-	require.Equal(t, ids[:2], taken(batch))
-	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
-	require.Zero(t, t.complete(s).Lost)
-	t.expire(ids[1])
-	batch = t.claim()
-	assert.Equal(t, []int64{ids[0], ids[2]}, taken(batch), "the second row is claimed in isolation")
-	t.publish(batch)
-	batch = t.claim()
-	assert.Equal(t, ids[1:2], taken(batch))
-	assert.Equal(t, 1, batch.Messages[0].Crashes)
-}
-
-// Rows of one key can differ in how often they were lost. The order of the key comes first.
-func testCrashIsolationInOrder(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0], k[1], k[0])
-	require.Equal(t, ids[:1], taken(t.claim(limit(1))))
-	t.expire(ids[0])
-	assert.Equal(t, ids[:1], taken(t.claim()), "the lost head alone; its followers wait for it")
-	assert.Equal(t, ids[2:3], taken(t.claim()))
-	t.expire(ids[0], ids[2])
-
-	// A row of the crash behind a fresh head of its key waits for that head.
-	t.exec("UPDATE {t} SET status = 'pending', crashes = 0, locked_until = NULL, lock_token = NULL WHERE id = ?", ids[0])
-	t.exec("UPDATE {t} SET crashes = 3 WHERE id = ?", ids[1])
-	batch := t.claim()
-	assert.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:2], taken(t.claim()))
-}
-
-// One message kills every process that sends it. It is found by halving, and nobody else pays for
-// it.
-func testPoison(t *table, isUnordered bool) {
-	const rows, maxAttempts = 500, 5
-	change := func(c *driver.Claim) { c.Limit, c.Window, c.Unordered = rows, rows, isUnordered }
-	k := t.keys(40)
-	keys := make([]string, 0, rows)
-	for n := range rows {
-		keys = append(keys, k[n*n%len(k)])
-	}
-	ids := t.add(keys...)
-	poison := ids[rows*2/3]
-	claims, crashes := 0, 0
-	for t.count(outbox.StatusPublished) < rows-1 || t.count(outbox.StatusAbandoned) < 1 {
-		claims++
-		require.Less(t, claims, 200, "the poison must be found")
-		batch := t.claim(change)
-		require.NotEmpty(t, batch.Messages)
-		s := &driver.Completion{Lease: batch.Lease}
-		for _, m := range batch.Messages {
-			if m.ID != poison {
-				require.Zero(t, m.Attempts, "row %d shared a claim with the poison and pays for it", m.ID)
-			}
-			switch {
-			case m.Attempts >= maxAttempts:
-				s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusAbandoned})
-			default:
-				s.Published = append(s.Published, driver.Delivered{ID: m.ID})
-			}
-		}
-		if slices.Contains(taken(batch), poison) && len(s.Other) == 0 {
-			crashes++
-			t.exec("UPDATE {t} SET locked_until = "+t.sql.minus("locked_until", 2*lease)+" WHERE "+t.sql.text("lock_token")+" = ?", batch.Lease.Token.String())
-			continue
-		}
-		require.Zero(t, t.complete(s).Lost)
-	}
-	assert.Equal(t, "abandoned", t.state(poison).Status)
-	assert.LessOrEqual(t, crashes, 10+maxAttempts, "500, 250, 125 ... 1, and then alone")
 }
 
 // Once a row's fate is known nobody died of it.

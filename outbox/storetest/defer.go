@@ -17,7 +17,6 @@ var deferTests = []test{
 	{name: "ChunkByChunk", run: testDeferChunks},
 	{name: "FailsAgain", run: testDeferFailsAgain},
 	{name: "BlockRemovedByHand", run: testDeferBlockGone},
-	{name: "OnlyWhatWaits", run: testDeferOnlyWaiting},
 	{name: "LooksNoFurtherThanTold", run: testDeferWindow},
 	{name: "Unordered", run: testDeferUnordered},
 	{name: "OrderSwitchedOn", run: testDeferSwitchedOn},
@@ -206,28 +205,6 @@ func testDeferBlockGone(t *table) {
 	assert.Equal(t, []int{t.shard}, t.ready())
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 	assert.Zero(t, t.blocks())
-}
-
-func testDeferOnlyWaiting(t *table) {
-	k := t.keys(4)
-	leased := t.add(k[0], k[0])
-	mine := t.claim(limit(1))
-	require.Equal(t, leased[:1], taken(mine))
-	ready := t.add(k[1], k[2])
-	t.exec("UPDATE {t} SET status = 'failed', attempts = 1, locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ready[1])
-	before := t.add(k[3], k[3], k[3])
-	t.exec("UPDATE {t} SET status = 'failed', attempts = 1, locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", before[1])
-	assert.Equal(t, 3, t.deferRows(), "the failed row of one key; of another the failed row and the one behind it")
-	batch := t.claim(wake)
-	assert.Equal(t, []int64{ready[0], before[0]}, taken(batch), "rows before the block go on")
-	t.publish(batch)
-	t.publish(mine)
-	assert.Equal(t, leased[1:], taken(t.claim(wake)), "followers of a leased row were left in place")
-	t.pass()
-	batch = t.claim(wake)
-	assert.Equal(t, []int64{ready[1], before[1]}, taken(batch))
-	t.publish(batch)
-	assert.Equal(t, before[2:], taken(t.claim(wake)))
 }
 
 func testDeferWindow(t *table) {

@@ -5,41 +5,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Blocks that were in the way of claims once, and have to wait again.
 var deferAgainTests = []test{
-	{name: "LeavesWithTheNextClaim", run: testBlockRests},
 	{name: "DeferredBeforeTheNextClaim", run: testBlockDeferredAgain},
 	{name: "DeferredWithoutOrder", run: testBlockDeferredUnordered},
 	{name: "BroughtBackByHand", run: testLonerByHand},
-	{name: "RowsInHandAreNoBlocks", run: testInHandNoBlock},
-}
-
-// A block that must wait again leaves the claim's way by itself, and is no work until its time has
-// come.
-func testBlockRests(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0])
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.pass()
-	t.failHead(ids[0])
-	batch := t.claim(wake)
-	assert.Empty(t, batch.Messages)
-	assert.Zero(t, batch.Seen, "it is in nobody's way")
-	assert.Equal(t, 2, t.deferred())
-	assert.EqualValues(t, 1, t.number("SELECT count(*) FROM {t}_key_blocks WHERE wake_at IS NOT NULL"))
-	assert.Empty(t, t.claim(wake).Messages)
-	assert.Equal(t, 2, t.deferred(), "nothing moves")
-	t.pass()
-	batch = t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }
 
 // A block that failed again is deferred while it stands in the claim's way. It keeps its followers,
@@ -104,23 +76,4 @@ func testLonerByHand(t *table) {
 	require.Equal(t, ids[:1], taken(batch))
 	t.publish(batch)
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
-}
-
-// A claimed row becomes no block, so what stands between it and a row that waits is not
-// deferred.
-func testInHandNoBlock(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k, k)
-	batch := t.claim(limit(3))
-	require.Equal(t, ids[:3], taken(batch))
-	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
-		{ID: ids[1], Status: outbox.StatusPending},
-		{ID: ids[2], Status: outbox.StatusFailed, Spent: true, Delay: time.Minute},
-	}}
-	require.Zero(t, t.complete(s).Lost)
-	assert.Equal(t, 2, t.deferRows())
-	assert.Equal(t, ids[2:], t.ids("SELECT id FROM {t} WHERE deferred <> "+t.sql.no+" ORDER BY id"))
-	assert.Equal(t, ids[2:3], t.ids("SELECT block_id FROM {t}_key_blocks"))
-	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[0]}}}).Lost)
-	assert.Equal(t, ids[1:2], taken(t.claim(wake)))
 }

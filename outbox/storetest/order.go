@@ -12,29 +12,13 @@ import (
 )
 
 var orderTests = []test{
-	{name: "KeysInterleaved", run: testInterleaved},
 	{name: "HeldByBackoff", run: testHeldByBackoff},
 	{name: "HeldByNotBefore", run: testHeldByNotBefore},
 	{name: "HeldByLease", run: testHeldByLease},
-	{name: "KeyInOtherHands", run: testKeyInOtherHands},
-	{name: "HeldInTheMiddle", run: testHeldInTheMiddle},
-	{name: "RowsWithoutKeyAreNeverHeld", run: testLoose},
 	{name: "CommittedLate", run: testCommittedLate},
 	{name: "WindowFullOfHeldRows", run: testWindow},
-	{name: "GoesOnAfterAbandon", run: testAfterAbandon},
 	{name: "Unordered", run: testUnordered},
 	{name: "KeysDifferByCase", run: testKeysByCase},
-}
-
-func testInterleaved(t *table) {
-	k := t.keys(3)
-	ids := t.add(k[0], k[1], k[0], k[2], k[1], k[0])
-	batch := t.claim(limit(4))
-	assert.Equal(t, ids[:4], taken(batch))
-	// Of each key that was cut, the rest waits for the completion.
-	assert.Empty(t, t.claim().Messages)
-	t.publish(batch)
-	assert.Equal(t, ids[4:], taken(t.claim()))
 }
 
 // retryLater fails the given rows of a batch and publishes the others.
@@ -86,39 +70,6 @@ func testHeldByLease(t *table) {
 	assert.Equal(t, more[1:], taken(t.claimBy(t.another())))
 	t.publish(first)
 	assert.Equal(t, more[:1], taken(t.claim()))
-}
-
-// A key of which any row is leased gives nothing, not even rows before the leased one.
-func testKeyInOtherHands(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0], k[1])
-	batch := t.claim(limit(2))
-	require.Equal(t, ids[:2], taken(batch))
-	t.exec("UPDATE {t} SET status = 'pending', lock_token = NULL, locked_by = NULL, locked_until = NULL WHERE id = ?", ids[0]) // an operator's requeue
-	assert.Equal(t, ids[2:], taken(t.claim()))
-	assert.Equal(t, 1, t.complete(published(batch)).Lost)
-	assert.Equal(t, ids[:1], taken(t.claim()))
-}
-
-// A later row in backoff holds its followers, not the rows before it.
-func testHeldInTheMiddle(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	t.exec("UPDATE {t} SET status = 'failed', attempts = 1, locked_until = "+t.sql.minus("created_at", -time.Hour)+" WHERE id = ?", ids[1])
-	batch := t.claim()
-	assert.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Empty(t, t.claim().Messages)
-}
-
-func testLoose(t *table) {
-	ids := t.addLoose(4)
-	batch := t.claim(limit(2))
-	require.Equal(t, ids[:2], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
-	assert.Equal(t, ids[2:], taken(t.claim()), "rows without a key wait for no other")
-	t.age(ids[0], "locked_until", time.Hour)
-	assert.Equal(t, ids[:1], taken(t.claim()))
 }
 
 // A transaction that commits late makes rows visible whose ids are below those of rows that are out
@@ -180,15 +131,6 @@ func testWindow(t *table) {
 	batch = t.claim(limit(2), window(3))
 	assert.Empty(t, batch.Messages)
 	assert.Equal(t, 3, batch.Seen, "also where nothing at all is ready")
-}
-
-func testAfterAbandon(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	batch := t.claim(limit(1))
-	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
-	assert.Equal(t, ids[1:], taken(t.claim()))
 }
 
 func testUnordered(t *table) {

@@ -10,7 +10,6 @@ import (
 
 var priorityTests = []test{
 	{name: "ShardsOfTheirOwn", run: testPriorityShards},
-	{name: "NoKeyIsReordered", run: testPriorityKeepsOrder},
 	{name: "BackfillWaitsForEarlierRows", run: testPriorityBackfillWaits},
 	{name: "BackfillIsNotStarvedByWaitingRows", run: testPriorityBackfillGoesOn},
 	{name: "BackfillIsNotStarvedByRowsBehindABlock", run: testPriorityAheadBehindBlock},
@@ -54,29 +53,6 @@ func testPriorityShards(t *table) {
 	assert.Contains(t, t.ready(), t.shardOf(loose[0]))
 	t.shard = t.shardOf(loose[0]) % shards
 	assert.Equal(t, loose, taken(t.claim(urgent(t))))
-}
-
-// A key with rows of several classes keeps their order, whichever shard is asked first.
-func testPriorityKeepsOrder(t *table) {
-	k := t.keys(2)
-	a := t.addWith(-1, k[0])
-	b := t.addWith(0, k[0], k[1])
-	c := t.addWith(-1, k[0])
-	batch := t.claim()
-	assert.Equal(t, b[1:], taken(batch), "an earlier row of low priority is open")
-	assert.Empty(t, t.claim(backfill(t), limit(1), window(1)).Messages[1:])
-	t.publish(batch)
-	t.expire(a...) // the claim above
-	low := t.claim(backfill(t))
-	require.Equal(t, a, taken(low), "the last one has to wait for the normal one before it")
-	assert.Empty(t, t.claim().Messages)
-	t.publish(low)
-	assert.Empty(t, t.claim(backfill(t)).Messages)
-	batch = t.claim()
-	assert.Equal(t, b[:1], taken(batch))
-	assert.Empty(t, t.claim(backfill(t)).Messages, "it is claimed, not done")
-	t.publish(batch)
-	assert.Equal(t, c, taken(t.claim(backfill(t))))
 }
 
 // Rows with a key wait until the normal shard is done with everything earlier, whatever its key:

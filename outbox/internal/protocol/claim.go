@@ -15,6 +15,9 @@ type Request struct {
 	Bytes     int   `json:",omitzero"` // 0 = no bound
 	Unordered bool  `json:",omitzero"`
 	Wake      bool  `json:",omitzero"`
+	// Held is the row that the window shows as written by another transaction, which may never end;
+	// 0 = none.
+	Held int `json:",omitzero"`
 }
 
 func (c *Request) limits() core.Limits {
@@ -32,7 +35,7 @@ func (p *Protocol) window(t *Table, c Request) driver.Window {
 	for i, r := range rows {
 		row := &w.Rows[i]
 		*row = driver.Row{
-			ID: int64(r.ID), Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size),
+			ID: int64(r.ID), Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size), Held: r.ID == c.Held,
 		}
 		if g := t.blockOf(r.Key); g != nil && !c.Unordered {
 			row.HasBlock, row.Block = true, int64(g.Row)

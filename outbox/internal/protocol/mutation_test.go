@@ -85,6 +85,10 @@ var coreMutations = []struct {
 		"max(1, limits.Rows>>min(suspicion, 30))", "limits.Rows", "poison", Progress,
 	},
 	{
+		"claims pass by a row that another transaction writes", "claim.go",
+		`if row.Key == "" {`, `if row.Key == "" || row.Held {`, "held", Order,
+	},
+	{
 		"followers stay deferred without a block", "claim.go",
 		"(first[row.Key] || behindBlock(row))", "(first[row.Key] || row.HasBlock || i > 0 && w.Rows[i-1].Waits)", "blocks", NothingLost,
 	},
@@ -99,8 +103,8 @@ var coreMutations = []struct {
 }
 
 // Each mistake is found, in the fewest steps that lead to it. The ways to them are the scenarios
-// that every store must follow the model through. The edits of the product's code are compiled and
-// explored with FANOUT_TEST_LONG=1 alone.
+// that every store must follow the model through, but for those with a dirty read, which no test can
+// time. The edits of the product's code are compiled and explored with FANOUT_TEST_LONG=1 alone.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	list := make([]Scenario, 0, len(mutations)+len(coreMutations))
@@ -110,14 +114,20 @@ func TestMutations(t *testing.T) {
 		list = append(list, scenarioOf(t, m.name, w, m.breaks))
 	}
 	known := Scenarios()
+	dirty := func(step ScenarioStep) bool { return step.Action.Request.Held > 0 }
 	for _, m := range coreMutations {
 		text, err := os.ReadFile(filepath.Join("..", "core", m.file))
 		require.NoError(t, err)
 		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: what it edits in %s", m.name, m.file)
 		if os.Getenv("FANOUT_TEST_LONG") != "" {
 			mistaken := strings.Replace(string(text), m.old, m.mistaken, 1)
-			list = append(list, exploreEdited(t, m.file, mistaken, m.name, m.world, m.breaks))
+			if found := exploreEdited(t, m.file, mistaken, m.name, m.world, m.breaks); !slices.ContainsFunc(found.Steps, dirty) {
+				list = append(list, found)
+			}
 			continue
+		}
+		if m.world == "held" {
+			continue // no store can be made to read it
 		}
 		at := slices.IndexFunc(known, func(s Scenario) bool { return s.Name == m.name })
 		require.GreaterOrEqual(t, at, 0, "%s: run FANOUT_TEST_LONG=1 go test ./outbox/internal/protocol -run TestMutations -update", m.name)

@@ -75,6 +75,9 @@ func describeClaim(who string, a *Action, reply *Reply) string {
 	if a.Request.Bytes > 0 {
 		heavy = fmt.Sprintf(", %d bytes", a.Request.Bytes)
 	}
+	if a.Request.Held > 0 {
+		heavy += fmt.Sprintf(", while row %d is being written", a.Request.Held)
+	}
 	return fmt.Sprintf("%s%s%s shard, limit %d of %d%s%s%s: %s", who, verb, a.Request.Shard, a.Request.Limit, a.Request.Window, heavy, wake, a.Fate, rowList(reply.Rows))
 }
 

@@ -55,6 +55,7 @@ func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []int, reply *Rep
 	if a.Kind == Take {
 		request = w.Request
 	}
+	request.Held = 0 // it was for the window alone
 	*w = Worker{}
 	if len(chosen) == 0 {
 		return

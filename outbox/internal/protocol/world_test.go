@@ -21,6 +21,7 @@ type world struct {
 
 	undone bool // the database can lose a claim
 	split  bool // claims in two halves
+	held   bool // a window may show a row that another transaction writes
 	stops  bool // a worker may stop before it has sent its batch
 	defers bool // waiting rows are deferred
 	purges bool
@@ -119,10 +120,10 @@ func (o *options) claims(worker int) {
 				a := Action{Kind: Claim, Worker: worker, Request: Request{Shard: shard, Limit: limit, Window: max(o.window, limit), Wake: wake}}
 				if o.split {
 					a.Kind = Look
-					o.add(a)
+					o.reads(a)
 					continue
 				}
-				o.add(a)
+				o.reads(a)
 				a.Fate = Lost
 				o.fault(a)
 				if o.undone {
@@ -130,6 +131,21 @@ func (o *options) claims(worker int) {
 					o.fault(a)
 				}
 			}
+		}
+	}
+}
+
+// reads adds an action that reads a window, and what it is where another transaction is writing one
+// of the rows.
+func (o *options) reads(a Action) {
+	o.add(a)
+	if !o.held {
+		return
+	}
+	for i := range o.Rows {
+		if r := &o.Rows[i]; r.Class == a.Request.Shard && r.inShard() {
+			a.Request.Held = r.ID
+			o.add(a)
 		}
 	}
 }
@@ -203,7 +219,7 @@ func (o *options) operators() {
 	o.plans()
 	if o.defers && !o.split {
 		for _, shard := range o.shards {
-			o.add(Action{Kind: Defer, Request: Request{Shard: shard, Window: o.window}})
+			o.reads(Action{Kind: Defer, Request: Request{Shard: shard, Window: o.window}})
 		}
 	}
 	for i := range o.Rows {

@@ -102,6 +102,12 @@ var worlds = []struct {
 	{world{ // leases that run out, and replays, around a claim in two halves
 		name: "replays in halves", rows: keyed(1, 1, 1), chunk: 2, split: true, repair: []Kind{Requeue, Replay},
 	}, [sizes]bound{{1, 0, 1}, {1, 0, 1}, {2, 0, 2}}},
+	{world{ // rows that others are writing while a window is read, of which only a dirty read knows
+		name: "held", rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable}, held: true, defers: true,
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
+	{world{ // the same in claims in two halves
+		name: "held in halves", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Retryable}, held: true, split: true, defers: true,
+	}, [sizes]bound{{0, 0, 0}, {0, 1, 0}, {1, 1, 0}}},
 	{world{ // a row that kills whoever sends it
 		name: "poison", rows: keyed(1, 2, 1, 0), limits: []int{4}, window: 4, chunk: 2, poison: 2,
 	}, [sizes]bound{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}},
