@@ -42,8 +42,16 @@ func conflict(err error) error {
 	return err
 }
 
-// Exchange implements claims.Store.
+// Exchange implements claims.Store. A commit is what costs most here, so that what was published
+// and a claim that needs no decision are one transaction. Where that fails they follow one another,
+// since the completion stands by itself.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, err error) {
+	if completion != nil && c != nil && len(completion.Published) > 0 && len(completion.Other) == 0 && !c.Wake {
+		answer, again, err := s.together(ctx, completion, c)
+		if !again {
+			return answer, err
+		}
+	}
 	if completion != nil {
 		if answer.Completed, err = s.complete(ctx, completion); err != nil {
 			return answer, err
@@ -61,41 +69,80 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *dr
 			return answer, err
 		}
 	}
-	if c.Unordered {
-		err = retry(func() error { return s.takeReady(ctx, c, &answer) })
+	var w driver.Window
+	if !c.Unordered {
+		w, err = s.Window(ctx, c)
+		answer.Window, answer.Batch.Blocked, answer.Batch.Lease = &w, w.Blocked, leaseOf(c)
 		return answer, err
 	}
-	w, err := s.window(ctx, c, false)
-	answer.Window, answer.Batch.Blocked, answer.Batch.Lease = &w, w.Blocked, leaseOf(c)
+	err = retry(func() error {
+		return s.transaction(ctx, func(tx *sql.Tx) error {
+			w, answer.Batch, err = s.takeReady(ctx, tx, c)
+			return err
+		})
+	})
+	if err == nil {
+		err = s.finish(ctx, c, &w, &answer)
+	}
 	return answer, err
 }
 
-// Window implements claims.Store. Of a claim without order it reads what waits, too.
-func (s thin) Window(ctx context.Context, c *driver.Claim) (driver.Window, error) {
-	return s.window(ctx, c, false)
+// together marks what was published, and claims what needs no decision, in one transaction. again
+// says that nothing of it was done; not so after an error of the commit, of which nobody knows what
+// came of it.
+func (s thin) together(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, again bool, err error) {
+	var (
+		w      driver.Window
+		marked int
+	)
+	err = s.transaction(ctx, func(tx *sql.Tx) (err error) {
+		again = true
+		given := args{"token": completion.Lease.Token[:], "rows": publishedList(completion.Published)}
+		if marked, err = s.exec(ctx, tx, "mark_published", given); err != nil {
+			return err
+		}
+		if c.Unordered {
+			w, answer.Batch, err = s.takeReady(ctx, tx, c)
+		} else {
+			w, answer.Batch, err = s.takeSimple(ctx, tx, c)
+		}
+		again = err != nil
+		return err
+	})
+	if err == nil {
+		answer.Completed = &driver.Completed{Lost: len(completion.Published) - marked}
+		err = s.finish(ctx, c, &w, &answer)
+	}
+	return answer, again, err
 }
 
-// window reads a window. The row with the shard's version is made before anybody can decide
-// anything about the shard.
-func (s *Store) window(ctx context.Context, c *driver.Claim, ready bool) (w driver.Window, err error) {
-	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "ready": ready, "sized": c.Bytes > 0}
-	for try := 1; ; try++ {
-		var version sql.NullInt64
-		w = driver.Window{}
-		err := retry(func() error {
-			w = driver.Window{Rows: make([]driver.Row, 0, c.Limit)}
-			return s.query(ctx, s.db, "window", given, func(scan scanner) error { return readRow(scan, &version, &w) })
+// Window implements claims.Store. Of a claim without order it reads what waits, too. The row with the
+// shard's version is made before anybody can decide anything about the shard.
+func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
+	for range maxTries {
+		var known bool
+		err = retry(func() error {
+			w, known, err = s.window(ctx, s.db, c)
+			return err
 		})
-		if w.Version = version.Int64; err != nil || version.Valid {
+		if err != nil || known {
 			return w, err
 		}
-		if try == maxTries {
-			return w, fmt.Errorf("the row of shard %d of broker %q in %s_shards cannot be made", c.Shard, c.Broker, s.table)
-		}
-		if _, err := s.exec(ctx, s.db, "make_shard", given); err != nil && !transient(err) {
+		if _, err := s.exec(ctx, s.db, "make_shard", args{"broker": c.Broker, "shard": c.Shard}); err != nil && !transient(err) {
 			return w, err
 		}
 	}
+	return w, fmt.Errorf("the row of shard %d of broker %q in %s_shards cannot be made", c.Shard, c.Broker, s.table)
+}
+
+// window reads a window. known says whether the shard has a version.
+func (s *Store) window(ctx context.Context, on conn, c *driver.Claim) (w driver.Window, known bool, err error) {
+	var version sql.NullInt64
+	w.Rows = make([]driver.Row, 0, c.Limit)
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0}
+	err = s.query(ctx, on, "window", given, func(scan scanner) error { return readRow(scan, &version, &w) })
+	w.Version = version.Int64
+	return w, version.Valid, err
 }
 
 func readRow(scan scanner, version *sql.NullInt64, w *driver.Window) error {
@@ -129,40 +176,52 @@ func lowBefore(low sql.NullInt64, id int64) driver.Low {
 }
 
 // takeReady claims the first ready rows of a shard where order is off. Where a decision is needed
-// about them, it takes none and returns the window.
-func (s *Store) takeReady(ctx context.Context, c *driver.Claim, answer *claims.Answer) error {
-	most := min(c.Window, c.Limit)
-	given := args{"broker": c.Broker, "shard": c.Shard, "window": most, "sized": c.Bytes > 0}
-	var (
-		w     driver.Window
-		batch = driver.Batch{Lease: leaseOf(c)}
-	)
-	err := s.transaction(ctx, func(tx *sql.Tx) error {
-		w = driver.Window{}
-		err := s.query(ctx, tx, "lock_ready", given, func(scan scanner) error {
-			var row driver.Row
-			err := scan(&row.ID, &row.Leased, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &w.Blocked)
-			w.Rows = append(w.Rows, row)
-			return err
-		})
-		simple := core.Simple(&w, core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), Unordered: true})
-		if err != nil || !simple || len(w.Rows) == 0 {
-			return err
-		}
-		batch, err = s.mark(ctx, tx, c, idsOf(w.Rows))
+// about them it takes none, and the batch has no token.
+func (s *Store) takeReady(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w driver.Window, batch driver.Batch, err error) {
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": min(c.Window, c.Limit), "sized": c.Bytes > 0}
+	err = s.query(ctx, tx, "lock_ready", given, func(scan scanner) error {
+		var row driver.Row
+		err := scan(&row.ID, &row.Leased, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &w.Blocked)
+		w.Rows = append(w.Rows, row)
 		return err
 	})
-	if err == nil && len(w.Rows) < most { // rows were read in vain
+	if batch.Lease = leaseOf(c); err == nil && simple(&w, c) {
+		batch, err = s.mark(ctx, tx, c, idsOf(w.Rows))
+	}
+	return w, batch, err
+}
+
+// takeSimple claims the head of a shard where all of it can be taken as it stands. Else it takes
+// nothing, and the batch has no token.
+func (s *Store) takeSimple(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w driver.Window, batch driver.Batch, err error) {
+	w, known, err := s.window(ctx, tx, c)
+	if batch.Lease = leaseOf(c); err == nil && !known {
+		return w, batch, claims.ErrConflict
+	}
+	if err == nil && simple(&w, c) {
+		batch, err = s.take(ctx, tx, c, &driver.Choice{Version: w.Version, IDs: idsOf(w.Rows)})
+	}
+	return w, batch, err
+}
+
+func simple(w *driver.Window, c *driver.Claim) bool {
+	return len(w.Rows) > 0 && core.Simple(w, core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), Unordered: c.Unordered})
+}
+
+// finish reads, after the commit, what was claimed of a window. Where nothing was, the window is
+// the answer.
+func (s *Store) finish(ctx context.Context, c *driver.Claim, w *driver.Window, answer *claims.Answer) (err error) {
+	batch := &answer.Batch
+	if c.Unordered && len(w.Rows) < min(c.Window, c.Limit) { // rows were read in vain
+		given := args{"broker": c.Broker, "shard": c.Shard}
 		err = s.query(ctx, s.db, "waiting", given, func(scan scanner) error { return scan(&batch.Waiting, &w.Blocked) })
 	}
-	if err == nil && batch.Lease.Token == uuid.Nil && len(w.Rows) > 0 {
-		answer.Window = &w
-	}
-	if err == nil {
-		err = s.fetch(ctx, &batch, idsOf(w.Rows))
+	if err == nil && batch.Lease.Token != uuid.Nil {
+		err = s.fetch(ctx, batch, idsOf(w.Rows))
+	} else if len(w.Rows) > 0 || !c.Unordered {
+		answer.Window = w
 	}
 	batch.Seen, batch.Blocked = len(w.Rows), w.Blocked
-	answer.Batch = batch
 	return err
 }
 
@@ -182,15 +241,7 @@ func idsOf(rows []driver.Row) []int64 {
 // Take implements claims.Store.
 func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (batch driver.Batch, err error) {
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
-		if !c.Unordered {
-			if err := s.lock(ctx, tx, "try_lock", c.Broker, c.Shard, choice.Version); err != nil {
-				return err
-			}
-		}
-		batch, err = s.mark(ctx, tx, c, choice.IDs)
-		if err == nil && !c.Unordered && batch.Seen != len(choice.IDs) {
-			err = claims.ErrConflict
-		}
+		batch, err = s.take(ctx, tx, c, choice)
 		return err
 	})
 	if err == nil {
@@ -200,6 +251,20 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 		return driver.Batch{}, conflict(err)
 	}
 	return batch, nil
+}
+
+// take claims rows in a transaction, where order is on all or none of them.
+func (s *Store) take(ctx context.Context, tx *sql.Tx, c *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
+	if !c.Unordered {
+		if err := s.lock(ctx, tx, "try_lock", c.Broker, c.Shard, choice.Version); err != nil {
+			return driver.Batch{}, err
+		}
+	}
+	batch, err := s.mark(ctx, tx, c, choice.IDs)
+	if err == nil && !c.Unordered && batch.Seen != len(choice.IDs) {
+		err = claims.ErrConflict
+	}
+	return batch, err
 }
 
 // lock takes the lock of a shard, which must have the version about which something was decided.

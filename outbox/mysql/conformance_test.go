@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -111,4 +116,51 @@ func holdShard(t *testing.T, db *sql.DB, table, broker string, shard int) (relea
 	require.NoError(t, err)
 	require.Len(t, held, 1, fmt.Sprint(broker, shard))
 	return func() { require.NoError(t, tx.Rollback()) }
+}
+
+// TestStoppedInATransaction: a process that is stopped, or cut off, while it has the lock of a shard
+// holds up nobody for longer than the server keeps a session that says nothing. Who holds the lock of
+// a name may say nothing.
+func TestStoppedInATransaction(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.MySQL(t)
+	open := func(parameters string) *Store {
+		store, err := Open(t.Context(), with(dsn, parameters), "")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		return store
+	}
+	store, stopped := open(""), open("wait_timeout=1")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"20"}, column[string](t, store.db, "SELECT @@wait_timeout"))
+
+	conn, err := stopped.db.Conn(t.Context())
+	require.NoError(t, err)
+	release, err := stopped.named(t.Context(), conn, "test", 0)
+	require.NoError(t, err)
+	var timeout int
+	require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT @@wait_timeout").Scan(&timeout))
+	assert.Equal(t, 2147483, timeout)
+	release()
+	require.ErrorIs(t, conn.Close(), sql.ErrConnDone, "the next one who gets it must not have its patience")
+
+	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{row}))
+	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
+	_, err = thin{store}.Window(t.Context(), claim)
+	require.NoError(t, err)
+	tx, err := stopped.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	require.NoError(t, stopped.lock(t.Context(), tx, "lock", "b", claim.Shard, 0))
+	exchanged, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.True(t, exchanged.Batch.Busy)
+	require.Eventually(t, func() bool {
+		exchanged, err := store.Exchange(t.Context(), nil, claim)
+		return assert.NoError(t, err) && len(exchanged.Batch.Messages) == 1
+	}, 30*time.Second, 50*time.Millisecond)
 }

@@ -19,6 +19,10 @@ var (
 // smallPacket is the packet below which a message of a usual size may not be written.
 const smallPacket = 16 << 20
 
+// longIdle is the patience with silent sessions above which one that was cut off holds up a shard for
+// too long.
+const longIdle = time.Minute
+
 // Diagnose implements admin.Administration.
 func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 	var d driver.Diagnosis
@@ -51,7 +55,7 @@ func (s *Store) readClock(ctx context.Context, d *driver.Diagnosis) error {
 func judge(d *driver.Diagnosis, found map[string]string) {
 	for _, name := range []string{
 		"sql_mode", "binlog_format", "log_bin", "sync_binlog", "innodb_flush_log_at_trx_commit", "max_allowed_packet", "time_zone",
-		"transaction_isolation", "tx_isolation", "wsrep_on",
+		"transaction_isolation", "tx_isolation", "wsrep_on", "wait_timeout",
 	} {
 		if value, ok := found[name]; ok {
 			d.Set(name, value)
@@ -74,6 +78,10 @@ func judgeSession(d *driver.Diagnosis, found map[string]string) {
 	}
 	if mode := found["sql_mode"]; !strings.Contains(mode, "STRICT_TRANS_TABLES") && !strings.Contains(mode, "STRICT_ALL_TABLES") {
 		d.Warn("sql_mode", "sql_mode is not strict: a text of a writer that is too long is cut without an error; add STRICT_TRANS_TABLES")
+	}
+	if seconds, err := strconv.Atoi(found["wait_timeout"]); err == nil && time.Duration(seconds)*time.Second > longIdle {
+		d.Warn("wait_timeout", fmt.Sprintf("sessions may say nothing for %d seconds: what a relay that is stopped in a transaction has locked stays locked for so long; "+
+			"set wait_timeout=20 in its DSN", seconds))
 	}
 }
 

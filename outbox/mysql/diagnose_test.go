@@ -16,7 +16,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{
 		"version": "8.4.3", "sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE", "autocommit": "ON", "character_set_client": "utf8mb4", "log_bin": "ON",
-		"binlog_format": "ROW", "max_allowed_packet": "67108864", "read_only": "OFF", "innodb_flush_log_at_trx_commit": "1", "wsrep_on": "OFF",
+		"binlog_format": "ROW", "max_allowed_packet": "67108864", "read_only": "OFF", "innodb_flush_log_at_trx_commit": "1", "wsrep_on": "OFF", "wait_timeout": "20",
 	}
 	for _, c := range []struct {
 		name, value   string
@@ -38,6 +38,8 @@ func TestJudge(t *testing.T) {
 		{name: "sql_mode", value: "ANSI", warn: "STRICT_TRANS_TABLES"},
 		{name: "max_allowed_packet", value: "4194304", warn: "max_allowed_packet"},
 		{name: "innodb_flush_log_at_trx_commit", value: "2", warn: "last second"},
+		{name: "wait_timeout", value: "60"},
+		{name: "wait_timeout", value: "28800", warn: "wait_timeout=20"},
 		{name: "wsrep_on", value: "ON", warn: "same node"},
 	} {
 		found := maps.Clone(good)

@@ -37,7 +37,7 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 	if err != nil {
 		return false, fmt.Errorf("mysql: connect to run %q exclusively on %s: %w", name, s.table, err)
 	}
-	defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
+	defer func() { _ = conn.Close() }() // it is closed already where it was of use
 	release, err := s.named(ctx, conn, "exclusive:"+name, 0)
 	switch {
 	case errors.Is(err, errHeld):
@@ -55,20 +55,24 @@ var errHeld = errors.New("another session holds the lock")
 // caller's context has ended.
 func (s *Store) named(ctx context.Context, conn *sql.Conn, name string, patience time.Duration) (release func(), err error) {
 	given := args{"name": s.table + ":" + name, "patience": int(patience / time.Second)}
-	granted, err := s.granted(ctx, conn, "lock_name", given)
+	_, err = s.exec(ctx, conn, "stay", nil)
+	granted := false
+	if err == nil {
+		granted, err = s.granted(ctx, conn, "lock_name", given)
+	}
 	if err != nil {
 		discard(conn) // whether the lock was taken is not known
 		return nil, err
 	}
 	if !granted {
+		discard(conn)
 		return nil, errHeld
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if released, err := s.granted(ctx, conn, "release_name", given); err != nil || !released {
-			discard(conn)
-		}
+		_, _ = s.granted(ctx, conn, "release_name", given) // the end of the session lets go, too
+		discard(conn)                                      // it may say nothing for too long
 	}, nil
 }
 

@@ -188,7 +188,7 @@ func plans(s plansSize, ids planIDs) []plan {
 
 // unplanned are the statements that TestPlans leaves out.
 var unplanned = []string{
-	"applied", "clock", "compare", "facts", "lock_name", "migrate", "record", "release_name", "settings", "slots",
+	"applied", "clock", "compare", "facts", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
 	"audit", "audit_begin", "audit_begun", "audit_end", "forget_instances", "heartbeat", "instances", "leave", "pause", "pauses", "resume",
 }
 
@@ -249,7 +249,7 @@ func TestPlans(t *testing.T) {
 	ids.messages = column[string](t, db, "SELECT LOWER(HEX(message_id)) FROM outbox_messages WHERE target_broker = 'b' ORDER BY id DESC LIMIT 1000")
 
 	common := args{
-		"broker": "b", "shard": shard, "window": planWindow, "ready": false, "sized": false, "busy": 0, "most": planWindow, "token": []byte("0123456789abcdef"),
+		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "token": []byte("0123456789abcdef"),
 		"worker": "w", "lease": 60_000_000, "isolated": false, "ids": jsonList(ids.open), "first": ids.open[0], "last": ids.open[planWindow-1], "unordered": false,
 	}
 	conn, err := db.Conn(t.Context())

@@ -7,10 +7,10 @@
 // sessions are, and look rows up by primary key. The binary log must have the format ROW or MIXED
 // for that, which are the defaults of MySQL and of MariaDB.
 //
-// Each claim and each completion is a commit, which the server writes to its redo log and to its
-// binary log. What that costs is the server's to say: innodb_flush_log_at_trx_commit = 1 and
-// sync_binlog = 1 wait for the disk at each of them, other values can lose the last second of
-// commits in a crash, messages included. There is no setting for single transactions, and no
+// Completing a batch and claiming the next one is a commit, which the server writes to its redo log
+// and to its binary log. What that costs is the server's to say: innodb_flush_log_at_trx_commit = 1
+// and sync_binlog = 1 wait for the disk each time, other values can lose the last second of commits
+// in a crash, messages included. There is no setting for single transactions, and no
 // notification: relays in other processes find new rows by polling.
 package mysql
 
@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,8 +98,9 @@ func FromConfig(ctx context.Context, cfg config.Database, table string, conns in
 // Open makes a store on a pool of its own, which [Store.Close] closes, and asks whether the server
 // is there. The DSN is that of github.com/go-sql-driver/mysql, as in
 // "user:password@tcp(host:3306)/database". Open sets interpolateParams, since a statement with
-// parameters takes two round trips otherwise, and a limit of ten seconds for waiting on locks; what
-// the DSN says about these goes first.
+// parameters takes two round trips otherwise, innodb_lock_wait_timeout=10, and wait_timeout=20: after
+// so many seconds the server ends a transaction of a process that was stopped or cut off, and lets
+// go of its locks. What the DSN says about these goes first.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
 	settings, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -111,8 +113,10 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if settings.Params == nil {
 		settings.Params = map[string]string{}
 	}
-	if _, ok := settings.Params["innodb_lock_wait_timeout"]; !ok {
-		settings.Params["innodb_lock_wait_timeout"] = "10"
+	for name, seconds := range map[string]time.Duration{"innodb_lock_wait_timeout": lockPatience, "wait_timeout": idlePatience} {
+		if _, ok := settings.Params[name]; !ok {
+			settings.Params[name] = strconv.Itoa(int(seconds / time.Second))
+		}
 	}
 	o := options{}
 	for _, opt := range opts {
@@ -126,6 +130,7 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 		return nil, fmt.Errorf("mysql: the DSN cannot be used: %w", withoutSecrets(err))
 	}
 	db := sql.OpenDB(connector)
+	db.SetConnMaxIdleTime(idlePatience / 2)
 	if o.conns > 0 {
 		db.SetMaxOpenConns(o.conns)
 		db.SetMaxIdleConns(o.conns)
@@ -142,6 +147,14 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	s.owned = true
 	return s, nil
 }
+
+const (
+	// lockPatience is how long a statement waits for a lock.
+	lockPatience = 10 * time.Second
+	// idlePatience is how long the server keeps a session that says nothing. There is no such limit
+	// for transactions alone, as other databases have it.
+	idlePatience = 20 * time.Second
+)
 
 // withoutSecrets keeps what a parser says, and none of the DSN that it may quote.
 func withoutSecrets(err error) error {

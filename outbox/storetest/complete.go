@@ -248,21 +248,28 @@ func testCompleteThenClaim(t *table) {
 
 // A completion is durable on its own.
 func testStands(t *table) {
-	k := t.keys(3)
-	ids := t.add(k[0], k[1])
-	batch := t.claim()
-	t.add(k[2])
 	for _, statement := range t.sql.refuseWorker {
 		t.exec(statement)
 	}
-	result, err := t.Store.Exchange(t.Context(), retryLater(batch, ids[1]), t.request(func(c *driver.Claim) { c.Worker = "refused" }))
-	require.ErrorContains(t, err, "refused by the test")
-	require.NotNil(t, result.Completed, "the caller can tell that the completion stands")
-	assert.Zero(t, result.Completed.Lost)
-	assert.Empty(t, result.Batch.Messages)
-	assert.Equal(t, "published", t.state(ids[0]).Status)
-	assert.Equal(t, "failed", t.state(ids[1]).Status)
-	assert.Len(t, t.claim().Messages, 1, "and nothing is left behind that blocks a claim")
+	refused := func(c *driver.Claim) { c.Worker = "refused" }
+	for _, isUnordered := range []bool{false, true} {
+		k := t.keys(3)
+		ids := t.add(k[0], k[1])
+		change := func(c *driver.Claim) { c.Unordered = isUnordered }
+		first, second := t.claim(limit(1), change), t.claim(limit(1), change)
+		t.add(k[2])
+		for i, completion := range []*driver.Completion{published(first), retryLater(second, ids[1])} {
+			result, err := t.Store.Exchange(t.Context(), completion, t.request(refused, change))
+			require.ErrorContains(t, err, "refused by the test")
+			require.NotNil(t, result.Completed, "the caller can tell that the completion stands")
+			assert.Zero(t, result.Completed.Lost)
+			assert.Empty(t, result.Batch.Messages)
+			assert.Equal(t, []string{"published", "failed"}[i], t.state(ids[i]).Status)
+		}
+		batch := t.claim(change)
+		assert.Len(t, batch.Messages, 1, "and nothing is left behind that blocks a claim")
+		t.publish(batch)
+	}
 }
 
 // Nothing says that the next claim is made from the shard of the completion.

@@ -1,6 +1,6 @@
 -- Read the head of a shard for a decision: a row for each row of the window, or one alone where it is empty. It takes no lock, and as one statement
 -- sees one state of the tables; take.sql tests whether what was read still holds.
--- @broker, @shard, @window, @ready: only what is ready, @sized: with the bytes of payloads, which are read for that where they are large
+-- @broker, @shard, @window, @sized: with the bytes of payloads, which are read for that where they are large
 -- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, or the
 -- sibling of low priority has rows, a probe of {{name}}_blocks_key or {{name}}_held for each row with a key.
 SELECT h.version, h.blocked, h.ahead, h.ahead_waits, h.ahead_low
@@ -41,9 +41,9 @@ SELECT h.version, h.blocked, h.ahead, h.ahead_waits, h.ahead_low
                                           LIMIT 1), 9223372036854775807)) END AS ahead_low
           FROM (SELECT (SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4) AS version
                      , EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker) AS blocked
-                     , @shard < 4 AND NOT @ready
+                     , @shard < 4
                        AND EXISTS (SELECT 1 FROM {{table}} FORCE INDEX ({{name}}_queue) WHERE target_broker = @broker AND queue = @shard + 4) AS mixed
-                     , CASE WHEN @shard BETWEEN 4 AND 7 AND NOT @ready
+                     , CASE WHEN @shard BETWEEN 4 AND 7
                             THEN (SELECT id FROM {{table}} FORCE INDEX ({{name}}_queue)
                                    WHERE target_broker = @broker AND queue = @shard - 4 AND finished_at IS NULL
                                    ORDER BY id
@@ -57,7 +57,6 @@ SELECT h.version, h.blocked, h.ahead, h.ahead_waits, h.ahead_low
                   , CASE WHEN @sized THEN LENGTH(payload) ELSE 0 END AS bytes
                FROM {{table}} FORCE INDEX ({{name}}_queue)
               WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL
-                AND (NOT @ready OR (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6)) AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6)))
               ORDER BY id
               LIMIT @window) AS w ON TRUE
  ORDER BY w.id

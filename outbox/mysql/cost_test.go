@@ -1,0 +1,69 @@
+package mysql
+
+import (
+	"database/sql"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// TestCostOfABatch: completing a batch and claiming the next one is one commit, for which a server
+// that is set to be safe waits for its disk, and a few statements, whatever the size of the batch:
+// two that begin a transaction, the marks, the window, the shard's lock where order is on, the claim,
+// the commit and the messages.
+func TestCostOfABatch(t *testing.T) {
+	t.Parallel()
+	for unordered, want := range map[bool]int{false: 8, true: 7} {
+		for _, size := range []int{1, 400} {
+			t.Run(fmt.Sprintf("%d rows, unordered %t", size, unordered), func(t *testing.T) {
+				t.Parallel()
+				db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
+				db.SetMaxOpenConns(1) // all that the store does is counted in this session
+				store := newStore(t, db, "")
+				_, err := store.Migrate(t.Context())
+				require.NoError(t, err)
+				inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
+				require.NoError(t, err)
+				rows := make([]outbox.Row, 3*size)
+				for i := range rows {
+					rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+				}
+				require.NoError(t, inserter.Insert(t.Context(), db, rows))
+				shard, err := strconv.Atoi(column[string](t, db, "SELECT shard FROM outbox_messages LIMIT 1")[0])
+				require.NoError(t, err)
+				claim := &driver.Claim{Broker: "b", Shard: shard, Limit: size, Window: size, Unordered: unordered, Lease: time.Minute, Worker: "w"}
+				exchanged, err := store.Exchange(t.Context(), nil, claim)
+				require.NoError(t, err)
+				completion := &driver.Completion{Lease: exchanged.Batch.Lease}
+				for i := range exchanged.Batch.Messages {
+					completion.Published = append(completion.Published, driver.Delivered{ID: exchanged.Batch.Messages[i].ID})
+				}
+
+				commits, statements := sessionStatus(t, db, "Com_commit"), sessionStatus(t, db, "Questions")
+				exchanged, err = store.Exchange(t.Context(), completion, claim)
+				require.NoError(t, err)
+				require.Len(t, exchanged.Batch.Messages, size)
+				require.Zero(t, exchanged.Completed.Lost)
+				assert.Equal(t, want, sessionStatus(t, db, "Questions")-statements-1, "one is the test's")
+				assert.Equal(t, 1, sessionStatus(t, db, "Com_commit")-commits)
+				assert.Equal(t, []string{strconv.Itoa(size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages WHERE status = 'published'"))
+			})
+		}
+	}
+}
+
+// sessionStatus is a counter of the session.
+func sessionStatus(t *testing.T, db *sql.DB, name string) (value int) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE '"+name+"'").Scan(&name, &value))
+	return value
+}
