@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -12,29 +13,32 @@ import (
 )
 
 // assemble makes the processes of the cluster, each with a network of its own.
-func (s *fixture) assemble(context.Context) error {
+func (s *fixture) assemble(ctx context.Context) error {
 	s.network = newNetwork()
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
 	s.processes = map[string]*process{}
-	s.cluster = cluster{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
+	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
+	if s.servers.own() {
+		s.cluster.servers = append(s.database.kinds(), RedisTerm, RedisKill)
+	}
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
 		s.cluster.producers = append(s.cluster.producers, name)
-		if err := s.addProducer(name); err != nil {
+		if err := s.addProducer(ctx, name); err != nil {
 			return err
 		}
 	}
 	for n := range s.options.Relays {
 		name := fmt.Sprintf("relay-%d", n)
 		s.cluster.relays = append(s.cluster.relays, name)
-		if err := s.addConnected(name, "relay"); err != nil {
+		if err := s.addConnected(ctx, name, "relay"); err != nil {
 			return err
 		}
 	}
 	for n := range s.options.Projectors {
 		name := fmt.Sprintf("projector-%d", n)
 		s.cluster.projectors = append(s.cluster.projectors, name)
-		if err := s.addConnected(name, "project"); err != nil {
+		if err := s.addConnected(ctx, name, "project"); err != nil {
 			return err
 		}
 	}
@@ -51,35 +55,35 @@ func (s *fixture) assemble(context.Context) error {
 	return nil
 }
 
-func (s *fixture) addProducer(name string) error {
-	postgres, err := s.connect(name, "postgres", host(s.servers.postgresURL))
+func (s *fixture) addProducer(ctx context.Context, name string) error {
+	database, err := s.connect(name, "database", s.database.address(s.servers.databaseURL))
 	if err != nil {
 		return err
 	}
 	// A producer has one link and a relay three: it is listed as often, since its faults cause
 	// commits of unknown outcome.
-	s.cluster.links = append(s.cluster.links, name+"/postgres", name+"/postgres")
+	s.cluster.links = append(s.cluster.links, name+"/database", name+"/database")
 	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
-	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
+	return s.configure(ctx, p, database, host(s.servers.redisURL), s.servers.pubsub)
 }
 
 // addConnected adds a process that uses the database and all brokers.
-func (s *fixture) addConnected(name, role string) error {
+func (s *fixture) addConnected(ctx context.Context, name, role string) error {
 	addresses := make([]string, 0, 3)
-	for _, server := range [][2]string{{"postgres", host(s.servers.postgresURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
+	for _, server := range [][2]string{{"database", s.database.address(s.servers.databaseURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
 		address, err := s.connect(name, server[0], server[1])
 		if err != nil {
 			return err
 		}
 		addresses = append(addresses, address)
-		if s.options.Slow > 0 && role == "relay" && server[0] != "postgres" {
+		if s.options.Slow > 0 && role == "relay" && server[0] != "database" {
 			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
 			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
 				return err
 			}
 		}
 	}
-	return s.configure(s.add(name, role), addresses[0], addresses[1], addresses[2])
+	return s.configure(ctx, s.add(name, role), addresses[0], addresses[1], addresses[2])
 }
 
 // connect makes a link that faults can hit.
@@ -99,9 +103,13 @@ func (s *fixture) add(name, role string, environ ...string) *process {
 }
 
 // configure writes the configuration of Fanout for one process, with the addresses of its links.
-func (s *fixture) configure(p *process, postgres, redis, pubsub string) error {
+func (s *fixture) configure(ctx context.Context, p *process, database, redis, pubsub string) error {
 	path := p.path("yaml")
 	p.environ = append(p.environ, worker.ConfigVariable+"="+path)
-	text := s.configuration(behind(s.servers.postgresURL, postgres, "connect_timeout=2"), behind(s.servers.redisURL, redis), pubsub)
+	dsn, err := s.database.through(s.servers.databaseURL, database, p.name)
+	if err := errors.Join(err, s.makeUser(ctx, p.name)); err != nil {
+		return err
+	}
+	text := s.configuration(dsn, behind(s.servers.redisURL, redis), pubsub)
 	return os.WriteFile(path, []byte(text), 0o600)
 }

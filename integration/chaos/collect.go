@@ -5,7 +5,7 @@ package chaos
 import (
 	"bufio"
 	"context"
-	_ "embed"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,14 +15,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
-
-//go:embed sql/rows.sql
-var rowsSQL string
 
 // collect reads all ledgers: the database, the brokers, and the files of the processes.
 func (s *fixture) collect(ctx context.Context) (*evidence, error) {
@@ -41,46 +38,46 @@ func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 }
 
 func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
-	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	var (
-		at event
-		is fact
-		r  row
-		w  string
-	)
-	facts, err := conn.Query(ctx, "SELECT tx, n, account, seq, published FROM facts")
-	if err != nil {
-		return err
-	}
-	if _, err := pgx.ForEachRow(facts, []any{&at.tx, &at.n, &is.account, &is.seq, &is.published}, func() error {
-		e.facts[at] = is
-		return nil
-	}); err != nil {
-		return fmt.Errorf("chaos: read the facts: %w", err)
-	}
-	rows, err := conn.Query(ctx, rowsSQL)
-	if err != nil {
-		return err
-	}
-	if _, err := pgx.ForEachRow(rows, []any{&r.event.tx, &r.event.n, &r.message, &r.broker, &r.status, &r.attempts, &r.err}, func() error {
-		e.rows = append(e.rows, r)
-		return nil
-	}); err != nil {
-		return fmt.Errorf("chaos: read the outbox: %w", err)
-	}
-	watched, err := conn.Query(ctx, "SELECT concat_ws(' | ', what, message_id, broker, before, after, by, at) FROM chaos_watch ORDER BY at")
-	if err != nil {
-		return err
-	}
-	_, err = pgx.ForEachRow(watched, []any{&w}, func() error {
-		e.watch = append(e.watch, w)
-		return nil
+	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		var (
+			at      event
+			is      fact
+			r       row
+			message uuid.UUID
+			payload []byte
+			w       string
+		)
+		if err := each(ctx, db, "SELECT tx, n, account, seq, published FROM facts", []any{&at.tx, &at.n, &is.account, &is.seq, &is.published}, func() error {
+			e.facts[at] = is
+			return nil
+		}); err != nil {
+			return fmt.Errorf("chaos: read the facts: %w", err)
+		}
+		const rows = "SELECT message_id, target_broker, status, attempts, coalesce(last_error, ''), payload FROM outbox_messages ORDER BY id"
+		if err := each(ctx, db, rows, []any{&message, &r.broker, &r.status, &r.attempts, &r.err, &payload}, func() error {
+			content, err := contentOf(payload)
+			r.message, r.event = message.String(), event{content.Tx, content.N}
+			e.rows = append(e.rows, r)
+			return err
+		}); err != nil {
+			return fmt.Errorf("chaos: read the outbox: %w", err)
+		}
+		return each(ctx, db, "SELECT concat_ws(' | ', what, message_id, broker, was, became, session, at) FROM chaos_watch ORDER BY at", []any{&w}, func() error {
+			e.watch = append(e.watch, w)
+			return nil
+		})
 	})
-	return err
+}
+
+// contentOf reads the event in an envelope. All forms of one have its data in the same place.
+func contentOf(payload []byte) (scenario.Moved, error) {
+	var content struct {
+		Data scenario.Moved `json:"data"`
+	}
+	if err := json.Unmarshal(payload, &content); err != nil {
+		return scenario.Moved{}, fmt.Errorf("chaos: an envelope is no JSON: %w: %s", err, payload)
+	}
+	return content.Data, nil
 }
 
 func (s *fixture) readRedis(ctx context.Context, e *evidence) error {
@@ -158,14 +155,12 @@ func (s *fixture) readFake(ctx context.Context, e *evidence) error {
 
 // hold records a message that a broker holds.
 func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
-	var content struct {
-		Data scenario.Moved `json:"data"`
-	}
-	if err := json.Unmarshal(payload, &content); err != nil {
-		return fmt.Errorf("chaos: a message of broker %s is no JSON: %w: %s", broker, err, payload)
+	content, err := contentOf(payload)
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", broker, err)
 	}
 	d := delivery{
-		event: event{content.Data.Tx, content.Data.N}, account: content.Data.Account, seq: content.Data.Seq, message: fields["id"], kind: fields["type"], at: at,
+		event: event{content.Tx, content.N}, account: content.Account, seq: content.Seq, message: fields["id"], kind: fields["type"], at: at,
 	}
 	if broker != scenario.Internal {
 		d.leaks = leaks(broker, fields, payload)

@@ -95,7 +95,7 @@ func Defects() []Defect {
 				"\ts.c.client.XAck(ctx, it.stream.name, s.c.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
-				o.Only, o.Every = []Kind{Kill, PostgresKill, Delay}, 300*time.Millisecond
+				o.Only, o.Every = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond
 			},
 		},
 	}

@@ -4,43 +4,37 @@ package chaos
 
 import (
 	"context"
-	"crypto/rand"
-	_ "embed"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
-	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
-
-//go:embed sql/watch.sql
-var watchSQL string
-
-//go:embed sql/business.sql
-var businessSQL string
 
 // fixture is everything that a run needs: programs, servers, network and processes.
 type fixture struct {
-	options   Options
-	log       io.Writer
-	dir       string
-	programs  programs
-	servers   *servers
-	network   *network
-	cluster   cluster
-	processes map[string]*process
-	closers   []func() error
+	options  Options
+	log      io.Writer
+	dir      string
+	programs programs
+	database *database
+	servers  *servers
+	// The name of the database of the run.
+	databaseName string
+	network      *network
+	cluster      cluster
+	processes    map[string]*process
+	closers      []func() error
 }
 
 // programs are the builds of the worker.
@@ -49,6 +43,10 @@ type programs struct{ plain, skewed string }
 // setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown
 // still cleans up.
 func (s *fixture) setUp(ctx context.Context) error {
+	var err error
+	if s.database, err = databaseOf(s.options.Database); err != nil {
+		return err
+	}
 	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -100,7 +98,7 @@ func (s *fixture) build(ctx context.Context) error {
 }
 
 func (s *fixture) startServers(ctx context.Context) (err error) {
-	s.servers, err = startServers(ctx, s.log, s.dir, s.programs.plain)
+	s.servers, err = startServers(ctx, s.database, s.log, s.dir, s.programs.plain)
 	if err != nil {
 		return err
 	}
@@ -108,19 +106,22 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed
-// server in a database of their own.
+// makeTables makes the tables of the application, of the outbox and of the watch, in a database of
+// their own.
 func (s *fixture) makeTables(ctx context.Context) error {
+	if err := s.makeDatabase(ctx); err != nil {
+		return err
+	}
 	if !s.servers.own() {
-		if err := s.borrow(ctx); err != nil {
+		if err := s.borrowStreams(ctx); err != nil {
 			return err
 		}
 	}
-	cfg, err := config.Parse([]byte(s.configuration(s.servers.postgresURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
+	cfg, err := config.Parse([]byte(s.configuration(s.servers.databaseURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
 	if err != nil {
 		return err
 	}
-	store, err := fanout.OpenStore(ctx, cfg, "default")
+	store, err := fanout.OpenStore(ctx, cfg, "default", worker.Drivers()...)
 	if err != nil {
 		return err
 	}
@@ -128,42 +129,22 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	if err := errors.Join(err, store.Close(), s.makeInbox(ctx)); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
-	if err != nil {
-		return err
+	accounts := make([]string, s.options.Keys)
+	for n := range accounts {
+		accounts[n] = fmt.Sprintf("('account-%03d')", n)
 	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, businessSQL+watchSQL); err != nil {
-		return fmt.Errorf("chaos: make the tables: %w", err)
-	}
-	_, err = conn.Exec(ctx, "INSERT INTO accounts (id) SELECT 'account-' || lpad(n::text, 3, '0') FROM generate_series(0, $1::int - 1) AS n", s.options.Keys)
-	return err
+	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		for _, text := range []string{s.database.business, s.database.watch, "INSERT INTO accounts (id) VALUES " + strings.Join(accounts, ", ")} {
+			if _, err := db.ExecContext(ctx, text); err != nil {
+				return fmt.Errorf("chaos: make the tables: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
-// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown
-// removes both.
-func (s *fixture) borrow(ctx context.Context) error {
-	server := s.servers.postgresURL
-	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
-	administer := func(statement string) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, server)
-		if err != nil {
-			return err
-		}
-		_, err = conn.Exec(ctx, statement)
-		return errors.Join(err, conn.Close(ctx))
-	}
-	if err := administer("CREATE DATABASE " + name); err != nil {
-		return fmt.Errorf("chaos: create a database: %w", err)
-	}
-	parsed, err := url.Parse(server)
-	if err != nil {
-		return fmt.Errorf("chaos: %s is no URL", testservers.PostgresVariable)
-	}
-	parsed.Path = "/" + name
-	s.servers.postgresURL = parsed.String()
+// borrowStreams empties the streams of a server that the rig did not start, now and in the end.
+func (s *fixture) borrowStreams(ctx context.Context) error {
 	empty := func() error {
 		options, err := redis.ParseURL(s.servers.redisURL)
 		if err != nil {
@@ -175,16 +156,16 @@ func (s *fixture) borrow(ctx context.Context) error {
 		}
 		return errors.Join(err, client.Close())
 	}
-	s.closers = append(s.closers, empty, func() error { return administer("DROP DATABASE " + name + " WITH (FORCE)") })
+	s.closers = append(s.closers, empty)
 	return empty()
 }
 
 // configuration is that of producers and relays. Retries are quick, and no message may reach the
 // maximum of attempts.
-func (s *fixture) configuration(postgres, redis, pubsub string) string {
+func (s *fixture) configuration(dsn, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
-  default: {driver: postgres, dsn: %q}
+  default: {driver: %s, dsn: %q}
 outbox:
   external_brokers: [%s, %s]
   lease: %s
@@ -198,7 +179,7 @@ brokers:
   %s: {type: redis, url: %q}
   %s: {type: redis, url: %q, format: cloudevents, destination: "%s{stream}"}
   %s: {type: pubsub, project: %s, endpoint: %q}
-`, postgres, scenario.Partner, scenario.PubSub, s.options.Lease, maxAttempts, scenario.Internal, redis, scenario.Partner, redis, scenario.PartnerPrefix,
+`, s.database.driver, dsn, scenario.Partner, scenario.PubSub, s.options.Lease, maxAttempts, scenario.Internal, redis, scenario.Partner, redis, scenario.PartnerPrefix,
 		scenario.PubSub, scenario.Project, pubsub)
 }
 

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
@@ -41,39 +41,22 @@ func (s *fixture) watchSessions(ctx context.Context) (stop func() map[string]int
 
 // countSessions updates the peaks by process. It does nothing while the database is down.
 func (s *fixture) countSessions(ctx context.Context, peaks map[string]int) {
-	_ = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, "SELECT split_part(application_name, '/', 1), count(*) FROM pg_stat_activity WHERE datname = current_database() GROUP BY 1")
-		if err != nil {
-			return err
-		}
+	_ = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
 		var (
 			name string
 			n    int
 		)
-		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		return each(ctx, db, s.database.peaks, []any{&name, &n}, func() error {
 			peaks[name] = max(peaks[name], n)
 			return nil
 		})
-		return err
 	})
-}
-
-// ask queries the database over a connection of its own, which no fault of the network hits.
-func (s *fixture) ask(ctx context.Context, question func(context.Context, *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	return question(ctx, conn)
 }
 
 // openRows counts the rows that are not final.
 func (s *fixture) openRows(ctx context.Context) (n int, err error) {
-	err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n)
+	err = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		return db.QueryRowContext(ctx, "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n)
 	})
 	return n, err
 }
@@ -84,9 +67,8 @@ func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			return conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&n)
+		err = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+			return db.QueryRowContext(ctx, s.database.left).Scan(&n)
 		})
 		if err == nil && n == 0 || bound.Err() != nil {
 			return n, err

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Options of a run. The zero value of a field means its default.
@@ -31,6 +33,9 @@ type Options struct {
 	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long;
 	// half of it for every second relay. Default 0.
 	Slow time.Duration
+	// Database is the kind of database, as drivers of a configuration are called: postgres, the
+	// default, or mysql.
+	Database string
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind
 	// TrueClocks keeps the clocks of processes right, which saves building a second program.
@@ -47,6 +52,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	fallback(&o.Database, string(outbox.Postgres))
 	fallback(&o.For, time.Minute)
 	fallback(&o.Drain, time.Minute)
 	fallback(&o.Every, 3*time.Second)

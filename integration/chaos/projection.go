@@ -4,13 +4,12 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -35,7 +34,7 @@ type ConsumerVerdict struct {
 
 // makeInbox makes the table of the inbox.
 func (s *fixture) makeInbox(ctx context.Context) error {
-	db, err := gorm.Open(postgres.Open(s.servers.postgresURL), &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(s.database.gorm(s.servers.databaseURL), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return err
 	}
@@ -94,11 +93,27 @@ func (s *fixture) projectionsBehind(ctx context.Context) (behind bool, err error
 	if s.options.Projectors <= 0 {
 		return false, nil
 	}
-	err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `SELECT EXISTS (
-			SELECT FROM unnest($1::text[]) AS c (consumer)
-			 WHERE coalesce((SELECT sum(p.events) FROM projections AS p WHERE p.consumer = c.consumer), 0)
-			     < (SELECT count(*) FROM facts AS f WHERE f.published OR c.consumer = $2))`, scenario.Brokers(), scenario.Internal).Scan(&behind)
+	err = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		var (
+			events, published, handled int64
+			consumer                   string
+			done                       = map[string]int64{}
+		)
+		err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN published THEN 1 ELSE 0 END), 0) FROM facts").Scan(&events, &published)
+		if err == nil {
+			err = each(ctx, db, "SELECT consumer, sum(events) FROM projections GROUP BY consumer", []any{&consumer, &handled}, func() error {
+				done[consumer] = handled
+				return nil
+			})
+		}
+		for _, broker := range scenario.Brokers() {
+			want := published
+			if broker == scenario.Internal {
+				want = events
+			}
+			behind = behind || done[broker] < want
+		}
+		return err
 	})
 	return behind, err
 }
@@ -113,28 +128,28 @@ func (s *fixture) readProjections(ctx context.Context, e *evidence) error {
 			e.consumers = append(e.consumers, ConsumerVerdict{Broker: broker})
 		}
 	}
-	return s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
 		var (
 			consumer, account string
 			is                sums
 			deadLetters       int64
 		)
-		rows, err := conn.Query(ctx, "SELECT consumer, account, events, total FROM projections")
-		if err != nil {
-			return err
-		}
-		if _, err := pgx.ForEachRow(rows, []any{&consumer, &account, &is.events, &is.total}, func() error {
+		if err := each(ctx, db, "SELECT consumer, account, events, total FROM projections", []any{&consumer, &account, &is.events, &is.total}, func() error {
 			e.summed[consumer][account] = is
 			return nil
 		}); err != nil {
 			return fmt.Errorf("chaos: read the projections: %w", err)
 		}
-		for i := range e.consumers {
-			row := conn.QueryRow(ctx, "SELECT count(*) FROM inbox_messages WHERE consumer = $1 AND status = 'dead_letter'", e.consumers[i].Broker)
-			if err := row.Scan(&deadLetters); err != nil {
-				return fmt.Errorf("chaos: read the inbox: %w", err)
+		const dead = "SELECT consumer, count(*) FROM inbox_messages WHERE status = 'dead_letter' GROUP BY consumer"
+		if err := each(ctx, db, dead, []any{&consumer, &deadLetters}, func() error {
+			for i := range e.consumers {
+				if e.consumers[i].Broker == consumer {
+					e.consumers[i].DeadLetters = deadLetters
+				}
 			}
-			e.consumers[i].DeadLetters = deadLetters
+			return nil
+		}); err != nil {
+			return fmt.Errorf("chaos: read the inbox: %w", err)
 		}
 		return nil
 	})

@@ -104,7 +104,7 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 		pauseFor(ctx, f.For)
 	case Stop:
 		s.processes[f.Target].hold(ctx, f.For)
-	case PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill:
+	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill:
 		return s.servers.outage(ctx, f.Kind, f.For)
 	default:
 		l := s.network.links[f.Target]
@@ -166,7 +166,7 @@ func (s *fixture) report(r *Report, e *evidence) {
 		r.Performed[f.Kind]++
 	}
 	if !s.servers.own() {
-		r.Skipped = append(r.Skipped, "all faults of PostgreSQL and Redis: their binaries are not on this machine")
+		r.Skipped = append(r.Skipped, "all faults of the database's server and of Redis: their binaries are not on this machine")
 	}
 	r.Producers.Events = len(e.facts)
 	for _, is := range e.outcomes {

@@ -23,9 +23,9 @@ const (
 
 // The kinds that servers have. They are started again.
 const (
-	PostgresFast      Kind = "postgres-fast"
-	PostgresImmediate Kind = "postgres-immediate"
-	PostgresKill      Kind = "postgres-kill" // the postmaster alone; its children notice
+	DatabaseFast      Kind = "database-fast"
+	DatabaseImmediate Kind = "database-immediate" // PostgreSQL alone
+	DatabaseKill      Kind = "database-kill"      // of PostgreSQL the postmaster alone; its children notice
 	RedisTerm         Kind = "redis-term"
 	RedisKill         Kind = "redis-kill"
 )
@@ -65,8 +65,8 @@ func (f Fault) String() string {
 // cluster names everything that a fault can hit.
 type cluster struct {
 	producers, relays, consumers, projectors, links []string
-	servers                                         bool // ours to kill
-	clocks                                          bool // can be set
+	servers                                         []Kind // the faults of those that are ours to kill
+	clocks                                          bool   // can be set
 	lease                                           time.Duration
 }
 
@@ -79,8 +79,8 @@ func (c *cluster) targets(kind Kind) []string {
 		return slices.Concat(c.relays, c.projectors)
 	case Term:
 		return slices.Concat(c.producers, c.relays, c.projectors)
-	case PostgresFast, PostgresImmediate, PostgresKill:
-		return []string{"postgres"}
+	case DatabaseFast, DatabaseImmediate, DatabaseKill:
+		return []string{"database"}
 	case RedisTerm, RedisKill:
 		return []string{"redis"}
 	default:
@@ -94,9 +94,7 @@ func (c *cluster) deck(only []Kind) []Kind {
 		Kill, Kill, Kill, Kill, Stop, Stop, Stop, Term, Term,
 		Reset, Reset, Delay, Throttle, CutRequests, CutRequests, CutAnswers, CutAnswers, BlackHole, BlackHole,
 	}
-	if c.servers {
-		deck = append(deck, PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill)
-	}
+	deck = append(deck, c.servers...)
 	return slices.DeleteFunc(deck, func(k Kind) bool { return len(only) > 0 && !slices.Contains(only, k) })
 }
 
@@ -146,7 +144,7 @@ func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 	case Kill, Term:
 		fault.For = between(100*time.Millisecond, 2*time.Second)
 		fault.Skew = c.skew(random)
-	case PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill:
+	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill:
 		fault.For = between(500*time.Millisecond, 3*time.Second)
 	case Delay:
 		fault.Amount = 20 + random.IntN(700)

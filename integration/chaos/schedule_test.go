@@ -14,7 +14,7 @@ import (
 func wholeCluster() cluster {
 	return cluster{
 		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"}, projectors: []string{"projector-0"},
-		links: []string{"producer-0/postgres", "relay-0/postgres", "relay-0/redis", "relay-1/pubsub"}, servers: true, clocks: true, lease: 3 * time.Second,
+		links: []string{"producer-0/database", "relay-0/database", "relay-0/redis", "relay-1/pubsub"}, servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill}, clocks: true, lease: 3 * time.Second,
 	}
 }
 
@@ -63,7 +63,7 @@ func TestScheduleHasEverything(t *testing.T) {
 	assert.Len(t, clocks, 3)
 	assert.NotEqual(t, drawn, everybody.schedule(Options{Seed: 8, For: 10 * time.Minute}.withDefaults()))
 
-	everybody.servers, everybody.clocks = false, false
+	everybody.servers, everybody.clocks = nil, false
 	for _, fault := range everybody.schedule(Options{Seed: 7, For: 10 * time.Minute, Only: []Kind{Kill, RedisKill}}.withDefaults()) {
 		assert.Equal(t, Kill, fault.Kind)
 		assert.Zero(t, fault.Skew)

@@ -24,40 +24,41 @@ import (
 
 // servers are what the processes talk to.
 type servers struct {
-	postgresURL, redisURL string
+	kind                  *database
+	databaseURL, redisURL string
 	pubsub, messages      string // addresses: of the fake, and of its messages
-	postgres, redis       *testservers.Own
+	database, redis       *testservers.Own
 	fake                  *child.Child
-	postgresOut, redisOut sync.Mutex // held while the server is away
+	databaseOut, redisOut sync.Mutex // held while the server is away
 }
 
-// own reports whether PostgreSQL and Redis are ours to kill.
-func (s *servers) own() bool { return s.postgres != nil && s.redis != nil }
+// own reports whether the database and Redis are ours to kill.
+func (s *servers) own() bool { return s.database != nil && s.redis != nil }
 
-// startServers starts PostgreSQL and Redis from their binaries. Where there are none, the servers
+// startServers starts a database and Redis from their binaries. Where there are none, the servers
 // that the variables of make test name are used, and faults of servers are left out, which log is
 // told.
-func startServers(ctx context.Context, log io.Writer, dir, program string) (*servers, error) {
-	s := &servers{}
+func startServers(ctx context.Context, kind *database, log io.Writer, dir, program string) (*servers, error) {
+	s := &servers{kind: kind}
 	var err error
-	s.postgres, err = testservers.OwnPostgres(ctx, "max_wal_size=256MB", "min_wal_size=80MB")
+	s.database, err = kind.own(ctx)
 	if err == nil {
 		s.redis, err = testservers.OwnRedis(ctx)
 	}
 	switch {
 	case err == nil:
-		s.postgresURL, s.redisURL = s.postgres.URL, s.redis.URL
-		fmt.Fprintf(log, "servers of its own: PostgreSQL %s, Redis %s\n", s.postgres.Version, s.redis.Version)
+		s.databaseURL, s.redisURL = s.database.URL, s.redis.URL
+		fmt.Fprintf(log, "servers of its own: %s %s, Redis %s\n", s.database.Name, s.database.Version, s.redis.Version)
 	case errors.Is(err, testservers.ErrNoBinary):
-		if s.postgres != nil {
-			err = errors.Join(err, s.postgres.Close())
-			s.postgres = nil
+		if s.database != nil {
+			err = errors.Join(err, s.database.Close())
+			s.database = nil
 		}
-		s.postgresURL, s.redisURL = os.Getenv(testservers.PostgresVariable), os.Getenv(testservers.RedisVariable)
-		if s.postgresURL == "" || s.redisURL == "" {
-			return nil, fmt.Errorf("chaos: no servers: %w; install them, or set %s and %s", err, testservers.PostgresVariable, testservers.RedisVariable)
+		s.databaseURL, s.redisURL = os.Getenv(kind.variable), os.Getenv(testservers.RedisVariable)
+		if s.databaseURL == "" || s.redisURL == "" {
+			return nil, fmt.Errorf("chaos: no servers: %w; install them, or set %s and %s", err, kind.variable, testservers.RedisVariable)
 		}
-		fmt.Fprintf(log, "NOTE: %v: using the servers of the environment, and SKIPPING all faults that kill or restart PostgreSQL and Redis\n", err)
+		fmt.Fprintf(log, "NOTE: %v: using the servers of the environment, and SKIPPING all faults that kill or restart them\n", err)
 	default:
 		return nil, errors.Join(err, s.close())
 	}
@@ -103,7 +104,7 @@ func (s *servers) close() error {
 	if s.fake != nil {
 		problems = append(problems, s.fake.Stop(child.Step{Signal: syscall.SIGKILL, Patience: 10 * time.Second}))
 	}
-	for _, own := range []*testservers.Own{s.postgres, s.redis} {
+	for _, own := range []*testservers.Own{s.database, s.redis} {
 		if own != nil {
 			problems = append(problems, own.Close())
 		}
@@ -113,16 +114,12 @@ func (s *servers) close() error {
 
 // outage ends a server in one of the ways that faults have, and starts it again after a while.
 func (s *servers) outage(ctx context.Context, kind Kind, d time.Duration) error {
-	server, out, signal := s.postgres, &s.postgresOut, syscall.SIGKILL
+	server, out, signal := s.database, &s.databaseOut, s.kind.signals[kind]
 	switch kind {
-	case PostgresFast:
-		signal = syscall.SIGINT
-	case PostgresImmediate:
-		signal = syscall.SIGQUIT
 	case RedisTerm:
 		server, out, signal = s.redis, &s.redisOut, syscall.SIGTERM
 	case RedisKill:
-		server, out = s.redis, &s.redisOut
+		server, out, signal = s.redis, &s.redisOut, syscall.SIGKILL
 	default:
 	}
 	out.Lock() // on a busy machine, it may not be back from the last time

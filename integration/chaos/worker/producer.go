@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -21,6 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -70,16 +72,26 @@ func openApplication() (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openForgetful(cfg.Databases["default"].DSN.Reveal())
+	db, err := openDatabase(cfg.Databases["default"], 2)
 	if err != nil {
 		return nil, err
 	}
-	db, err := gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
-	if err != nil {
-		return nil, err
-	}
-	pool.SetMaxOpenConns(2)
 	return db, db.Use(gormplugin.New(scenario.Catalog(), cfg.Routing()))
+}
+
+// openDatabase makes a handle on a pool that sometimes loses the answer to a commit. It does not
+// connect.
+func openDatabase(cfg config.Database, conns int) (*gorm.DB, error) {
+	pool, err := openForgetful(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(conns)
+	dialector := postgres.New(postgres.Config{Conn: pool})
+	if cfg.Driver == outbox.MySQL {
+		dialector = mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true})
+	}
+	return gorm.Open(dialector, &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 }
 
 func closeApplication(db *gorm.DB) error {

@@ -12,9 +12,8 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
+	"gorm.io/gorm/clause"
 
 	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
@@ -41,7 +40,7 @@ func project(ctx context.Context, ledger *scenario.Ledger) error {
 	if err != nil {
 		return err
 	}
-	db, err := openProjection(cfg.Databases["default"].DSN.Reveal())
+	db, err := openDatabase(cfg.Databases["default"], 6)
 	if err != nil {
 		return err
 	}
@@ -71,17 +70,6 @@ func project(ctx context.Context, ledger *scenario.Ledger) error {
 	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// openProjection makes the handle of the consumer's database. It sometimes loses the answer to a
-// commit. It does not connect.
-func openProjection(dsn string) (*gorm.DB, error) {
-	pool, err := openForgetful(dsn)
-	if err != nil {
-		return nil, err
-	}
-	pool.SetMaxOpenConns(6)
-	return gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
-}
-
 // projectionHandlers add what an event says to the sums of its account. An event that was handled
 // twice, or not at all, shows in them.
 func projectionHandlers(db *gorm.DB) *inbox.Handlers {
@@ -92,11 +80,22 @@ func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 	return handlers
 }
 
+// projection is what a consumer has made of the events of an account.
+type projection struct {
+	Consumer, Account string
+	Events, Total     int64
+}
+
 // apply is the same for all types of events.
 func apply[E scenario.Moved | scenario.Noted | scenario.Audited](tx *gorm.DB, event E, m *inbox.Message) error {
 	moved := scenario.Moved(event)
-	return tx.Exec(`INSERT INTO projections AS p (consumer, account, events, total) VALUES (?, ?, 1, ?)
-		ON CONFLICT (consumer, account) DO UPDATE SET events = p.events + 1, total = p.total + excluded.total`, m.Consumer, moved.Account, moved.Seq).Error
+	add := clause.OnConflict{
+		Columns: []clause.Column{{Name: "consumer"}, {Name: "account"}},
+		DoUpdates: clause.Assignments(map[string]any{
+			"events": gorm.Expr("projections.events + 1"), "total": gorm.Expr("projections.total + ?", moved.Seq),
+		}),
+	}
+	return tx.Clauses(add).Create(&projection{m.Consumer, moved.Account, 1, moved.Seq}).Error
 }
 
 // noting records the duplicates that the inbox has dropped.

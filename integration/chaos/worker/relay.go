@@ -11,10 +11,17 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
 // openPatience is how long a relay waits for its database when it starts.
 const openPatience = 5 * time.Second
+
+// Drivers are the options that open the databases of the rig.
+func Drivers() []fanout.Option {
+	return []fanout.Option{fanout.WithDriver(outbox.MySQL, mysql.FromConfig)}
+}
 
 // relay is a relay as "fanout relay" runs it.
 func relay(ctx context.Context, ledger *scenario.Ledger) error {
@@ -25,7 +32,7 @@ func relay(ctx context.Context, ledger *scenario.Ledger) error {
 	}
 	opening, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	opened, err := fanout.Open(opening, cfg, fanout.WithName(os.Getenv(NameVariable)), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
+	opened, err := fanout.Open(opening, cfg, append(Drivers(), fanout.WithName(os.Getenv(NameVariable)), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))...)
 	if err != nil {
 		return err
 	}

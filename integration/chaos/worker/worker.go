@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -33,6 +34,9 @@ const (
 	// SkewVariable is by how many seconds the clock on the wall is off, in a program that was built
 	// for it.
 	SkewVariable = "CHAOS_SKEW"
+	// SessionVariable is whose the sessions of a process are: its name, a slash, and its process id,
+	// as a part of a DSN. Each process sets it for itself.
+	SessionVariable = "CHAOS_SESSION"
 )
 
 // ExitCannot is the exit code of a process that could not do its work, since a server was
@@ -56,7 +60,8 @@ func Main() int {
 	go endWithParent()
 	// The sessions of the database tell whose they are, as the names of the relay's workers do: by
 	// the process id in second place.
-	if err := os.Setenv("PGAPPNAME", fmt.Sprintf("%s/%d", os.Getenv(NameVariable), os.Getpid())); err != nil {
+	session := fmt.Sprintf("%s/%d", os.Getenv(NameVariable), os.Getpid())
+	if err := errors.Join(os.Setenv("PGAPPNAME", session), os.Setenv(SessionVariable, url.QueryEscape(session))); err != nil {
 		return ExitCannot
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))

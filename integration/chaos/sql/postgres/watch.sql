@@ -6,14 +6,14 @@ CREATE TABLE chaos_watch (
     what       text        NOT NULL,
     message_id uuid        NOT NULL,
     broker     text        NOT NULL,
-    before     text        NOT NULL,
-    after      text        NOT NULL,
-    by         text        NOT NULL -- the session
+    was        text        NOT NULL,
+    became     text        NOT NULL,
+    session    text        NOT NULL
 );
 
 CREATE FUNCTION chaos_watch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO chaos_watch (what, message_id, broker, before, after, by)
+    INSERT INTO chaos_watch (what, message_id, broker, was, became, session)
     VALUES (TG_ARGV[0], OLD.message_id, OLD.target_broker
           , concat_ws(' ', OLD.status, OLD.locked_by, OLD.lock_token, OLD.locked_until)
           , CASE WHEN TG_OP = 'DELETE' THEN '' ELSE concat_ws(' ', NEW.status, NEW.locked_by, NEW.lock_token, NEW.locked_until) END

@@ -1,0 +1,203 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL for the rig's own questions
+	gormmysql "gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/worker"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var (
+	//go:embed sql/postgres/business.sql
+	postgresBusiness string
+	//go:embed sql/postgres/watch.sql
+	postgresWatch string
+	//go:embed sql/mysql/business.sql
+	mysqlBusiness string
+	//go:embed sql/mysql/watch.sql
+	mysqlWatch string
+)
+
+// A database is the kind of database that a run is about, and what is different with it.
+type database struct {
+	driver   string // in the configuration
+	variable string // that names a server of the environment
+	own      func(ctx context.Context) (*testservers.Own, error)
+	signals  map[Kind]syscall.Signal // that end the server, by the faults of it that there are
+
+	business, watch string // tables, and what watches them
+
+	pool    string // the driver of database/sql
+	gorm    func(dsn string) gorm.Dialector
+	inside  func(server, name string) string                   // the DSN of one of its databases
+	address func(dsn string) string                            // in a DSN
+	through func(dsn, address, process string) (string, error) // the DSN for a process, by way of a proxy
+	drop    string                                             // a database, with its name behind
+	// Users are made for the processes where sessions are told apart by them.
+	user string
+	// Peaks are the sessions of each process, left how many sessions there are beside one's own.
+	peaks, left string
+}
+
+var databases = []*database{
+	{
+		driver: string(outbox.Postgres), variable: testservers.PostgresVariable,
+		own: func(ctx context.Context) (*testservers.Own, error) {
+			return testservers.OwnPostgres(ctx, "max_wal_size=256MB", "min_wal_size=80MB")
+		},
+		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGINT, DatabaseImmediate: syscall.SIGQUIT, DatabaseKill: syscall.SIGKILL},
+		business: postgresBusiness, watch: postgresWatch,
+		pool: "pgx", gorm: postgres.Open,
+		inside: func(server, name string) string {
+			return changed(server, func(u *url.URL) { u.Path = "/" + name })
+		},
+		address: host,
+		through: func(dsn, address, _ string) (string, error) { return behind(dsn, address, "connect_timeout=2"), nil },
+		drop:    "DROP DATABASE %s WITH (FORCE)",
+		peaks:   "SELECT split_part(application_name, '/', 1), count(*) FROM pg_stat_activity WHERE datname = current_database() GROUP BY 1",
+		left: `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+	},
+	{
+		driver: string(outbox.MySQL), variable: testservers.MySQLVariable,
+		own:      func(ctx context.Context) (*testservers.Own, error) { return testservers.OwnMySQL(ctx) },
+		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGTERM, DatabaseKill: syscall.SIGKILL},
+		business: mysqlBusiness, watch: mysqlWatch,
+		pool: "mysql", gorm: gormmysql.Open,
+		inside: func(server, name string) string {
+			before, _, _ := strings.Cut(server, ")/")
+			return before + ")/" + name + "?multiStatements=true"
+		},
+		address: func(dsn string) string {
+			_, address, _ := strings.Cut(dsn, "(")
+			address, _, _ = strings.Cut(address, ")")
+			return address
+		},
+		through: func(dsn, address, process string) (string, error) {
+			settings, err := mysql.ParseDSN(dsn)
+			if err != nil {
+				return "", err
+			}
+			settings.Addr, settings.MultiStatements, settings.Timeout = address, false, 2*time.Second
+			settings.User, settings.Passwd = process, ""
+			return settings.FormatDSN() + "&@chaos_session=%27${" + worker.SessionVariable + "}%27", nil
+		},
+		drop:  "DROP DATABASE %s",
+		user:  "CREATE USER '%s'; GRANT ALL ON %s.* TO '%[1]s'",
+		peaks: "SELECT user, count(*) FROM information_schema.processlist WHERE db = DATABASE() GROUP BY 1",
+		left:  "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()",
+	},
+}
+
+// databaseOf finds a kind of database by its driver.
+func databaseOf(driver string) (*database, error) {
+	var known []string
+	for _, d := range databases {
+		if d.driver == driver {
+			return d, nil
+		}
+		known = append(known, d.driver)
+	}
+	return nil, fmt.Errorf("chaos: there is no database %q; there are %s", driver, strings.Join(known, ", "))
+}
+
+// makeDatabase makes a database for the run on a server; tearDown removes it.
+func (s *fixture) makeDatabase(ctx context.Context) error {
+	kind, server := s.database, s.servers.databaseURL
+	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
+	administer := func(ctx context.Context, statement string) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		pool, err := sql.Open(kind.pool, server)
+		if err != nil {
+			return err
+		}
+		_, err = pool.ExecContext(ctx, statement)
+		return errors.Join(err, pool.Close())
+	}
+	if err := administer(ctx, "CREATE DATABASE "+name); err != nil {
+		return fmt.Errorf("chaos: create a database: %w", err)
+	}
+	s.servers.databaseURL, s.databaseName = kind.inside(server, name), name
+	if !s.servers.own() { // the others end with their server
+		s.closers = append(s.closers, func() error { return administer(context.Background(), fmt.Sprintf(kind.drop, name)) })
+	}
+	return nil
+}
+
+// makeUser makes the user of a process, where there is one for each.
+func (s *fixture) makeUser(ctx context.Context, process string) error {
+	if s.database.user == "" {
+		return nil
+	}
+	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, fmt.Sprintf(s.database.user, process, s.databaseName))
+		return err
+	})
+}
+
+// ask queries the database over a connection of its own, which no fault of the network hits.
+func (s *fixture) ask(ctx context.Context, question func(context.Context, *sql.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, questionPatience)
+	defer cancel()
+	db, err := sql.Open(s.database.pool, s.servers.databaseURL)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	return errors.Join(question(ctx, db), db.Close())
+}
+
+// questionPatience bounds a question, which may be for all that a run has written.
+const questionPatience = 30 * time.Second
+
+// each calls f for each row of an answer, which is scanned into targets.
+func each(ctx context.Context, db *sql.DB, query string, targets []any, f func() error) error {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() // Err tells
+	for rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// kinds are the faults that this database's server can have.
+func (d *database) kinds() []Kind {
+	return slices.DeleteFunc([]Kind{DatabaseFast, DatabaseImmediate, DatabaseKill}, func(k Kind) bool { return d.signals[k] == 0 })
+}
+
+func changed(text string, change func(*url.URL)) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	change(parsed)
+	return parsed.String()
+}
