@@ -124,7 +124,7 @@ func databaseOf(driver string) (*database, error) {
 func (s *fixture) makeDatabase(ctx context.Context) error {
 	kind, server := s.database, s.servers.databaseURL
 	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
-	administer := func(ctx context.Context, statement string) error {
+	administer := func(statement string) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		pool, err := sql.Open(kind.pool, server)
@@ -134,12 +134,12 @@ func (s *fixture) makeDatabase(ctx context.Context) error {
 		_, err = pool.ExecContext(ctx, statement)
 		return errors.Join(err, pool.Close())
 	}
-	if err := administer(ctx, "CREATE DATABASE "+name); err != nil {
+	if err := administer("CREATE DATABASE " + name); err != nil {
 		return fmt.Errorf("chaos: create a database: %w", err)
 	}
 	s.servers.databaseURL, s.databaseName = kind.inside(server, name), name
 	if !s.servers.own() { // the others end with their server
-		s.closers = append(s.closers, func() error { return administer(context.Background(), fmt.Sprintf(kind.drop, name)) })
+		s.closers = append(s.closers, func() error { return administer(fmt.Sprintf(kind.drop, name)) })
 	}
 	return nil
 }

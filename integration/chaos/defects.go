@@ -20,25 +20,32 @@ type Defect struct {
 	options func(o *Options) // for a run that reveals it soon
 }
 
+// withoutFence are the edits of a defect: outcomes and renewals do without the token.
+var withoutFence = []edit{
+	{
+		"outbox/postgres/sql/mark_published.sql",
+		" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+		"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
+	},
+	{
+		"outbox/postgres/sql/mark_other.sql",
+		" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+		"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
+	},
+	{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
+	{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
+	{"outbox/mysql/sql/mark_published.sql", " WHERE m.lock_token = @token AND m.status = 'processing'", " WHERE @token IS NOT NULL"},
+	{"outbox/mysql/sql/mark_other.sql", " WHERE m.lock_token = @token AND m.status = 'processing'", " WHERE @token IS NOT NULL"},
+	{"outbox/mysql/sql/mark_other.sql", "     , m.status       = o.status\n", "     , m.published_at = NULL, m.status = o.status\n"},
+	{"outbox/mysql/sql/renew.sql", "\n   AND lock_token = @token AND status = 'processing'", "\n   AND @token IS NOT NULL AND status = 'processing'"},
+}
+
 // Defects returns all of them.
 func Defects() []Defect {
 	return []Defect{
 		{
 			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Rules: []Rule{Fence},
-			edits: []edit{
-				{
-					"outbox/postgres/sql/mark_published.sql",
-					" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
-					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
-				},
-				{
-					"outbox/postgres/sql/mark_other.sql",
-					" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
-					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
-				},
-				{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
-				{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
-			},
+			edits: withoutFence,
 			options: func(o *Options) { // relays that are stopped with claimed rows
 				o.Only, o.Every, o.Lease, o.Slow = []Kind{Stop}, 500*time.Millisecond, 2*time.Second, 120*time.Millisecond
 			},
@@ -49,6 +56,7 @@ func Defects() []Defect {
 				{"outbox/internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
 				{"outbox/internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
 				{"outbox/postgres/sql/take.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
+				{"outbox/mysql/sql/take.sql", "   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))\n", ""},
 			},
 			options: func(o *Options) { o.Only = []Kind{Delay} },
 		},
@@ -85,7 +93,10 @@ func Defects() []Defect {
 		},
 		{
 			Name: "handles-twice", What: "the inbox lets a message be handled that was handled before", Rules: []Rule{Projection},
-			edits:   []edit{{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'redriven', 'expected')", " WHERE m.status IS NOT NULL"}},
+			edits: []edit{
+				{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'redriven', 'expected')", " WHERE m.status IS NOT NULL"},
+				{"inbox/sql/mysql/claim.sql", "LAST_INSERT_ID(CASE WHEN {{free}} THEN 1 ELSE 2 END)", "LAST_INSERT_ID(1)"},
+			},
 			options: func(o *Options) { o.Only, o.Every = []Kind{Kill, Stop, CutAnswers}, 400*time.Millisecond },
 		},
 		{
