@@ -2,91 +2,92 @@ package integration_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	gormpostgres "gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// What tells the transactions of an outbox from each other.
-const (
-	enqueueText = "insert into outbox_messages"
-	claimText   = "lock_token   = $" // of whatever number: there are several statements
-	markText    = "set status            = 'published'"
+// What tells the transactions of an outbox from each other: texts that its statements contain, in
+// lower case.
+const enqueueText = "insert into outbox_messages"
+
+var (
+	claimTexts = map[outbox.Dialect]string{outbox.Postgres: "lock_token   = $" /* there are several statements */, outbox.MySQL: ", lock_token   = "}
+	markTexts  = map[outbox.Dialect]string{outbox.Postgres: "set status            = 'published'", outbox.MySQL: "set m.status            = 'published'"}
 )
 
 // doubt is an outbox in a database, as seen directly and through a network that cuts commits.
 type doubt struct {
-	*testing.T
+	*place
 
 	proxy    *commitProxy
-	db       *sql.DB // direct
-	through  string  // DSN
-	direct   string
+	through  string // DSN
 	received map[string]*memory.Broker
 }
 
-func newDoubt(t *testing.T) *doubt {
+// notes keeps every change of a state.
+var notes = map[outbox.Dialect][]string{
+	outbox.Postgres: {
+		"CREATE TABLE history (id bigint, was text, became text)",
+		"CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO history VALUES (NEW.id, OLD.status, NEW.status); RETURN NULL; END $$",
+		"CREATE TRIGGER note AFTER UPDATE OF status ON outbox_messages FOR EACH ROW EXECUTE FUNCTION note()",
+	},
+	outbox.MySQL: {
+		"CREATE TABLE history (id bigint, was varchar(16), became varchar(16))",
+		"CREATE TRIGGER note AFTER UPDATE ON outbox_messages FOR EACH ROW INSERT INTO history VALUES (NEW.id, OLD.status, NEW.status)",
+	},
+}
+
+func newDoubt(t *testing.T, driver outbox.Dialect) *doubt {
 	t.Helper()
-	d := &doubt{T: t, direct: testenv.Postgres(t), received: map[string]*memory.Broker{"default": memory.New(), "partner": memory.New()}}
-	dsn, err := url.Parse(d.direct)
-	require.NoError(t, err)
-	d.proxy = newCommitProxy(t, dsn.Host)
-	dsn.Host = d.proxy.addr()
-	d.through = dsn.String()
-	store := d.store(d.direct)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	d.db, err = sql.Open("pgx", d.direct)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.db.Close() })
-	// Every change of a state is kept.
-	_, err = d.db.ExecContext(t.Context(), `
-		CREATE TABLE history (id bigint, before text, after text);
-		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
-			$$ BEGIN INSERT INTO history VALUES (NEW.id, OLD.status, NEW.status); RETURN NULL; END $$;
-		CREATE TRIGGER note AFTER UPDATE OF status ON outbox_messages FOR EACH ROW EXECUTE FUNCTION note()`)
-	require.NoError(t, err)
+	d := &doubt{place: newPlace(t, driver), received: map[string]*memory.Broker{"default": memory.New(), "partner": memory.New()}}
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(d.dsn)
+	if address == "" {
+		t.Skipf("the proxy is for a server at 127.0.0.1")
+	}
+	d.proxy = newCommitProxy(t, driver, address)
+	d.through = strings.Replace(d.dsn, address, d.proxy.addr(), 1)
+	d.migrate()
+	for _, statement := range notes[driver] {
+		d.exec(statement)
+	}
 	return d
 }
 
-func (d *doubt) store(dsn string) *postgres.Store {
+// number counts in any table.
+func (d *doubt) number(from string) (n int) {
 	d.Helper()
-	store, err := postgres.Open(d.Context(), dsn, "", postgres.WithMaxConns(6))
-	require.NoError(d, err)
-	d.Cleanup(func() { _ = store.Close() })
-	return store
-}
-
-func (d *doubt) count(query string) (n int) {
-	d.Helper()
-	require.NoError(d, d.db.QueryRowContext(d.Context(), "SELECT count(*) FROM "+query).Scan(&n))
+	require.NoError(d, d.db.QueryRowContext(d.Context(), "SELECT count(*) FROM "+from).Scan(&n))
 	return n
 }
 
 // insert writes rows of a few keys for one broker.
 func (d *doubt) insert(n int) {
 	d.Helper()
-	_, err := d.db.ExecContext(d.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'default', 's', 'T', 'k' || n % 31, convert_to(n::text, 'UTF8') FROM generate_series(1, $1::int) AS n`, n)
-	require.NoError(d, err)
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		rows[i] = outbox.Row{
+			MessageID: uuid.New(), TargetBroker: "default", Stream: "s", Type: "T", OrderingKey: fmt.Sprint("k", (i+1)%31), Payload: []byte(strconv.Itoa(i + 1)),
+		}
+	}
+	d.write(rows...)
 }
 
 // deliver runs a relay on a DSN until every row is finished.
@@ -99,7 +100,10 @@ func (d *doubt) deliver(dsn string) {
 // to do yet, and ends it when a condition holds and every row is finished.
 func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []relay.Stats {
 	d.Helper()
-	store, targets := d.store(dsn), map[string]relay.Target{}
+	store, err := openStore(d.Context(), d.driver, dsn)
+	require.NoError(d, err)
+	d.Cleanup(func() { _ = store.Close() })
+	targets := map[string]relay.Target{}
 	for name, broker := range d.received {
 		policy := shortLease()
 		policy.BatchSize = 50
@@ -110,11 +114,11 @@ func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []
 	ctx, stop := context.WithCancel(d.Context())
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx) }()
-	if dsn == d.through { // at its start it claims from each shard
+	if dsn == d.through && d.driver == outbox.Postgres { // at its start it claims from each shard, in transactions
 		eventually(d.T, func() bool { return d.proxy.passed() >= outbox.Classes*outbox.Shards*len(d.received) })
 	}
 	begin()
-	eventually(d.T, func() bool { return condition() && d.count("outbox_messages WHERE finished_at IS NULL") == 0 })
+	eventually(d.T, func() bool { return condition() && d.number("outbox_messages WHERE finished_at IS NULL") == 0 })
 	stop()
 	require.NoError(d, <-done)
 	return engine.Stats()
@@ -123,11 +127,13 @@ func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []
 // eachCut runs a test for both reasons why an answer to a COMMIT does not come.
 func eachCut(t *testing.T, test func(d *doubt, swallowed bool)) {
 	t.Helper()
-	for name, swallowed := range map[string]bool{"processed": false, "swallowed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(newDoubt(t), swallowed)
-		})
+	for _, driver := range []outbox.Dialect{outbox.Postgres, outbox.MySQL} {
+		for name, swallowed := range map[string]bool{"processed": false, "swallowed": true} {
+			t.Run(string(driver)+", "+name, func(t *testing.T) {
+				t.Parallel()
+				test(newDoubt(t, driver), swallowed)
+			})
+		}
 	}
 }
 
@@ -136,7 +142,9 @@ func (d *doubt) application() *gorm.DB {
 	d.Helper()
 	events := envelope.NewCatalog("shop")
 	envelope.Register[OrderPlaced](events, envelope.Published())
-	db, err := gorm.Open(gormpostgres.Open(d.through), &gorm.Config{Logger: logger.Discard})
+	behind := *d.place
+	behind.dsn = d.through
+	db, err := gorm.Open(behind.dial(), &gorm.Config{Logger: logger.Discard})
 	require.NoError(d, err)
 	sqlDB, err := db.DB()
 	require.NoError(d, err)
@@ -183,9 +191,9 @@ func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 		if swallowed {
 			rows = 0
 		}
-		assert.Equal(d, rows, d.count("outbox_messages"))
-		assert.Equal(d, rows/2, d.count("orders"))
-		d.deliver(d.direct) // what the application does not repeat is delivered if it was committed, and else never
+		assert.Equal(d, rows, d.number("outbox_messages"))
+		assert.Equal(d, rows/2, d.number("orders"))
+		d.deliver(d.dsn) // what the application does not repeat is delivered if it was committed, and else never
 		all, _ := d.arrived()
 		assert.Equal(d, rows, all)
 
@@ -193,9 +201,9 @@ func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 			require.NoError(d, save())
 			assert.Empty(d, uow.Pending(order))
 		}
-		assert.Equal(d, 2, d.count("outbox_messages"))
-		assert.Equal(d, 2, d.count("(SELECT DISTINCT message_id, target_broker FROM outbox_messages) AS different"))
-		d.deliver(d.direct)
+		assert.Equal(d, 2, d.number("outbox_messages"))
+		assert.Equal(d, 2, d.number("(SELECT DISTINCT message_id, target_broker FROM outbox_messages) AS different"))
+		d.deliver(d.dsn)
 		all, different := d.arrived()
 		assert.Equal(d, 2, all)
 		assert.Equal(d, 2, different)
@@ -226,8 +234,8 @@ func TestUnknownCommitOfAnEnqueueOutsideGORM(t *testing.T) {
 		require.NoError(d, gormplugin.Notify(db, order))
 		assert.Empty(d, uow.Pending(order))
 		require.Equal(d, 1, d.proxy.done())
-		assert.Equal(d, 2, d.count("outbox_messages"))
-		d.deliver(d.direct)
+		assert.Equal(d, 2, d.number("outbox_messages"))
+		d.deliver(d.dsn)
 		all, different := d.arrived()
 		assert.Equal(d, 2, all)
 		assert.Equal(d, 2, different)
@@ -241,13 +249,13 @@ func TestUnknownCommitOfAClaim(t *testing.T) {
 	eachCut(t, func(d *doubt, swallowed bool) {
 		const rows, cuts = 500, 6
 		d.deliverUnder(d.through, func() {
-			d.proxy.cut(cuts, claimText, swallowed)
+			d.proxy.cut(cuts, claimTexts[d.driver], swallowed)
 			d.insert(rows)
 		}, func() bool { return d.proxy.done() == cuts })
-		again := d.count("history WHERE before = 'processing' AND after = 'processing'")
-		assert.Equal(d, rows, d.count("outbox_messages WHERE status = 'published' AND attempts = 1"))
-		assert.Equal(d, rows, d.count("history WHERE after = 'published' AND before = 'processing'"))
-		assert.Zero(d, d.count("history WHERE before = 'published' OR after IN ('failed', 'abandoned')"))
+		again := d.number("history WHERE was = 'processing' AND became = 'processing'")
+		assert.Equal(d, rows, d.number("outbox_messages WHERE status = 'published' AND attempts = 1"))
+		assert.Equal(d, rows, d.number("history WHERE became = 'published' AND was = 'processing'"))
+		assert.Zero(d, d.number("history WHERE was = 'published' OR became IN ('failed', 'abandoned')"))
 		all, different := d.arrived()
 		assert.Equal(d, rows, all, "nothing was sent that was not claimed")
 		assert.Equal(d, rows, different)
@@ -269,15 +277,15 @@ func TestUnknownCommitOfAMark(t *testing.T) {
 		const rows, cuts = 500, 4
 		lost := int64(0)
 		for _, s := range d.deliverUnder(d.through, func() {
-			d.proxy.cut(cuts, markText, swallowed)
+			d.proxy.cut(cuts, markTexts[d.driver], swallowed)
 			d.insert(rows)
 		}, func() bool { return d.proxy.done() == cuts }) {
 			lost += s.LeaseLost
 		}
 		assert.Zero(d, lost, "a mark that has passed at the first try is no lost lease")
-		assert.Equal(d, rows, d.count("outbox_messages WHERE status = 'published' AND attempts = 1"))
-		assert.Equal(d, rows, d.count("history WHERE after = 'published'"), "once each")
-		assert.Zero(d, d.count("history WHERE before = 'published'"))
+		assert.Equal(d, rows, d.number("outbox_messages WHERE status = 'published' AND attempts = 1"))
+		assert.Equal(d, rows, d.number("history WHERE became = 'published'"), "once each")
+		assert.Zero(d, d.number("history WHERE was = 'published'"))
 		all, different := d.arrived()
 		assert.Equal(d, rows, all)
 		assert.Equal(d, rows, different)

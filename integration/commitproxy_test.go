@@ -12,14 +12,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// commitProxy stands before PostgreSQL, understands what passes, and cuts connections at a COMMIT:
-// after it was sent, and before its answer arrives. Where the server processed it, and where it
+// commitProxy stands before PostgreSQL or MySQL, understands what passes, and cuts connections at a
+// COMMIT: after it was sent, and before its answer arrives. Where the server processed it, and where it
 // never got there, look the same to the client.
 type commitProxy struct {
 	listener net.Listener
 	upstream string
+	driver   outbox.Dialect
 	open     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -36,11 +39,11 @@ type commitCut struct {
 }
 
 // newCommitProxy starts a proxy before the server at the address upstream; it ends with the test.
-func newCommitProxy(t *testing.T, upstream string) *commitProxy {
+func newCommitProxy(t *testing.T, driver outbox.Dialect, upstream string) *commitProxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once
 	require.NoError(t, err)
-	p := &commitProxy{listener: listener, upstream: upstream, links: map[net.Conn]struct{}{}}
+	p := &commitProxy{listener: listener, upstream: upstream, driver: driver, links: map[net.Conn]struct{}{}}
 	p.open.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -123,8 +126,12 @@ func (p *commitProxy) serve(client net.Conn) {
 	}
 	c := &commitConversation{proxy: p, client: client, server: server, texts: map[string]string{}, portals: map[string]string{}, answered: make(chan struct{})}
 	if p.keep(client) && p.keep(server) {
-		p.open.Go(c.answers)
-		c.requests()
+		answers, requests := c.answers, c.requests
+		if p.driver == outbox.MySQL {
+			answers, requests = c.answersOfMySQL, c.requestsOfMySQL
+		}
+		p.open.Go(answers)
+		requests()
 	}
 	_, _ = client.Close(), server.Close()
 }
@@ -157,24 +164,33 @@ func (c *commitConversation) requests() {
 		if err != nil {
 			return
 		}
-		text := c.executes(kind, body)
-		switch {
-		case text == "":
-		case strings.HasPrefix(text, "begin"):
-			c.statements = nil
-		case text == "commit":
-			if fault, struck := c.proxy.strike(c.statements); struck {
-				c.end(fault, kind, whole)
-				return
-			}
-			c.statements = nil
-		default:
-			c.statements = append(c.statements, text)
+		fault, struck := c.follow(c.executes(kind, body))
+		if struck && kind != 'Q' {
+			whole = append(whole, 'S', 0, 0, 0, 4) // Sync, so that it answers
+		}
+		if struck {
+			c.end(fault, whole)
+			return
 		}
 		if !c.pass(whole) {
 			return
 		}
 	}
+}
+
+// follow notes a statement that is run, and returns the fault for a COMMIT that is to be cut.
+func (c *commitConversation) follow(text string) (fault commitCut, struck bool) {
+	switch {
+	case text == "":
+	case strings.HasPrefix(text, "begin"), text == "start transaction":
+		c.statements = nil
+	case text == "commit":
+		fault, struck = c.proxy.strike(c.statements)
+		c.statements = nil
+	default:
+		c.statements = append(c.statements, text)
+	}
+	return fault, struck
 }
 
 func (c *commitConversation) pass(message []byte) bool {
@@ -207,17 +223,12 @@ func (c *commitConversation) executes(kind byte, body []byte) string {
 
 // end cuts the connection at a COMMIT. Where the server is to process it, its answer is awaited and
 // thrown away.
-func (c *commitConversation) end(fault commitCut, kind byte, commit []byte) {
+func (c *commitConversation) end(fault commitCut, commit []byte) {
 	c.silence.Lock()
 	c.silent = true
 	c.silence.Unlock()
-	if !fault.swallowed {
-		if kind != 'Q' {
-			commit = append(commit, 'S', 0, 0, 0, 4) // Sync, so that it answers
-		}
-		if c.pass(commit) {
-			<-c.answered
-		}
+	if !fault.swallowed && c.pass(commit) {
+		<-c.answered
 	}
 	for _, side := range []net.Conn{c.client, c.server} {
 		if conn, ok := side.(*net.TCPConn); ok {
@@ -229,9 +240,18 @@ func (c *commitConversation) end(fault commitCut, kind byte, commit []byte) {
 // answers passes on what the server says. Once the client is to hear nothing more, it waits for the
 // server to be ready.
 func (c *commitConversation) answers() {
+	c.hear(func() (last bool, whole []byte, err error) {
+		kind, _, whole, err := readMessage(c.server)
+		return kind == 'Z', whole, err
+	})
+}
+
+// hear passes on messages of the server. Once the client is to hear nothing more, it waits for the
+// last one of an answer.
+func (c *commitConversation) hear(read func() (last bool, whole []byte, err error)) {
 	defer close(c.answered)
 	for {
-		kind, _, whole, err := readMessage(c.server)
+		last, whole, err := read()
 		c.silence.Lock()
 		silent := c.silent
 		if err == nil && !silent {
@@ -239,7 +259,7 @@ func (c *commitConversation) answers() {
 		}
 		c.silence.Unlock()
 		switch {
-		case silent && (err != nil || kind == 'Z'):
+		case silent && (err != nil || last):
 			return // whoever made it so closes it
 		case err != nil:
 			_ = c.client.Close()
@@ -263,6 +283,50 @@ func readMessage(from io.Reader) (kind byte, body, whole []byte, err error) {
 	whole = slices.Concat(whole, make([]byte, length-4))
 	_, err = io.ReadFull(from, whole[5:])
 	return whole[0], whole[5:], whole, err
+}
+
+// requestsOfMySQL passes on what a client of MySQL says, packet by packet, up to a COMMIT that is
+// cut. A command begins with a packet of number 0; a prepared text counts as run.
+// https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html
+func (c *commitConversation) requestsOfMySQL() {
+	const query, prepare = 0x03, 0x16
+	for {
+		whole, err := readPacket(c.client)
+		if err != nil {
+			return
+		}
+		text := ""
+		if number, body := whole[3], whole[4:]; number == 0 && len(body) > 0 && (body[0] == query || body[0] == prepare) {
+			text = normalSQL(string(body[1:]))
+		}
+		if fault, struck := c.follow(text); struck {
+			c.end(fault, whole)
+			return
+		}
+		if !c.pass(whole) {
+			return
+		}
+	}
+}
+
+// answersOfMySQL passes on what MySQL says. The answer to a COMMIT is one packet.
+func (c *commitConversation) answersOfMySQL() {
+	c.hear(func() (last bool, whole []byte, err error) {
+		whole, err = readPacket(c.server)
+		return true, whole, err
+	})
+}
+
+// readPacket reads a packet of MySQL's protocol: a length of three bytes, a number, and the body.
+func readPacket(from io.Reader) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return nil, err
+	}
+	length := int(head[0]) | int(head[1])<<8 | int(head[2])<<16
+	whole := slices.Concat(head, make([]byte, length))
+	_, err := io.ReadFull(from, whole[4:])
+	return whole, err
 }
 
 func normalSQL(text string) string {
