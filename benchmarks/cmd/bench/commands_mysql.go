@@ -22,3 +22,17 @@ func mysqlCommand(s *settings) *cobra.Command {
 	}
 	return cmd
 }
+
+func mysqlClaimsCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultMySQLClaims()
+	cmd, flags := command(s, "mysql-claims", "Claims of MySQL or MariaDB in a large table, and beside a forgotten transaction", &sizes, scenario.ShortMySQLClaims)
+	flags.IntVar(&sizes.Rows, "rows", sizes.Rows, "rows of the large table, half of them published")
+	flags.IntVar(&sizes.Small, "small", sizes.Small, "rows of the small table, all pending")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.IntVar(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims to measure in each run, with each table")
+	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages written per second beside the transaction")
+	secondsVar(flags, &sizes.For, "how long the transaction is open")
+	return cmd
+}

@@ -60,7 +60,15 @@ type mysqlBench struct {
 }
 
 // Run implements Scenario.
-func (m MySQL) Run(ctx context.Context, o *Options) (err error) {
+func (m MySQL) Run(ctx context.Context, o *Options) error {
+	return o.withMySQL(ctx, func(b *mysqlBench) error {
+		b.MySQL = m
+		return b.measure(ctx, o)
+	})
+}
+
+// withMySQL runs f with a database of its own, which is dropped afterwards.
+func (o *Options) withMySQL(ctx context.Context, f func(*mysqlBench) error) (err error) {
 	before, _, _ := strings.Cut(o.MySQL, "/")
 	name := "fanout_bench_" + strings.ToLower(rand.Text()[:8])
 	server, err := sql.Open("mysql", o.MySQL)
@@ -80,29 +88,37 @@ func (m MySQL) Run(ctx context.Context, o *Options) (err error) {
 		_, dropped := server.ExecContext(context.WithoutCancel(ctx), "DROP DATABASE "+name)
 		err = errors.Join(err, dropped)
 	}()
-	b := &mysqlBench{MySQL: m, dsn: before + "/" + name + "?interpolateParams=true"}
+	b := &mysqlBench{dsn: before + "/" + name + "?interpolateParams=true"}
 	if b.db, err = sql.Open("mysql", b.dsn); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.db.Close()) }()
-	return b.measure(ctx, o)
+	return f(b)
+}
+
+// redo is how many bytes the server has written to its redo log.
+func (b *mysqlBench) redo(ctx context.Context) (bytes int64, err error) {
+	var name string
+	err = b.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Innodb_os_log_written'").Scan(&name, &bytes)
+	return bytes, err
 }
 
 func (b *mysqlBench) measure(ctx context.Context, o *Options) error {
 	s, random := o.Report.Scenario("mysql"), mathrand.New(mathrand.NewPCG(o.Seed, 0))
 	cases := []string{"by hand", "ordered", "unordered"}
 	for run := range o.Runs {
-		rates := map[string]float64{}
+		rates, logs := map[string]float64{}, map[string]float64{}
 		for _, i := range random.Perm(len(cases)) {
-			rate, err := b.timed(ctx, cases[i], fmt.Sprintf("outbox_%d_%d", run, i))
+			rate, redo, err := b.timed(ctx, cases[i], fmt.Sprintf("outbox_%d_%d", run, i))
 			if err != nil {
 				return fmt.Errorf("%s: %w", cases[i], err)
 			}
-			rates[cases[i]] = rate
+			rates[cases[i]], logs[cases[i]] = rate, redo
 			o.logf("mysql: %s: %.0f msgs/s", cases[i], rate)
 		}
 		for _, name := range cases {
 			s.Add(name, "rate", "msgs/s", rates[name])
+			s.Add(name, "redo log", "B/msg", logs[name])
 			if name != cases[0] {
 				s.Add(name, "of the loop by hand", "x", rates[name]/rates[cases[0]])
 			}
@@ -112,17 +128,21 @@ func (b *mysqlBench) measure(ctx context.Context, o *Options) error {
 }
 
 // timed fills a table, drains it, and looks whether all of it is published.
-func (b *mysqlBench) timed(ctx context.Context, name, table string) (rate float64, err error) {
+func (b *mysqlBench) timed(ctx context.Context, name, table string) (rate, redo float64, err error) {
 	store, err := mysql.Open(ctx, b.dsn, table, mysql.WithMaxConns(6))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if _, err := store.Migrate(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := b.fill(ctx, table); err != nil {
-		return 0, err
+		return 0, 0, err
+	}
+	before, err := b.redo(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
 	began := time.Now()
 	if name == "by hand" {
@@ -132,16 +152,17 @@ func (b *mysqlBench) timed(ctx context.Context, name, table string) (rate float6
 	}
 	took := time.Since(began)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var published int
 	if err := b.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table+" WHERE status = 'published' AND attempts = 1").Scan(&published); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if published != b.Rows {
-		return 0, fmt.Errorf("scenario: %d of %d rows are published", published, b.Rows)
+		return 0, 0, fmt.Errorf("scenario: %d of %d rows are published", published, b.Rows)
 	}
-	return float64(b.Rows) / took.Seconds(), nil
+	after, err := b.redo(ctx)
+	return float64(b.Rows) / took.Seconds(), float64(after-before) / float64(b.Rows), err
 }
 
 // fill writes pending rows.
