@@ -40,6 +40,9 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     headers           MEDIUMTEXT     NULL, -- JSON object of strings
     last_error        MEDIUMTEXT     NULL, -- JSON {class, message, at, attempt}
     payload           LONGBLOB       NOT NULL,
+    -- As much room as a claim needs, which gives it up. A row that grew would find none in a page that was filled when it was
+    -- written, and the server would split page after page: 6.2 kB of redo log for each row that is claimed, instead of 0.9.
+    room              VARBINARY(96)  NULL DEFAULT '                                                                                                ',
     -- There are no partial indexes here. Instead of a predicate, an index begins with a column that says where a row belongs: its
     -- shard while claims can find it, 100 while it is deferred, 101 when it is published, 102 when it is abandoned. It does not change when
     -- a row is claimed.

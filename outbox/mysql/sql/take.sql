@@ -1,11 +1,12 @@
 -- Claim rows. Each is tested as it is committed: the update waits for whoever has locked it. {{list}} is ids, @worker, @token, @lease in
 -- microseconds, @isolated
--- Assignments are made from left to right, so the status, which others depend on, comes last.
+-- Assignments are made from left to right, so the status, which others depend on, comes last. The room goes to what is new.
 -- Plan: the rows by primary key.
 UPDATE {{table}} FORCE INDEX (PRIMARY)
    SET attempts     = attempts + (status = 'processing' AND isolated)
      , crashes      = crashes + (status = 'processing')
      , isolated     = @isolated
+     , room         = NULL
      , locked_by    = @worker
      , lock_token   = @token
      , locked_until = UTC_TIMESTAMP(6) + INTERVAL @lease MICROSECOND
