@@ -40,7 +40,7 @@ func DefaultMySQLClaims() MySQLClaims {
 
 // ShortMySQLClaims are sizes that only show whether the harness works.
 func ShortMySQLClaims() MySQLClaims {
-	return MySQLClaims{Rows: 2000, Small: 1000, Payload: 100, Batch: 20, Keys: 50, Exchanges: 10, For: 500 * time.Millisecond, Rate: 500}
+	return MySQLClaims{Rows: 4000, Small: 1000, Payload: 100, Batch: 20, Keys: 50, Exchanges: 10, For: 500 * time.Millisecond, Rate: 500}
 }
 
 // UsesMySQL implements MySQLUser.
