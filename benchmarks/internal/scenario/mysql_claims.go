@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -157,21 +158,14 @@ func (m MySQLClaims) forgotten(ctx context.Context, b *mysqlBench, o *Options, r
 		if err != nil {
 			return err
 		}
+		end := func() error { return nil }
 		if name == "with" {
-			conn, err := b.db.Conn(ctx)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			if _, err := conn.ExecContext(ctx, "START TRANSACTION WITH CONSISTENT SNAPSHOT"); err != nil {
+			if end, err = b.forget(ctx); err != nil {
 				return err
 			}
 		}
 		times, err := m.steady(ctx, b, store, fmt.Sprintf("steady_%d_%d", run, i))
-		if err != nil {
-			return err
-		}
-		if err := store.Close(); err != nil {
+		if err := errors.Join(err, end(), store.Close()); err != nil {
 			return err
 		}
 		p50[i] = report.Percentile(times, 0.5)
@@ -180,6 +174,19 @@ func (m MySQLClaims) forgotten(ctx context.Context, b *mysqlBench, o *Options, r
 	}
 	s.Add("transaction", "p50 ratio", "x", float64(p50[1])/float64(p50[0]))
 	return nil
+}
+
+// forget begins a transaction that keeps a snapshot, and returns what ends it.
+func (b *mysqlBench) forget(ctx context.Context) (end func() error, err error) {
+	conn, err := b.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.ExecContext(ctx, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+	return func() error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(err, conn.Close())
+	}, err
 }
 
 // steady writes for a time and delivers meanwhile; it returns how long claims took that found
