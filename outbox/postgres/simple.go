@@ -9,8 +9,8 @@ import (
 
 // simpleShards remembers what shards were like when they were claimed last. In a simple one each
 // row of the window could be taken as it stood: it is claimed at once (claim.sql); of another one
-// the window is read first. Where it had few rows, as long as the relay keeps up, they come with
-// the claim's answer. Both are guesses that cost a round trip where they are wrong.
+// the window is read first. Where it had few rows when it had any, as long as the relay keeps up,
+// they come with the claim's answer. Both are guesses that cost a round trip where they are wrong.
 type simpleShards struct {
 	mu     sync.Mutex
 	shards map[shardOf]shardGuess
@@ -64,8 +64,10 @@ func (p *simpleShards) learn(c *driver.Claim, simple bool, batch *driver.Batch) 
 		p.shards = map[shardOf]shardGuess{}
 	}
 	key := shardOf{c.Broker, c.Shard}
-	guess := p.shards[key]
-	guess.few = batch.Seen <= fewRows && bytes <= fewBytes
+	guess, known := p.shards[key]
+	if batch.Seen > 0 || !known { // later on, nothing says nothing about the next burst
+		guess.few = batch.Seen <= fewRows && bytes <= fewBytes
+	}
 	switch {
 	case !simple:
 		guess.distrust = simpleAgain

@@ -179,6 +179,44 @@ func TestSimpleGuess(t *testing.T) {
 	assert.True(t, again, "it was simple so often")
 }
 
+// TestManyRowsAfterNone: a relay that keeps up finds nothing between one burst of messages and the
+// next. How many rows a shard has when it has any does not change with that, and a burst costs one
+// round trip.
+func TestManyRowsAfterNone(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	filler := openStore(t, dsn, "bursts")
+	_, err := filler.Migrate(t.Context())
+	require.NoError(t, err)
+	var trips atomic.Int64
+	store := wired(t, dsn, "bursts", &trips, &stall{}, nil)
+	claim := func(completion *driver.Completion) (batch driver.Batch, spent int64) {
+		t.Helper()
+		trips.Store(0)
+		exchanged, err := store.Exchange(t.Context(), completion, &driver.Claim{Broker: "b", Shard: 1, Limit: 50, Window: 50, Lease: time.Hour, Worker: "w"})
+		require.NoError(t, err)
+		return exchanged.Batch, trips.Load()
+	}
+	var completion *driver.Completion
+	for burst := range 4 {
+		_, err := filler.pool.Exec(t.Context(), `INSERT INTO bursts (message_id, target_broker, stream, type, ordering_key, payload)
+			SELECT gen_random_uuid(), 'b', 's', 't', $1, 'x' FROM generate_series(1, $2::int)`, keysOfShard(1)[0], fewRows+4)
+		require.NoError(t, err)
+		batch, spent := claim(completion)
+		require.Len(t, batch.Messages, fewRows+4)
+		if burst > 1 { // before, statements were prepared
+			assert.Equal(t, int64(1), spent)
+		}
+		completion = &driver.Completion{Lease: batch.Lease}
+		for i := range batch.Messages {
+			completion.Published = append(completion.Published, driver.Delivered{ID: batch.Messages[i].ID})
+		}
+		batch, _ = claim(completion)
+		require.Empty(t, batch.Messages)
+		completion = nil
+	}
+}
+
 func TestSimpleShards(t *testing.T) {
 	t.Parallel()
 	var p simpleShards
@@ -221,6 +259,7 @@ func TestFewRowsAreExpectedWhereFewWere(t *testing.T) {
 		_, few := p.guess(claim)
 		assert.False(t, few, "before anything is known")
 		p.learn(claim, c.simple, &c.batch)
+		p.learn(claim, true, &driver.Batch{}) // nothing says nothing
 		_, few = p.guess(claim)
 		assert.Equal(t, c.want, few, name)
 	}
@@ -249,7 +288,7 @@ func TestFewRows(t *testing.T) {
 			require.NoError(rt, err)
 			claim := &driver.Claim{Broker: "b", Shard: 2, Limit: 50, Window: 50, Lease: time.Hour, Worker: "w"}
 			expected := rapid.Bool().Draw(rt, "few are expected")
-			store.simple.learn(claim, true, &driver.Batch{Seen: map[bool]int{true: 0, false: fewRows + 1}[expected]})
+			store.simple.learn(claim, true, &driver.Batch{Seen: map[bool]int{true: 1, false: fewRows + 1}[expected]})
 			log.take()
 			exchanged, err := store.Exchange(t.Context(), nil, claim)
 			require.NoError(rt, err)
