@@ -18,9 +18,7 @@ func (s *fixture) assemble(ctx context.Context) error {
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
 	s.processes = map[string]*process{}
 	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
-	if s.servers.own() {
-		s.cluster.servers = append(s.database.kinds(), RedisTerm, RedisKill)
-	}
+	s.cluster.servers = s.servers.kinds()
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
 		s.cluster.producers = append(s.cluster.producers, name)

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -53,7 +54,8 @@ func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
 		}); err != nil {
 			return fmt.Errorf("chaos: read the facts: %w", err)
 		}
-		const rows = "SELECT message_id, target_broker, status, attempts, coalesce(last_error, ''), payload FROM outbox_messages ORDER BY id"
+		rows := "SELECT " + cmp.Or(s.database.id, "message_id") +
+			", target_broker, status, attempts, coalesce(last_error, ''), payload FROM outbox_messages ORDER BY id"
 		if err := each(ctx, db, rows, []any{&message, &r.broker, &r.status, &r.attempts, &r.err, &payload}, func() error {
 			content, err := contentOf(payload)
 			r.message, r.event = message.String(), event{content.Tx, content.N}

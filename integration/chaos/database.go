@@ -19,6 +19,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL for the rig's own questions
 	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
@@ -35,14 +36,19 @@ var (
 	mysqlBusiness string
 	//go:embed sql/mysql/watch.sql
 	mysqlWatch string
+	//go:embed sql/sqlserver/business.sql
+	sqlserverBusiness string
+	//go:embed sql/sqlserver/watch.sql
+	sqlserverWatch string
 )
 
 // A database is the kind of database that a run is about, and what is different with it.
 type database struct {
 	driver   string // in the configuration
 	variable string // that names a server of the environment
-	own      func(ctx context.Context) (*testservers.Own, error)
-	signals  map[Kind]syscall.Signal // that end the server, by the faults of it that there are
+	// Own starts a server. Nil where none can be started: the one of the environment is used.
+	own     func(ctx context.Context) (*testservers.Own, error)
+	signals map[Kind]syscall.Signal // that end the server, by the faults of it that there are
 
 	business, watch string // tables, and what watches them
 
@@ -51,7 +57,8 @@ type database struct {
 	inside  func(server, name string) string                   // the DSN of one of its databases
 	address func(dsn string) string                            // in a DSN
 	through func(dsn, address, process string) (string, error) // the DSN for a process, by way of a proxy
-	drop    string                                             // a database, with its name behind
+	drop    string                                             // a database of that name
+	id      string                                             // of a message as text; default: as the driver has it
 	// Users are made for the processes where sessions are told apart by them.
 	user string
 	// Peaks are the sessions of each process, left how many sessions there are beside one's own.
@@ -106,6 +113,27 @@ var databases = []*database{
 		peaks: "SELECT user, count(*) FROM information_schema.processlist WHERE db = DATABASE() GROUP BY 1",
 		left:  "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()",
 	},
+	{
+		driver: string(outbox.SQLServer), variable: testservers.SQLServerVariable,
+		business: sqlserverBusiness, watch: sqlserverWatch,
+		pool: "sqlserver", gorm: sqlserver.Open,
+		inside: func(server, name string) string {
+			return changed(server, func(u *url.URL) {
+				query := u.Query()
+				query.Set("database", name)
+				u.RawQuery = query.Encode()
+			})
+		},
+		address: host,
+		through: func(dsn, address, _ string) (string, error) {
+			return behind(dsn, address, "dial timeout=2") + "&app+name=${" + worker.SessionVariable + "}", nil
+		},
+		drop: "ALTER DATABASE %s SET SINGLE_USER WITH ROLLBACK IMMEDIATE; DROP DATABASE %[1]s",
+		id:   "CONVERT(char(36), message_id)",
+		peaks: `SELECT LEFT(program_name, CHARINDEX('/', program_name + '/') - 1), COUNT(*) FROM sys.dm_exec_sessions
+			WHERE database_id = DB_ID() GROUP BY LEFT(program_name, CHARINDEX('/', program_name + '/') - 1)`,
+		left: "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id <> @@SPID",
+	},
 }
 
 // databaseOf finds a kind of database by its driver.
@@ -138,7 +166,7 @@ func (s *fixture) makeDatabase(ctx context.Context) error {
 		return fmt.Errorf("chaos: create a database: %w", err)
 	}
 	s.servers.databaseURL, s.databaseName = kind.inside(server, name), name
-	if !s.servers.own() { // the others end with their server
+	if s.servers.database == nil { // the others end with their server
 		s.closers = append(s.closers, func() error { return administer(fmt.Sprintf(kind.drop, name)) })
 	}
 	return nil
@@ -169,6 +197,10 @@ func (s *fixture) ask(ctx context.Context, question func(context.Context, *sql.D
 
 // questionPatience bounds a question, which may be for all that a run has written.
 const questionPatience = 30 * time.Second
+
+// batches are the parts of a script that SQL Server's dialect separates, since some statements are
+// to be the first of their batch.
+func batches(script string) []string { return strings.Split(script, "\nGO\n") }
 
 // each calls f for each row of an answer, which is scanned into targets.
 func each(ctx context.Context, db *sql.DB, query string, targets []any, f func() error) error {

@@ -112,7 +112,7 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	if err := s.makeDatabase(ctx); err != nil {
 		return err
 	}
-	if !s.servers.own() {
+	if s.servers.redis == nil {
 		if err := s.borrowStreams(ctx); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *fixture) makeTables(ctx context.Context) error {
 		accounts[n] = fmt.Sprintf("('account-%03d')", n)
 	}
 	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
-		for _, text := range []string{s.database.business, s.database.watch, "INSERT INTO accounts (id) VALUES " + strings.Join(accounts, ", ")} {
+		for _, text := range append(batches(s.database.business+"\nGO\n"+s.database.watch), "INSERT INTO accounts (id) VALUES "+strings.Join(accounts, ", ")) {
 			if _, err := db.ExecContext(ctx, text); err != nil {
 				return fmt.Errorf("chaos: make the tables: %w", err)
 			}

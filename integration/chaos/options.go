@@ -34,7 +34,7 @@ type Options struct {
 	// half of it for every second relay. Default 0.
 	Slow time.Duration
 	// Database is the kind of database, as drivers of a configuration are called: postgres, the
-	// default, or mysql.
+	// default, mysql, or sqlserver, whose server has to be given.
 	Database string
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos"
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func TestMain(m *testing.M) {
@@ -25,11 +26,24 @@ func TestMain(m *testing.M) {
 
 // needServers skips a test, or fails it where servers are required, when there is nothing to start
 // or to use.
-func needServers(t *testing.T) {
+func needServers(t *testing.T, driver outbox.Dialect) {
 	t.Helper()
 	testenv.UsesAllFiles()
-	testenv.Postgres(t)
+	map[outbox.Dialect]func(testing.TB) string{
+		outbox.Postgres: testenv.Postgres, outbox.MySQL: testenv.MySQL, outbox.SQLServer: testenv.SQLServer,
+	}[driver](t)
 	testenv.Redis(t)
+}
+
+// onDatabases runs a test with each kind of database, one after the other.
+func onDatabases(t *testing.T, test func(t *testing.T, driver outbox.Dialect)) {
+	t.Helper()
+	for _, driver := range []outbox.Dialect{outbox.Postgres, outbox.MySQL, outbox.SQLServer} {
+		t.Run(string(driver), func(t *testing.T) {
+			needServers(t, driver)
+			test(t, driver)
+		})
+	}
 }
 
 // writer gives what the rig says to the test's log.
@@ -53,21 +67,22 @@ func show(t *testing.T, report *chaos.Report) {
 // minutes. FANOUT_TEST_SEED replays the schedule.
 func TestRig(t *testing.T) {
 	testenv.NeedLong(t)
-	needServers(t)
-	report, err := chaos.Run(t.Context(), chaos.Options{
-		Seed: uint64(testenv.Seed(t)), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
+	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
+		report, err := chaos.Run(t.Context(), chaos.Options{
+			Seed: uint64(testenv.Seed(t)), Database: string(driver), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
+		})
+		require.NoError(t, err)
+		show(t, report)
+		assert.Empty(t, report.Violations)
+		assert.Greater(t, len(report.Performed), 5, "kinds of faults")
+		for _, broker := range report.Brokers {
+			assert.Greater(t, broker.Expected, 100, broker.Broker)
+		}
+		require.Len(t, report.Consumers, len(report.Brokers))
+		for i, consumer := range report.Consumers {
+			assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
+		}
 	})
-	require.NoError(t, err)
-	show(t, report)
-	assert.Empty(t, report.Violations)
-	assert.Greater(t, len(report.Performed), 5, "kinds of faults")
-	for _, broker := range report.Brokers {
-		assert.Greater(t, broker.Expected, 100, broker.Broker)
-	}
-	require.Len(t, report.Consumers, len(report.Brokers))
-	for i, consumer := range report.Consumers {
-		assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
-	}
 }
 
 // A few seconds of the same with true clocks, in processes of this program: nothing is built.
@@ -75,28 +90,30 @@ func TestRigSmoke(t *testing.T) {
 	if testenv.Long() {
 		t.Skip("TestRig does more")
 	}
-	needServers(t)
 	program, err := os.Executable()
 	require.NoError(t, err)
-	report, err := chaos.Run(t.Context(), chaos.Options{
-		Seed: uint64(testenv.Seed(t)), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Program: program, Log: writer{t},
+	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
+		report, err := chaos.Run(t.Context(), chaos.Options{
+			Seed: uint64(testenv.Seed(t)), Database: string(driver), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second,
+			TrueClocks: true, Program: program, Log: writer{t},
+		})
+		require.NoError(t, err)
+		show(t, report)
+		assert.Empty(t, report.Violations)
+		assert.NotEmpty(t, report.Performed)
+		require.Len(t, report.Consumers, len(report.Brokers))
+		for i, consumer := range report.Consumers {
+			assert.Positive(t, report.Brokers[i].Expected, consumer.Broker)
+			assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
+		}
 	})
-	require.NoError(t, err)
-	show(t, report)
-	assert.Empty(t, report.Violations)
-	assert.NotEmpty(t, report.Performed)
-	require.Len(t, report.Consumers, len(report.Brokers))
-	for i, consumer := range report.Consumers {
-		assert.Positive(t, report.Brokers[i].Expected, consumer.Broker)
-		assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
-	}
 }
 
 // The rig notices what is broken on purpose: without that, its silence about the others would mean
 // nothing. What is not tried here, is by make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {
 	testenv.NeedLong(t)
-	needServers(t)
+	needServers(t, outbox.Postgres)
 	tried := map[string]bool{"no-fence": true, "rows-of-their-own": true, "marks-unsent": true, "handles-twice": true}
 	for _, defect := range chaos.Defects() {
 		if !tried[defect.Name] {

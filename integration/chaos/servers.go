@@ -32,40 +32,52 @@ type servers struct {
 	databaseOut, redisOut sync.Mutex // held while the server is away
 }
 
-// own reports whether the database and Redis are ours to kill.
-func (s *servers) own() bool { return s.database != nil && s.redis != nil }
+// kinds are the faults of the servers that are ours to kill.
+func (s *servers) kinds() (kinds []Kind) {
+	if s.database != nil {
+		kinds = s.kind.kinds()
+	}
+	if s.redis != nil {
+		kinds = append(kinds, RedisTerm, RedisKill)
+	}
+	return kinds
+}
 
-// startServers starts a database and Redis from their binaries. Where there are none, the servers
-// that the variables of make test name are used, and faults of servers are left out, which log is
-// told.
+// startServers starts a database and Redis from their binaries. In place of one that has none, the
+// server that a variable of make test names is used, and its faults are left out, which log is told.
 func startServers(ctx context.Context, kind *database, log io.Writer, dir, program string) (*servers, error) {
 	s := &servers{kind: kind}
-	var err error
-	s.database, err = kind.own(ctx)
-	if err == nil {
-		s.redis, err = testservers.OwnRedis(ctx)
+	var err, err1, err2 error
+	s.database, s.databaseURL, err = startServer(ctx, log, kind.own, kind.variable)
+	s.redis, s.redisURL, err1 = startServer(ctx, log, testservers.OwnRedis, testservers.RedisVariable)
+	if err = errors.Join(err, err1); err == nil {
+		err2 = s.startFake(ctx, dir, program)
 	}
-	switch {
-	case err == nil:
-		s.databaseURL, s.redisURL = s.database.URL, s.redis.URL
-		fmt.Fprintf(log, "servers of its own: %s %s, Redis %s\n", s.database.Name, s.database.Version, s.redis.Version)
-	case errors.Is(err, testservers.ErrNoBinary):
-		if s.database != nil {
-			err = errors.Join(err, s.database.Close())
-			s.database = nil
-		}
-		s.databaseURL, s.redisURL = os.Getenv(kind.variable), os.Getenv(testservers.RedisVariable)
-		if s.databaseURL == "" || s.redisURL == "" {
-			return nil, fmt.Errorf("chaos: no servers: %w; install them, or set %s and %s", err, kind.variable, testservers.RedisVariable)
-		}
-		fmt.Fprintf(log, "NOTE: %v: using the servers of the environment, and SKIPPING all faults that kill or restart them\n", err)
-	default:
-		return nil, errors.Join(err, s.close())
-	}
-	if err := s.startFake(ctx, dir, program); err != nil {
+	if err = errors.Join(err, err2); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// startServer starts a server, or takes the one that a variable names.
+func startServer(ctx context.Context, log io.Writer, start func(context.Context) (*testservers.Own, error), variable string) (*testservers.Own, string, error) {
+	err := testservers.ErrNoBinary
+	if start != nil {
+		var own *testservers.Own
+		if own, err = start(ctx); err == nil {
+			fmt.Fprintf(log, "a server of its own: %s %s\n", own.Name, own.Version)
+			return own, own.URL, nil
+		}
+	}
+	server := os.Getenv(variable)
+	switch {
+	case !errors.Is(err, testservers.ErrNoBinary):
+		return nil, "", err
+	case server == "":
+		return nil, "", fmt.Errorf("chaos: no server: %w; set %s", err, variable)
+	}
+	fmt.Fprintf(log, "NOTE: %v: using that of %s, and SKIPPING all faults that kill or restart it\n", err, variable)
+	return nil, server, nil
 }
 
 // startFake starts the fake of Pub/Sub in a process of its own.

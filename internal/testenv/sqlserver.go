@@ -9,20 +9,18 @@ import (
 	"os"
 	"strings"
 	"testing"
-)
 
-// sqlServerVariable names a SQL Server for its tests. None is started for them: its images are
-// large, its licence is its own, and it does not run everywhere.
-const sqlServerVariable = "FANOUT_TEST_SQLSERVER"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
 
 // SQLServer returns the DSN in FANOUT_TEST_SQLSERVER. Without it the test is skipped, also where
 // servers are required.
 func SQLServer(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv(sqlServerVariable)
+	dsn := os.Getenv(testservers.SQLServerVariable)
 	if dsn == "" {
 		t.Skipf("SQL Server: no server given: %s is not set (sqlserver://user:password@host:port?database=name)",
-			sqlServerVariable)
+			testservers.SQLServerVariable)
 	}
 	return dsn
 }
@@ -35,7 +33,7 @@ func SQLServerDatabase(t testing.TB) string {
 	server := SQLServer(t)
 	address, err := url.Parse(server)
 	if err != nil {
-		t.Fatalf("%s is not a URL like sqlserver://user:password@host:port", sqlServerVariable) // err would quote the password
+		t.Fatalf("%s is not a URL like sqlserver://user:password@host:port", testservers.SQLServerVariable) // err would quote the password
 	}
 	name := "fanout_test_" + identifier(t.Name()) + "_" + strings.ToLower(rand.Text()[:8])
 	if err := databaseAdmin("sqlserver", server, "CREATE DATABASE "+name); err != nil {

@@ -51,7 +51,7 @@ func TestWithoutServers(t *testing.T) {
 		testservers.PostgresVariable:  func(t testing.TB) { Postgres(t) },
 		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
 		testservers.ToxiproxyVariable: func(t testing.TB) { Toxiproxy(t) },
-		sqlServerVariable:             func(t testing.TB) { SQLServer(t) },
+		testservers.SQLServerVariable: func(t testing.TB) { SQLServer(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
@@ -59,7 +59,7 @@ func TestWithoutServers(t *testing.T) {
 			require.Regexp(t, "^skipped: .*"+name, outcome(helper))
 
 			t.Setenv(requireVariable, "1")
-			if name == sqlServerVariable {
+			if name == testservers.SQLServerVariable {
 				require.Regexp(t, "^skipped: .*"+name, outcome(helper))
 			} else {
 				require.Regexp(t, "^failed: .*"+name+".*make test", outcome(helper))

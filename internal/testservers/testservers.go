@@ -35,6 +35,10 @@ const (
 	// MySQLVariable holds a DSN of github.com/go-sql-driver/mysql, user:password@tcp(host:port)/, of a
 	// user of MySQL or MariaDB who may create databases.
 	MySQLVariable = "FANOUT_TEST_MYSQL"
+	// SQLServerVariable holds a URL, sqlserver://user:password@host:port, of a user who may create
+	// databases. None is started: its images are large, its licence is its own, and it does not run
+	// everywhere.
+	SQLServerVariable = "FANOUT_TEST_SQLSERVER"
 	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server
 	// of their own.
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/logger"
@@ -87,9 +88,14 @@ func openDatabase(cfg config.Database, conns int) (*gorm.DB, error) {
 		return nil, err
 	}
 	pool.SetMaxOpenConns(conns)
-	dialector := postgres.New(postgres.Config{Conn: pool})
-	if cfg.Driver == outbox.MySQL {
+	var dialector gorm.Dialector
+	switch cfg.Driver {
+	case outbox.MySQL:
 		dialector = mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true})
+	case outbox.SQLServer:
+		dialector = sqlserver.New(sqlserver.Config{Conn: pool})
+	default:
+		dialector = postgres.New(postgres.Config{Conn: pool})
 	}
 	return gorm.Open(dialector, &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 }
@@ -213,7 +219,7 @@ func (p *producer) write(tx *gorm.DB, made *plan, done *written) error {
 // move changes one account and raises events on it.
 func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error {
 	account := &scenario.Account{}
-	if err := tx.Clauses(clause.Locking{Strength: "UPDATE"}).First(account, "id = ?", id).Error; err != nil {
+	if err := lock(tx).Take(account, "id = ?", id).Error; err != nil {
 		return err
 	}
 	events := 1 + p.random.IntN(3)
@@ -243,6 +249,14 @@ func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error
 		return nil
 	}
 	return tx.Save(account).Error
+}
+
+// lock lets a query lock what it finds.
+func lock(tx *gorm.DB) *gorm.DB {
+	if tx.Name() == string(outbox.SQLServer) { // which has hints in place of FOR UPDATE
+		return tx.Table("accounts WITH (UPDLOCK, ROWLOCK)")
+	}
+	return tx.Clauses(clause.Locking{Strength: "UPDATE"})
 }
 
 // errNothingThere ends the repetition of a transaction that had not committed.

@@ -82,7 +82,7 @@ func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 
 // projection is what a consumer has made of the events of an account.
 type projection struct {
-	Consumer, Account string
+	Consumer, Account string `gorm:"primaryKey"`
 	Events, Total     int64
 }
 

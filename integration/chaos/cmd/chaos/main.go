@@ -63,7 +63,7 @@ func main() {
 	s := &settings{}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	o := &s.options
-	flags.StringVar(&o.Database, "database", "", "postgres or mysql (postgres)")
+	flags.StringVar(&o.Database, "database", "", "postgres, mysql, or sqlserver, at the URL in FANOUT_TEST_SQLSERVER (postgres)")
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "decides the schedule and what producers do; default: a new one")
 	flags.DurationVar(&o.For, "for", 0, "how long faults go on (1m; 20s with --broken)")
 	flags.DurationVar(&o.Every, "every", 0, "mean time between faults (3s)")
