@@ -51,6 +51,7 @@ func TestWithoutServers(t *testing.T) {
 		testservers.PostgresVariable:  func(t testing.TB) { Postgres(t) },
 		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
 		testservers.ToxiproxyVariable: func(t testing.TB) { Toxiproxy(t) },
+		testservers.RabbitMQVariable:  func(t testing.TB) { RabbitMQ(t) },
 		sqlServerVariable:             func(t testing.TB) { SQLServer(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
