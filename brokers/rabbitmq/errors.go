@@ -44,11 +44,9 @@ var rules = []rule{
 	{amqp.AccessRefused, "internal exchange", verdict{
 		brokers.ScopeBroker, "clients may not publish to an internal exchange; name another one (WithExchange)",
 	}},
-	{amqp.AccessRefused, "configure access to ", verdict{
-		brokers.ScopeBroker, "the user needs permission to configure the exchange (rabbitmqctl set_permissions), or declare it yourself",
-	}},
-	{amqp.AccessRefused, "write access to ", verdict{
-		brokers.ScopeBroker, "the user needs permission to write to the exchange (rabbitmqctl set_permissions)",
+	{amqp.AccessRefused, "access to exchange ", verdict{
+		brokers.ScopeBroker, "the user needs permission to write to the exchange, and with WithDeclare to configure it (rabbitmqctl " +
+			"set_permissions)",
 	}},
 	{amqp.AccessRefused, "", verdict{
 		brokers.ScopeBroker, "check user and password in the URL, and that this is a port of AMQP; guest may log in from the server's own " +

@@ -28,12 +28,12 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
 		t.Parallel()
-		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t), nil))
+		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)))
 	})
 	t.Run("process", func(t *testing.T) { // a server of our own
 		t.Parallel()
 		server := startServer(t)
-		h := harness(t, server.URL, "", amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
+		h := harness(t, server.URL, "")
 		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGKILL, time.Minute)) }
 		h.Start = func(t *testing.T) { require.NoError(t, server.Start(t.Context())) }
 		proxy := toxic.Start(t, server.Address())
@@ -78,12 +78,12 @@ func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
 }
 
 // harness reaches the server at url: one exchange for all destinations, and a queue for each.
-func harness(t *testing.T, url, prefix string, queue amqp.Table) brokertest.Harness {
+func harness(t *testing.T, url, prefix string) brokertest.Harness {
 	t.Helper()
 	var (
 		number  atomic.Int64
 		refused sync.Map
-		c       = &consumer{url: url, exchange: prefix + rabbitmq.DefaultExchange, arguments: queue, seen: map[string][]brokers.Message{}}
+		c       = &consumer{url: url, exchange: prefix + rabbitmq.DefaultExchange, seen: map[string][]brokers.Message{}}
 		nowhere = prefix + "refuses"
 	)
 	t.Cleanup(func() { c.close(t) })
@@ -131,7 +131,6 @@ func harness(t *testing.T, url, prefix string, queue amqp.Table) brokertest.Harn
 // A consumer has a queue for each destination, and takes out of it what there is.
 type consumer struct {
 	url, exchange string
-	arguments     amqp.Table // of the queues
 	conn          *amqp.Connection
 	channel       *amqp.Channel
 	queues        []string
@@ -158,7 +157,7 @@ func (c *consumer) do(t testing.TB, call func(*amqp.Channel) error) {
 func (c *consumer) bind(t testing.TB, destination string) {
 	t.Helper()
 	c.do(t, func(ch *amqp.Channel) error {
-		if _, err := ch.QueueDeclare(destination, true, false, false, false, c.arguments); err != nil {
+		if _, err := ch.QueueDeclare(destination, true, false, false, false, nil); err != nil {
 			return err
 		}
 		return ch.QueueBind(destination, destination, c.exchange, false, nil)

@@ -179,9 +179,11 @@ func (n *rabbitMQNode) local(ctx context.Context, version *string) *local {
 			cmd.Env = append(append(cmd.Env, n.environ...),
 				"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
 				"RABBITMQ_NODE_PORT="+port,
-				// The script becomes the node itself, which gets the signals that are meant for it.
+				// The script becomes the node itself, which gets the signals that are meant for it, and does
+				// not ignore those that end it together with us, as is the script's default.
 				"RABBITMQ_ALLOW_INPUT=1",
-				"RABBITMQ_SERVER_START_ARGS=-noinput +B i",
+				"RABBITMQ_IGNORE_SIGINT=false",
+				"RABBITMQ_SERVER_START_ARGS=-noinput +B d",
 				// Two schedulers are enough, and the distribution is for this machine alone.
 				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}")
 			return cmd
