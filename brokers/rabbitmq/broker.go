@@ -22,7 +22,7 @@ type Broker struct {
 	limit       atomic.Int64 // bytes of the largest payload, as far as is known
 	gate        gate.Gate
 
-	life context.Context // of dials, which serve whoever waits for them
+	life context.Context //nolint:containedctx // of dials, which serve all who wait for them, and not one caller
 	end  context.CancelFunc
 
 	mu      sync.Mutex

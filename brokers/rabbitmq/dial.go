@@ -27,7 +27,7 @@ func (b *Broker) session(ctx context.Context) (*session, error) {
 	if d == nil {
 		d = &dialing{done: make(chan struct{})}
 		b.dialing = d
-		go b.dial(d)
+		go b.dial(d) //nolint:contextcheck // it serves all who wait, and ends with the broker
 	}
 	b.mu.Unlock()
 	select {

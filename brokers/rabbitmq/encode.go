@@ -97,7 +97,7 @@ func (b *Broker) check(m *brokers.Message, key string) error {
 // priority maps -100 to 100 onto the 0 to 9 of AMQP: 0 becomes 4, which AMQP takes for normal.
 func priority(p int) uint8 {
 	const least, most, steps = -100, 100, 9
-	return uint8((min(max(p, least), most) - least) * steps / (most - least)) //nolint:gosec // it is between 0 and 9
+	return uint8((min(max(p, least), most) - least) * steps / (most - least))
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

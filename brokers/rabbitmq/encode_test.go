@@ -54,10 +54,17 @@ func TestOmitted(t *testing.T) {
 	m := brokers.Message{
 		ID: "id", Destination: "d", Type: "T.v1", OrderingKey: "k", CorrelationID: strings.Repeat("c", 256),
 		Attributes: []brokers.Attribute{
-			{Name: strings.Repeat("n", 128), Value: "fits"}, {Name: strings.Repeat("n", 129), Value: "x"},
-			{Name: "", Value: "x"}, {Name: "CC", Value: "other"}, {Name: "BCC", Value: "other"}, {Name: "cc", Value: "fits"},
-			{Name: "twice", Value: "first"}, {Name: "twice", Value: "second"}, {Name: "ordering_key", Value: "other"},
-			{Name: "large", Value: strings.Repeat("v", 5000)}, {Name: "after", Value: "fits"},
+			{Name: strings.Repeat("n", 128), Value: "fits"},
+			{Name: strings.Repeat("n", 129), Value: "x"},
+			{Name: "", Value: "x"},
+			{Name: "CC", Value: "other"},
+			{Name: "BCC", Value: "other"},
+			{Name: "cc", Value: "fits"},
+			{Name: "twice", Value: "first"},
+			{Name: "twice", Value: "second"},
+			{Name: "ordering_key", Value: "other"},
+			{Name: "large", Value: strings.Repeat("v", 5000)},
+			{Name: "after", Value: "fits"},
 		},
 	}
 	const frame = 4096
@@ -91,7 +98,7 @@ func TestVerdicts(t *testing.T) {
 	for said, want := range map[*amqp.Error]string{
 		{Code: 404, Reason: "NOT_FOUND - no exchange 'fanout' in vhost '/'"}:                                                            "broker WithDeclare",
 		{Code: 403, Reason: "ACCESS_REFUSED - write access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                     "broker permission to write to the exchange",
-		{Code: 403, Reason: "ACCESS_REFUSED - configure access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                 "broker configure the exchange",
+		{Code: 403, Reason: "ACCESS_REFUSED - configure access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                 "broker WithDeclare to configure it",
 		{Code: 403, Reason: "ACCESS_REFUSED - access to topic 'd' in exchange 'fanout' in vhost '/' refused for user 'u'"}:              "destination set_topic_permissions",
 		{Code: 403, Reason: "ACCESS_REFUSED - cannot publish to internal exchange 'fanout' in vhost '/'"}:                               "broker internal exchange",
 		{Code: 403, Reason: "username or password not allowed"}:                                                                         "broker check user and password",

@@ -119,7 +119,8 @@ func (p *publication) work(ctx context.Context) {
 	})()
 	s.enter(p, cancel)
 	defer s.leave(p)
-	for p.fill(run, s) && p.settle(run) {
+	for more := true; more; {
+		more = p.fill(run, s) && p.settle(run)
 	}
 	switch {
 	case p.channel == nil:
@@ -184,8 +185,11 @@ func (p *publication) send(s *session, i int) bool {
 		return false
 	}
 	confirmation, err := p.channel.PublishWithDeferredConfirm(p.options.exchange, key, !p.options.optional, false, message)
-	// After an error, too, some of the message may be on its way: the channel's end tells about it.
+	// After an error, too, some of the message may be on its way.
 	p.flight, p.bytes = append(p.flight, sent{index: i, key: key, confirmation: confirmation}), p.bytes+len(m.Payload)
+	if err != nil && !p.channel.IsClosed() {
+		s.cut() // half of a frame may be written; the library leaves it to the reader to find out
+	}
 	return err == nil
 }
 

@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -13,14 +14,18 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // What needs a server of its own, since it concerns all who use it. One server does for all of it: it
 // takes many seconds to start.
-func TestOwnServer(t *testing.T) {
+func TestOwnServer(t *testing.T) { //nolint:tparallel // one after the other, as they change the server
 	t.Parallel()
-	server := startServer(t, "max_message_size = 100000")
+	authority, port := newAuthority(t), testenv.FreePort(t)
+	server := startServer(t, "max_message_size = 100000", "listeners.ssl.1 = 127.0.0.1:"+port, "ssl_options.cacertfile = "+authority.file("ca.pem"),
+		"ssl_options.certfile = "+authority.file("server.pem"), "ssl_options.keyfile = "+authority.file("server.key"))
+	t.Run("TLS", func(t *testing.T) { testTLS(t, authority, net.JoinHostPort("127.0.0.1", port)) })
 	c := exchange(t, server.URL, amqp.ExchangeTopic)
 	c.bind(t, "d")
 	for _, test := range []struct {
@@ -105,7 +110,7 @@ func arrived(t *testing.T, c *consumer, msgs []brokers.Message, results []broker
 			continue
 		}
 		first[m.ID] = true
-		if before, any := last[m.OrderingKey]; any {
+		if before, follows := last[m.OrderingKey]; follows {
 			require.Less(t, before, i, "key %s", m.OrderingKey)
 		}
 		last[m.OrderingKey] = i

@@ -256,7 +256,7 @@ func rabbitMQGreeting(ctx context.Context, scheme, address string) ([]byte, erro
 	if _, err := conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		return nil, err
 	}
-	const header, start, longest = 7, "\x00\x0a\x00\x0a", 1 << 16
+	const header, longest = 7, 1 << 16
 	head := make([]byte, header)
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return nil, fmt.Errorf("the server does not greet: %w", err)
@@ -269,16 +269,16 @@ func rabbitMQGreeting(ctx context.Context, scheme, address string) ([]byte, erro
 	if _, err := io.ReadFull(conn, said); err != nil {
 		return nil, fmt.Errorf("the server does not greet: %w", err)
 	}
-	if !bytes.HasPrefix(said, []byte(start)) {
+	if !bytes.HasPrefix(said, []byte{0, 10, 0, 10}) { // class and number of the method
 		return nil, errors.New("the server greets otherwise than RabbitMQ does")
 	}
 	return said, nil
 }
 
-// field finds a string in the properties of a greeting: a byte with the length of the name, the name,
-// an S, four bytes with the length of the value, the value.
+// field finds a string in the properties of a greeting: the name, an S, four bytes with the length of
+// the value, the value.
 func field(said []byte, name string) string {
-	_, rest, found := bytes.Cut(said, []byte(string(rune(len(name)))+name+"S"))
+	_, rest, found := bytes.Cut(said, []byte(name+"S"))
 	if !found || len(rest) < 4 {
 		return ""
 	}
