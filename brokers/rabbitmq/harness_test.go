@@ -3,6 +3,8 @@ package rabbitmq_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +69,8 @@ func at(url, address string) string {
 	_, path, _ := strings.Cut(rest, "/")
 	return scheme + "://" + user + "@" + address + "/" + path
 }
+
+func hostPort(uri amqp.URI) string { return net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)) }
 
 // open opens a broker, and closes it with the test.
 func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
