@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		server := startServer(t)
 		h := harness(t, server.URL, "")
-		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGKILL, time.Minute)) }
+		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGTERM, time.Minute)) }
 		h.Start = func(t *testing.T) { require.NoError(t, server.Start(t.Context())) }
 		proxy := toxic.Start(t, server.Address())
 		h.Network = proxy

@@ -196,6 +196,9 @@ func (p *publication) send(s *session, i int) bool {
 // settle waits for the oldest message, gives results to all that are confirmed by then, and reports
 // whether there is more to do.
 func (p *publication) settle(ctx context.Context) bool {
+	if len(p.flight) == 0 { // a channel was closed, and all of it goes again
+		return true
+	}
 	select {
 	case <-p.flight[0].confirmation.Done():
 	default:
