@@ -34,6 +34,7 @@ help: ## Show this list
 	@echo '  FANOUT_TEST_POSTGRES=postgres://... FANOUT_TEST_REDIS=redis://...  test with these servers'
 	@echo '  FANOUT_TEST_TOXIPROXY=http://127.0.0.1:8474  do not build and start a toxiproxy'
 	@echo '  FANOUT_TEST_MYSQL="user:password@tcp(127.0.0.1:3306)/"  test with this MySQL or MariaDB'
+	@echo '  FANOUT_TEST_RABBITMQ=amqp://user:password@127.0.0.1:5672/  test with this RabbitMQ (3.10 or later)'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
 	@echo '  FANOUT_TEST_SEED=7    other random choices than those of make test, or those of a make test-all again'
 	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
@@ -66,7 +67,7 @@ TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid \) -prune -o -ty
 # Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
 # -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red.
 # The linters vet.
-test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis and toxiproxy found or started
+test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
 	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=10m $(ARGS) $(PACKAGES)

@@ -52,6 +52,7 @@ func TestWithoutServers(t *testing.T) {
 		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
 		testservers.ToxiproxyVariable: func(t testing.TB) { Toxiproxy(t) },
 		testservers.SQLServerVariable: func(t testing.TB) { SQLServer(t) },
+		testservers.RabbitMQVariable:  func(t testing.TB) { RabbitMQ(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")

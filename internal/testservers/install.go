@@ -29,30 +29,45 @@ var managers = []manager{
 		variables: []string{"DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "SYSTEMD_OFFLINE=1"},
 		refresh:   []string{"update"},
 		install:   []string{"install", "-y", "--no-install-recommends"},
-		packages:  map[string]string{postgresName: "postgresql", redisName: "redis-server", mysqlName: "mariadb-server", chromiumName: "chromium"},
+		packages: map[string]string{
+			postgresName: "postgresql", redisName: "redis-server", mysqlName: "mariadb-server",
+			rabbitMQName: "rabbitmq-server", chromiumName: "chromium",
+		},
 	},
 	{
 		command: "dnf", asRoot: true,
 		install: []string{"install", "-y"},
 		// By file, because the packages are called differently: Redis is Valkey in newer releases.
-		packages: map[string]string{postgresName: "/usr/bin/postgres", redisName: "/usr/bin/redis-server", mysqlName: "mariadb-server", chromiumName: "chromium"},
+		packages: map[string]string{
+			postgresName: "/usr/bin/postgres", redisName: "/usr/bin/redis-server", mysqlName: "mariadb-server",
+			rabbitMQName: "rabbitmq-server", chromiumName: "chromium",
+		},
 	},
 	{
 		command: "apk", asRoot: true,
-		install:  []string{"add", "--no-cache"},
-		packages: map[string]string{postgresName: "postgresql", redisName: "redis", mysqlName: "mariadb", chromiumName: "chromium"},
+		install: []string{"add", "--no-cache"},
+		packages: map[string]string{
+			postgresName: "postgresql", redisName: "redis", mysqlName: "mariadb",
+			rabbitMQName: "rabbitmq-server", chromiumName: "chromium",
+		},
 	},
 	{
 		command: "pacman", asRoot: true,
-		refresh:  []string{"-Sy"},
-		install:  []string{"-S", "--noconfirm", "--needed"},
-		packages: map[string]string{postgresName: "postgresql", redisName: "valkey", mysqlName: "mariadb", chromiumName: "chromium"},
+		refresh: []string{"-Sy"},
+		install: []string{"-S", "--noconfirm", "--needed"},
+		packages: map[string]string{
+			postgresName: "postgresql", redisName: "valkey", mysqlName: "mariadb",
+			rabbitMQName: "rabbitmq", chromiumName: "chromium",
+		},
 	},
 	{
 		command:   "brew",
 		variables: []string{"NONINTERACTIVE=1", "HOMEBREW_NO_AUTO_UPDATE=1"},
 		install:   []string{"install"},
-		packages:  map[string]string{postgresName: "postgresql@17", redisName: "redis", mysqlName: "mariadb"},
+		packages: map[string]string{
+			postgresName: "postgresql@17", redisName: "redis", mysqlName: "mariadb",
+			rabbitMQName: "rabbitmq",
+		},
 	},
 }
 

@@ -53,7 +53,7 @@ func TestInstallLine(t *testing.T) {
 func TestEveryManagerKnowsEveryPackage(t *testing.T) {
 	t.Parallel()
 	for _, m := range managers {
-		for _, svc := range []*service{postgres, redis, mysql} {
+		for _, svc := range []*service{postgres, redis, mysql, rabbitMQ} {
 			require.NotEmpty(t, m.packages[svc.name], "%s of %s", svc.name, m.command)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // These start real servers, where their binaries are; a machine without them is told so.
 
 func TestLaunch(t *testing.T) {
-	for _, svc := range []*service{postgres, redis, mysql, toxiproxy} {
+	for _, svc := range []*service{postgres, redis, mysql, rabbitMQ, toxiproxy} {
 		t.Run(svc.name, func(t *testing.T) {
 			binary, ok := svc.find(t.Context())
 			if !ok {

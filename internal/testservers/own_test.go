@@ -88,6 +88,44 @@ func TestOwnMySQL(t *testing.T) {
 	}
 }
 
+// What it keeps is tested where its client is linked.
+func TestOwnRabbitMQ(t *testing.T) {
+	t.Parallel()
+	own, err := OwnRabbitMQ(t.Context(), "heartbeat = 17")
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		version, err := probeRabbitMQ(t.Context(), own.URL)
+		require.NoError(t, err)
+		require.Equal(t, own.Version, version)
+		said, err := own.Control(t.Context(), "eval", "application:get_env(rabbit, heartbeat).")
+		require.NoError(t, err)
+		require.Contains(t, said, "{ok,17}")
+		require.NoError(t, own.End(signal, patience))
+		_, err = probeRabbitMQ(t.Context(), own.URL)
+		require.Error(t, err, signal)
+		_, err = own.Control(t.Context(), "await_startup", "--timeout", "1")
+		require.Error(t, err, signal)
+		require.NoError(t, own.Start(t.Context()), signal)
+	}
+}
+
+func TestRabbitMQGreeting(t *testing.T) {
+	t.Parallel()
+	const said = "\x07versionS\x00\x00\x00\x063.10.8\x07productS\x00\x00\x00\x99x"
+	require.Equal(t, "3.10.8", field([]byte(said), "version"))
+	require.Empty(t, field([]byte(said), "product"), "it is cut off")
+	require.Empty(t, field([]byte(said), "platform"))
+	for _, malformed := range []string{"http://127.0.0.1", "127.0.0.1:5672", "amqp://user:hush@127.0.0.1:x/"} {
+		_, err := probeRabbitMQ(t.Context(), malformed)
+		require.Error(t, err, malformed)
+		require.NotContains(t, err.Error(), "hush")
+	}
+}
+
 // A server that does not come back is an error when the time for it has passed.
 func TestOwnDoesNotComeBack(t *testing.T) {
 	t.Parallel()

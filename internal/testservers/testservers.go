@@ -1,8 +1,8 @@
-// Package testservers finds or starts the PostgreSQL, the Redis and the MySQL (or MariaDB) that the
-// tests need, and toxiproxy.
+// Package testservers finds or starts the PostgreSQL, the Redis, the MySQL (or MariaDB) and the
+// RabbitMQ that the tests need, and toxiproxy.
 //
-// For each of them, in this order: the server that FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS or
-// FANOUT_TEST_MYSQL names;
+// For each of them, in this order: the server that FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS,
+// FANOUT_TEST_MYSQL or FANOUT_TEST_RABBITMQ names;
 // a container, where Docker Compose has a running engine (integration/compose.yaml); a server
 // binary on this machine, started with a directory and a port of its own; a binary that the
 // system's package manager installs, announced first, where that asks for no password and
@@ -23,6 +23,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // The variables through which servers are told to us and, by [Servers.Environ], to the tests.
@@ -39,6 +40,9 @@ const (
 	// databases. None is started: its images are large, its licence is its own, and it does not run
 	// everywhere.
 	SQLServerVariable = "FANOUT_TEST_SQLSERVER"
+	// RabbitMQVariable holds a URL, amqp://user:password@host:port/vhost, of a user who may configure,
+	// write to and read everything in that virtual host.
+	RabbitMQVariable = "FANOUT_TEST_RABBITMQ"
 	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server
 	// of their own.
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
@@ -46,6 +50,9 @@ const (
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
 	// MySQLBinVariable holds the path of mariadbd or mysqld, likewise.
 	MySQLBinVariable = "FANOUT_TEST_MYSQL_BIN"
+	// RabbitMQBinVariable holds the path of rabbitmq-server, likewise: of the script beside
+	// rabbitmqctl that starts a node as the user who runs it.
+	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
 	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
@@ -57,7 +64,7 @@ const (
 
 // Server is a server that answers.
 type Server struct {
-	Name    string // PostgreSQL, Redis, MySQL (MariaDB too) or toxiproxy
+	Name    string // PostgreSQL, Redis, MySQL (MariaDB too), RabbitMQ or toxiproxy
 	URL     string // for a client; may contain a password
 	Version string // as the server tells it
 	Origin  string // where it comes from, for people
@@ -70,8 +77,8 @@ func (s *Server) String() string { return fmt.Sprintf("%s %s: %s", s.Name, s.Ver
 
 // Servers is what [Start] found and started.
 type Servers struct {
-	Postgres, Redis, MySQL *Server
-	Toxiproxy              *Server // nil before StartToxiproxy
+	Postgres, Redis, MySQL, RabbitMQ *Server
+	Toxiproxy                        *Server // nil before StartToxiproxy
 
 	log       io.Writer
 	byService map[string]*Server
@@ -90,11 +97,12 @@ func Start(ctx context.Context, log io.Writer) (*Servers, error) {
 	}
 	s.findBrowser(ctx)
 	s.Postgres, s.Redis, s.MySQL = s.byService[postgres.name], s.byService[redis.name], s.byService[mysql.name]
+	s.RabbitMQ = s.byService[rabbitMQ.name]
 	return s, nil
 }
 
 func (s *Servers) start(ctx context.Context) error {
-	all := []*service{postgres, redis, mysql}
+	all := []*service{postgres, redis, mysql, rabbitMQ}
 	engine := s.findEngine(ctx, all)
 	todo := map[source][]*service{}
 	for _, svc := range all {
@@ -124,14 +132,23 @@ func (s *Servers) start(ctx context.Context) error {
 		}
 		todo[fromBinaries] = append(todo[fromBinaries], missing...)
 	}
-	for _, svc := range todo[fromBinaries] {
-		server, err := svc.launch(ctx, s.binaries[svc.name])
-		if err != nil {
-			return err
-		}
-		s.byService[svc.name] = server
+	return s.launch(ctx, todo[fromBinaries])
+}
+
+// launch starts servers from their binaries, side by side: RabbitMQ alone takes many seconds.
+func (s *Servers) launch(ctx context.Context, services []*service) error {
+	var all sync.WaitGroup
+	servers, failures := make([]*Server, len(services)), make([]error, len(services))
+	for i, svc := range services {
+		all.Go(func() { servers[i], failures[i] = svc.launch(ctx, s.binaries[svc.name]) })
 	}
-	return nil
+	all.Wait()
+	for i, svc := range services {
+		if servers[i] != nil {
+			s.byService[svc.name] = servers[i]
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // facts looks at the machine for one service, and notes its binary by the way.
@@ -156,8 +173,11 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // Environ is what the tests need to know, as "NAME=value" to append to an environment. The
 // binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
-	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL, MySQLVariable + "=" + s.MySQL.URL}
-	for _, svc := range []*service{postgres, redis, mysql, chromium} {
+	environ := []string{
+		PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL, MySQLVariable + "=" + s.MySQL.URL,
+		RabbitMQVariable + "=" + s.RabbitMQ.URL,
+	}
+	for _, svc := range []*service{postgres, redis, mysql, rabbitMQ, chromium} {
 		if binary := s.binaries[svc.name]; binary != "" {
 			environ = append(environ, svc.binVariable+"="+binary)
 		}

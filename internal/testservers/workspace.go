@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
@@ -17,7 +18,8 @@ const logTailBytes = 4 << 10
 // workspace is the temporary directory of one server: its data, its log, its working directory.
 type workspace struct {
 	dir     string
-	account *account // whose processes work here; nil: our own
+	account *account       // whose processes work here; nil: our own
+	daemons []*child.Child // what the server needs beside it; they end when the workspace is removed
 }
 
 // newWorkspace creates a directory for the server called name, owned by who.
@@ -100,18 +102,24 @@ func (w *workspace) logTail() string {
 }
 
 func (w *workspace) remove() error {
+	for _, daemon := range w.daemons {
+		if err := daemon.Stop(redisShutdown...); err != nil {
+			return fmt.Errorf("testservers: %w", err)
+		}
+	}
 	if err := os.RemoveAll(w.dir); err != nil {
 		return fmt.Errorf("testservers: remove files: %w", err)
 	}
 	return nil
 }
 
-// serverEnviron takes out what would steer a server behind our back (PGPORT, PGDATA, ...) and fixes
+// serverEnviron takes out what would steer a server behind our back (PGPORT, RABBITMQ_NODE_PORT, ...) and fixes
 // the language of its messages, because some of them are read here.
 func serverEnviron(environ []string) []string {
 	kept := make([]string, 0, len(environ)+1)
 	for _, entry := range environ {
-		if !strings.HasPrefix(entry, "PG") && !strings.HasPrefix(entry, "LC_") && !strings.HasPrefix(entry, "LANG") {
+		steers := func(prefix string) bool { return strings.HasPrefix(entry, prefix) }
+		if !slices.ContainsFunc([]string{"PG", "RABBITMQ_", "ERL_", "LC_", "LANG"}, steers) {
 			kept = append(kept, entry)
 		}
 	}

@@ -1,12 +1,13 @@
-// Command withservers runs a command with a PostgreSQL, a Redis, a MySQL and a toxiproxy at hand:
+// Command withservers runs a command with a PostgreSQL, a Redis, a MySQL, a RabbitMQ and a toxiproxy at hand:
 //
 //	go run ./internal/testservers/cmd/withservers -- go test ./...
 //
 // It gets the servers as package testservers describes, says on stderr which they are, runs the
-// command with FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS, FANOUT_TEST_MYSQL and FANOUT_TEST_TOXIPROXY
-// set, and stops what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
+// command with FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS, FANOUT_TEST_MYSQL, FANOUT_TEST_RABBITMQ and
+// FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
 // servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR,
-// FANOUT_TEST_REDIS_BIN and FANOUT_TEST_MYSQL_BIN, to start servers of its own.
+// FANOUT_TEST_REDIS_BIN, FANOUT_TEST_MYSQL_BIN and FANOUT_TEST_RABBITMQ_BIN, to start servers of its
+// own.
 //
 // The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2
 // for wrong usage. Note that go run turns every failure into 1; build the command where the code
@@ -64,7 +65,7 @@ func run(log io.Writer, command []string) int {
 		fmt.Fprintln(log, err)
 		return exitNoServers
 	}
-	fmt.Fprintf(log, "%v\n%v\n%v\n%v\n", servers.Postgres, servers.Redis, servers.MySQL, servers.Toxiproxy)
+	fmt.Fprintf(log, "%v\n%v\n%v\n%v\n%v\n", servers.Postgres, servers.Redis, servers.MySQL, servers.RabbitMQ, servers.Toxiproxy)
 	code := runCommand(log, command, servers.Environ(), signals)
 	if err := servers.Stop(); err != nil {
 		fmt.Fprintln(log, err)

@@ -47,7 +47,8 @@ func withservers(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"="+testenv.Redis(t),
-		testservers.PostgresVariable+"="+testenv.Postgres(t), testservers.ToxiproxyVariable+"="+testenv.Toxiproxy(t))
+		testservers.PostgresVariable+"="+testenv.Postgres(t), testservers.ToxiproxyVariable+"="+testenv.Toxiproxy(t),
+		testservers.RabbitMQVariable+"="+testenv.RabbitMQ(t))
 	return cmd
 }
 

@@ -1,0 +1,107 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+)
+
+// Broker publishes to one exchange of one virtual host, over one connection. Make one with [Open]. All
+// methods are safe for concurrent use.
+type Broker struct {
+	options     options
+	url         string // holds the password
+	dialTimeout time.Duration
+	limit       atomic.Int64 // bytes of the largest payload, as far as is known
+	gate        gate.Gate
+
+	life context.Context //nolint:containedctx // of dials, which serve all who wait for them, and not one caller
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	current *session // nil before the first one
+	dialing *dialing // nil while none is under way
+}
+
+// Capabilities implements [brokers.Broker].
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: window}
+}
+
+// Ping implements [brokers.Broker]. It connects where there is no connection, and has the server
+// answer on a channel. A server that takes no messages because it lacks memory or disk space is an
+// error, once it has said so.
+func (b *Broker) Ping(ctx context.Context) error {
+	return b.ask(ctx, "ping", func(c *channel) error { return c.Confirm(false) }) // once more, which changes nothing
+}
+
+// CheckDestination implements [brokers.DestinationChecker]. It asks whether the exchange is there
+// (exchange.declare, passive), unless [WithDeclare] makes it. AMQP has no way to ask whether a message
+// would reach a queue, or whether the user may write: that is found out by publishing.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	return b.ask(ctx, fmt.Sprintf("check destination %q", destination), func(c *channel) error {
+		if b.options.declare {
+			return c.Confirm(false)
+		}
+		return c.ExchangeDeclarePassive(b.options.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+}
+
+// ask puts a question to the server.
+func (b *Broker) ask(ctx context.Context, what string, question func(*channel) error) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	if err := ctx.Err(); err != nil {
+		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("rabbitmq: %s: %w", what, err))
+	}
+	s, err := b.session(ctx)
+	if err == nil {
+		err = s.ask(ctx, question)
+	}
+	if err == nil {
+		return nil
+	}
+	v := b.judge(err)
+	return brokers.Unavailable(v.scope, v.advise(fmt.Errorf("rabbitmq: %s: %w", what, err)))
+}
+
+// closePatience bounds the farewell from a server.
+const closePatience = 2 * time.Second
+
+// Close implements [brokers.Broker]. Publishes that are still under way when ctx ends lose their
+// connection, and say so in their results.
+func (b *Broker) Close(ctx context.Context) error {
+	first, err := b.gate.Close(ctx)
+	if !first {
+		return nil
+	}
+	b.end()
+	b.mu.Lock()
+	d := b.dialing
+	b.mu.Unlock()
+	if d != nil {
+		<-d.done // at once, since its context has ended
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.current != nil {
+		patience := time.Now().Add(closePatience)
+		if deadline, set := ctx.Deadline(); set && deadline.Before(patience) {
+			patience = deadline
+		}
+		b.current.close(patience)
+	}
+	if err != nil {
+		return fmt.Errorf("rabbitmq: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
+		t.Parallel()
+		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)))
+	})
+	t.Run("process", func(t *testing.T) { // a server of our own
+		t.Parallel()
+		server := startServer(t)
+		h := harness(t, server.URL, "")
+		// Not SIGKILL: RabbitMQ 3.10 then keeps the queue and its messages, but may forget a binding that was
+		// made a moment before.
+		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGTERM, time.Minute)) }
+		h.Start = func(t *testing.T) { require.NoError(t, server.Start(t.Context())) }
+		proxy := toxic.Start(t, server.Address())
+		h.Network = proxy
+		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
+			b, err := rabbitmq.Open(at(server.URL, proxy.Addr(t)))
+			require.NoError(t, err)
+			return b
+		}
+		h.Patience = 2 * time.Minute // a node takes many seconds to start
+		brokertest.Run(t, h)
+	})
+}
+
+// startServer starts a node of the test's own, with lines of rabbitmq.conf.
+func startServer(t *testing.T, settings ...string) *testservers.RabbitMQ {
+	t.Helper()
+	server, err := testservers.OwnRabbitMQ(t.Context(), settings...)
+	if err != nil {
+		testenv.RabbitMQ(t) // says what is missing, or that the servers are required
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return server
+}
+
+// at is a URL with another address.
+func at(url, address string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	user, rest, _ := strings.Cut(rest, "@")
+	_, path, _ := strings.Cut(rest, "/")
+	return scheme + "://" + user + "@" + address + "/" + path
+}
+
+func hostPort(uri amqp.URI) string { return net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)) }
+
+// open opens a broker, and closes it with the test.
+func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
+	t.Helper()
+	b, err := rabbitmq.Open(url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+// harness reaches the server at url: one exchange for all destinations, and a queue for each.
+func harness(t *testing.T, url, prefix string) brokertest.Harness {
+	t.Helper()
+	var (
+		number  atomic.Int64
+		refused sync.Map
+		c       = &consumer{url: url, exchange: prefix + rabbitmq.DefaultExchange, seen: map[string][]brokers.Message{}}
+		nowhere = prefix + "refuses"
+	)
+	t.Cleanup(func() { c.close(t) })
+	c.do(t, func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(c.exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+			return err
+		}
+		// A queue for no message at all, which the server refuses to put one into.
+		_, err := ch.QueueDeclare(nowhere, true, false, false, false, amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+		if err != nil {
+			return err
+		}
+		return ch.QueueBind(nowhere, nowhere, c.exchange, false, nil)
+	})
+	c.queues = append(c.queues, nowhere)
+	options := []rabbitmq.Option{
+		rabbitmq.WithExchange(c.exchange), rabbitmq.WithMaxMessageBytes(1 << 20),
+		// A refused message goes to that queue: so it is the server that refuses it.
+		rabbitmq.WithRoutingKey(func(m *brokers.Message) string {
+			if _, is := refused.Load(m.ID); is {
+				return nowhere
+			}
+			return m.Destination
+		}),
+	}
+	return brokertest.Harness{
+		Open: func(t *testing.T) brokers.Broker {
+			b, err := rabbitmq.Open(url, options...)
+			require.NoError(t, err)
+			return b
+		},
+		Destination: func(t *testing.T) string {
+			name := fmt.Sprintf("%sordering::order%d", prefix, number.Add(1))
+			c.bind(t, name)
+			return name
+		},
+		Received: c.received,
+		Refuse: func(_ *testing.T, id string) (restore func()) {
+			refused.Store(id, true)
+			return func() { refused.Delete(id) }
+		},
+	}
+}
+
+// A consumer has a queue for each destination, and takes out of it what there is.
+type consumer struct {
+	url, exchange string
+	conn          *amqp.Connection
+	channel       *amqp.Channel
+	queues        []string
+	seen          map[string][]brokers.Message
+}
+
+// do has a call made, over a new connection where the server was away.
+func (c *consumer) do(t testing.TB, call func(*amqp.Channel) error) {
+	t.Helper()
+	if c.conn == nil || c.conn.IsClosed() || c.channel.IsClosed() {
+		if c.conn != nil {
+			_ = c.conn.Close()
+		}
+		var err error
+		c.conn, err = amqp.Dial(c.url)
+		require.NoError(t, err)
+		c.channel, err = c.conn.Channel()
+		require.NoError(t, err)
+	}
+	require.NoError(t, call(c.channel))
+}
+
+// bind makes the queue of a destination.
+func (c *consumer) bind(t testing.TB, destination string) {
+	t.Helper()
+	c.do(t, func(ch *amqp.Channel) error {
+		if _, err := ch.QueueDeclare(destination, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.QueueBind(destination, destination, c.exchange, false, nil)
+	})
+	c.queues = append(c.queues, destination)
+}
+
+// received takes what is in the queue of a destination, and returns it with all that was there before.
+func (c *consumer) received(t *testing.T, destination string) []brokers.Message {
+	t.Helper()
+	c.do(t, func(ch *amqp.Channel) error {
+		delivery, found, err := ch.Get(destination, true)
+		// What comes while we read is for the next time: it may come faster than we read.
+		for left := delivery.MessageCount; found && err == nil; left-- {
+			c.seen[destination] = append(c.seen[destination], fromWire(&delivery))
+			if left == 0 {
+				break
+			}
+			delivery, found, err = ch.Get(destination, true)
+		}
+		return err
+	})
+	return c.seen[destination]
+}
+
+// close deletes what the consumer made.
+func (c *consumer) close(t testing.TB) {
+	t.Helper()
+	for _, queue := range c.queues {
+		c.do(t, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(queue, false, false, false)
+			return err
+		})
+	}
+	c.do(t, func(ch *amqp.Channel) error { return ch.ExchangeDelete(c.exchange, false, false) })
+	require.NoError(t, c.conn.Close())
+}
+
+// fromWire is the message of a delivery. Its priority is another one than it was sent with.
+func fromWire(d *amqp.Delivery) brokers.Message {
+	m := brokers.Message{
+		ID: d.MessageId, Destination: d.RoutingKey, Type: d.Type, ContentType: d.ContentType, Payload: d.Body, CorrelationID: d.CorrelationId,
+	}
+	for name, value := range d.Headers {
+		if name == brokers.FieldOrderingKey {
+			m.OrderingKey = value.(string)
+		} else if text, is := value.(string); is {
+			m.Attributes = append(m.Attributes, brokers.Attribute{Name: name, Value: text})
+		}
+	}
+	return m
+}
