@@ -195,12 +195,16 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
 	case config.TypeMemory:
 		return memory.New(), nil
-	case config.TypePubSub:
-		return nil, notLinked(cfg.Type, "gcppubsub")
 	default:
+		if pkg := modules[cfg.Type]; pkg != "" {
+			return nil, notLinked(cfg.Type, pkg)
+		}
 		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use one of %q", cfg.Type, config.BrokerTypes())
 	}
 }
+
+// modules are the packages with the clients of types that are modules of their own.
+var modules = map[string]string{config.TypePubSub: "gcppubsub", config.TypeRabbitMQ: "rabbitmq"}
 
 // notLinked says how to link a client that is in a module of its own: whatever the library's go.mod
 // names is in the module graph of every program that uses the library.

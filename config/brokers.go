@@ -2,10 +2,7 @@ package config
 
 import (
 	"math"
-	"net/url"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -51,89 +48,6 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		targets = append(targets, &target{object: entry, name: name, retry: retry, breaker: breaker})
 	})
 	return targets
-}
-
-// readConnection reads the type and what belongs to it.
-func (r *reader) readConnection(entry *object, broker *Broker) {
-	types := append(BrokerTypes(), r.brokerTypes...)
-	f := entry.text("type", &broker.Type)
-	if !entry.broken && !entry.has("type") {
-		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))
-	}
-	if f != nil && !slices.Contains(types, broker.Type) {
-		misspelt := nearest(f.source, types) != ""
-		if misspelt || !r.anyBrokerType || !namePattern.MatchString(broker.Type) { // what is no name may be a secret
-			hint := suggest(f.source, types)
-			if !misspelt {
-				hint += ", or register it in Go"
-			}
-			r.rejectf(f, "%s is not known%s", shown(f.source), hint)
-			broker.Type = ""
-		}
-	}
-	entry.secret("url", &broker.URL)
-	entry.text("project", &broker.Project)
-	entry.text("endpoint", &broker.Endpoint)
-	entry.integer("compression", &broker.Compression, math.MaxInt32)
-	r.readRedis(entry, &broker.Redis)
-	if f := entry.get("options"); f != nil {
-		broker.Options = r.readOptions(f)
-	}
-
-	switch broker.Type {
-	case "": // reported
-	case TypeRedis:
-		r.refuseOthers(entry, broker, append(redisKeys, "url")...)
-		r.checkRedis(entry)
-		r.require(entry, "url", "redis://user:password@host:6379/0")
-		r.checkRedisURL(entry, broker.URL)
-	case TypePubSub:
-		r.refuseOthers(entry, broker, "project", "endpoint", "compression")
-		r.require(entry, "project", "the id of a Google Cloud project")
-	case TypeMemory:
-		r.refuseOthers(entry, broker)
-	default:
-		r.refuseOthers(entry, broker, "url", "options")
-	}
-}
-
-// refuseOthers refuses the settings of a connection that the broker's type does not take.
-func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
-	for _, name := range append([]string{"url", "project", "endpoint", "compression", "options"}, redisKeys...) {
-		if f := entry.find(name); f != nil && !slices.Contains(takes, name) {
-			f.bad = true
-			r.problemf(f.key, f.path, "does nothing for a broker of type %s: remove it", broker.Type)
-		}
-	}
-}
-
-// checkURL refuses what no client can read. Connection strings in other forms than a URL are the
-// driver's to judge.
-func (r *reader) checkURL(entry *object, name string, secret Secret) {
-	f := entry.find(name)
-	if f == nil || f.bad || !strings.Contains(secret.Reveal(), "://") {
-		return
-	}
-	if _, err := url.Parse(secret.Reveal()); err != nil { // whose text would quote the password
-		r.rejectf(f, "cannot be read as a URL: check the port, and write special characters in the password as %%40 and the like")
-	}
-}
-
-// checkRedisURL looks at the scheme; the rest is for the client to judge.
-func (r *reader) checkRedisURL(entry *object, secret Secret) {
-	known := func(scheme string) bool { return strings.HasPrefix(secret.Reveal(), scheme) }
-	f := entry.find("url")
-	if f != nil && !f.bad && !slices.ContainsFunc([]string{"redis://", "rediss://", "unix://"}, known) {
-		r.rejectf(f, "must begin with redis://, rediss:// or unix://")
-		return
-	}
-	r.checkURL(entry, "url", secret)
-}
-
-func (r *reader) require(entry *object, name, example string) {
-	if !entry.has(name) {
-		r.problemf(entry.at, entry.path, "%s is missing: use %s", name, example)
-	}
 }
 
 // leastRate is one message in a thousand seconds, beyond which a typing error is likelier.

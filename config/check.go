@@ -86,17 +86,14 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 // destinations differently: the internal and the stripped form of an event, or two copies of it,
 // would stand in the same streams.
 func (r *reader) checkStreams(cfg *Config, targets []*target) {
-	seen := map[[5]string]*target{}
+	seen := map[[3]string]*target{}
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
-		if !slices.Contains(cfg.BrokerNames(), target.name) || broker.Type != TypeRedis && broker.Type != TypePubSub {
+		where := place(broker)
+		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || !target.sound("endpoint", "exchange", "destination") { // its own problem was reported
 			continue
 		}
-		if broker.URL == "" && broker.Project == "" || !target.sound("endpoint", "destination") { // its own problem was reported
-			continue
-		}
-		destination := cmp.Or(broker.Destination, "{stream}")
-		place := [5]string{broker.Type, redisPlace(broker.URL.Reveal()), broker.Project, broker.Endpoint, destination}
+		place := [3]string{broker.Type, where, cmp.Or(broker.Destination, "{stream}")}
 		if first := seen[place]; first != nil {
 			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, "+
 				"or a destination such as partner.{stream}", first.name)
@@ -106,19 +103,40 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	}
 }
 
-// redisPlace is the server and the database of a URL, whoever logs in there and with whatever
-// settings. What cannot be read is its own place.
-func redisPlace(text string) string {
+// place is where the destinations of a broker are; empty where that is not known.
+func place(broker Broker) string {
+	switch address := broker.URL.Reveal(); {
+	case broker.Type == TypeRedis && address != "":
+		return urlPlace(address, "6379", "0", "db")
+	case broker.Type == TypeRabbitMQ && address != "":
+		port := "5672"
+		if strings.HasPrefix(address, "amqps:") {
+			port = "5671"
+		}
+		return urlPlace(address, port, "/", "") + " " + cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
+	case broker.Type == TypePubSub && broker.Project != "":
+		return broker.Project + " " + broker.Endpoint
+	default:
+		return ""
+	}
+}
+
+// urlPlace is the server of a URL and what is chosen there, by its path or by a parameter, whoever
+// logs in and with whatever settings. What cannot be read is its own place.
+func urlPlace(text, port, inside, parameter string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
 		return text
 	}
-	query := u.Query().Get("db")
-	if u.Scheme == "unix" {
-		return u.Path + " " + cmp.Or(query, "0")
+	chosen := ""
+	if parameter != "" {
+		chosen = u.Query().Get(parameter)
 	}
-	host := net.JoinHostPort(strings.ToLower(cmp.Or(u.Hostname(), "localhost")), cmp.Or(u.Port(), "6379"))
-	return host + " " + cmp.Or(query, strings.Trim(u.Path, "/"), "0")
+	if u.Scheme == "unix" {
+		return u.Path + " " + cmp.Or(chosen, inside)
+	}
+	host := net.JoinHostPort(strings.ToLower(cmp.Or(u.Hostname(), "localhost")), cmp.Or(u.Port(), port))
+	return host + " " + cmp.Or(chosen, strings.Trim(u.Path, "/"), inside)
 }
 
 // checkTarget compares a broker's settings with each other and with those of the outbox.

@@ -58,13 +58,14 @@ type Outbox struct {
 
 // Types of broker whose settings are checked here.
 const (
-	TypeRedis  = "redis"  // Redis Streams
-	TypePubSub = "pubsub" // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
-	TypeMemory = "memory" // a list in this process, for tests
+	TypeRedis    = "redis"    // Redis Streams
+	TypePubSub   = "pubsub"   // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
+	TypeRabbitMQ = "rabbitmq" // RabbitMQ; a program imports its client: package brokers/rabbitmq
+	TypeMemory   = "memory"   // a list in this process, for tests
 )
 
 // BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
-func BrokerTypes() []string { return []string{TypeRedis, TypePubSub, TypeMemory} }
+func BrokerTypes() []string { return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeMemory} }
 
 // Ordering says whether messages with the same ordering key wait for each other.
 type Ordering string
@@ -91,8 +92,17 @@ const (
 type Broker struct {
 	// Type is one of BrokerTypes, or a name that was given to WithBrokerTypes. Required.
 	Type string
-	// URL to connect to, with its credentials: redis (required) and the types registered in Go.
+	// URL to connect to, with its credentials: redis and rabbitmq (required), and the types
+	// registered in Go.
 	URL Secret
+	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq.
+	TLS TLS
+	// CreateDestinations creates what messages are sent to where it is missing: the topics of
+	// pubsub, the exchange of rabbitmq. Default: false, so that its messages wait.
+	CreateDestinations bool
+	// MaxMessageBytes is the server's own limit for a message, where it is not the usual one:
+	// rabbitmq. Default: the client's.
+	MaxMessageBytes int
 	// Project of Google Cloud: pubsub, required.
 	Project string
 	// Endpoint replaces the service's own, such as "localhost:8085" for an emulator: pubsub.
@@ -102,6 +112,8 @@ type Broker struct {
 	Compression int
 	// Redis has the settings that belong to the type redis alone.
 	Redis Redis
+	// RabbitMQ has the settings that belong to the type rabbitmq alone.
+	RabbitMQ RabbitMQ
 	// Options of the types registered in Go. Nil for the built-in ones.
 	Options Options
 

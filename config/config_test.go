@@ -217,8 +217,8 @@ func TestFurtherBrokerTypes(t *testing.T) {
 databases: {default: {driver: sqlite}}
 brokers:
   default:
-    type: kafka
-    url: kafka://${USER}@host
+    type: azure
+    url: azure://${USER}@host
     options:
       acks: all
       retries: 3
@@ -229,10 +229,10 @@ brokers:
       address: "${HOST}:9092"
       port: ${PORT}
       brokers: [one, {host: two}]
-`, config.WithBrokerTypes("nats", "kafka"), env("USER", "me", "HOST", "h", "PORT", "9092"))
+`, config.WithBrokerTypes("mqtt", "azure"), env("USER", "me", "HOST", "h", "PORT", "9092"))
 	broker := cfg.Brokers["default"]
-	assert.Equal(t, "kafka", broker.Type)
-	assert.Equal(t, "kafka://me@host", broker.URL.Reveal())
+	assert.Equal(t, "azure", broker.Type)
+	assert.Equal(t, "azure://me@host", broker.URL.Reveal())
 	assert.Equal(t, config.Options{
 		"acks": "all", "retries": 3, "ratio": 0.5, "tls": true, "nothing": nil, "when": "2026-01-02",
 		"address": "h:9092", "port": "9092", "brokers": []any{"one", map[string]any{"host": "two"}},

@@ -95,15 +95,15 @@ func TestAnyBrokerType(t *testing.T) {
 	source := func(kind string) []byte {
 		return []byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: '" + kind + "', url: x, options: {a: 1}}}\n")
 	}
-	cfg, err := config.Parse(source("nats"), "fanout.yaml", config.WithAnyBrokerType())
+	cfg, err := config.Parse(source("mqtt"), "fanout.yaml", config.WithAnyBrokerType())
 	require.NoError(t, err)
-	assert.Equal(t, "nats", cfg.Brokers["default"].Type)
+	assert.Equal(t, "mqtt", cfg.Brokers["default"].Type)
 	assert.Equal(t, config.Options{"a": 1}, cfg.Brokers["default"].Options)
 
 	_, err = config.Parse(source("rediss"), "fanout.yaml", config.WithAnyBrokerType())
 	require.EqualError(t, err, `fanout.yaml:3:27: brokers.default.type: "rediss" is not known: did you mean "redis"?`)
-	_, err = config.Parse(source("nats://u:s3cret@h"), "fanout.yaml", config.WithAnyBrokerType())
+	_, err = config.Parse(source("mqtt://u:s3cret@h"), "fanout.yaml", config.WithAnyBrokerType())
 	require.ErrorContains(t, err, "brokers.default.type: (not shown: it may be a secret) is not known")
-	_, err = config.Parse(source("nats"), "fanout.yaml")
-	require.ErrorContains(t, err, `"nats" is not known: use redis, pubsub or memory, or register it in Go`)
+	_, err = config.Parse(source("mqtt"), "fanout.yaml")
+	require.ErrorContains(t, err, `"mqtt" is not known: use redis, pubsub, rabbitmq or memory, or register it in Go`)
 }

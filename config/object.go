@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/goccy/go-yaml/ast"
 )
 
@@ -14,6 +16,8 @@ type object struct {
 	fields []*field
 	known  []string
 	broken bool // what stands there is no mapping; reported
+	// Ignored are known keys that were refused where they are there, and that no message recommends.
+	ignored func(name string) bool
 }
 
 // field is one key of an object, or one entry of a list.
@@ -149,9 +153,13 @@ func (o *object) close() {
 	for _, name := range o.known {
 		known[name] = true
 	}
+	recommended := o.known
+	if o.ignored != nil {
+		recommended = slices.DeleteFunc(slices.Clone(o.known), o.ignored)
+	}
 	for _, f := range o.fields {
 		if !known[f.name] {
-			o.problemf(f.key, o.path, "unknown key %s%s", shown(f.name), suggest(f.name, o.known))
+			o.problemf(f.key, o.path, "unknown key %s%s", shown(f.name), suggest(f.name, recommended))
 		}
 	}
 }

@@ -205,10 +205,10 @@ func TestProblemsInBrokers(t *testing.T) {
   d: {type: "redis://u:hunter2@h"}
   e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0, batch_bytes: 0}
   f: 7
-  f: {type: kafka}
+  f: {type: azure}
   g: {type: cassandra}
-  h: {type: kafka, project: x, options: [1]}
-  i: {type: kafka, options: {a: 1, a: 2, c: "${UNSET}", d: ["${UNSET}"], e: {<<: {}}, b: !x 5}}
+  h: {type: azure, project: x, options: [1]}
+  i: {type: azure, options: {a: 1, a: 2, c: "${UNSET}", d: ["${UNSET}"], e: {<<: {}}, b: !x 5}}
 `, []string{
 			"2:26: brokers.default.format: does nothing for the internal broker, which gets every event in its internal form: remove it",
 			"2:42: brokers.default.source: does nothing for the internal broker, which gets every event in its internal form: remove it",
@@ -217,7 +217,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`2:71: brokers.default.rate: is "0": use at least 0.001`,
 			"2:87: brokers.default.destination: { is no placeholder: use {stream}, {context}, {aggregate}, {type}",
 			"2:98: brokers.default.url: must begin with redis://, rediss:// or unix://",
-			"3:3: brokers.a: type is missing: use redis, pubsub, memory, nats or kafka",
+			"3:3: brokers.a: type is missing: use redis, pubsub, rabbitmq, memory, mqtt or azure",
 			`4:3: brokers.A: differs from "a" in line 3 only in capitals, which some databases do not tell apart`,
 			`4:13: brokers.A.type: "rdis" is not known: did you mean "redis"?`,
 			"5:3: brokers.b: project is missing: use the id of a Google Cloud project",
@@ -236,17 +236,17 @@ func TestProblemsInBrokers(t *testing.T) {
 			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
 			`7:91: brokers.c.retention.published: is "-1h": use a positive duration`,
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
-			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
+			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, rabbitmq, memory, mqtt or azure, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
-			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, compression, max_len, max_age, approximate, replicas, ` +
-				"backfill, options, format, source, extensions, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention",
+			`9:34: brokers.e: unknown key "topic": use type, format, source,` +
+				" extensions, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:84: brokers.e.batch_bytes: is "0": use at least 1`,
 			"10:6: brokers.f: must be a mapping of keys, but is a number",
 			`11:3: brokers: duplicate key "f": the first one is in line 10`,
-			`12:13: brokers.g.type: "cassandra" is not known: use redis, pubsub, memory, nats or kafka, or register it in Go`,
-			"13:20: brokers.h.project: does nothing for a broker of type kafka: remove it",
+			`12:13: brokers.g.type: "cassandra" is not known: use redis, pubsub, rabbitmq, memory, mqtt or azure, or register it in Go`,
+			"13:20: brokers.h.project: does nothing for a broker of type azure: remove it",
 			"13:41: brokers.h.options: must be a mapping of keys, but is a list",
 			`14:36: brokers.i.options: duplicate key "a": the first one is in line 14`,
 			"14:45: brokers.i.options.c: environment variable UNSET is not set: set it, or write ${UNSET:-default}",
@@ -289,14 +289,14 @@ brokers:
 			`5:78: brokers.c.extensions[2]: envelope: check extensions for CloudEvents: extension "data" has the name of another attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
 			`5:84: brokers.c.extensions[3]: envelope: check extensions for CloudEvents: extensions "tenant_id" and "tenantid" become one attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
 		}},
-		{"an alias within itself", "brokers: {default: {type: kafka, options: &x {a: *x}}}\n", []string{
+		{"an alias within itself", "brokers: {default: {type: azure, options: &x {a: *x}}}\n", []string{
 			"1:43: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",
 		}},
-		{"aliases that explode", "brokers:\n  default:\n    type: kafka\n    options:\n      a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n      b: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\n" +
+		{"aliases that explode", "brokers:\n  default:\n    type: azure\n    options:\n      a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n      b: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\n" +
 			"      c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\n      d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c]\n      e: [*d, *d, *d, *d, *d, *d, *d, *d, *d]\n", []string{
 			"5:7: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",
 		}},
-	}, config.WithBrokerTypes("nats", "kafka"))
+	}, config.WithBrokerTypes("mqtt", "azure"))
 }
 
 func TestProblemsInCleanup(t *testing.T) {

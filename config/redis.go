@@ -32,9 +32,6 @@ type Redis struct {
 // nothing.
 const DefaultReplicaTimeout = time.Second
 
-// redisKeys are the keys that brokers of type redis alone take.
-var redisKeys = []string{"max_len", "max_age", "approximate", "replicas", "backfill"}
-
 // The ends of what is a limit for the backfill: below the least priority there is nothing, and all
 // but the highest is the most.
 const (

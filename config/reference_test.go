@@ -18,6 +18,7 @@ import (
 )
 
 var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
+	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop",
 	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
@@ -30,7 +31,7 @@ func TestReferenceLoads(t *testing.T) {
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
 		Outbox: config.Outbox{
-			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit"},
+			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
@@ -61,6 +62,13 @@ func TestReferenceLoads(t *testing.T) {
 				Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2",
 				Overrides: outbox.Overrides{ContentType: "application/vnd.acme.audit+json"},
 				Redis:     config.Redis{MaxLen: 1_000_000, Replicas: 1, ReplicaTimeout: time.Second},
+			},
+			"warehouse": {
+				Type: config.TypeRabbitMQ, URL: "amqps://relay@rabbit.internal/shop", CreateDestinations: true, MaxMessageBytes: 1 << 20,
+				TLS: config.TLS{
+					CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal",
+				},
+				RabbitMQ: config.RabbitMQ{Exchange: "fanout", Expiration: 72 * time.Hour},
 			},
 		},
 		Cleanup: config.DefaultCleanup(),
@@ -107,9 +115,10 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
+		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
+	"brokers.tls":       {"ca_file", "cert_file", "key_file", "server_name"},
 	"brokers.replicas":  {"count", "timeout"},
 	"brokers.backfill":  {"below"},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},

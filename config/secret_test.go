@@ -44,8 +44,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 databases: {default: {driver: postgres, dsn: "postgres://u:hunter2@h"}}
 brokers:
   default: {type: redis, url: "redis://u:hunter2@h"}
-  other: {type: kafka, url: "hunter2", options: {password: hunter2, deep: [{x: hunter2}]}}
-`, config.WithBrokerTypes("kafka"))
+  other: {type: azure, url: "hunter2", options: {password: hunter2, deep: [{x: hunter2}]}}
+`, config.WithBrokerTypes("azure"))
 	assert.Equal(t, hunter, cfg.Brokers["other"].Options["password"])
 
 	hexed := fmt.Sprintf("%x", hunter)
@@ -73,11 +73,11 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			"outbox: {retry: {max_attempts: '${X}', base_delay: '${X}d', multiplier: '${X}', max_delay: '${X}', jitter: '${X}'}}",
 			"brokers: {default: {type: '${X}'}, a: {type: redis, url: '${X}'}, b: {type: pubsub, project: \"${X}\\n\", endpoint: \"${X}\\0\"}}",
 			"brokers: {a: {type: memory, url: '${X}', format: '${X}', source: '${X}', filter: ['[${X}']}}",
-			"brokers: {a: {type: kafka, url: '${X}', options: ['${X}']}, b: {type: kafka, options: {a: !x '${X}'}}}",
+			"brokers: {a: {type: azure, url: '${X}', options: ['${X}']}, b: {type: azure, options: {a: !x '${X}'}}}",
 			"monitor: {listen: '${X}', metrics: '${X}', viewer_tokens: {a: 'x${X}', '${X}': y}, operator_tokens: {a: '${X}', b: '${X}'}}",
 			"cleanup: {interval: '${X}', batch_size: '${X}'}\n${X}: 1",
 		} {
-			_, err := config.Parse([]byte(source), "f", env("X", value), config.WithBrokerTypes("kafka"))
+			_, err := config.Parse([]byte(source), "f", env("X", value), config.WithBrokerTypes("azure"))
 			require.Error(t, err)
 			assert.NotContains(t, err.Error(), hunter)
 		}

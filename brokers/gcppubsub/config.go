@@ -14,7 +14,11 @@ import (
 //
 //	fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig)
 func FromConfig(ctx context.Context, _ string, cfg config.Broker) (brokers.Broker, error) {
-	b, err := Open(ctx, cfg.Project, append(endpoint(cfg.Endpoint), WithCompression(cfg.Compression))...)
+	opts := append(endpoint(cfg.Endpoint), WithCompression(cfg.Compression))
+	if cfg.CreateDestinations {
+		opts = append(opts, WithCreateTopics())
+	}
+	b, err := Open(ctx, cfg.Project, opts...)
 	if err != nil {
 		return nil, err // and not a broker that is a nil *Broker
 	}

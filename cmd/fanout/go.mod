@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
+	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
 	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
 	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -29,6 +30,7 @@ require (
 require (
 	filippo.io/edwards25519 v1.1.0 // indirect
 	github.com/go-sql-driver/mysql v1.9.3 // indirect
+	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 )
 
 require (

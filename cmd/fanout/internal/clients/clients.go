@@ -5,6 +5,7 @@ package clients
 import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/mysql"
@@ -16,5 +17,6 @@ func Options() []fanout.Option {
 	return []fanout.Option{
 		fanout.WithDriver(outbox.MySQL, mysql.FromConfig),
 		fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
+		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig),
 	}
 }

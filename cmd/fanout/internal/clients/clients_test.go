@@ -15,9 +15,10 @@ import (
 // A configuration may name any of these types: the command has the client of each.
 func TestEveryTypeIsLinked(t *testing.T) {
 	t.Parallel()
-	settings := config.Broker{URL: "redis://127.0.0.1:1/0", Project: "acme", Endpoint: "127.0.0.1:1"}
+	urls := map[string]config.Secret{config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/"}
+	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1"}
 	for _, name := range config.BrokerTypes() {
-		settings.Type = name
+		settings.Type, settings.URL = name, urls[name]
 		cfg := &config.Config{Brokers: map[string]config.Broker{"default": settings}}
 		broker, err := fanout.OpenBroker(t.Context(), cfg, "default", clients.Options()...)
 		require.NoError(t, err, name)
