@@ -1,0 +1,2 @@
+// Package natsjetstream publishes to NATS JetStream.
+package natsjetstream
