@@ -3,6 +3,7 @@ module github.com/gorm-fanout/fanout/brokers/natsjetstream
 go 1.25.0
 
 require (
+	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/nats-io/nats-server/v2 v2.12.3
 	github.com/nats-io/nats.go v1.47.0
