@@ -2,6 +2,7 @@ package natsjetstream_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -54,7 +55,7 @@ func TestConformance(t *testing.T) {
 }
 
 func (s *spoiler) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, address, 2*time.Second)
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(context.Background(), network, address)
 	if err != nil {
 		return nil, err
 	}

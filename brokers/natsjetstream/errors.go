@@ -75,6 +75,9 @@ func deniedSubject(err error) (subject string, found bool) {
 // errDenied is the error of a message that the server dropped.
 var errDenied = errors.New("permissions violation: the user may not publish to the subject; allow it in the server's configuration or the user's JWT")
 
+// errNotCreated is the error of a message whose stream is missing and could not be created.
+var errNotCreated = errors.New("no stream takes the subject, and it could not be created")
+
 // failed classifies why a message for a subject was not confirmed.
 func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 	said := fmt.Errorf("natsjetstream: publish to %q: %w", subject, err)
@@ -94,7 +97,7 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("%w: %s; where there is one, it has no leader, or JetStream is off", said, missing))
-	case errors.Is(err, errDenied):
+	case errors.Is(err, errDenied), errors.Is(err, errNotCreated):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload()))

@@ -54,10 +54,10 @@ type publication struct {
 	results []brokers.Result
 	lanes   map[string]*lane // by destination
 
-	ready   []int   // messages that may be sent
-	next    []int   // the next message of the same key, by index; 0 = none
+	ready   []int    // messages that may be sent
+	next    []int    // the next message of the same key, by index; 0 = none
 	flights []flight // sent and unanswered, the oldest first
-	bytes   int     // of their payloads
+	bytes   int      // of their payloads
 
 	blocked map[*lane]error // destinations that are out
 	created map[*lane]error // what came of creating a stream
@@ -186,7 +186,8 @@ func (p *publication) land(ctx context.Context, f flight) {
 		return
 	}
 	if errors.Is(err, jetstream.ErrNoStreamResponse) && p.options.streams != nil && !f.again && ctx.Err() == nil {
-		if err = p.create(ctx, f.lane); err == nil {
+		err = p.create(ctx, f.lane)
+		if err == nil {
 			f.again = true
 			p.send(ctx, f)
 			return
@@ -226,13 +227,18 @@ func (p *publication) create(ctx context.Context, l *lane) error {
 	if err, done := p.created[l]; done {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
 	_, err := p.js.CreateStream(ctx, p.options.streams.config(l.subject))
 	var refused *jetstream.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == streamExists || refused.ErrorCode == subjectsOverlap) {
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && (refused.ErrorCode == streamExists || refused.ErrorCode == subjectsOverlap):
 		err = nil
-	}
-	if err != nil {
+	case errors.As(err, &refused):
 		err = fmt.Errorf("create a stream: %w", err)
+	default: // a server is silent towards a user who may not create streams
+		err = fmt.Errorf("%w: %w: the user needs to publish to $JS.API.STREAM.CREATE.%s", errNotCreated, err, streamName(l.subject))
 	}
 	if p.created == nil {
 		p.created = map[*lane]error{}

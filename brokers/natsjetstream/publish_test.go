@@ -128,8 +128,14 @@ func TestRequiredFields(t *testing.T) {
 	}
 	bad[0].ID, bad[1].ID, bad[2].Type, bad[3].Type = "", "a\r\nb", " T.v1", strings.Repeat("T", 1025)
 	bad[4].Attributes = []brokers.Attribute{
-		{Name: "Nats-TTL", Value: "1s"}, {Name: "nats-rollup", Value: "all"}, {Name: "Status", Value: "503"}, {Name: "a b", Value: "x"},
-		{Name: "x", Value: "a\nb"}, {Name: "y", Value: "blank "}, {Name: "fits", Value: "ünï"}, {Name: "long", Value: strings.Repeat("v", 40<<10)},
+		{Name: "Nats-TTL", Value: "1s"},
+		{Name: "nats-rollup", Value: "all"},
+		{Name: "Status", Value: "503"},
+		{Name: "a b", Value: "x"},
+		{Name: "x", Value: "a\nb"},
+		{Name: "y", Value: "blank "},
+		{Name: "fits", Value: "ünï"},
+		{Name: "long", Value: strings.Repeat("v", 40<<10)},
 	}
 	results := b.Publish(t.Context(), bad)
 	assert.Equal(t, []string{"permanent", "permanent", "permanent", "permanent", ""}, classes(results))
@@ -175,6 +181,12 @@ func TestPermissions(t *testing.T) {
 		assert.ErrorContains(t, results[0].Err, "may not publish to the subject")
 	}
 	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "the user may not ask")
+
+	creating := open(t, "nats://relay:hunter2@"+s.addr(), natsjetstream.WithCreateStreams(natsjetstream.StreamSettings{}))
+	require.NoError(t, s.js.DeleteStream(t.Context(), "ALL"))
+	results := creating.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 5), numbered("ordering::order", "a", 6)})
+	assert.Equal(t, []string{"unavailable destination", "not_sent"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "the user needs to publish to $JS.API.STREAM.CREATE.ordering+order")
 }
 
 // TestCredentials: credentials that the server refuses are an outage, and secrets stay secret.
