@@ -90,7 +90,7 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		where := place(broker)
-		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || !target.sound("endpoint", "exchange", "destination") { // its own problem was reported
+		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || !target.sound("endpoint", "exchange", "subject_prefix", "destination") { // its own problem was reported
 			continue
 		}
 		place := [3]string{broker.Type, where, cmp.Or(broker.Destination, "{stream}")}
@@ -114,6 +114,8 @@ func place(broker Broker) string {
 			port = "5671"
 		}
 		return urlPlace(address, port, "/", "") + " " + cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
+	case broker.Type == TypeNATS && address != "":
+		return natsPlace(address, broker.NATS.SubjectPrefix)
 	case broker.Type == TypePubSub && broker.Project != "":
 		return broker.Project + " " + broker.Endpoint
 	default:

@@ -61,11 +61,14 @@ const (
 	TypeRedis    = "redis"    // Redis Streams
 	TypePubSub   = "pubsub"   // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
 	TypeRabbitMQ = "rabbitmq" // RabbitMQ; a program imports its client: package brokers/rabbitmq
+	TypeNATS     = "nats"     // NATS JetStream; a program imports its client: package brokers/nats
 	TypeMemory   = "memory"   // a list in this process, for tests
 )
 
 // BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
-func BrokerTypes() []string { return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeMemory} }
+func BrokerTypes() []string {
+	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeMemory}
+}
 
 // Ordering says whether messages with the same ordering key wait for each other.
 type Ordering string
@@ -92,16 +95,17 @@ const (
 type Broker struct {
 	// Type is one of BrokerTypes, or a name that was given to WithBrokerTypes. Required.
 	Type string
-	// URL to connect to, with its credentials: redis and rabbitmq (required), and the types
+	// URL to connect to, with its credentials: redis, rabbitmq and nats (required), and the types
 	// registered in Go.
 	URL Secret
-	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq.
+	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq and
+	// nats.
 	TLS TLS
 	// CreateDestinations creates what messages are sent to where it is missing: the topics of
-	// pubsub, the exchange of rabbitmq. Default: false, so that its messages wait.
+	// pubsub, the exchange of rabbitmq, the streams of nats. Default: false, so that its messages wait.
 	CreateDestinations bool
 	// MaxMessageBytes is the server's own limit for a message, where it is not the usual one:
-	// rabbitmq. Default: the client's.
+	// rabbitmq and nats. Default: the client's.
 	MaxMessageBytes int
 	// Project of Google Cloud: pubsub, required.
 	Project string
@@ -114,6 +118,8 @@ type Broker struct {
 	Redis Redis
 	// RabbitMQ has the settings that belong to the type rabbitmq alone.
 	RabbitMQ RabbitMQ
+	// NATS has the settings that belong to the type nats alone.
+	NATS NATS
 	// Options of the types registered in Go. Nil for the built-in ones.
 	Options Options
 

@@ -12,6 +12,7 @@ var connectionKeys = map[string][]string{
 	TypeRedis:    {"url", "max_len", "max_age", "approximate", "replicas", "backfill"},
 	TypePubSub:   {"project", "endpoint", "compression", "create_destinations"},
 	TypeRabbitMQ: {"url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration"},
+	TypeNATS:     {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "stream"},
 	TypeMemory:   {},
 }
 
@@ -57,6 +58,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	r.readTLS(entry, &broker.TLS)
 	r.readRedis(entry, &broker.Redis)
 	entry.readRabbitMQ(&broker.RabbitMQ)
+	entry.readNATS(&broker.NATS)
 	if f := entry.get("options"); f != nil {
 		broker.Options = r.readOptions(f)
 	}
@@ -70,12 +72,18 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 		r.checkRedis(entry)
 		r.require(entry, "url", "redis://user:password@host:6379/0")
 		r.checkScheme(entry, broker.URL, "redis://", "rediss://", "unix://")
+		r.checkURL(entry, "url", broker.URL)
 	case TypePubSub:
 		r.require(entry, "project", "the id of a Google Cloud project")
 	case TypeRabbitMQ:
 		r.require(entry, "url", "amqp://user:password@host:5672/vhost")
 		r.checkScheme(entry, broker.URL, "amqp://", "amqps://")
+		r.checkURL(entry, "url", broker.URL)
 		r.checkTLS(entry, broker.URL, "amqps://")
+	case TypeNATS:
+		r.require(entry, "url", "nats://user:password@host:4222")
+		r.checkScheme(entry, broker.URL, "nats://", "tls://", "ws://", "wss://") // of several servers, maybe, which is no URL
+		r.checkNATS(entry, broker.CreateDestinations)
 	}
 }
 
@@ -86,7 +94,9 @@ func (r *reader) refuseOthers(entry *object, broker *Broker) {
 	if !builtIn {
 		takes = registeredKeys
 	}
-	others := func(name string) bool { return slices.Contains(allConnectionKeys, name) && !slices.Contains(takes, name) }
+	others := func(name string) bool {
+		return slices.Contains(allConnectionKeys, name) && !slices.Contains(takes, name)
+	}
 	entry.ignored = others
 	for _, f := range entry.fields {
 		if others(f.name) {
@@ -114,9 +124,7 @@ func (r *reader) checkScheme(entry *object, secret Secret, schemes ...string) {
 	f := entry.find("url")
 	if f != nil && !f.bad && !slices.ContainsFunc(schemes, known) {
 		r.rejectf(f, "must begin with %s", either(schemes))
-		return
 	}
-	r.checkURL(entry, "url", secret)
 }
 
 func (r *reader) require(entry *object, name, example string) {

@@ -18,7 +18,7 @@ import (
 )
 
 var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
-	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop",
+	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop", "NATS_URL", "nats://one:4222,nats://two:4222",
 	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
@@ -31,7 +31,7 @@ func TestReferenceLoads(t *testing.T) {
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
 		Outbox: config.Outbox{
-			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse"},
+			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
@@ -69,6 +69,13 @@ func TestReferenceLoads(t *testing.T) {
 					CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal",
 				},
 				RabbitMQ: config.RabbitMQ{Exchange: "fanout", Expiration: 72 * time.Hour},
+			},
+			"analytics": {
+				Type: config.TypeNATS, URL: "nats://one:4222,nats://two:4222", CreateDestinations: true,
+				NATS: config.NATS{
+					SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
+					Stream: config.NATSStream{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 2 * time.Minute},
+				},
 			},
 		},
 		Cleanup: config.DefaultCleanup(),
@@ -115,10 +122,12 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
+		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration",
+		"subject_prefix", "credentials_file", "stream", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.tls":       {"ca_file", "cert_file", "key_file", "server_name"},
+	"brokers.stream":    {"replicas", "max_age", "duplicate_window"},
 	"brokers.replicas":  {"count", "timeout"},
 	"brokers.backfill":  {"below"},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},

@@ -31,6 +31,9 @@ type Harness struct {
 	// order of attributes does not matter.
 	Received func(t *testing.T, destination string) []brokers.Message
 
+	// OmitsText is true for a broker that takes only some texts as names and values of attributes,
+	// and leaves out, and names, the others. Otherwise each text of the suite has to arrive.
+	OmitsText bool
 	// Refuse makes the server refuse the message with this id, each time it is sent, until restore
 	// is called; other messages are not to be touched. The class of the error is the
 	// implementation's choice, but it has to be the message's own (permanent or retryable).

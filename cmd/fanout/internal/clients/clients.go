@@ -5,6 +5,7 @@ package clients
 import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -18,5 +19,6 @@ func Options() []fanout.Option {
 		fanout.WithDriver(outbox.MySQL, mysql.FromConfig),
 		fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
 		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig),
+		fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
 	}
 }

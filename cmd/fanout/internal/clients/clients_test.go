@@ -15,7 +15,9 @@ import (
 // A configuration may name any of these types: the command has the client of each.
 func TestEveryTypeIsLinked(t *testing.T) {
 	t.Parallel()
-	urls := map[string]config.Secret{config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/"}
+	urls := map[string]config.Secret{
+		config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/", config.TypeNATS: "nats://127.0.0.1:1",
+	}
 	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1"}
 	for _, name := range config.BrokerTypes() {
 		settings.Type, settings.URL = name, urls[name]

@@ -1,0 +1,206 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+)
+
+const (
+	// preferredBatch is what a processor hands over at once; beyond it only the latency grows.
+	preferredBatch = 500
+	// pingTimeout bounds questions whose context has no deadline.
+	pingTimeout = 5 * time.Second
+)
+
+// Broker publishes to NATS JetStream. Make one with [Open]. All methods are safe for concurrent
+// use.
+type Broker struct {
+	options options
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	gate    *gate.Gate
+	slots   chan struct{} // one for each message that waits for its acknowledgment
+	trouble atomic.Pointer[string]
+	// abandoned is closed when Close did not wait any longer.
+	abandoned chan struct{}
+
+	mu    sync.Mutex
+	lanes map[string]*lane
+}
+
+// A lane is one subject, as long as a call of Publish uses it.
+type lane struct {
+	subject string
+	users   int
+	denied  chan struct{} // closed when the server has denied a publish to the subject
+}
+
+// enter returns the lane of a subject, which leave gives back.
+func (b *Broker) enter(subject string) *lane {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[subject]
+	if l == nil {
+		l = &lane{subject: subject, denied: make(chan struct{})}
+		b.lanes[subject] = l
+	}
+	l.users++
+	return l
+}
+
+func (b *Broker) leave(l *lane) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.users--; l.users == 0 && b.lanes[l.subject] == l {
+		delete(b.lanes, l.subject)
+	}
+}
+
+// asyncError takes what the server says outside of an answer. A publish that a user may not make is
+// dropped by the server: this is all that is ever heard of it.
+func (b *Broker) asyncError(err error) {
+	b.note(err)
+	subject, found := deniedSubject(err)
+	if !found {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lanes[subject]; l != nil {
+		close(l.denied)
+		delete(b.lanes, subject) // the next call asks again
+	}
+}
+
+// note keeps what explains an outage.
+func (b *Broker) note(err error) {
+	if err != nil {
+		text := err.Error()
+		b.trouble.Store(&text)
+	}
+}
+
+// Capabilities implements [brokers.Broker].
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxPayload - maxHeaderBytes, MaxBatch: preferredBatch}
+}
+
+// Ping implements [brokers.Broker]. It asks the server that the broker is connected to, not its
+// JetStream.
+func (b *Broker) Ping(ctx context.Context) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case !b.conn.IsConnected():
+		err = nats.ErrDisconnected
+	default:
+		err = b.conn.FlushWithContext(ctx)
+	}
+	if err != nil {
+		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("nats: ping: %w", b.explained(err)))
+	}
+	return nil
+}
+
+// CheckDestination implements [brokers.DestinationChecker]. It asks which stream takes the subject;
+// with [WithCreateStreams] none need take it yet.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	subject, err := subjectOf(b.options.prefix, destination)
+	if err != nil {
+		return brokers.Permanent(fmt.Errorf("nats: look at %q: %w", shortened(destination), err))
+	}
+	if !b.conn.IsConnected() {
+		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("nats: look at %q: %w", destination, b.explained(nats.ErrDisconnected)))
+	}
+	allowed, err := b.ask(ctx, streamNames, func(ctx context.Context) error {
+		_, err := b.js.StreamNameBySubject(ctx, subject)
+		return err
+	})
+	if !allowed {
+		return nil // a publisher need not be
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrStreamNotFound) && b.options.streams != nil:
+		return nil
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		err = jetstream.ErrNoStreamResponse
+	}
+	return b.failed(ctx, subject, err)
+}
+
+// Subjects on which a server answers questions.
+const (
+	streamNames = "$JS.API.STREAM.NAMES"
+	accountInfo = "$JS.API.INFO"
+)
+
+// ask puts a question to the server, by its subject. It ends at once where the user may not ask.
+func (b *Broker) ask(ctx context.Context, subject string, question func(context.Context) error) (allowed bool, err error) {
+	l := b.enter(subject)
+	defer b.leave(l)
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-l.denied:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = question(ctx)
+	select {
+	case <-l.denied:
+		return false, nil
+	default:
+		return true, err
+	}
+}
+
+// disabled asks whether it is JetStream that is missing, where a stream seems to be. Nil where the
+// server does not say so.
+func (b *Broker) disabled(ctx context.Context) error {
+	_, err := b.ask(ctx, accountInfo, func(ctx context.Context) error {
+		_, err := b.js.AccountInfo(ctx)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return err
+	}
+	return nil
+}
+
+// Close implements [brokers.Broker].
+func (b *Broker) Close(ctx context.Context) error {
+	first, err := b.gate.Close(ctx)
+	if !first {
+		return nil
+	}
+	close(b.abandoned) // publishes that did not end in time say so in their results
+	b.conn.Close()
+	if err != nil {
+		return fmt.Errorf("nats: close: %w", err)
+	}
+	return nil
+}

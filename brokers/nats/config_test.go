@@ -1,0 +1,62 @@
+package nats_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// configured is the broker of a section of the file.
+func configured(t *testing.T, settings string) (brokers.Broker, error) {
+	t.Helper()
+	cfg, err := config.Parse([]byte("brokers: {default: {type: nats, "+settings+"}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	b, err := nats.FromConfig(t.Context(), "default", cfg.Brokers["default"])
+	if b != nil {
+		t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	}
+	return b, err
+}
+
+// What the file says reaches the server.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	waiting, err := configured(t, "url: '"+s.url+"', subject_prefix: shop.")
+	require.NoError(t, err)
+	message := []brokers.Message{numbered("ordering::order", "a", 1)}
+	assert.Equal(t, []string{"unavailable destination"}, classes(waiting.Publish(t.Context(), message)))
+
+	creating, err := configured(t, "url: '"+s.url+"', subject_prefix: shop., create_destinations: true, max_message_bytes: 70000, "+
+		"stream: {replicas: 1, max_age: 2h, duplicate_window: 7m}")
+	require.NoError(t, err)
+	assert.Equal(t, []string{""}, classes(creating.Publish(t.Context(), message)))
+	assert.Equal(t, 70000-32<<10, creating.Capabilities().MaxMessageBytes)
+	stream, err := s.js.Stream(t.Context(), "shop+ordering+order")
+	require.NoError(t, err)
+	info := stream.CachedInfo().Config
+	assert.Equal(t, 2*time.Hour, info.MaxAge)
+	assert.Equal(t, 7*time.Minute, info.Duplicates)
+}
+
+func TestSettingsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{
+		"url: 'nats://u:hush%zz@h'":                              "nats: open: the URL is not understood",
+		"url: 'nats://h', subject_prefix: '*.'":                  `nats: open: the subject prefix "*."`,
+		"url: 'nats://h', max_message_bytes: 1000":               "nats: open: max_message_bytes is 1000: ",
+		"url: 'tls://u:hush@h', tls: {ca_file: /missing/ca.pem}": "nats: open: tls: ca_file: open /missing/ca.pem",
+		"url: 'nats://h', credentials_file: /missing/creds":      "nats: open: the credentials file: open /missing/creds",
+	} {
+		_, err := configured(t, settings)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+}

@@ -1,0 +1,93 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+)
+
+const (
+	dialTimeout = 2 * time.Second
+	// writeTimeout ends a connection that takes nothing any more; meanwhile the client holds a lock
+	// that no context interrupts.
+	writeTimeout = 5 * time.Second
+	// pingInterval and maxPings find a connection that is silent within 15 seconds.
+	pingInterval = 5 * time.Second
+	maxPings     = 2
+	// Between attempts to connect: doubled from the one to the other.
+	minReconnectDelay = 50 * time.Millisecond
+	maxReconnectDelay = 2 * time.Second
+	// ackTimeout ends the client's memory of a message that was never acknowledged.
+	ackTimeout = 30 * time.Second
+)
+
+// errURL says nothing about the URL it got: what fails to parse is often the password itself,
+// unescaped.
+var errURL = errors.New("nats: open: the URL is not understood; write nats://user:password@host:port, or tls:// for TLS, " +
+	"several with commas between them, and escape special characters in the password (@ is %40, / is %2F, a comma is %2C)")
+
+// Open returns a broker for the servers of a URL, nats://user:password@host:port, or several of
+// them with commas between. It tries once to connect, for two seconds at most per server, and goes
+// on in the background where that fails: use Ping to find out. A user without a password is a
+// token. No part of the URL appears in an error.
+func Open(servers string, opts ...Option) (*Broker, error) {
+	if !validURL(servers) {
+		return nil, errURL
+	}
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := checkPrefix(o.prefix); err != nil {
+		return nil, fmt.Errorf("nats: open: %w", err)
+	}
+	b := &Broker{options: o, slots: make(chan struct{}, o.maxPending), abandoned: make(chan struct{}), lanes: map[string]*lane{}}
+	conn, err := nats.Connect(servers, slices.Concat([]nats.Option{
+		nats.Name("fanout"),
+		nats.Timeout(dialTimeout), nats.FlusherTimeout(writeTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(reconnectDelay),
+		// Nothing is written later, behind the back of the call that had it written.
+		nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.asyncError(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.note(err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.note(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.trouble.Store(nil) }),
+		nats.ConnectHandler(func(*nats.Conn) { b.trouble.Store(nil) }),
+	}, o.client)...)
+	if err != nil {
+		return nil, fmt.Errorf("nats: open: %w", err)
+	}
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout))
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("nats: open: %w", err)
+	}
+	b.conn, b.js, b.gate = conn, js, &gate.Gate{}
+	return b, nil
+}
+
+func validURL(servers string) bool {
+	for server := range strings.SplitSeq(servers, ",") {
+		server = strings.TrimSpace(server)
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server
+		}
+		u, err := url.Parse(server)
+		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+			return false
+		}
+	}
+	return true
+}
+
+func reconnectDelay(attempts int) time.Duration {
+	return min(minReconnectDelay<<min(attempts, 10), maxReconnectDelay)
+}

@@ -1,0 +1,317 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// maxFlightBytes ends the sending of a call until acknowledgments come: a thousand payloads of a
+// megabyte must not lie in buffers.
+const maxFlightBytes = 8 << 20
+
+// noRetry turns the client's own retries off: one that waits lets the messages behind it overtake.
+var noRetry = []jetstream.PublishOpt{jetstream.WithRetryAttempts(0)} //nolint:gochecknoglobals // a constant, which Go has not for slices
+
+// Publish implements [brokers.Broker].
+//
+// NATS has no bulk: each message is a publish of its own, and what is sent together is what waits
+// for acknowledgments at the same time. Messages without a key, and the first of each key, are sent one behind the other without waiting.
+// A message with an earlier one of its key in the call is sent when that one was acknowledged.
+// Sending it right behind would be faster, and wrong: of two messages on one connection a stream
+// may refuse or lose the first and take the second. A full stream that discards new messages may
+// have room for a smaller one, or for the next one, since a consumer has acknowledged meanwhile; a
+// stream that changes its leader drops what arrives before the new one is there; an overloaded one
+// drops what its queue does not hold. No header forbids that: Nats-Expected-Last-Msg-Id and
+// Nats-Expected-Last-Sequence speak of the last message of the whole stream, whoever wrote it, and
+// the expected sequence of a subject is known only after the acknowledgment.
+func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
+	results := make([]brokers.Result, len(msgs))
+	if !b.gate.Enter() {
+		for i := range results {
+			results[i].Err = brokers.ErrClosed
+		}
+		return results
+	}
+	defer b.gate.Leave()
+	p := &publication{Broker: b, msgs: msgs, results: results, lanes: map[string]*lane{}}
+	defer p.release()
+	p.plan()
+	p.run(ctx)
+	return results
+}
+
+// publication is one call of Publish.
+type publication struct {
+	*Broker
+
+	msgs    []brokers.Message
+	results []brokers.Result
+	lanes   map[string]*lane // by destination
+
+	ready   []int    // messages that may be sent
+	next    []int    // the next message of the same key, by index; 0 = none
+	flights []flight // sent and unanswered, the oldest first
+	bytes   int      // of their payloads
+
+	blocked map[*lane]error // destinations that are out
+	created map[*lane]error // what came of creating a stream
+	out     error           // set when the broker as a whole is out
+}
+
+// A flight is a message that waits for its acknowledgment.
+type flight struct {
+	i     int
+	lane  *lane
+	wire  *nats.Msg
+	ack   jetstream.PubAckFuture
+	again bool // sent a second time, after its stream was created
+}
+
+// plan finds the messages that wait for none, and the successors of the others.
+func (p *publication) plan() {
+	p.next = make([]int, len(p.msgs))
+	p.ready = make([]int, 0, len(p.msgs))
+	last := make(map[string]int, len(p.msgs))
+	for i := range p.msgs {
+		key := p.msgs[i].OrderingKey
+		before, follows := last[key]
+		if key != "" {
+			last[key] = i
+		}
+		if follows {
+			p.next[before] = i
+		} else {
+			p.ready = append(p.ready, i)
+		}
+	}
+}
+
+// run sends what may be sent, and waits for the oldest answer where nothing may.
+func (p *publication) run(ctx context.Context) {
+	for len(p.ready) > 0 || len(p.flights) > 0 {
+		if len(p.ready) > 0 && p.mayFly(ctx) {
+			i := p.ready[0]
+			p.ready = p.ready[1:]
+			p.start(ctx, i)
+			continue
+		}
+		if len(p.flights) > 0 {
+			f := p.flights[0]
+			p.flights = p.flights[1:]
+			p.land(ctx, f)
+		}
+	}
+}
+
+// mayFly takes a slot for the next message. It waits for one only where this call holds none, whose
+// answers would free it: so calls cannot wait for each other in a circle.
+func (p *publication) mayFly(ctx context.Context) bool {
+	if p.bytes > maxFlightBytes {
+		return false
+	}
+	select {
+	case p.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if len(p.flights) > 0 {
+		return false
+	}
+	select {
+	case p.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-p.abandoned:
+	}
+	for _, i := range p.ready {
+		p.drop(i, context.Cause(ctx))
+	}
+	p.ready = nil
+	return false
+}
+
+// start sends a message; the caller has a slot for it.
+func (p *publication) start(ctx context.Context, i int) {
+	m := &p.msgs[i]
+	l, err := p.lane(m.Destination)
+	if err != nil {
+		<-p.slots
+		p.fail(i, nil, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", shortened(m.Destination), err)))
+		return
+	}
+	if why := p.obstacle(ctx, l); why != nil {
+		<-p.slots
+		p.drop(i, why)
+		return
+	}
+	wire, omitted, err := p.encode(m, l.subject)
+	if err != nil {
+		<-p.slots
+		p.fail(i, l, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", l.subject, err)))
+		return
+	}
+	p.results[i].Omitted = omitted
+	p.send(ctx, flight{i: i, lane: l, wire: wire})
+}
+
+// send hands a message to the client.
+func (p *publication) send(ctx context.Context, f flight) {
+	ack, err := p.js.PublishMsgAsync(f.wire, noRetry...)
+	if err != nil {
+		<-p.slots
+		p.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))
+		return
+	}
+	f.ack = ack
+	p.bytes += len(f.wire.Data)
+	p.flights = append(p.flights, f)
+}
+
+// land waits for the answer to a message.
+func (p *publication) land(ctx context.Context, f flight) {
+	ack, err := p.await(ctx, f)
+	p.bytes -= len(f.wire.Data)
+	if err == nil {
+		<-p.slots
+		p.results[f.i].BrokerMessageID = ack.Stream + ":" + strconv.FormatUint(ack.Sequence, 10)
+		if next := p.next[f.i]; next > 0 {
+			p.ready = append(p.ready, next)
+		}
+		return
+	}
+	if errors.Is(err, jetstream.ErrNoStreamResponse) && ctx.Err() == nil {
+		if off := p.disabled(ctx); off != nil {
+			err = off
+		} else if p.options.streams != nil && !f.again {
+			if err = p.create(ctx, f.lane); err == nil {
+				f.again = true
+				p.send(ctx, f)
+				return
+			}
+		}
+	}
+	<-p.slots
+	p.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))
+}
+
+// await waits for one acknowledgment. An answer that is there wins against a context that has ended.
+func (p *publication) await(ctx context.Context, f flight) (*jetstream.PubAck, error) {
+	confirmed, refused := f.ack.Ok(), f.ack.Err()
+	select {
+	case ack := <-confirmed:
+		return ack, nil
+	case err := <-refused:
+		return nil, err
+	default:
+	}
+	select {
+	case ack := <-confirmed:
+		return ack, nil
+	case err := <-refused:
+		return nil, err
+	case <-f.lane.denied:
+		return nil, errDenied
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no acknowledgment: %w", ctx.Err())
+	case <-p.abandoned:
+		return nil, nats.ErrConnectionClosed
+	}
+}
+
+// create creates the stream of a lane, once in a call. That another process has just done so, with
+// other settings or for more subjects, is as good.
+func (p *publication) create(ctx context.Context, l *lane) error {
+	if err, done := p.created[l]; done {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := p.js.CreateStream(ctx, p.options.streams.config(l.subject))
+	var refused *jetstream.APIError
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && (refused.ErrorCode == streamExists || refused.ErrorCode == subjectsOverlap):
+		err = nil
+	case errors.As(err, &refused):
+		err = fmt.Errorf("create a stream: %w", err)
+	default: // a server is silent towards a user who may not create streams
+		err = fmt.Errorf("%w: %w: the user needs to publish to $JS.API.STREAM.CREATE.%s", errNotCreated, err, streamName(l.subject))
+	}
+	if p.created == nil {
+		p.created = map[*lane]error{}
+	}
+	p.created[l] = err
+	return err
+}
+
+// Error codes of JetStream that say that there is a stream already.
+const (
+	streamExists    = 10058
+	subjectsOverlap = 10065
+)
+
+// lane returns the lane of a destination.
+func (p *publication) lane(destination string) (*lane, error) {
+	if l := p.lanes[destination]; l != nil {
+		return l, nil
+	}
+	subject, err := subjectOf(p.options.prefix, destination)
+	if err != nil {
+		return nil, err
+	}
+	l := p.enter(subject)
+	p.lanes[destination] = l
+	return l, nil
+}
+
+func (p *publication) release() {
+	for _, l := range p.lanes {
+		p.leave(l)
+	}
+}
+
+// obstacle says why a message must not be sent, nil = nothing is in its way.
+func (p *publication) obstacle(ctx context.Context, l *lane) error {
+	switch {
+	case p.out != nil:
+		return p.out
+	case p.blocked[l] != nil:
+		return p.blocked[l]
+	default:
+		return ctx.Err()
+	}
+}
+
+// fail records the failure of a message, drops those that follow it, and notes an outage in its
+// scope.
+func (p *publication) fail(i int, l *lane, err error) {
+	p.results[i] = brokers.Result{Err: err}
+	if next := p.next[i]; next > 0 {
+		p.drop(next, err)
+	}
+	switch class, scope := brokers.Classify(err); {
+	case class != brokers.ClassUnavailable:
+	case scope == brokers.ScopeBroker:
+		p.out = err
+	case l != nil:
+		if p.blocked == nil {
+			p.blocked = map[*lane]error{}
+		}
+		p.blocked[l] = err
+	}
+}
+
+// drop gives a message and those that follow it up.
+func (p *publication) drop(i int, why error) {
+	p.results[i] = brokers.Result{Err: brokers.NotSentBecause(why)}
+	for i = p.next[i]; i > 0; i = p.next[i] {
+		p.results[i].Err = brokers.NotSentBecause(why)
+	}
+}

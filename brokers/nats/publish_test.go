@@ -1,0 +1,404 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/nats"
+)
+
+// TestMissingStream: a subject without a stream is out, by itself.
+func TestMissingStream(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, s.url)
+	results := b.Publish(t.Context(), []brokers.Message{
+		numbered("nowhere::order", "a", 1), numbered("ordering::order", "a", 2), numbered("ordering::order", "b", 3),
+	})
+	assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results), "%v", results)
+	require.ErrorIs(t, results[0].Err, jetstream.ErrNoStreamResponse)
+	assert.ErrorContains(t, results[0].Err, "create a stream with this subject")
+	assert.Equal(t, "ORDERING:1", results[2].BrokerMessageID)
+
+	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"))
+	class, scope := brokers.Classify(b.CheckDestination(t.Context(), "nowhere::order"))
+	assert.Equal(t, brokers.ClassUnavailable, class)
+	assert.Equal(t, brokers.ScopeDestination, scope)
+	class, _ = brokers.Classify(b.CheckDestination(t.Context(), ""))
+	assert.Equal(t, brokers.ClassPermanent, class)
+}
+
+// TestCreateStreams: processes that create the stream of a subject at the same time lose nothing,
+// and keep the order.
+func TestCreateStreams(t *testing.T) {
+	t.Parallel()
+	const processes, each = 4, 20
+	s := startServer(t, nil)
+	var all sync.WaitGroup
+	for process := range processes {
+		b := open(t, s.url, nats.WithSubjectPrefix("events."), nats.WithCreateStreams(nats.StreamSettings{
+			MaxAge: time.Hour, Duplicates: time.Minute, MaxMessages: int64(1000 + process), // which of them is created first is open
+		}))
+		require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "it will be created")
+		all.Go(func() {
+			msgs := make([]brokers.Message, each)
+			for i := range msgs {
+				msgs[i] = numbered("ordering::order", "key-"+string(rune('a'+process)), process*each+i)
+			}
+			for _, result := range b.Publish(t.Context(), msgs) {
+				assert.NoError(t, result.Err)
+			}
+		})
+	}
+	all.Wait()
+	stream, err := s.js.Stream(t.Context(), "events+ordering+order")
+	require.NoError(t, err)
+	config := stream.CachedInfo().Config
+	assert.Equal(t, []string{"events.ordering.order"}, config.Subjects)
+	assert.Equal(t, time.Hour, config.MaxAge)
+	last := map[string]string{}
+	received := s.received(t, "events.ordering.order", "ordering::order")
+	require.Len(t, received, processes*each)
+	for _, m := range received {
+		n := strings.Repeat(" ", 8-len(m.ID)) + m.ID
+		assert.Less(t, last[m.OrderingKey], n)
+		last[m.OrderingKey] = n
+	}
+}
+
+// TestRefusals: what the server refuses costs the message, its destination or its key, and no more.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(o *server.Options) { o.MaxPayload = 256 << 10 })
+	s.stream(t, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"small"}, MaxMsgSize: 1 << 10})
+	s.stream(t, jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
+	s.stream(t, jetstream.StreamConfig{Name: "SEALED", Subjects: []string{"sealed"}})
+	sealed, err := s.js.Stream(t.Context(), "SEALED")
+	require.NoError(t, err)
+	config := sealed.CachedInfo().Config
+	config.Sealed = true
+	_, err = s.js.UpdateStream(t.Context(), config)
+	require.NoError(t, err)
+
+	b := open(t, s.url)
+	sized := func(destination, key string, n, size int) brokers.Message {
+		m := numbered(destination, key, n)
+		m.Payload = make([]byte, size)
+		return m
+	}
+	results := b.Publish(t.Context(), []brokers.Message{
+		sized("small", "a", 1, 2<<10), sized("small", "a", 2, 10), sized("small", "b", 3, 10), // of the stream's own limit
+		sized("small", "c", 4, 300<<10), // above the server's
+		sized("small", "d", 5, 1<<20),   // above the broker's
+	})
+	assert.Equal(t, []string{"permanent", "not_sent", "", "permanent", "permanent"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "raise max_msg_size of the stream")
+	assert.ErrorContains(t, results[3].Err, "the server takes 262144 bytes")
+	assert.ErrorContains(t, results[4].Err, "at most 1015808 are allowed")
+
+	results = b.Publish(t.Context(), []brokers.Message{numbered("full", "a", 6), numbered("full", "a", 7), numbered("full", "a", 8)})
+	assert.Equal(t, []string{"", "unavailable destination", "not_sent"}, classes(results))
+	assert.ErrorContains(t, results[1].Err, "discards new messages")
+	results = b.Publish(t.Context(), []brokers.Message{numbered("sealed", "a", 9)})
+	assert.Equal(t, []string{"unavailable destination"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "sealed")
+}
+
+// TestRequiredFields: id and type must travel; what else headers cannot carry is named.
+func TestRequiredFields(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, s.url)
+	bad := make([]brokers.Message, 5)
+	for i := range bad {
+		bad[i] = numbered("ordering::order", "", i)
+	}
+	bad[0].ID, bad[1].ID, bad[2].Type, bad[3].Type = "", "a\r\nb", " T.v1", strings.Repeat("T", 1025)
+	bad[4].Attributes = []brokers.Attribute{
+		{Name: "Nats-TTL", Value: "1s"},
+		{Name: "nats-rollup", Value: "all"},
+		{Name: "Status", Value: "503"},
+		{Name: "a b", Value: "x"},
+		{Name: "x", Value: "a\nb"},
+		{Name: "y", Value: "blank "},
+		{Name: "fits", Value: "ünï"},
+		{Name: "long", Value: strings.Repeat("v", 40<<10)},
+	}
+	results := b.Publish(t.Context(), bad)
+	assert.Equal(t, []string{"permanent", "permanent", "permanent", "permanent", ""}, classes(results))
+	assert.Equal(t, []string{"Nats-TTL", "nats-rollup", "Status", "a b", "x", "y", "long"}, results[4].Omitted)
+	received := s.received(t, "ordering.order", "ordering::order")
+	require.Len(t, received, 1)
+	assert.Equal(t, []brokers.Attribute{{Name: "fits", Value: "ünï"}}, received[0].Attributes)
+}
+
+// TestOddKeys: whatever a key is, it travels, and no two of them become one.
+func TestOddKeys(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, s.url)
+	keys := []string{"a", " a", "a ", "a\n", "\ta", "50%", "50%25", "%0A", "\n", " ", "ключ", "a b"}
+	msgs := make([]brokers.Message, len(keys))
+	for i, key := range keys {
+		msgs[i] = numbered("ordering::order", key, i)
+	}
+	for _, result := range b.Publish(t.Context(), msgs) {
+		require.NoError(t, result.Err)
+		assert.Empty(t, result.Omitted)
+	}
+	seen := map[string]bool{}
+	for _, m := range s.received(t, "ordering.order", "ordering::order") {
+		seen[m.OrderingKey] = true
+	}
+	for _, key := range keys {
+		assert.True(t, seen[key], "%q", key)
+	}
+}
+
+// TestRepeatedIDs: what is sent again within the stream's window is published, and stored once.
+func TestRepeatedIDs(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	stream := s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	msgs := []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "a", 2), numbered("ordering::order", "", 3)}
+	for range 3 {
+		assert.Equal(t, []string{"", "", ""}, classes(open(t, s.url).Publish(t.Context(), msgs)))
+	}
+	info, err := stream.Info(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, len(msgs), info.State.Msgs)
+}
+
+// TestPermissions: the server drops what a user may not publish, and says so beside the answers.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "admin"},
+			{Username: "relay", Password: "hunter2", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"ordering.*"}}}},
+		}
+	}, client.UserInfo("admin", "admin"))
+	s.stream(t, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"ordering.*", "billing.*"}})
+	b := open(t, "nats://relay:hunter2@"+s.addr())
+	for range 2 { // and the second call asks again
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		results := b.Publish(ctx, []brokers.Message{
+			numbered("billing::order", "a", 1), numbered("ordering::order", "b", 2), numbered("billing::order", "c", 3), numbered("ordering::order", "a", 4),
+		})
+		require.NoError(t, ctx.Err(), "it is known long before the deadline")
+		cancel()
+		assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "not_sent"}, classes(results))
+		assert.ErrorContains(t, results[0].Err, "may not publish to the subject")
+	}
+	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "the user may not ask")
+
+	creating := open(t, "nats://relay:hunter2@"+s.addr(), nats.WithCreateStreams(nats.StreamSettings{}))
+	require.NoError(t, s.js.DeleteStream(t.Context(), "ALL"))
+	results := creating.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 5), numbered("ordering::order", "a", 6)})
+	assert.Equal(t, []string{"unavailable destination", "not_sent"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "the user needs to publish to $JS.API.STREAM.CREATE.ordering+order")
+}
+
+// TestCredentials: credentials that the server refuses are an outage, and secrets stay secret.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(o *server.Options) { o.Username, o.Password = "relay", "right" }, client.UserInfo("relay", "right"))
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, "nats://relay:hunter2@"+s.addr())
+	results := b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "", 2)})
+	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "check user and password")
+	for _, err := range []error{results[0].Err, results[1].Err, b.Ping(t.Context()), b.CheckDestination(t.Context(), "ordering::order")} {
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	right := open(t, "nats://"+s.addr(), nats.WithUser("relay", "right"))
+	require.NoError(t, right.Ping(t.Context()))
+	assert.Equal(t, []string{""}, classes(right.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
+}
+
+// TestWaysToLogIn: each of them works, and a wrong one is an outage that names no secret.
+func TestWaysToLogIn(t *testing.T) {
+	t.Parallel()
+	user, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	public, err := user.PublicKey()
+	require.NoError(t, err)
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	other, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	otherSeed, err := other.Seed()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	right, wrong, garbage := filepath.Join(dir, "right.nk"), filepath.Join(dir, "wrong.nk"), filepath.Join(dir, "garbage.nk")
+	for path, content := range map[string][]byte{right: seed, wrong: otherSeed, garbage: []byte("hunter2")} {
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+	}
+	byToken := startServer(t, func(o *server.Options) { o.Authorization = "hush" }, client.Token("hush"))
+	byKey := startServer(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, func(o *client.Options) error {
+		set, err := client.NkeyOptionFromSeed(right)
+		if err != nil {
+			return err
+		}
+		return set(o)
+	})
+	for _, test := range []struct {
+		url string
+		opt nats.Option
+		ok  bool
+	}{
+		{"nats://hush@" + byToken.addr(), nats.WithConnectionName("token in the URL"), true},
+		{"nats://" + byToken.addr(), nats.WithToken("hush"), true},
+		{"nats://" + byToken.addr(), nats.WithToken("hunter2"), false},
+		{"nats://hunter2@" + byToken.addr(), nats.WithConnectionName("another token in the URL"), false},
+		{"nats://" + byKey.addr(), nats.WithNKeySeedFile(right), true},
+		{"nats://" + byKey.addr(), nats.WithNKeySeedFile(wrong), false},
+	} {
+		err := open(t, test.url, test.opt).Ping(t.Context())
+		if test.ok {
+			require.NoError(t, err, test.url)
+			continue
+		}
+		require.ErrorContains(t, err, "check user and password, token, credentials file or nkey")
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err = nats.Open("nats://127.0.0.1:1", nats.WithNKeySeedFile(garbage))
+	require.ErrorContains(t, err, "nats: open: ")
+	assert.NotContains(t, err.Error(), "hunter2")
+	_, err = nats.Open("nats://127.0.0.1:1", nats.WithCredentialsFile(filepath.Join(dir, "missing")))
+	require.ErrorContains(t, err, "nats: open: the credentials file: open ")
+}
+
+// TestTLS: the server's certificate is checked, by the authorities that were named.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(nil) // for its certificate, which is for 127.0.0.1 and its own authority
+	t.Cleanup(certified.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(certified.Certificate())
+	secured := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}
+	s := startServer(t, func(o *server.Options) {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certified.TLS.Certificates}
+	}, client.Secure(secured))
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, "tls://"+s.addr(), nats.WithTLS(secured))
+	assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
+	suspicious := open(t, "tls://"+s.addr())
+	assert.Equal(t, []string{"unavailable broker"}, classes(suspicious.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 2)})))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the client tells why from its second attempt on
+		assert.ErrorContains(c, suspicious.Ping(t.Context()), "certificate signed by unknown authority")
+	}, patience, time.Millisecond)
+}
+
+// TestUnreachable: Open needs no server; publishing fails at once, nothing is kept to be written
+// later, and the broker finds a server that comes.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	url := s.url
+	s.stop(t)
+	b := open(t, url)
+	results := b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "b", 2)})
+	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+	assert.ErrorContains(t, results[0].Err, "check that the server runs")
+	require.Error(t, b.Ping(t.Context()))
+	s.start(t)
+	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, patience, time.Millisecond)
+	assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 3)})))
+	received := s.received(t, "ordering.order", "ordering::order")
+	require.Len(t, received, 1)
+	assert.Equal(t, "id-3", received[0].ID)
+}
+
+// TestWithoutJetStream: a server, or an account, whose JetStream is off is told from one that has no
+// stream.
+func TestWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	message := []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "a", 2)}
+	off := startServer(t, func(o *server.Options) { o.JetStream = false })
+	within := startServer(t, func(o *server.Options) {
+		account := server.NewAccount("PARTNER")
+		o.Accounts = []*server.Account{account}
+		o.Users = []*server.User{{Username: "admin", Password: "admin"}, {Username: "relay", Password: "relay", Account: account}}
+	}, client.UserInfo("admin", "admin"))
+	for url, want := range map[string]string{off.url: "jetstream not enabled", "nats://relay:relay@" + within.addr(): "jetstream not enabled for account"} {
+		for _, b := range []*nats.Broker{open(t, url), open(t, url, nats.WithCreateStreams(nats.StreamSettings{}))} {
+			results := b.Publish(t.Context(), message)
+			assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), "%v", results)
+			require.ErrorContains(t, results[0].Err, want)
+			require.ErrorContains(t, results[0].Err, "enable JetStream")
+		}
+	}
+}
+
+// TestStreamIsDeleted: what a stream confirmed was stored; what comes after its end waits for another
+// one.
+func TestStreamIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	config := jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}}
+	s.stream(t, config)
+	b := open(t, s.url)
+	assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
+	require.NoError(t, s.js.DeleteStream(t.Context(), "ORDERING"))
+	results := b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 2), numbered("ordering::order", "a", 3)})
+	assert.Equal(t, []string{"unavailable destination", "not_sent"}, classes(results))
+	s.stream(t, config)
+	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 2), numbered("ordering::order", "a", 3)})))
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "http://localhost", "nats://", "nats://u:hunter2#@:x", "redis://u:hunter2@h", "nats://u:hunter2%@h", "a,,b"} {
+		_, err := nats.Open(url)
+		require.ErrorContains(t, err, "the URL is not understood", url)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	for _, prefix := range []string{".", "a..", "a b.", "*.", ">", "ü", strings.Repeat("a", 121)} {
+		_, err := nats.Open("nats://localhost", nats.WithSubjectPrefix(prefix))
+		require.ErrorContains(t, err, "the subject prefix", prefix)
+	}
+}
+
+// TestFewSlots: calls that share very few slots finish all the same, and keep their order.
+func TestFewSlots(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	b := open(t, s.url, nats.WithMaxPending(2))
+	var all sync.WaitGroup
+	for caller := range 6 {
+		all.Go(func() {
+			msgs := make([]brokers.Message, 50)
+			for i := range msgs {
+				msgs[i] = numbered("ordering::order", "", caller*len(msgs)+i)
+			}
+			for _, result := range b.Publish(t.Context(), msgs) {
+				assert.NoError(t, result.Err)
+			}
+		})
+	}
+	all.Wait()
+	assert.Len(t, s.received(t, "ordering.order", "ordering::order"), 300)
+}
