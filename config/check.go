@@ -90,7 +90,8 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		where := place(broker)
-		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || !target.sound("endpoint", "exchange", "subject_prefix", "destination") { // its own problem was reported
+		reported := !target.sound("endpoint", "exchange", "subject_prefix", "destination")
+		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || reported {
 			continue
 		}
 		place := [3]string{broker.Type, where, cmp.Or(broker.Destination, "{stream}")}

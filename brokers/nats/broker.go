@@ -30,7 +30,7 @@ type Broker struct {
 	js      jetstream.JetStream
 	gate    *gate.Gate
 	slots   chan struct{} // one for each message that waits for its acknowledgment
-	trouble atomic.Pointer[string]
+	trouble atomic.Pointer[error]
 	// abandoned is closed when Close did not wait any longer.
 	abandoned chan struct{}
 
@@ -85,8 +85,7 @@ func (b *Broker) asyncError(err error) {
 // note keeps what explains an outage.
 func (b *Broker) note(err error) {
 	if err != nil {
-		text := err.Error()
-		b.trouble.Store(&text)
+		b.trouble.Store(&err)
 	}
 }
 

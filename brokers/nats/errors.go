@@ -118,14 +118,20 @@ func (b *Broker) explained(err error) error {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) {
 		err = nats.ErrDisconnected
 	}
-	var trouble string
-	if text := b.trouble.Load(); text != nil && *text != err.Error() {
-		trouble = " (" + *text + ")"
+	var (
+		known   error
+		trouble string
+	)
+	if noted := b.trouble.Load(); noted != nil {
+		known = *noted
+		if known.Error() != err.Error() {
+			trouble = " (" + known.Error() + ")"
+		}
 	}
 	switch last := b.conn.LastError(); {
 	case b.conn.IsConnected():
 		return fmt.Errorf("%w%s", err, trouble)
-	case isAuth(last) || isAuth(err):
+	case isAuth(last) || isAuth(err) || isAuth(known):
 		return fmt.Errorf("%w%s: check user and password, token, credentials file or nkey", err, trouble)
 	default:
 		return fmt.Errorf("%w%s: check that the server runs and can be reached", err, trouble)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -28,7 +27,7 @@ func TestErrors(t *testing.T) {
 	}
 	for _, test := range []struct {
 		err   error
-		ctx   context.Context //nolint:containedctx // of one row of the table
+		ctx   context.Context
 		class brokers.Class
 		scope brokers.Scope
 		says  string
@@ -76,6 +75,6 @@ func TestErrorsAreDocumented(t *testing.T) {
 		if r.scope != "" {
 			words += " " + string(r.scope)
 		}
-		assert.Regexp(t, regexp.MustCompile(fmt.Sprintf(`(?m)^//\t.*\b%d\b.* %s `, code, words)), string(text), "%d", code)
+		assert.Regexp(t, fmt.Sprintf(`(?m)^//\t.*\b%d\b.* %s `, code, words), string(text), "%d", code)
 	}
 }
