@@ -204,7 +204,7 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 }
 
 // modules are the packages with the clients of types that are modules of their own.
-var modules = map[string]string{config.TypePubSub: "gcppubsub", config.TypeRabbitMQ: "rabbitmq", config.TypeNATS: "nats"}
+var modules = map[string]string{config.TypePubSub: "gcppubsub", config.TypeRabbitMQ: "rabbitmq", config.TypeNATS: "nats", config.TypeKafka: "kafka"}
 
 // notLinked says how to link a client that is in a module of its own: whatever the library's go.mod
 // names is in the module graph of every program that uses the library.

@@ -90,7 +90,7 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		where := place(broker)
-		reported := !target.sound("endpoint", "exchange", "subject_prefix", "destination")
+		reported := !target.sound("endpoint", "exchange", "subject_prefix", "bootstrap_servers", "destination")
 		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || reported {
 			continue
 		}
@@ -116,7 +116,9 @@ func place(broker Broker) string {
 		}
 		return urlPlace(address, port, "/", "") + " " + cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
 	case broker.Type == TypeNATS && address != "":
-		return natsPlace(address, broker.NATS.SubjectPrefix)
+		return serversPlace(address, "nats://", "4222") + " " + broker.NATS.SubjectPrefix
+	case broker.Type == TypeKafka && broker.Kafka.BootstrapServers != "":
+		return serversPlace(broker.Kafka.BootstrapServers, "kafka://", "9092")
 	case broker.Type == TypePubSub && broker.Project != "":
 		return broker.Project + " " + broker.Endpoint
 	default:

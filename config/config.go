@@ -62,12 +62,13 @@ const (
 	TypePubSub   = "pubsub"   // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
 	TypeRabbitMQ = "rabbitmq" // RabbitMQ; a program imports its client: package brokers/rabbitmq
 	TypeNATS     = "nats"     // NATS JetStream; a program imports its client: package brokers/nats
+	TypeKafka    = "kafka"    // Kafka; a program imports its client: package brokers/kafka
 	TypeMemory   = "memory"   // a list in this process, for tests
 )
 
 // BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
 func BrokerTypes() []string {
-	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeMemory}
+	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeKafka, TypeMemory}
 }
 
 // Ordering says whether messages with the same ordering key wait for each other.
@@ -98,14 +99,15 @@ type Broker struct {
 	// URL to connect to, with its credentials: redis, rabbitmq and nats (required), and the types
 	// registered in Go.
 	URL Secret
-	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq and
-	// nats.
+	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq, nats and
+	// kafka.
 	TLS TLS
 	// CreateDestinations creates what messages are sent to where it is missing: the topics of
-	// pubsub, the exchange of rabbitmq, the streams of nats. Default: false, so that its messages wait.
+	// pubsub, the exchange of rabbitmq, the streams of nats, the topics of kafka. Default: false, so
+	// that its messages wait.
 	CreateDestinations bool
 	// MaxMessageBytes is the server's own limit for a message, where it is not the usual one:
-	// rabbitmq and nats. Default: the client's.
+	// rabbitmq, nats and kafka. Default: the client's.
 	MaxMessageBytes int
 	// Project of Google Cloud: pubsub, required.
 	Project string
@@ -120,6 +122,8 @@ type Broker struct {
 	RabbitMQ RabbitMQ
 	// NATS has the settings that belong to the type nats alone.
 	NATS NATS
+	// Kafka has the settings that belong to the type kafka alone.
+	Kafka Kafka
 	// Options of the types registered in Go. Nil for the built-in ones.
 	Options Options
 

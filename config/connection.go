@@ -13,6 +13,7 @@ var connectionKeys = map[string][]string{
 	TypePubSub:   {"project", "endpoint", "compression", "create_destinations"},
 	TypeRabbitMQ: {"url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration"},
 	TypeNATS:     {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "stream"},
+	TypeKafka:    {"bootstrap_servers", "sasl", "tls", "create_destinations", "max_message_bytes", "topics"},
 	TypeMemory:   {},
 }
 
@@ -59,6 +60,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	r.readRedis(entry, &broker.Redis)
 	entry.readRabbitMQ(&broker.RabbitMQ)
 	entry.readNATS(&broker.NATS)
+	r.readKafka(entry, &broker.Kafka)
 	if f := entry.get("options"); f != nil {
 		broker.Options = r.readOptions(f)
 	}
@@ -83,7 +85,9 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	case TypeNATS:
 		r.require(entry, "url", "nats://user:password@host:4222")
 		r.checkScheme(entry, broker.URL, "nats://", "tls://", "ws://", "wss://") // of several servers, maybe, which is no URL
-		r.checkNATS(entry, broker.CreateDestinations)
+		r.checkCreated(entry, "stream", broker.CreateDestinations)
+	case TypeKafka:
+		r.checkKafka(entry, broker)
 	}
 }
 

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // NATS is what a broker of type nats takes beside its URL; package nats has the options of the same
 // names.
@@ -40,22 +36,4 @@ func (o *object) readNATS(nats *NATS) {
 	stream.duration("max_age", &nats.Stream.MaxAge, time.Second)
 	stream.duration("duplicate_window", &nats.Stream.DuplicateWindow, time.Second)
 	stream.close()
-}
-
-// checkNATS compares the keys of a broker of type nats with each other.
-func (r *reader) checkNATS(entry *object, creates bool) {
-	if f := entry.find("stream"); f != nil && !creates && entry.sound("create_destinations") {
-		r.problemf(f.key, f.path, "does nothing without create_destinations: true")
-	}
-}
-
-// natsPlace is the set of servers of a URL, and the prefix: servers that were given in another order
-// are the same cluster.
-func natsPlace(servers, prefix string) string {
-	var hosts []string
-	for server := range strings.SplitSeq(servers, ",") {
-		hosts = append(hosts, urlPlace(strings.TrimSpace(server), "4222", "", ""))
-	}
-	slices.Sort(hosts)
-	return strings.Join(hosts, ",") + " " + prefix
 }

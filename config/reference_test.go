@@ -19,6 +19,7 @@ import (
 
 var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
 	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop", "NATS_URL", "nats://one:4222,nats://two:4222",
+	"KAFKA_SERVERS", "one:9092,two:9092", "KAFKA_PASSWORD", "hush",
 	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
@@ -31,7 +32,7 @@ func TestReferenceLoads(t *testing.T) {
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
 		Outbox: config.Outbox{
-			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics"},
+			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
@@ -75,6 +76,14 @@ func TestReferenceLoads(t *testing.T) {
 				NATS: config.NATS{
 					SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
 					Stream: config.NATSStream{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 2 * time.Minute},
+				},
+			},
+			"lake": {
+				Type: config.TypeKafka, CreateDestinations: true, MaxMessageBytes: 1_048_588,
+				Kafka: config.Kafka{
+					BootstrapServers: "one:9092,two:9092", Encrypted: true,
+					SASL:   config.KafkaSASL{Mechanism: config.SASLScram512, Username: "relay", Password: "hush"},
+					Topics: config.KafkaTopics{Partitions: 12, Replicas: 3},
 				},
 			},
 		},
@@ -123,7 +132,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration",
-		"subject_prefix", "credentials_file", "stream", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
+		"subject_prefix", "credentials_file", "stream", "bootstrap_servers", "sasl", "topics", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.tls":       {"ca_file", "cert_file", "key_file", "server_name"},

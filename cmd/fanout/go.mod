@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
+	github.com/gorm-fanout/fanout/brokers/kafka v0.1.0
 	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
 	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
 	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
@@ -31,11 +32,15 @@ require (
 require (
 	filippo.io/edwards25519 v1.1.0 // indirect
 	github.com/go-sql-driver/mysql v1.9.3 // indirect
-	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/nats-io/nats.go v1.47.0 // indirect
 	github.com/nats-io/nkeys v0.4.12 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
+	github.com/twmb/franz-go v1.21.7 // indirect
+	github.com/twmb/franz-go/pkg/kadm v1.18.0 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.13.1 // indirect
 )
 
 require (

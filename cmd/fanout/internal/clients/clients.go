@@ -5,6 +5,7 @@ package clients
 import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/config"
@@ -20,5 +21,6 @@ func Options() []fanout.Option {
 		fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
 		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig),
 		fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
+		fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig),
 	}
 }

@@ -18,7 +18,7 @@ func TestEveryTypeIsLinked(t *testing.T) {
 	urls := map[string]config.Secret{
 		config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/", config.TypeNATS: "nats://127.0.0.1:1",
 	}
-	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1"}
+	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1", Kafka: config.Kafka{BootstrapServers: "127.0.0.1:1"}}
 	for _, name := range config.BrokerTypes() {
 		settings.Type, settings.URL = name, urls[name]
 		cfg := &config.Config{Brokers: map[string]config.Broker{"default": settings}}

@@ -1,0 +1,272 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+)
+
+// Broker publishes to one Kafka cluster. Make one with [Open]. All methods are safe for concurrent use.
+type Broker struct {
+	options  options
+	settings []kgo.Opt // of each client; they hold the password
+	gate     gate.Gate
+
+	mu     sync.Mutex
+	idle   []*client
+	active map[*client]bool
+	closed bool // no client is kept any more
+}
+
+// A client is one caller's at a time. A call that ends without knowing what became of its messages
+// closes it, so that nothing of them is sent any more.
+type client struct {
+	*kgo.Client
+
+	greeted bool // a server has answered
+	closing sync.Once
+
+	mu      sync.Mutex
+	writes  map[int32]int // of requests with messages in a round, also of those that failed, by server
+	misses  int           // connections that failed since a server last said something
+	abandon context.CancelCauseFunc
+}
+
+// mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
+// until the end of the round, since what it has sent once may be there.
+const mostMisses = 6
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (c *client) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.misses++; c.misses >= mostMisses && c.abandon != nil {
+		c.abandon(err)
+	}
+}
+
+// OnBrokerRead implements [kgo.HookBrokerRead].
+func (c *client) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.misses = 0
+	}
+}
+
+// OnBrokerWrite implements [kgo.HookBrokerWrite].
+func (c *client) OnBrokerWrite(server kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.Produce) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writes[server.NodeID]++
+	}
+}
+
+// begin begins a round, which abandon ends where no server can be reached.
+func (c *client) begin(abandon context.CancelCauseFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes, c.misses, c.abandon = map[int32]int{}, 0, abandon
+}
+
+// repeated reports whether a server got more than one request in the round: then what it refused may
+// be there nevertheless, by an earlier request of which nothing was heard.
+func (c *client) repeated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.writes {
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends everything that the client does. What is unconfirmed gets an error.
+func (c *client) close() { c.closing.Do(c.Close) }
+
+// acquire returns a client of which a server has answered at least once. An error is classified.
+func (b *Broker) acquire(ctx context.Context) (*client, error) {
+	c, err := b.take()
+	if err != nil {
+		return nil, brokers.Unavailable(brokers.ScopeBroker, err)
+	}
+	if c.greeted {
+		return c, nil
+	}
+	if err := b.question(ctx, c, ping); err != nil {
+		b.release(c, false)
+		return nil, classified("connect", err)
+	}
+	c.greeted = true
+	return c, nil
+}
+
+func ping(ctx context.Context, c *client) error { return c.Ping(ctx) }
+
+// question puts a question to the cluster, and ends with its context: the client itself finishes the
+// first words with a server before it looks at one.
+func (b *Broker) question(ctx context.Context, c *client, ask func(context.Context, *client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, b.options.timeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, c.close)
+	err := ask(ctx, c)
+	switch {
+	case stop():
+		return err
+	case err == nil:
+		return context.Cause(ctx)
+	default:
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+	}
+}
+
+func (b *Broker) take() (*client, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var c *client
+	if last := len(b.idle) - 1; last >= 0 {
+		c, b.idle = b.idle[last], b.idle[:last]
+	} else {
+		c = &client{writes: map[int32]int{}}
+		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.WithHooks(c))...)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: connect: %w", err)
+		}
+		c.Client = made
+	}
+	if b.active == nil {
+		b.active = map[*client]bool{}
+	}
+	b.active[c] = true
+	return c, nil
+}
+
+// release keeps a client for the next caller, or closes it.
+func (b *Broker) release(c *client, keep bool) {
+	b.mu.Lock()
+	delete(b.active, c)
+	keep = keep && !b.closed
+	if keep {
+		b.idle = append(b.idle, c)
+	}
+	b.mu.Unlock()
+	if !keep {
+		c.close()
+	}
+}
+
+// Capabilities implements [brokers.Broker].
+func (b *Broker) Capabilities() brokers.Capabilities {
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes - headerRoom, MaxBatch: roundMessages}
+}
+
+// Ping implements [brokers.Broker]. It asks one server of the cluster for its metadata.
+func (b *Broker) Ping(ctx context.Context) error {
+	return b.ask(ctx, "ping", ping)
+}
+
+// CheckDestination implements [brokers.DestinationChecker]. It asks whether the topic is there and may
+// be described; Kafka cannot be asked whether it may be written to. With [WithCreateTopics] a missing
+// topic is no obstacle.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	topic := b.options.topic(destination)
+	return b.ask(ctx, fmt.Sprintf("look at topic %q", topic), func(ctx context.Context, c *client) error {
+		if err := checkTopic(topic); err != nil {
+			return err
+		}
+		request := kmsg.NewPtrMetadataRequest()
+		asked := kmsg.NewMetadataRequestTopic()
+		asked.Topic = kmsg.StringPtr(topic)
+		request.Topics = append(request.Topics, asked)
+		answer, err := request.RequestWith(ctx, c.Client)
+		if err != nil {
+			return err
+		}
+		for i := range answer.Topics {
+			err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].ErrorCode))
+		}
+		if errors.Is(err, kerr.UnknownTopicOrPartition) && b.options.topics != nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// ask puts a question to the cluster, on a client of its own.
+func (b *Broker) ask(ctx context.Context, what string, question func(context.Context, *client) error) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	if err := ctx.Err(); err != nil {
+		return classified(what, err)
+	}
+	c, err := b.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.question(ctx, c, question)
+	b.release(c, err == nil)
+	if err != nil {
+		return classified(what, err)
+	}
+	return nil
+}
+
+// create creates a topic, unless somebody has.
+func (b *Broker) create(ctx context.Context, c *client, topic string) error {
+	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
+	if n := b.options.topics.Partitions; n > 0 {
+		partitions = n
+	}
+	if n := b.options.topics.Replicas; n > 0 {
+		replicas = n
+	}
+	_, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// Close implements [brokers.Broker]. Publishes that are still under way when ctx ends lose their
+// clients, and say so in their results.
+func (b *Broker) Close(ctx context.Context) error {
+	first, err := b.gate.Close(ctx)
+	if !first {
+		return nil
+	}
+	b.mu.Lock()
+	clients := slices.Clone(b.idle)
+	b.idle, b.closed = nil, true
+	for c := range b.active {
+		clients = append(clients, c)
+	}
+	b.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, c := range clients {
+		closing.Go(c.close)
+	}
+	closing.Wait()
+	if err != nil {
+		return fmt.Errorf("kafka: close: %w", err)
+	}
+	return nil
+}

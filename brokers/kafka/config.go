@@ -1,0 +1,52 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// FromConfig opens a broker of type kafka with the settings of a configuration, as [Open] does. A
+// relay is given it as
+//
+//	fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig)
+func FromConfig(_ context.Context, _ string, cfg config.Broker) (brokers.Broker, error) {
+	settings := cfg.Kafka
+	secured, err := cfg.TLS.Config()
+	if err != nil {
+		return nil, fmt.Errorf("kafka: open: %w", err)
+	}
+	if n := cfg.MaxMessageBytes; n > 0 && (n < leastMaxMessageBytes || n > mostMaxMessageBytes) {
+		return nil, fmt.Errorf("kafka: open: max_message_bytes is %d: use %d to %d", n, leastMaxMessageBytes, mostMaxMessageBytes)
+	}
+	opts := []Option{WithMaxMessageBytes(cfg.MaxMessageBytes)}
+	if settings.Encrypted && secured == nil {
+		secured = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	opts = append(opts, WithTLS(secured))
+	switch login := settings.SASL; login.Mechanism {
+	case config.SASLPlain:
+		opts = append(opts, WithSASLPlain(login.Username, login.Password.Reveal()))
+	case config.SASLScram256:
+		opts = append(opts, WithSASLScram256(login.Username, login.Password.Reveal()))
+	case config.SASLScram512:
+		opts = append(opts, WithSASLScram512(login.Username, login.Password.Reveal()))
+	}
+	if cfg.CreateDestinations {
+		topics := settings.Topics                                                                                                    // whose bounds the configuration has checked
+		opts = append(opts, WithCreateTopics(TopicSettings{Partitions: int32(topics.Partitions), Replicas: int16(topics.Replicas)})) //nolint:gosec // see above
+	}
+	servers := strings.Split(settings.BootstrapServers, ",")
+	for i := range servers {
+		servers[i] = strings.TrimSpace(servers[i])
+	}
+	b, err := Open(servers, opts...)
+	if err != nil {
+		return nil, err // and not a broker that is a nil *Broker
+	}
+	return b, nil
+}

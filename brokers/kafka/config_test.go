@@ -1,0 +1,88 @@
+package kafka_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// configured is the broker of a section of the file.
+func configured(t *testing.T, settings string) (brokers.Broker, error) {
+	t.Helper()
+	cfg, err := config.Parse([]byte("brokers: {default: {type: kafka, "+settings+"}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	b, err := kafka.FromConfig(t.Context(), "default", cfg.Brokers["default"])
+	if b != nil {
+		t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	}
+	return b, err
+}
+
+// What the file says reaches the cluster.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range []string{config.SASLPlain, config.SASLScram256, config.SASLScram512} {
+		c := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "hush"))
+		login := "bootstrap_servers: '127.0.0.1:1, " + c.seeds()[0] + "', sasl: {mechanism: " + mechanism + ", username: relay, password: "
+		message := []brokers.Message{numbered("ordering::order", "a", 1)}
+
+		waiting, err := configured(t, login+"hush}")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"unavailable destination"}, classes(waiting.Publish(t.Context(), message)))
+
+		creating, err := configured(t, login+"hush}, create_destinations: true, topics: {partitions: 5, replicas: 1}, max_message_bytes: 70000")
+		require.NoError(t, err)
+		assert.Equal(t, []string{""}, classes(creating.Publish(t.Context(), message)))
+		assert.Equal(t, 70000-8<<10, creating.Capabilities().MaxMessageBytes)
+
+		refuse(c.fake, mechanism == config.SASLPlain)
+		locked, err := configured(t, login+"loud}")
+		require.NoError(t, err)
+		results := locked.Publish(t.Context(), []brokers.Message{message[0], numbered("ordering::order", "b", 2)})
+		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+		require.ErrorContains(t, results[0].Err, "check user, password and mechanism of SASL")
+		assert.NotContains(t, results[0].Err.Error(), "loud")
+	}
+}
+
+// refuse lets a cluster answer as Kafka does when a password is wrong or, without it, when it has no
+// such mechanism; a fake one hangs up.
+func refuse(fake *kfake.Cluster, password bool) {
+	fake.ControlKey(int16(kmsg.SASLHandshake), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.SASLHandshakeResponse)
+		answer.ErrorCode = kerr.UnsupportedSaslMechanism.Code
+		return answer, nil, !password
+	})
+	fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return answer, nil, true
+	})
+}
+
+func TestSettingsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{
+		"bootstrap_servers: 'kafka://u:hush@h'":                          "kafka: open: a bootstrap server is host:port, without scheme",
+		"bootstrap_servers: 'h:90921'":                                   `kafka: open: bootstrap server "h:90921" is not host:port`,
+		"bootstrap_servers: 'h,,i'":                                      `kafka: open: bootstrap server "" is not host:port`,
+		"bootstrap_servers: h, max_message_bytes: 1000":                  "kafka: open: max_message_bytes is 1000: use 16384 to 67108864",
+		"bootstrap_servers: h, tls: {ca_file: /missing/ca.pem}":          "kafka: open: tls: ca_file: open /missing/ca.pem",
+		"bootstrap_servers: h, tls: {cert_file: /no.pem, key_file: /no}": "kafka: open: tls: cert_file and key_file: open /no.pem",
+	} {
+		_, err := configured(t, settings)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+}

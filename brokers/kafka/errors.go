@@ -1,0 +1,149 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// A rule says what an error code of Kafka means. The documentation of the package has the same table.
+type rule struct {
+	class  brokers.Class
+	scope  brokers.Scope
+	advice string
+}
+
+func destinationOut(advice string) rule {
+	return rule{brokers.ClassUnavailable, brokers.ScopeDestination, advice}
+}
+
+func brokerOut(advice string) rule {
+	return rule{brokers.ClassUnavailable, brokers.ScopeBroker, advice}
+}
+
+const (
+	passes    = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
+	replicas  = "bring servers back, or lower min.insync.replicas of the topic"
+	producer  = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
+	loginFail = "check user, password and mechanism of SASL"
+)
+
+// rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). Every other code is
+// retryable.
+var rules = map[int16]rule{
+	kerr.UnknownTopicOrPartition.Code:      destinationOut("create the topic, or use WithCreateTopics"),
+	kerr.UnknownTopicID.Code:               destinationOut("create the topic, or use WithCreateTopics"),
+	kerr.InvalidTopicException.Code:        destinationOut("choose another destination, or give WithTopic"),
+	kerr.TopicAuthorizationFailed.Code:     destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
+	kerr.PolicyViolation.Code:              destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),
+	kerr.InvalidPartitions.Code:            destinationOut("check the settings of WithCreateTopics"),
+	kerr.InvalidReplicationFactor.Code:     destinationOut("check the settings of WithCreateTopics, and the number of servers"),
+	kerr.NotEnoughReplicas.Code:            destinationOut(replicas),
+	kerr.NotEnoughReplicasAfterAppend.Code: destinationOut(replicas),
+	kerr.LeaderNotAvailable.Code:           destinationOut(passes),
+	kerr.NotLeaderForPartition.Code:        destinationOut(passes),
+	kerr.FencedLeaderEpoch.Code:            destinationOut(passes),
+	kerr.UnknownLeaderEpoch.Code:           destinationOut(passes),
+	kerr.KafkaStorageError.Code:            destinationOut("a disk of the partition's leader is offline; see its log"),
+
+	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user IdempotentWrite on the cluster (kafka-acls); before Kafka 3.0 it is not part of Write"),
+	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
+	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
+	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
+	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
+	kerr.RequestTimedOut.Code:            brokerOut("the cluster is slow or short of servers; see its logs"),
+	kerr.BrokerNotAvailable.Code:         brokerOut(""),
+	kerr.NetworkException.Code:           brokerOut(""),
+	kerr.UnsupportedVersion.Code:         brokerOut("Kafka 0.11 or later is needed"),
+	kerr.OutOfOrderSequenceNumber.Code:   brokerOut(producer),
+	kerr.UnknownProducerID.Code:          brokerOut(producer),
+	kerr.InvalidProducerIDMapping.Code:   brokerOut(producer),
+	kerr.InvalidProducerEpoch.Code:       brokerOut(producer),
+	kerr.ProducerFenced.Code:             brokerOut(producer),
+
+	kerr.MessageTooLarge.Code:             {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
+	kerr.RecordListTooLarge.Code:          {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
+	kerr.InvalidRecord.Code:               {brokers.ClassPermanent, "", "the topic takes no such message: see its cleanup.policy (compact needs a key)"},
+	kerr.InvalidTimestamp.Code:            {brokers.ClassPermanent, "", "see message.timestamp.type of the topic, and this machine's clock"},
+	kerr.CorruptMessage.Code:              {brokers.ClassRetryable, "", "the batch was damaged on its way"},
+	kerr.UnsupportedForMessageFormat.Code: {brokers.ClassPermanent, "", "raise message.format.version of the topic: headers need 0.11"},
+}
+
+// refusals are codes that say something about a message of a batch, and refuse all of the batch.
+var refusals = map[int16]bool{
+	kerr.MessageTooLarge.Code: true, kerr.RecordListTooLarge.Code: true, kerr.InvalidRecord.Code: true, kerr.InvalidTimestamp.Code: true,
+	kerr.CorruptMessage.Code: true, kerr.UnsupportedForMessageFormat.Code: true,
+}
+
+// code is the error code of Kafka in an error, 0 where there is none.
+func code(err error) int16 {
+	var said *kerr.Error
+	if errors.As(err, &said) {
+		return said.Code
+	}
+	return 0
+}
+
+// unsure reports whether messages may have arrived although there is an error.
+func unsure(err error) bool {
+	switch code(err) {
+	case 0:
+		return !errors.As(err, new(topicError)) && !errors.Is(err, kgo.ErrMaxBuffered)
+	case kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.NetworkException.Code, kerr.KafkaStorageError.Code:
+		return true
+	default:
+		return false
+	}
+}
+
+// classified gives an error its class and scope, and says what to do.
+func classified(what string, err error) error {
+	said := fmt.Errorf("kafka: %s: %w", what, err)
+	advise := func(advice string) error {
+		if advice == "" {
+			return said
+		}
+		return fmt.Errorf("%w: %s", said, advice)
+	}
+	if n := code(err); n != 0 {
+		r, known := rules[n]
+		switch {
+		case !known || r.class == brokers.ClassRetryable:
+			return brokers.Retryable(advise(r.advice))
+		case r.class == brokers.ClassPermanent:
+			return brokers.Permanent(advise(r.advice))
+		default:
+			return brokers.Unavailable(r.scope, advise(r.advice))
+		}
+	}
+	var (
+		untrusted *tls.CertificateVerificationError
+		noTLS     tls.RecordHeaderError
+		refused   *net.OpError
+		eof       *kgo.ErrFirstReadEOF
+	)
+	switch {
+	case errors.As(err, new(topicError)):
+		return brokers.Unavailable(brokers.ScopeDestination, said)
+	case errors.As(err, &untrusted):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("check the address, and name the servers' certificate authority with WithTLS"))
+	case errors.As(err, &noTLS):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave WithTLS out, or use another port"))
+	case errors.As(err, &eof):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"))
+	case errors.Is(err, io.EOF):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up; see its log"))
+	case errors.As(err, &refused) && refused.Op == "dial", errors.Is(err, context.DeadlineExceeded):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("check that the servers run, and that the addresses that they advertise can be reached"))
+	default:
+		return brokers.Unavailable(brokers.ScopeBroker, said)
+	}
+}

@@ -1,0 +1,315 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience   = 30 * time.Second
+	partitions = 3
+	// clusterVariable holds the seeds of a real cluster, host:port with commas between, whose topics the
+	// suite may create.
+	clusterVariable = "FANOUT_TEST_KAFKA"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) { // one server, on disk, that is stopped and started
+		t.Parallel()
+		c := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(t.TempDir()))
+		proxy := toxic.Start(t, c.seeds()[0])
+		h := c.harness(t)
+		h.Stop = func(*testing.T) { c.stop() }
+		h.Start = func(t *testing.T) { c.start(t) }
+		h.Network = proxy
+		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
+			b, err := kafka.Open(c.seeds(), kafka.WithTimeout(time.Second), kafka.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, proxy.Addr(t))
+			}))
+			require.NoError(t, err)
+			return b
+		}
+		brokertest.Run(t, h)
+	})
+	t.Run("cluster", func(t *testing.T) { // three servers
+		t.Parallel()
+		brokertest.Run(t, startCluster(t, kfake.NumBrokers(3)).harness(t))
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		seeds := os.Getenv(clusterVariable)
+		if seeds == "" {
+			t.Skipf("NOT TESTED with a real Kafka: set %s to its servers", clusterVariable)
+		}
+		brokertest.Run(t, newReader(t, strings.Split(seeds, ",")).harness(t))
+	})
+}
+
+// cluster is a Kafka in this process.
+type cluster struct {
+	*reader
+
+	opts  []kfake.Opt
+	ports []int
+
+	mu      sync.Mutex
+	fake    *kfake.Cluster
+	refused map[string]bool // ids of messages
+}
+
+func startCluster(t testing.TB, opts ...kfake.Opt) *cluster {
+	t.Helper()
+	c := &cluster{opts: opts, refused: map[string]bool{}}
+	t.Cleanup(c.stop)
+	c.start(t)
+	c.reader = newReader(t, c.seeds())
+	return c
+}
+
+// start starts the cluster, at the addresses that it had.
+func (c *cluster) start(t testing.TB) {
+	t.Helper()
+	fake, err := kfake.NewCluster(append(c.opts, kfake.Ports(c.ports...))...)
+	require.NoError(t, err)
+	c.ports = nil
+	for _, address := range fake.ListenAddrs() {
+		_, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		n, err := strconv.Atoi(port)
+		require.NoError(t, err)
+		c.ports = append(c.ports, n)
+	}
+	fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		answer, refused := c.refuse(request.(*kmsg.ProduceRequest))
+		return answer, nil, refused
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fake = fake
+}
+
+func (c *cluster) stop() {
+	c.mu.Lock()
+	fake := c.fake
+	c.fake = nil
+	c.mu.Unlock()
+	if fake != nil {
+		fake.Close()
+	}
+}
+
+func (c *cluster) seeds() []string {
+	seeds := make([]string, len(c.ports))
+	for i, port := range c.ports {
+		seeds[i] = "127.0.0.1:" + strconv.Itoa(port)
+	}
+	return seeds
+}
+
+// refuse answers a request that has a refused message: its batch is refused, the others of the request
+// are to come again.
+func (c *cluster) refuse(request *kmsg.ProduceRequest) (answer *kmsg.ProduceResponse, refused bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer = request.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range request.Topics {
+		out := kmsg.NewProduceResponseTopic()
+		out.Topic, out.TopicID = topic.Topic, topic.TopicID
+		for _, partition := range topic.Partitions {
+			p := kmsg.NewProduceResponseTopicPartition()
+			p.Partition, p.ErrorCode = partition.Partition, kerr.NotLeaderForPartition.Code
+			for id := range c.refused {
+				if bytes.Contains(partition.Records, []byte(id)) {
+					p.ErrorCode, refused = kerr.InvalidRecord.Code, true
+				}
+			}
+			out.Partitions = append(out.Partitions, p)
+		}
+		answer.Topics = append(answer.Topics, out)
+	}
+	return answer, refused
+}
+
+func (c *cluster) harness(t *testing.T) brokertest.Harness {
+	h := c.reader.harness(t)
+	h.Refuse = func(_ *testing.T, id string) (restore func()) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.refused[id] = true
+		return func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.refused, id)
+		}
+	}
+	return h
+}
+
+// reader creates topics, and reads them.
+type reader struct {
+	servers []string
+	number  atomic.Int64
+	admin   *kadm.Client
+
+	mu   sync.Mutex
+	next map[string]map[int32]kgo.Offset // by topic: where to go on reading
+	seen map[string][]brokers.Message
+}
+
+func newReader(t testing.TB, servers []string) *reader {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(servers...), kgo.DisableClientMetrics(), kgo.MetadataMinAge(10*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return &reader{servers: servers, admin: kadm.NewClient(client), next: map[string]map[int32]kgo.Offset{}, seen: map[string][]brokers.Message{}}
+}
+
+func (r *reader) harness(t *testing.T) brokertest.Harness {
+	t.Helper()
+	run := strconv.FormatInt(time.Now().UnixNano(), 36)
+	return brokertest.Harness{
+		Open: func(t *testing.T) brokers.Broker {
+			b, err := kafka.Open(r.servers, kafka.WithoutCompression())
+			require.NoError(t, err)
+			return b
+		},
+		Destination: func(t *testing.T) string {
+			destination := fmt.Sprintf("test-%s::order%d", run, r.number.Add(1))
+			r.create(t, kafka.TopicName(destination))
+			return destination
+		},
+		Received: r.received,
+	}
+}
+
+// create creates a topic, which the harness of a real cluster leaves there.
+func (r *reader) create(t testing.TB, topic string) {
+	t.Helper()
+	_, err := r.admin.CreateTopic(t.Context(), partitions, -1, nil, topic)
+	require.NoError(t, err)
+}
+
+// received reads what is new in a topic, partition by partition.
+func (r *reader) received(t *testing.T, destination string) []brokers.Message {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	topic := kafka.TopicName(destination)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ends, err := r.admin.ListEndOffsets(ctx, topic)
+	require.NoError(t, err)
+	require.NoError(t, ends.Error())
+	if r.next[topic] == nil {
+		r.next[topic] = map[int32]kgo.Offset{}
+	}
+	from, left := map[int32]kgo.Offset{}, map[int32]int64{}
+	ends.Each(func(end kadm.ListedOffset) {
+		start, known := r.next[topic][end.Partition]
+		if !known {
+			start = kgo.NewOffset().At(0)
+		}
+		if end.Offset > start.EpochOffset().Offset {
+			from[end.Partition], left[end.Partition] = start, end.Offset
+		}
+	})
+	if len(from) == 0 {
+		return r.seen[topic]
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.servers...), kgo.DisableClientMetrics(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	require.NoError(t, err)
+	defer client.Close()
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(record *kgo.Record) {
+			r.seen[topic] = append(r.seen[topic], fromWire(destination, record))
+			r.next[topic][record.Partition] = kgo.NewOffset().At(record.Offset + 1)
+			if record.Offset+1 >= left[record.Partition] {
+				delete(left, record.Partition)
+			}
+		})
+	}
+	return r.seen[topic]
+}
+
+// fromWire is the message of a record.
+func fromWire(destination string, record *kgo.Record) brokers.Message {
+	m := brokers.Message{Destination: destination, ContentType: brokers.DefaultContentType, Payload: record.Value}
+	for _, header := range record.Headers {
+		value := string(header.Value)
+		switch header.Key {
+		case brokers.FieldID:
+			m.ID = value
+		case brokers.FieldType:
+			m.Type = value
+		case brokers.FieldOrderingKey:
+			m.OrderingKey = value
+		case brokers.FieldCorrelationID:
+			m.CorrelationID = value
+		case brokers.FieldContentType:
+			m.ContentType = value
+		default:
+			m.Attributes = append(m.Attributes, brokers.Attribute{Name: header.Key, Value: value})
+		}
+	}
+	return m
+}
+
+// open opens a broker and closes it with the test.
+func open(t testing.TB, seeds []string, opts ...kafka.Option) *kafka.Broker {
+	t.Helper()
+	b, err := kafka.Open(seeds, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		assert.NoError(t, b.Close(ctx))
+	})
+	return b
+}
+
+func numbered(destination, key string, n int) brokers.Message {
+	return brokers.Message{
+		ID: fmt.Sprintf("id-%d-", n), Destination: destination, Type: "T.v1", OrderingKey: key, ContentType: brokers.DefaultContentType,
+		Payload: fmt.Appendf(nil, "%d", n),
+	}
+}
+
+// classes are the classes and scopes of results.
+func classes(results []brokers.Result) []string {
+	all := make([]string, len(results))
+	for i, result := range results {
+		class, scope := brokers.Classify(result.Err)
+		all[i] = strings.TrimSpace(string(class) + " " + string(scope))
+	}
+	return all
+}

@@ -1,0 +1,352 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+const (
+	// roundMessages is how many messages go out together, and what a processor hands over at once.
+	roundMessages = 500
+	// roundBytes bounds them where max.message.bytes is larger.
+	roundBytes = 8 << 20
+	// batchOverhead is the head of a batch (61 bytes), rounded up.
+	batchOverhead = 100
+)
+
+// Publish implements [brokers.Broker].
+//
+// Messages go out in rounds. What a round has for a partition fits into one batch, which Kafka takes or
+// refuses as a whole: so of two messages of a key, which are in the same batch and in order, the later
+// one is never there without the earlier one, however often the client repeats the batch. A round begins
+// when all of the one before it is known, and has messages of a key for one topic only.
+func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
+	results := make([]brokers.Result, len(msgs))
+	if !b.gate.Enter() {
+		for i := range results {
+			results[i].Err = brokers.ErrClosed
+		}
+		return results
+	}
+	defer b.gate.Leave()
+	p := &publication{Broker: b, msgs: msgs, results: results, held: map[string]hold{}, topics: map[string]destination{}}
+	p.work(ctx)
+	return results
+}
+
+// publication is one call of Publish, and one goroutine's.
+type publication struct {
+	*Broker
+
+	msgs    []brokers.Message
+	results []brokers.Result
+	client  *client
+
+	held   map[string]hold        // by key
+	topics map[string]destination // by name
+	out    error                  // set when the broker as a whole is out
+}
+
+// A hold keeps what is behind a failed message of a key from being sent.
+type hold struct {
+	behind int // the index of the message
+	why    error
+}
+
+// A destination is what is known of it in a call.
+type destination struct {
+	topic   string
+	err     error // it is out
+	created bool  // it was, in this call
+}
+
+// item is a message that can be sent.
+type item struct {
+	index  int
+	record kgo.Record
+	size   int
+	err    error // of its round
+}
+
+func (p *publication) work(ctx context.Context) {
+	if len(p.msgs) == 0 {
+		return
+	}
+	if p.out = ctx.Err(); p.out == nil {
+		var err error
+		if p.client, err = p.acquire(ctx); err != nil {
+			p.unreachable(ctx, err)
+		} else {
+			defer func() {
+				if p.client != nil {
+					p.release(p.client, true)
+				}
+			}()
+		}
+	}
+	for next := 0; next < len(p.msgs); {
+		var round []item
+		round, next = p.round(ctx, next)
+		p.send(ctx, round)
+	}
+}
+
+// unreachable ends a call that found no server: its first message ran into the outage, the others are
+// not sent.
+func (p *publication) unreachable(ctx context.Context, err error) {
+	p.out = err
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		p.fail(0, err)
+	}
+}
+
+// round collects messages from next on that go out together. Those that cannot be sent get their
+// results.
+func (p *publication) round(ctx context.Context, next int) (round []item, after int) {
+	limit := min(p.options.maxBytes, roundBytes) - batchOverhead
+	bytes, topicOf := 0, map[string]string{}
+	for ; next < len(p.msgs) && len(round) < roundMessages; next++ {
+		m := &p.msgs[next]
+		if p.results[next].Err != nil { // it was the first one of a call without a server
+			continue
+		}
+		d := p.destination(m.Destination)
+		if why := p.obstacle(ctx, next, d); why != nil {
+			p.results[next].Err = brokers.NotSentBecause(why)
+			p.hold(next, why)
+			continue
+		}
+		if topic, known := topicOf[m.OrderingKey]; known && topic != d.topic && m.OrderingKey != "" {
+			break
+		}
+		record, size, omitted, err := p.encode(m, d.topic)
+		if err != nil {
+			p.fail(next, brokers.Permanent(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)))
+			continue
+		}
+		if bytes+size > limit && len(round) > 0 {
+			break
+		}
+		p.results[next].Omitted = omitted
+		topicOf[m.OrderingKey] = d.topic
+		bytes += size
+		round = append(round, item{index: next, record: record, size: size})
+	}
+	return round, next
+}
+
+// destination finds the topic of a destination, which is out where it has none.
+func (p *publication) destination(name string) destination {
+	d, known := p.topics[name]
+	if !known {
+		d.topic = p.options.topic(name)
+		p.topics[name] = d
+	}
+	return d
+}
+
+// obstacle says why a message must not be sent, nil = nothing is in its way.
+func (p *publication) obstacle(ctx context.Context, i int, d destination) error {
+	switch {
+	case p.out != nil:
+		return p.out
+	case p.heldFor(i) != nil:
+		return p.heldFor(i)
+	case d.err != nil:
+		return d.err
+	default:
+		return ctx.Err()
+	}
+}
+
+// send sends items of one round, and gives them their results. Of items that Kafka refused together,
+// each half is sent by itself, until the one that is refused is alone.
+func (p *publication) send(ctx context.Context, round []item) {
+	sendable := round[:0:0]
+	for _, it := range round {
+		d := p.destination(p.msgs[it.index].Destination)
+		switch why := p.obstacle(ctx, it.index, d); {
+		case why != nil:
+			p.results[it.index] = brokers.Result{Err: brokers.NotSentBecause(why)}
+			p.hold(it.index, why)
+		case checkTopic(d.topic) != nil:
+			p.settle(ctx, it, checkTopic(d.topic), false)
+		default:
+			sendable = append(sendable, it)
+		}
+	}
+	if len(sendable) == 0 {
+		return
+	}
+	repeated := p.exchange(ctx, sendable)
+	var missing, refused []item
+	for _, it := range sendable {
+		switch {
+		case it.err == nil:
+			r := &it.record
+			p.results[it.index].BrokerMessageID = r.Topic + ":" + strconv.Itoa(int(r.Partition)) + ":" + strconv.FormatInt(r.Offset, 10)
+		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
+			missing = append(missing, it)
+		case refusals[code(it.err)]:
+			refused = append(refused, it)
+		default:
+			p.settle(ctx, it, it.err, repeated)
+		}
+	}
+	p.halve(ctx, refused)
+	p.createAndSend(ctx, missing)
+}
+
+// halve deals with items that were refused with the others of their batches.
+func (p *publication) halve(ctx context.Context, refused []item) {
+	type batch struct {
+		topic     string
+		partition int32
+	}
+	batches := map[batch][]item{}
+	var order []batch
+	for _, it := range refused {
+		of := batch{it.record.Topic, it.record.Partition}
+		if batches[of] == nil {
+			order = append(order, of)
+		}
+		batches[of] = append(batches[of], it)
+	}
+	for _, of := range order {
+		items := batches[of]
+		if len(items) == 1 {
+			p.settle(ctx, items[0], items[0].err, false)
+			continue
+		}
+		p.send(ctx, items[:len(items)/2])
+		p.send(ctx, items[len(items)/2:])
+	}
+}
+
+// createAndSend creates the topics that are missing, once in a call, and sends what is for them.
+func (p *publication) createAndSend(ctx context.Context, missing []item) {
+	for _, it := range missing {
+		name := p.msgs[it.index].Destination
+		d := p.destination(name)
+		if d.created || d.err != nil || p.out != nil {
+			continue
+		}
+		d.created = true
+		create := func(ctx context.Context, c *client) error { return p.create(ctx, c, d.topic) }
+		if err := p.question(ctx, p.client, create); err != nil {
+			d.err = classified(fmt.Sprintf("publish to %q", d.topic), err)
+			p.fail(it.index, d.err)
+		}
+		p.topics[name] = d
+	}
+	again := missing[:0:0]
+	for _, it := range missing {
+		if p.results[it.index].Err == nil {
+			again = append(again, it)
+		}
+	}
+	if len(again) > 0 {
+		p.send(ctx, again)
+	}
+}
+
+// exchange hands items to the client and waits for all answers. Each item then has its error. repeated
+// is true where requests were written more than once, so that a refusal may follow a success.
+func (p *publication) exchange(ctx context.Context, round []item) (repeated bool) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.timeout)
+	defer cancel()
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	p.client.begin(abandon)
+	records := make([]kgo.Record, len(round)) // which the client changes; refused ones are sent again
+	var answers sync.WaitGroup
+	answers.Add(len(round))
+	patient := context.WithoutCancel(ctx) // that of a record would end it alone, and let one behind it go
+	for i := range round {
+		it, record := &round[i], &records[i]
+		*record = it.record
+		p.client.Produce(patient, record, func(_ *kgo.Record, err error) {
+			it.err = err
+			it.record.Partition, it.record.Offset = record.Partition, record.Offset
+			answers.Done()
+		})
+	}
+	if p.client.Flush(ctx) != nil {
+		// What is unconfirmed must not be written any more when this call has returned.
+		p.out = context.Cause(ctx)
+		p.drop()
+	}
+	answers.Wait()
+	if p.client == nil {
+		for i := range round {
+			if round[i].err != nil {
+				round[i].err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", p.out, round[i].err)
+			}
+		}
+		return true
+	}
+	return p.client.repeated()
+}
+
+// drop closes the client.
+func (p *publication) drop() {
+	if p.client != nil {
+		p.release(p.client, false)
+		p.client = nil
+	}
+}
+
+// settle gives an item that failed its result.
+func (p *publication) settle(ctx context.Context, it item, err error, repeated bool) {
+	if why := p.heldFor(it.index); why != nil && !repeated && !unsure(err) {
+		p.results[it.index] = brokers.Result{Err: brokers.NotSentBecause(why)} // refused, as was the one before it
+		return
+	}
+	d := p.destination(p.msgs[it.index].Destination)
+	failure := classified(fmt.Sprintf("publish to %q", d.topic), err)
+	if errors.Is(ctx.Err(), context.Canceled) && p.client == nil {
+		failure = brokers.Retryable(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)) // the caller stopped waiting: the cluster need not be ill
+	}
+	p.fail(it.index, failure)
+}
+
+// fail records the failure of a message, holds its key, and notes an outage in its scope.
+func (p *publication) fail(i int, err error) {
+	p.results[i] = brokers.Result{Err: err}
+	p.hold(i, err)
+	switch class, scope := brokers.Classify(err); {
+	case class != brokers.ClassUnavailable:
+	case scope == brokers.ScopeBroker:
+		p.out = err
+		p.drop() // the next call begins with a question, and hears at once what is wrong
+	default:
+		name := p.msgs[i].Destination
+		d := p.destination(name)
+		d.err = err
+		p.topics[name] = d
+	}
+}
+
+// hold keeps the messages behind a failed one of a key from being sent.
+func (p *publication) hold(i int, why error) {
+	key := p.msgs[i].OrderingKey
+	if first, held := p.held[key]; key != "" && (!held || i < first.behind) {
+		p.held[key] = hold{behind: i, why: why}
+	}
+}
+
+// heldFor says why a message may not be sent before those of its key in front of it; nil = it may.
+func (p *publication) heldFor(i int) error {
+	if h, held := p.held[p.msgs[i].OrderingKey]; held && h.behind < i {
+		return h.why
+	}
+	return nil
+}

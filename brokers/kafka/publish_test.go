@@ -1,0 +1,204 @@
+package kafka_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
+)
+
+// A missing topic is out, alone, until somebody creates it.
+func TestMissingTopic(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1))
+	c.create(t, "there")
+	b := open(t, c.seeds())
+	msgs := []brokers.Message{numbered("missing", "a", 1), numbered("there", "b", 2), numbered("missing", "c", 3), numbered("a b", "d", 4)}
+	results := b.Publish(t.Context(), msgs)
+	assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "unavailable destination"}, classes(results))
+	require.ErrorContains(t, results[0].Err, "create the topic, or use WithCreateTopics")
+	require.ErrorContains(t, b.CheckDestination(t.Context(), "missing"), "create the topic")
+	require.ErrorContains(t, b.CheckDestination(t.Context(), "a b"), "letters, digits")
+
+	c.create(t, "missing")
+	assert.Equal(t, []string{"", "", ""}, classes(b.Publish(t.Context(), msgs[:3])))
+	require.NoError(t, b.CheckDestination(t.Context(), "missing"))
+}
+
+func TestCreateTopics(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(3), kfake.DefaultNumPartitions(4))
+	c.create(t, "there")
+	b := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 7, Replicas: 2}))
+	msgs := []brokers.Message{numbered("x::one", "a", 1), numbered("there", "b", 2), numbered("x::two", "a", 3), numbered("x::one", "a", 4)}
+	require.NoError(t, b.CheckDestination(t.Context(), "x::one"), "it will be created")
+	assert.Equal(t, []string{"", "", "", ""}, classes(b.Publish(t.Context(), msgs)))
+	topics, err := c.admin.ListTopics(t.Context(), "x.one", "x.two")
+	require.NoError(t, err)
+	for _, topic := range topics {
+		assert.Len(t, topic.Partitions, 7, topic.Topic)
+		assert.Len(t, topic.Partitions[0].Replicas, 2, topic.Topic)
+	}
+	require.Len(t, c.received(t, "x::one"), 2)
+
+	defaults := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{}))
+	assert.Equal(t, []string{""}, classes(defaults.Publish(t.Context(), []brokers.Message{numbered("y", "", 1)})))
+	topics, err = c.admin.ListTopics(t.Context(), "y")
+	require.NoError(t, err)
+	assert.Len(t, topics["y"].Partitions, 4)
+
+	many := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{Replicas: 9}))
+	results := many.Publish(t.Context(), []brokers.Message{numbered("z", "a", 1), numbered("z", "b", 2), numbered("there", "c", 3)})
+	assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results))
+	require.ErrorContains(t, results[0].Err, "check the settings of WithCreateTopics, and the number of servers")
+}
+
+// What only the server finds too large costs its own batch a second try, and its own message its life.
+func TestTooLargeForTheTopic(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1))
+	limit := "20000"
+	_, err := c.admin.CreateTopic(t.Context(), 2, 1, map[string]*string{"max.message.bytes": &limit}, "small")
+	require.NoError(t, err)
+	b := open(t, c.seeds(), kafka.WithoutCompression())
+	var msgs []brokers.Message
+	for i := range 40 {
+		msgs = append(msgs, numbered("small", "key-"+strconv.Itoa(i%5), i))
+		msgs[i].Payload = make([]byte, 1000) // 40 kB together: no batch of them fits
+	}
+	msgs[17].Payload = make([]byte, 30_000)
+	results := b.Publish(t.Context(), msgs)
+	var want []string
+	for i := range msgs {
+		switch {
+		case i == 17:
+			want = append(want, "permanent")
+		case i > 17 && i%5 == 17%5:
+			want = append(want, "not_sent")
+		default:
+			want = append(want, "")
+		}
+	}
+	assert.Equal(t, want, classes(results))
+	require.ErrorContains(t, results[17].Err, "raise max.message.bytes of the topic")
+	assert.Len(t, c.received(t, "small"), 40-5)
+}
+
+// Attributes that do not fit are left out, and named.
+func TestOmitted(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1))
+	c.create(t, "there")
+	b := open(t, c.seeds(), kafka.WithMaxMessageBytes(16<<10))
+	m := numbered("there", "a", 1)
+	m.Attributes = []brokers.Attribute{{Name: "large", Value: strings.Repeat("x", 20_000)}, {Name: "small", Value: "y"}}
+	results := b.Publish(t.Context(), []brokers.Message{m})
+	require.NoError(t, results[0].Err)
+	assert.Equal(t, []string{"large"}, results[0].Omitted)
+	assert.Equal(t, "there:", results[0].BrokerMessageID[:6])
+	got := c.received(t, "there")
+	assert.Equal(t, m.Attributes[1:], got[0].Attributes)
+
+	m.Type = strings.Repeat("t", 20_000)
+	assert.Equal(t, []string{"permanent"}, classes(b.Publish(t.Context(), []brokers.Message{m})))
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	allow := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	}
+	c := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
+		kfake.User("PLAIN", "relay", "hush", allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe)))
+	b := open(t, c.seeds(), kafka.WithSASLPlain("relay", "hush"))
+	results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
+	assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
+	require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
+	require.ErrorContains(t, results[2].Err, "grant the user Write and Describe")
+	require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
+
+	anonymous := open(t, c.seeds())
+	err := anonymous.Ping(t.Context())
+	class, scope := brokers.Classify(err)
+	assert.Equal(t, brokers.ClassUnavailable, class)
+	assert.Equal(t, brokers.ScopeBroker, scope)
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil) // for its certificate
+	server.StartTLS()
+	defer server.Close()
+	secured := startCluster(t, kfake.NumBrokers(1), kfake.TLS(server.TLS.Clone()), kfake.SeedTopics(1, "there"))
+	plain := httptest.NewServer(nil)
+	defer plain.Close()
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	known := kafka.WithTLS(&tls.Config{RootCAs: trusted, ServerName: "example.com", MinVersion: tls.VersionTLS12})
+
+	assert.Equal(t, []string{""}, classes(open(t, secured.seeds(), known).Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})))
+	for says, b := range map[string]*kafka.Broker{
+		"name the servers' certificate authority with WithTLS": open(t, secured.seeds(), kafka.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
+		"it talks TLS, or SASL, or is no Kafka":                open(t, secured.seeds()),
+		"the port does not talk TLS":                           open(t, []string{plain.Listener.Addr().String()}, known),
+	} {
+		results := b.Publish(t.Context(), []brokers.Message{numbered("there", "a", 1), numbered("there", "b", 2)})
+		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), says)
+		require.ErrorContains(t, results[0].Err, says)
+		require.ErrorContains(t, b.Ping(t.Context()), says)
+	}
+}
+
+// A partition without enough replicas is its topic's matter alone, and passes.
+func TestNotEnoughReplicas(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ill", "well"))
+	var ill atomic.Bool
+	ill.Store(true)
+	fake := c.fake
+	fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			out, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+			out.Topic, out.TopicID = topic.Topic, topic.TopicID
+			partition.ErrorCode = kerr.NotEnoughReplicas.Code
+			out.Partitions = append(out.Partitions, partition)
+			answer.Topics = append(answer.Topics, out)
+		}
+		return answer, nil, ill.Load()
+	})
+	b := open(t, c.seeds())
+	msgs := []brokers.Message{numbered("ill", "a", 1), numbered("ill", "a", 2)}
+	results := b.Publish(t.Context(), msgs)
+	assert.Equal(t, []string{"unavailable destination", "unavailable destination"}, classes(results), "they were sent several times")
+	require.ErrorContains(t, results[0].Err, "lower min.insync.replicas of the topic")
+
+	ill.Store(false)
+	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
+	assert.Len(t, c.received(t, "ill"), 2)
+}
+
+func TestClosedBrokerSaysSo(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+	b := open(t, c.seeds())
+	require.NoError(t, b.Ping(t.Context()))
+	require.NoError(t, b.Close(t.Context()))
+	require.ErrorIs(t, b.Ping(t.Context()), brokers.ErrClosed)
+	require.ErrorIs(t, b.CheckDestination(t.Context(), "there"), brokers.ErrClosed)
+	require.NoError(t, b.Close(context.Background()))
+}
