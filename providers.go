@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -193,6 +194,8 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	switch cfg.Type {
 	case config.TypeRedis:
 		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
+	case config.TypeWebhook:
+		return openWebhook(cfg)
 	case config.TypeMemory:
 		return memory.New(), nil
 	default:
@@ -211,6 +214,34 @@ var modules = map[string]string{config.TypePubSub: "gcppubsub", config.TypeRabbi
 func notLinked(brokerType, pkg string) error {
 	return fmt.Errorf("the client of type %q is not linked: import github.com/gorm-fanout/fanout/brokers/%s and pass fanout.WithBrokerType(%q, %s.FromConfig)",
 		brokerType, pkg, brokerType, pkg)
+}
+
+// openWebhook leaves to the broker what the configuration does not set.
+func openWebhook(cfg config.Broker) (brokers.Broker, error) {
+	secured, err := cfg.TLS.Config()
+	if err != nil {
+		return nil, fmt.Errorf("webhook: open: %w", err)
+	}
+	settings := cfg.Webhook
+	opts := []webhook.Option{
+		webhook.WithConcurrency(settings.Concurrency), webhook.WithTimeout(settings.RequestTimeout),
+		webhook.WithMaxMessageBytes(cfg.MaxMessageBytes), webhook.WithTLS(secured),
+	}
+	if settings.AllowHTTP {
+		opts = append(opts, webhook.WithPlainHTTP())
+	}
+	if settings.AllowPrivateNetworks {
+		opts = append(opts, webhook.WithPrivateNetworks())
+	}
+	secrets := make([]string, len(settings.Secrets))
+	for i, secret := range settings.Secrets {
+		secrets[i] = secret.Reveal()
+	}
+	b, err := webhook.Open(cfg.URL.Reveal(), secrets, opts...)
+	if err != nil {
+		return nil, err // and not a broker that is a nil *Broker
+	}
+	return b, nil
 }
 
 // redisOptions leaves to the broker what the configuration does not set.

@@ -119,6 +119,8 @@ func place(broker Broker) string {
 		return serversPlace(address, "nats://", "4222") + " " + broker.NATS.SubjectPrefix
 	case broker.Type == TypeKafka && broker.Kafka.BootstrapServers != "":
 		return serversPlace(broker.Kafka.BootstrapServers, "kafka://", "9092")
+	case broker.Type == TypeWebhook && address != "":
+		return urlPlace(address, "443", "", "")
 	case broker.Type == TypePubSub && broker.Project != "":
 		return broker.Project + " " + broker.Endpoint
 	default:

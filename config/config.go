@@ -63,12 +63,13 @@ const (
 	TypeRabbitMQ = "rabbitmq" // RabbitMQ; a program imports its client: package brokers/rabbitmq
 	TypeNATS     = "nats"     // NATS JetStream; a program imports its client: package brokers/nats
 	TypeKafka    = "kafka"    // Kafka; a program imports its client: package brokers/kafka
+	TypeWebhook  = "webhook"  // an HTTPS endpoint; see package brokers/webhook
 	TypeMemory   = "memory"   // a list in this process, for tests
 )
 
 // BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
 func BrokerTypes() []string {
-	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeKafka, TypeMemory}
+	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeKafka, TypeWebhook, TypeMemory}
 }
 
 // Ordering says whether messages with the same ordering key wait for each other.
@@ -96,18 +97,18 @@ const (
 type Broker struct {
 	// Type is one of BrokerTypes, or a name that was given to WithBrokerTypes. Required.
 	Type string
-	// URL to connect to, with its credentials: redis, rabbitmq and nats (required), and the types
-	// registered in Go.
+	// URL to connect to, with its credentials: redis, rabbitmq, nats and webhook (required), and the
+	// types registered in Go.
 	URL Secret
-	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq, nats and
-	// kafka.
+	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq, nats,
+	// kafka and webhook.
 	TLS TLS
 	// CreateDestinations creates what messages are sent to where it is missing: the topics of
 	// pubsub, the exchange of rabbitmq, the streams of nats, the topics of kafka. Default: false, so
 	// that its messages wait.
 	CreateDestinations bool
 	// MaxMessageBytes is the server's own limit for a message, where it is not the usual one:
-	// rabbitmq, nats and kafka. Default: the client's.
+	// rabbitmq, nats, kafka and webhook. Default: the client's.
 	MaxMessageBytes int
 	// Project of Google Cloud: pubsub, required.
 	Project string
@@ -124,6 +125,8 @@ type Broker struct {
 	NATS NATS
 	// Kafka has the settings that belong to the type kafka alone.
 	Kafka Kafka
+	// Webhook has the settings that belong to the type webhook alone.
+	Webhook Webhook
 	// Options of the types registered in Go. Nil for the built-in ones.
 	Options Options
 

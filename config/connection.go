@@ -14,6 +14,7 @@ var connectionKeys = map[string][]string{
 	TypeRabbitMQ: {"url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration"},
 	TypeNATS:     {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "stream"},
 	TypeKafka:    {"bootstrap_servers", "sasl", "tls", "create_destinations", "max_message_bytes", "topics"},
+	TypeWebhook:  {"url", "secrets", "tls", "max_message_bytes", "concurrency", "request_timeout", "allow_http", "allow_private_networks"},
 	TypeMemory:   {},
 }
 
@@ -34,22 +35,7 @@ const mostMessageBytes = 1 << 30
 
 // readConnection reads the type and what belongs to it.
 func (r *reader) readConnection(entry *object, broker *Broker) {
-	types := append(BrokerTypes(), r.brokerTypes...)
-	f := entry.text("type", &broker.Type)
-	if !entry.broken && !entry.has("type") {
-		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))
-	}
-	if f != nil && !slices.Contains(types, broker.Type) {
-		misspelt := nearest(f.source, types) != ""
-		if misspelt || !r.anyBrokerType || !namePattern.MatchString(broker.Type) { // what is no name may be a secret
-			hint := suggest(f.source, types)
-			if !misspelt {
-				hint += ", or register it in Go"
-			}
-			r.rejectf(f, "%s is not known%s", shown(f.source), hint)
-			broker.Type = ""
-		}
-	}
+	r.readType(entry, broker)
 	entry.secret("url", &broker.URL)
 	entry.text("project", &broker.Project)
 	entry.text("endpoint", &broker.Endpoint)
@@ -61,6 +47,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	entry.readRabbitMQ(&broker.RabbitMQ)
 	entry.readNATS(&broker.NATS)
 	r.readKafka(entry, &broker.Kafka)
+	entry.readWebhook(&broker.Webhook)
 	if f := entry.get("options"); f != nil {
 		broker.Options = r.readOptions(f)
 	}
@@ -88,6 +75,28 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 		r.checkCreated(entry, "stream", broker.CreateDestinations)
 	case TypeKafka:
 		r.checkKafka(entry, broker)
+	case TypeWebhook:
+		r.checkWebhook(entry, broker)
+	}
+}
+
+// readType reads the type of a broker; it remains empty where there is none, or an unknown one.
+func (r *reader) readType(entry *object, broker *Broker) {
+	types := append(BrokerTypes(), r.brokerTypes...)
+	f := entry.text("type", &broker.Type)
+	if !entry.broken && !entry.has("type") {
+		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))
+	}
+	if f != nil && !slices.Contains(types, broker.Type) {
+		misspelt := nearest(f.source, types) != ""
+		if misspelt || !r.anyBrokerType || !namePattern.MatchString(broker.Type) { // what is no name may be a secret
+			hint := suggest(f.source, types)
+			if !misspelt {
+				hint += ", or register it in Go"
+			}
+			r.rejectf(f, "%s is not known%s", shown(f.source), hint)
+			broker.Type = ""
+		}
 	}
 }
 

@@ -105,5 +105,5 @@ func TestAnyBrokerType(t *testing.T) {
 	_, err = config.Parse(source("mqtt://u:s3cret@h"), "fanout.yaml", config.WithAnyBrokerType())
 	require.ErrorContains(t, err, "brokers.default.type: (not shown: it may be a secret) is not known")
 	_, err = config.Parse(source("mqtt"), "fanout.yaml")
-	require.ErrorContains(t, err, `"mqtt" is not known: use redis, pubsub, rabbitmq, nats, kafka or memory, or register it in Go`)
+	require.ErrorContains(t, err, `"mqtt" is not known: use redis, pubsub, rabbitmq, nats, kafka, webhook or memory, or register it in Go`)
 }

@@ -56,7 +56,8 @@ func (r *reader) readKafka(entry *object, kafka *Kafka) {
 	sasl.text("username", &kafka.SASL.Username)
 	sasl.secret("password", &kafka.SASL.Password)
 	sasl.close()
-	if f := entry.find("sasl"); f != nil && !f.bad && !(sasl.has("mechanism") && sasl.has("username") && sasl.has("password")) {
+	complete := sasl.has("mechanism") && sasl.has("username") && sasl.has("password")
+	if f := entry.find("sasl"); f != nil && !f.bad && !complete {
 		r.problemf(f.key, f.path, "mechanism, username and password are all required")
 	}
 	topics := entry.object("topics")

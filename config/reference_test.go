@@ -19,7 +19,7 @@ import (
 
 var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
 	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop", "NATS_URL", "nats://one:4222,nats://two:4222",
-	"KAFKA_SERVERS", "one:9092,two:9092", "KAFKA_PASSWORD", "hush",
+	"KAFKA_SERVERS", "one:9092,two:9092", "KAFKA_PASSWORD", "hush", "SHOP_SECRET", "whsec_hush",
 	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
@@ -32,7 +32,7 @@ func TestReferenceLoads(t *testing.T) {
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
 		Outbox: config.Outbox{
-			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake"},
+			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake", "shop"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
@@ -86,6 +86,10 @@ func TestReferenceLoads(t *testing.T) {
 					Topics: config.KafkaTopics{Partitions: 12, Replicas: 3},
 				},
 			},
+			"shop": {
+				Type: config.TypeWebhook, URL: "https://shop.example/hooks",
+				Webhook: config.Webhook{Secrets: []config.Secret{"whsec_hush"}, Concurrency: 8, RequestTimeout: 15 * time.Second},
+			},
 		},
 		Cleanup: config.DefaultCleanup(),
 		Monitor: config.Monitor{
@@ -132,7 +136,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration",
-		"subject_prefix", "credentials_file", "stream", "bootstrap_servers", "sasl", "topics", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
+		"subject_prefix", "credentials_file", "stream", "bootstrap_servers", "sasl", "topics", "secrets", "concurrency", "request_timeout", "allow_http", "allow_private_networks", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.tls":       {"ca_file", "cert_file", "key_file", "server_name"},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -17,8 +18,9 @@ func TestEveryTypeIsLinked(t *testing.T) {
 	t.Parallel()
 	urls := map[string]config.Secret{
 		config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/", config.TypeNATS: "nats://127.0.0.1:1",
+		config.TypeWebhook: "https://partner.example/hooks",
 	}
-	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1", Kafka: config.Kafka{BootstrapServers: "127.0.0.1:1"}}
+	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1", Kafka: config.Kafka{BootstrapServers: "127.0.0.1:1"}, Webhook: config.Webhook{Secrets: []config.Secret{config.Secret(webhook.NewSecret())}}}
 	for _, name := range config.BrokerTypes() {
 		settings.Type, settings.URL = name, urls[name]
 		cfg := &config.Config{Brokers: map[string]config.Broker{"default": settings}}

@@ -1,0 +1,72 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// saidf is an error that names the endpoint by its host alone: path and user may be secrets.
+func (b *Broker) saidf(format string, args ...any) error {
+	return fmt.Errorf("webhook: %s://%s: "+format, append([]any{b.url.Scheme, b.url.Host}, args...)...)
+}
+
+// judge says what an answer other than 2xx means. The documentation of the package has the same table.
+func judge(status int, said error) error {
+	out := func(advice string) error {
+		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("%w: %s", said, advice))
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return out("check the secret and the URL, with the partner")
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return out("check the URL; the partner may have given it up")
+	case http.StatusTooManyRequests:
+		return out("lower the rate of the broker")
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
+		return brokers.Retryable(said)
+	}
+	switch {
+	case status < 400:
+		return out("redirects are not followed: name the URL itself")
+	case status < 500:
+		return brokers.Permanent(said)
+	default:
+		return brokers.Unavailable(brokers.ScopeBroker, said)
+	}
+}
+
+// unreachable classifies the error of a request that got no answer, or of a connection.
+func (b *Broker) unreachable(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // whose text would have the URL
+	}
+	var (
+		untrusted *tls.CertificateVerificationError
+		noTLS     tls.RecordHeaderError
+		noName    *net.DNSError
+		refused   *net.OpError
+		advice    string
+	)
+	switch {
+	case errors.As(err, new(addressError)): // which says itself what to do
+	case errors.As(err, &untrusted):
+		advice = ": check the host, or name its certificate authority (tls.ca_file, WithTLS)"
+	case errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch):
+		advice = ": the port does not talk TLS"
+	case errors.As(err, &noName):
+		advice = ": check the host"
+	case errors.Is(err, context.DeadlineExceeded):
+		advice = ": no answer in time"
+	case errors.As(err, &refused) && refused.Op == "dial":
+		advice = ": check that the endpoint is up, and that it can be reached from here"
+	}
+	return brokers.Unavailable(brokers.ScopeBroker, b.saidf("%w%s", err, advice))
+}

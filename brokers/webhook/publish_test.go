@@ -1,0 +1,261 @@
+package webhook_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
+)
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	b := p.open(t)
+	for status, want := range map[int]string{
+		200: "", 201: "", 202: "", 204: "", 299: "",
+		301: "unavailable broker", 302: "unavailable broker", 304: "unavailable broker", 307: "unavailable broker",
+		400: "permanent", 401: "unavailable broker", 402: "permanent", 403: "unavailable broker", 404: "unavailable broker", 405: "unavailable broker",
+		408: "retryable", 409: "retryable", 410: "unavailable broker", 413: "permanent", 415: "permanent", 422: "permanent", 425: "retryable", 429: "unavailable broker",
+		451: "permanent", 500: "unavailable broker", 501: "unavailable broker", 502: "unavailable broker", 503: "unavailable broker", 504: "unavailable broker", 599: "unavailable broker",
+	} {
+		p.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://127.0.0.1:1/")
+			w.WriteHeader(status)
+			if status >= 400 {
+				_, _ = io.WriteString(w, "no:\x1b[31m "+strings.Repeat("x", 1_000_000))
+			}
+		})
+		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
+		assert.Equal(t, want, classes(results)[0], "%d", status)
+		if want == "" {
+			assert.Empty(t, classes(results)[1])
+			continue
+		}
+		assert.Equal(t, "not_sent", classes(results)[1], "%d", status)
+		said := results[0].Err.Error()
+		assert.Contains(t, said, fmt.Sprintf("webhook: https://%s: it answered %d", p.address, status))
+		assert.Less(t, len(said), 600)
+		assert.NotContains(t, said, "token-4711")
+		assert.NotContains(t, said, "\x1b")
+	}
+}
+
+// An outage ends the call: what was not under way is not sent.
+func TestOutageEndsTheCall(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, true)
+	p.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	var msgs []brokers.Message
+	for i := range 500 {
+		msgs = append(msgs, numbered("x", fmt.Sprint("key-", i%50), i))
+	}
+	results := p.open(t, webhook.WithConcurrency(4)).Publish(t.Context(), msgs)
+	assert.LessOrEqual(t, p.requests(), 8, "at most two for each that may be under way")
+	assert.Equal(t, "unavailable broker", classes(results)[0])
+}
+
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for {
+			was := most.Load()
+			if n <= was || most.CompareAndSwap(was, n) {
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer server.Close()
+	b, err := webhook.Open(server.URL, []string{webhook.NewSecret()}, webhook.WithPlainHTTP(), webhook.WithPrivateNetworks(), webhook.WithConcurrency(3))
+	require.NoError(t, err)
+	defer closeBroker(t, b)
+	done := make(chan []brokers.Result)
+	for range 4 { // calls
+		go func() {
+			var msgs []brokers.Message
+			for i := range 200 {
+				msgs = append(msgs, numbered("x", "", i))
+			}
+			done <- b.Publish(t.Context(), msgs)
+		}()
+	}
+	for range 4 {
+		for _, result := range <-done {
+			require.NoError(t, result.Err)
+		}
+	}
+	assert.LessOrEqual(t, most.Load(), int64(3))
+}
+
+// An endpoint that asks for a pause gets it, from every call.
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	b := p.open(t)
+	p.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1800")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	msgs := []brokers.Message{numbered("x", "a", 1), numbered("x", "b", 2)}
+	results := b.Publish(t.Context(), msgs[:1])
+	assert.Equal(t, []string{"unavailable broker"}, classes(results))
+	require.ErrorContains(t, results[0].Err, "it answered 429 Too Many Requests (it asks for a pause of 30m0s): lower the rate of the broker")
+	asked := p.requests()
+	for range 3 {
+		results = b.Publish(t.Context(), msgs)
+		require.ErrorContains(t, results[0].Err, "it has asked for a pause until ")
+		for _, class := range classes(results) {
+			assert.Contains(t, []string{"unavailable broker", "not_sent"}, class)
+		}
+	}
+	assert.Equal(t, asked, p.requests())
+}
+
+// A redirect is an answer, and never followed.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	elsewhere := startPartner(t, false)
+	p := startPartner(t, false)
+	b := p.open(t)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		p.answers(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://"+elsewhere.address+"/", status)
+		})
+		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})
+		require.ErrorContains(t, results[0].Err, "redirects are not followed: name the URL itself")
+	}
+	assert.Zero(t, elsewhere.requests())
+}
+
+// No name leads to an address that is not public.
+func TestPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	_, port, _ := strings.Cut(p.address, ":")
+	for _, host := range []string{"127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:10.0.0.1]"} {
+		_, err := webhook.Open("https://"+host+":"+port, []string{p.secret})
+		require.ErrorContains(t, err, "is not public; if it is meant, allow private networks", host)
+	}
+	for _, host := range []string{"localhost", "0x7f000001", "127.1"} {
+		b, err := webhook.Open("https://"+host+":"+port, []string{p.secret}, webhook.WithTLS(p.trust()))
+		require.NoError(t, err)
+		defer closeBroker(t, b)
+		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "b", 1)})
+		assert.Equal(t, "unavailable broker", classes(results)[0], host)
+		require.Error(t, b.Ping(t.Context()))
+		if host == "localhost" {
+			require.ErrorContains(t, results[0].Err, "is not public; if it is meant")
+			require.ErrorContains(t, b.Ping(t.Context()), "is not public; if it is meant")
+		}
+	}
+	assert.Zero(t, p.requests())
+}
+
+func TestWhatDoesNotConnect(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	plain := httptest.NewServer(nil)
+	defer plain.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for says, b := range map[string]*webhook.Broker{
+		"check the host, or name its certificate authority": p.open(t, webhook.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
+		"the port does not talk TLS":                        p.connect(t, plain.Listener.Addr().String()),
+		"check that the endpoint is up":                     p.connect(t, gone.Listener.Addr().String()),
+		"fanout.invalid: ":                                  p.connect(t, "fanout.invalid"),
+	} {
+		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
+		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), says)
+		require.ErrorContains(t, results[0].Err, says)
+		assert.NotContains(t, results[0].Err.Error(), "token-4711")
+		require.ErrorContains(t, b.Ping(t.Context()), says)
+		closeBroker(t, b)
+	}
+}
+
+func TestSilentEndpoint(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	}))
+	defer server.Close()
+	defer close(ended)
+	b, err := webhook.Open(server.URL, []string{webhook.NewSecret()}, webhook.WithPlainHTTP(), webhook.WithPrivateNetworks(), webhook.WithTimeout(50*time.Millisecond))
+	require.NoError(t, err)
+	defer closeBroker(t, b)
+	results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
+	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+	require.ErrorContains(t, results[0].Err, "no answer in time")
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	secret := webhook.NewSecret()
+	for endpoint, says := range map[string]string{
+		"":                            "is not understood",
+		"partner.example/hooks-hush":  "is not understood",
+		"https:hush":                  "is not understood",
+		"https://u:hu%zzsh@h/":        "is not understood",
+		"http://partner.example/hush": "use https://, or allow it (allow_http, WithPlainHTTP)",
+		"ftp://partner.example/hush":  `begins with "ftp://": use https://`,
+		"https://h/hush#part":         "has a fragment",
+	} {
+		_, err := webhook.Open(endpoint, []string{secret})
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, "webhook: open: ")
+		assert.NotContains(t, err.Error(), "hush")
+	}
+	_, err := webhook.Open("https://partner.example", []string{"hush"})
+	require.ErrorContains(t, err, "webhook: open: secret 1 is not")
+}
+
+// What a partner sees of a message.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	got := make(chan http.Header, 1)
+	p.answers(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Clone() })
+	m := numbered("ordering::order", "ordering::order-日", 1)
+	m.ContentType = "application/cloudevents+json"
+	m.CorrelationID = "50 %"
+	m.Attributes = []brokers.Attribute{
+		{Name: "tenant_id", Value: "acme"},
+		{Name: "tenant-id", Value: "taken"},
+		{Name: "Large", Value: "x"},
+		{Name: "type", Value: "x"},
+		{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		{Name: "tracestate", Value: "a=\nb"},
+		{Name: "content-length", Value: "7"},
+		{Name: "webhook-id", Value: "x"},
+		{Name: "huge", Value: strings.Repeat("x", 7000)},
+	}
+	results := p.open(t).Publish(t.Context(), []brokers.Message{m})
+	require.NoError(t, results[0].Err)
+	assert.Equal(t, []string{"tenant-id", "Large", "type", "tracestate", "huge"}, results[0].Omitted)
+	header := <-got
+	for name, want := range map[string]string{
+		"Webhook-Id": "id-1", "Fanout-Destination": "ordering::order", "Fanout-Type": "T.v1", "Fanout-Ordering-Key": "ordering::order-%E6%97%A5",
+		"Fanout-Correlation-Id": "50 %25", "Content-Type": "application/cloudevents+json", "Fanout-Tenant-Id": "acme", "Content-Length": "1",
+		"Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Fanout-Content-Length": "7", "User-Agent": "fanout-webhook/1",
+	} {
+		assert.Equal(t, want, header.Get(name), name)
+	}
+}

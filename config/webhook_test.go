@@ -1,0 +1,52 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/config"
+)
+
+func TestWebhookSettings(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `outbox: {external_brokers: [a]}
+brokers:
+  default: {type: webhook, url: https://x/hooks, secrets: [whsec_a]}
+  a: {type: webhook, url: "http://u:p@y:8080", secrets: [whsec_b, whsec_a], allow_http: true, allow_private_networks: true, concurrency: 2, request_timeout: 3s,
+      max_message_bytes: 100000, tls: {ca_file: ca.pem}}
+`)
+	assert.Equal(t, config.Broker{Type: config.TypeWebhook, URL: "https://x/hooks", Webhook: config.Webhook{Secrets: []config.Secret{"whsec_a"}}}, cfg.Brokers["default"])
+	assert.Equal(t, config.Broker{
+		Type: config.TypeWebhook, URL: "http://u:p@y:8080", TLS: config.TLS{CAFile: "ca.pem"}, MaxMessageBytes: 100000,
+		Webhook: config.Webhook{
+			Secrets: []config.Secret{"whsec_b", "whsec_a"}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 2, RequestTimeout: 3 * time.Second,
+		},
+	}, cfg.Brokers["a"])
+}
+
+func TestProblemsInWebhookSettings(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{
+		{"wrong values", `outbox: {external_brokers: [a, b, c]}
+brokers:
+  default: {type: webhook, url: http://x, secrets: whsec_hush, concurrency: 300, request_timeout: 0s, create_destinations: true}
+  a: {type: webhook, allow_http: 1}
+  b: {type: redis, url: redis://x, secrets: [a], allow_http: true}
+  c: {type: webhook, url: https://x/hooks, secrets: [5], allow_private_networks: false}
+`, []string{
+			"3:33: brokers.default.url: must begin with https://",
+			"3:52: brokers.default.secrets: must be a list, as in [a, b], but is a text",
+			`3:77: brokers.default.concurrency: is "300": use 1 to 256`,
+			`3:99: brokers.default.request_timeout: is "0s": use a positive duration`,
+			"3:103: brokers.default.create_destinations: does nothing for a broker of type webhook: remove it",
+			"4:3: brokers.a: url is missing: use https://partner.example/hooks",
+			"4:3: brokers.a: secrets is missing: use [whsec_...]",
+			"4:34: brokers.a.allow_http: must be true or false",
+			"5:36: brokers.b.secrets: does nothing for a broker of type redis: remove it",
+			"5:50: brokers.b.allow_http: does nothing for a broker of type redis: remove it",
+			"6:54: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
+		}},
+	})
+}
