@@ -43,6 +43,12 @@ func acts() []act {
 			broker: "partner", gone: "The partner's server has closed its port. Its rows wait; the internal broker carries on.",
 			back: "The partner's server is back after %s; %d of its messages were waiting, %d of the internal broker's.", other: "default",
 		},
+		&outage{
+			from: 1. / 2,
+			down: (*servers).carrierBusy, up: (*servers).carrierFree,
+			broker: "carrier", gone: "The carrier's endpoint is busy: it answers 503, and asks for a pause. Its rows wait without spending an attempt.",
+			back: "The carrier's endpoint takes requests again after %s; %d of its messages were waiting, %d of the internal broker's.", other: "default",
+		},
 		&kill{from: 2. / 3},
 		&outage{
 			from: 2. / 3,

@@ -1,7 +1,7 @@
 // Package demo is the main job on nothing but Go: an ordering service on SQLite places orders
 // through GORM, and a relay delivers their events through the real adapters to a Redis-protocol
-// server and to Google's Pub/Sub emulator, both in this process. A consumer in a process of its own
-// keeps projections of them with the inbox. Each broker is gone for a moment, and the consumer's
+// server, to Google's Pub/Sub emulator and to a webhook, all in this process. A consumer in a process of
+// its own keeps projections of the first two with the inbox. Each broker is gone for a moment, and the consumer's
 // process is killed again and again; nothing is lost, and the projections agree with the shop's
 // tables.
 package demo
@@ -53,11 +53,18 @@ const configuration = `
 databases:
   default: {driver: sqlite}
 outbox:
-  external_brokers: [partner]
+  external_brokers: [partner, carrier]
   publish_timeout: 2s
 brokers:
   default: {type: redis, url: "redis://%s"}
   partner: {type: pubsub, project: acme, endpoint: "%s"}
+  carrier:
+    type: webhook
+    url: "%s"
+    secrets: ["%s"]
+    filter: ["Ordering.OrderShipped.*"]
+    allow_http: true              # it is in this process
+    allow_private_networks: true
 `
 
 // Run places the orders, delivers everything, and compares what was committed with what arrived and
@@ -112,7 +119,7 @@ type run struct {
 
 // open makes the shop's database with its outbox, and the relay in the same process.
 func (r *run) open(ctx context.Context, path string) error {
-	cfg, err := config.Parse(fmt.Appendf(nil, configuration, r.servers.redisAddr(), r.servers.partnerAddr()), "demo.yaml")
+	cfg, err := config.Parse(fmt.Appendf(nil, configuration, r.servers.redisAddr(), r.servers.partnerAddr(), r.servers.carrier.url, r.servers.carrier.secret), "demo.yaml")
 	if err != nil {
 		return err
 	}

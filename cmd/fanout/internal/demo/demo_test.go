@@ -30,7 +30,8 @@ func TestDemo(t *testing.T) {
 	assert.Equal(t, 150, result.Events, "two events per order, and one more for every second")
 	assert.EqualValues(t, 150, result.Rows["default"][outbox.StatusPublished])
 	assert.EqualValues(t, 90, result.Rows["partner"][outbox.StatusPublished])
-	assert.Equal(t, map[string]int{"default": 150, "partner": 90}, result.Delivered)
+	assert.Equal(t, map[string]int{"default": 150, "partner": 90, "carrier": 30}, result.Delivered)
+	assert.EqualValues(t, 30, result.Rows["carrier"][outbox.StatusPublished])
 	assert.Zero(t, result.Lost)
 
 	var internal, external struct {
@@ -53,7 +54,7 @@ func TestDemo(t *testing.T) {
 	assert.GreaterOrEqual(t, result.Deliveries, 150+90)
 	assert.GreaterOrEqual(t, result.Deliveries-result.DuplicatesDropped, 150+90, "each was handled once, and none of these was a copy")
 
-	for _, text := range []string{"partner's server has closed its port", "internal broker has closed its port", "is back after", "0 lost", "is killed after", "The numbers agree", "Next:"} {
+	for _, text := range []string{"partner's server has closed its port", "carrier's endpoint is busy", "carrier's endpoint takes requests again", "internal broker has closed its port", "is back after", "0 lost", "is killed after", "The numbers agree", "Next:"} {
 		assert.Contains(t, live.String(), text)
 	}
 	assert.NotContains(t, live.String(), "\x1b", "no control characters where there is no terminal")

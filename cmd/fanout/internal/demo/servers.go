@@ -16,11 +16,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// servers are the two brokers, in this process: the internal one speaks the Redis protocol, the
-// partner's is Google's own Pub/Sub fake.
+// servers are the three brokers, in this process: the internal one speaks the Redis protocol, the
+// partner's is Google's own Pub/Sub fake, and the carrier has an endpoint.
 type servers struct {
 	redis *miniredis.Miniredis
 	asks  *redis.Client // as anybody can who looks at it
+
+	carrier *endpoint
 
 	pubsub  *pstest.Server
 	address string
@@ -47,6 +49,12 @@ func startServers(ctx context.Context) (*servers, error) {
 	if err := s.redis.Start(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
+	carrier, err := startEndpoint()
+	if err != nil {
+		s.redis.Close()
+		return nil, err
+	}
+	s.carrier = carrier
 	s.asks = redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	s.pubsub = pstest.NewServer()
 	s.pubsub.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) })
@@ -73,6 +81,10 @@ func startServers(ctx context.Context) (*servers, error) {
 
 func (s *servers) redisAddr() string   { return s.redis.Addr() }
 func (s *servers) partnerAddr() string { return s.address }
+
+// carrierBusy lets the carrier's endpoint ask for a pause, carrierFree lets it take messages again.
+func (s *servers) carrierBusy()       { s.carrier.setBusy(true) }
+func (s *servers) carrierFree() error { s.carrier.setBusy(false); return nil }
 
 // partnerUp opens the partner's listener, on the same port as before.
 func (s *servers) partnerUp() error {
@@ -168,6 +180,7 @@ func (s *servers) close() {
 	s.partnerDown()
 	_ = s.asks.Close()
 	s.redis.Close()
+	s.carrier.close()
 	_ = s.pubsub.Close()
 }
 
@@ -201,5 +214,6 @@ func (s *servers) arrived(context.Context) (map[string][]arrival, error) {
 	for _, message := range s.pubsub.Messages() {
 		result["partner"] = append(result["partner"], arrival{id: message.Attributes["id"], data: message.Data})
 	}
+	result["carrier"] = s.carrier.messages()
 	return result, nil
 }

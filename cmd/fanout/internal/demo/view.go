@@ -30,7 +30,8 @@ func newView(cfg Config) *view {
 	v.printf("A shop on SQLite places %d orders. Each is one transaction: the order and its events, one row per broker.\n", cfg.Orders)
 	v.printf("  default: Redis Streams, inside the company, every event in full\n")
 	v.printf("  partner: Google Pub/Sub, another company, published events only, stripped of what is internal\n")
-	v.printf("Beside it a consumer, a process of its own, adds up what it hears from each, in its own database.\n\n")
+	v.printf("  carrier: a signed webhook, for a company without a broker, shipments only\n")
+	v.printf("Beside it a consumer, a process of its own, adds up what it hears from the first two, in its own database.\n\n")
 	return v
 }
 
@@ -106,10 +107,10 @@ func (v *view) done(now *moment, p *projector) {
 
 // finish shows the result and one message in both forms.
 func (v *view) finish(result *Result) {
-	v.printf("\nThe same event, as both brokers got it:\n\n")
+	v.printf("\nThe same event, inside and outside:\n\n")
 	v.sideBySide("internal (default)", result.InternalExample, "external (partner)", result.ExternalExample)
-	v.printf("\n%d orders, %d events: delivered %d to default and %d to partner; %d lost, %d sent twice.\n", result.Orders, result.Events,
-		result.Delivered["default"], result.Delivered["partner"], result.Lost, result.Duplicates)
+	v.printf("\n%d orders, %d events: delivered %d to default, %d to partner and %d to carrier; %d lost, %d sent twice.\n", result.Orders, result.Events,
+		result.Delivered["default"], result.Delivered["partner"], result.Delivered["carrier"], result.Lost, result.Duplicates)
 	v.printf("Orders that were rolled back were never heard of.\n\n")
 	v.projections(result)
 	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
@@ -146,10 +147,7 @@ func (v *view) projections(result *Result) {
 
 // interrupted says, for whoever subtracts, what the kills have cut short.
 func (r *Result) interrupted() string {
-	rest := r.Deliveries - r.DuplicatesDropped
-	for _, n := range r.Delivered {
-		rest -= n
-	}
+	rest := r.Deliveries - r.DuplicatesDropped - r.Delivered["default"] - r.Delivered["partner"]
 	if rest <= 0 {
 		return ""
 	}
