@@ -157,9 +157,14 @@ func backlogFlags(flags *pflag.FlagSet, payload, batch *int, only *[]string) {
 
 func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
-	cmd, flags := command(s, "drain", "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", &sizes, scenario.ShortBacklog)
+	cmd, flags := command(s, "drain", "A backlog from PostgreSQL to a broker, beside loops written by hand", &sizes, func() scenario.Backlog {
+		short := scenario.ShortBacklog()
+		short.Broker = sizes.Broker
+		return short
+	})
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
+	flags.StringVar(&sizes.Broker, "broker", "redis", "where to: redis, rabbitmq, nats or kafka")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
 	flags.Int64Var(&sizes.Peers, "peers", sizes.Peers, "messages that other projects drain, tuned")
 	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
@@ -201,7 +206,9 @@ func lacksServer(o *scenario.Options, scenarios []scenario.Scenario) bool {
 	return o.Postgres == "" || slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool {
 		_, redis := s.(scenario.RedisUser)
 		_, mysql := s.(scenario.MySQLUser)
-		return redis && o.Redis == "" || mysql && o.MySQL == ""
+		backlog, drains := s.(scenario.Backlog)
+		rabbit := drains && backlog.Broker == "rabbitmq"
+		return redis && o.Redis == "" || mysql && o.MySQL == "" || rabbit && o.RabbitMQ == ""
 	})
 }
 
@@ -217,7 +224,9 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 	}
 	ctx := cmd.Context()
 	options := &scenario.Options{
-		Postgres: os.Getenv(testservers.PostgresVariable), Redis: os.Getenv(testservers.RedisVariable), MySQL: os.Getenv(testservers.MySQLVariable), Runs: s.runs, Seed: s.seed,
+		Postgres: os.Getenv(testservers.PostgresVariable), Redis: os.Getenv(testservers.RedisVariable), MySQL: os.Getenv(testservers.MySQLVariable),
+		RabbitMQ: os.Getenv(testservers.RabbitMQVariable),
+		Runs:     s.runs, Seed: s.seed,
 		Report: report.New(s.args, s.seed, s.short), Log: cmd.ErrOrStderr(),
 	}
 	if lacksServer(options, scenarios) {
@@ -226,7 +235,7 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 			return startErr
 		}
 		defer func() { err = errors.Join(err, servers.Stop()) }()
-		options.Postgres, options.Redis, options.MySQL = servers.Postgres.URL, servers.Redis.URL, servers.MySQL.URL
+		options.Postgres, options.Redis, options.MySQL, options.RabbitMQ = servers.Postgres.URL, servers.Redis.URL, servers.MySQL.URL, servers.RabbitMQ.URL
 	}
 	stop, err := s.profile()
 	if err != nil {

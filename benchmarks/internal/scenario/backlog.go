@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
-// Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by
-// hand: some that are as good as can be and keep no order, and one that goes row by row. All take
+// Backlog asks how fast a backlog gets from PostgreSQL to a broker, Redis Streams unless another one is
+// named, beside loops written by hand: some that are as good as can be and keep no order, and one that goes row by row. All take
 // their turn in each run. The limit is the fastest of those that work on the outbox's own table;
 // others show what a table with less in it would bring.
 type Backlog struct {
@@ -40,6 +40,9 @@ type Backlog struct {
 	HotKeys int64
 	// Workers are the numbers of Fanout's workers to measure with. Default: what it has by itself.
 	Workers []int
+	// Broker is redis (the default), rabbitmq, nats or kafka. For the others than Redis there are fewer
+	// cases.
+	Broker string
 	// Only measures the cases in whose names one of these texts occurs. Default: all.
 	Only []string
 }
@@ -70,6 +73,9 @@ func (b Backlog) Check(int) error {
 		return fmt.Errorf("%d rows, %d row by row, %d and %d of others, %d parts, batch %d, keys %v and %d, workers %v: "+
 			"use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
 			b.Rows, b.RowByRow, b.Peers, b.PeersAsIs, b.Parts, b.Batch, b.Keys, b.HotKeys, b.Workers)
+	}
+	if !slices.Contains([]string{"", toRedis, toRabbitMQ, toNATS, toKafka}, b.Broker) {
+		return fmt.Errorf("broker %q: use %s, %s, %s or %s", b.Broker, toRedis, toRabbitMQ, toNATS, toKafka)
 	}
 	if len(b.sides()) == 0 {
 		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
@@ -154,9 +160,15 @@ func (b Backlog) sides() []*contest {
 	all = append(all, &contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
 	all = append(all, b.peers()...)
 	return slices.DeleteFunc(all, func(c *contest) bool {
+		if b.elsewhere() && (c.minimal || c.kind == rowByRow || c.peer != nil) {
+			return true
+		}
 		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })
 	})
 }
+
+// elsewhere reports whether the broker is another one than Redis.
+func (b Backlog) elsewhere() bool { return b.Broker != "" && b.Broker != toRedis }
 
 // Run implements Scenario.
 func (b Backlog) Run(ctx context.Context, o *Options) error {
@@ -169,28 +181,41 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		if o.Report.Servers["Redis"], err = streams.Version(ctx); err != nil {
 			return err
 		}
-		sides, random := b.sides(), rand.New(rand.NewPCG(o.Seed, 0))
-		for run := range o.Runs {
-			for part := range b.Parts {
-				for _, i := range random.Perm(len(sides)) {
-					s := &setup{Backlog: b, options: o, database: database, streams: streams, contest: sides[i], redis: o.Redis}
-					measure := s.measure
-					if s.peer != nil {
-						measure = s.measurePeer
-					}
-					m, err := measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
-					if err != nil {
-						return fmt.Errorf("%s: %w", sides[i].name, err)
-					}
-					sides[i].note(run, m)
-				}
-			}
-			o.logf("drain: run %d of %d: done", run+1, o.Runs)
+		other, err := o.openElsewhere(ctx, b.Broker)
+		if err != nil {
+			return err
 		}
-		b.report(o, sides)
-		b.reportPeers(o, sides)
-		return nil
+		if other != nil {
+			defer func() { err = errors.Join(err, other.close()) }()
+		}
+		return b.contests(ctx, o, &setup{Backlog: b, options: o, database: database, streams: streams, redis: o.Redis, elsewhere: other})
 	})
+}
+
+// contests lets all cases take their turn on what they have in common, and reports.
+func (b Backlog) contests(ctx context.Context, o *Options, common *setup) error {
+	sides, random := b.sides(), rand.New(rand.NewPCG(o.Seed, 0))
+	for run := range o.Runs {
+		for part := range b.Parts {
+			for _, i := range random.Perm(len(sides)) {
+				s := *common
+				s.contest = sides[i]
+				measure := s.measure
+				if s.peer != nil {
+					measure = s.measurePeer
+				}
+				m, err := measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
+				if err != nil {
+					return fmt.Errorf("%s: %w", sides[i].name, err)
+				}
+				sides[i].note(run, m)
+			}
+		}
+		o.logf("drain: run %d of %d: done", run+1, o.Runs)
+	}
+	b.report(o, sides)
+	b.reportPeers(o, sides)
+	return nil
 }
 
 // note adds what a part of a run has measured.
@@ -211,10 +236,12 @@ type setup struct {
 	streams  *fixture.Streams
 	table    *fixture.Table
 	stream   string
-	redis    string        // how the broker reaches it
-	trips    int64         // to the database and back
-	pool     *pgxpool.Pool // of a peer, to its schema
-	stop     func() error  // ends what a peer has begun; may be nil
+	// elsewhere is where messages go, nil = to Redis.
+	elsewhere elsewhere
+	redis     string        // how the broker reaches it
+	trips     int64         // to the database and back
+	pool      *pgxpool.Pool // of a peer, to its schema
+	stop      func() error  // ends what a peer has begun; may be nil
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the
@@ -224,6 +251,12 @@ func (s *setup) measure(ctx context.Context, name string) (m measured, err error
 		return m, err
 	}
 	s.stream = s.streams.New(name)
+	if s.elsewhere != nil {
+		s.stream = name
+		if err := s.elsewhere.prepare(ctx, s.stream); err != nil {
+			return m, err
+		}
+	}
 	if err := s.fill(ctx); err != nil {
 		return m, err
 	}
@@ -234,7 +267,11 @@ func (s *setup) measure(ctx context.Context, name string) (m measured, err error
 	if err := s.check(ctx); err != nil {
 		return m, err
 	}
-	if err := s.streams.Delete(ctx, s.stream); err != nil {
+	remove := s.streams.Delete
+	if s.elsewhere != nil {
+		remove = s.elsewhere.remove
+	}
+	if err := remove(ctx, s.stream); err != nil {
 		return m, err
 	}
 	if s.minimal {

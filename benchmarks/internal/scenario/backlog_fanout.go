@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -86,10 +87,18 @@ func (b Backlog) fanouts() (all []*contest) {
 	return all
 }
 
+// openBroker opens the broker that is drained to.
+func (s *setup) openBroker() (brokers.Broker, error) {
+	if s.elsewhere != nil {
+		return s.elsewhere.broker()
+	}
+	return redisstreams.Open(s.redis)
+}
+
 // byFanout drains with a processor that has this policy.
 func byFanout(policy outbox.Policy) func(context.Context, *setup) error {
 	return func(ctx context.Context, s *setup) (err error) {
-		broker, err := redisstreams.Open(s.redis)
+		broker, err := s.openBroker()
 		if err != nil {
 			return err
 		}

@@ -36,6 +36,7 @@ const handChunk = 100
 type hand struct {
 	conn        *pgx.Conn
 	client      *redis.Client
+	send        func(context.Context, []*handSlot) error // instead, where it is not Redis
 	claim, mark string
 	limit       int
 	shards      []int // that had rows so far
@@ -70,6 +71,14 @@ func byHand(workers int) func(context.Context, *setup) error {
 				}
 				defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 				h := &hand{conn: conn, client: s.streams.Client, limit: s.Batch, trips: &trips, turn: n, shards: []int{0, 1, 2, 3}}
+				if s.elsewhere != nil {
+					send, end, err := s.elsewhere.byHand(ctx, s.stream)
+					if err != nil {
+						return err
+					}
+					defer func() { err = errors.Join(err, end()) }()
+					h.send = send
+				}
 				table := "own"
 				if s.minimal {
 					table, h.shards = "minimal", []int{0}
@@ -194,6 +203,9 @@ func (b *handBatch) finish() {
 
 // publish adds a batch, a chunk at a time.
 func (h *hand) publish(ctx context.Context, b *handBatch) error {
+	if h.send != nil {
+		return h.send(ctx, b.slots[:len(b.places)])
+	}
 	for at := 0; at < len(b.places); at += handChunk {
 		pipe := h.client.Pipeline()
 		for _, slot := range b.slots[at:min(at+handChunk, len(b.places))] {

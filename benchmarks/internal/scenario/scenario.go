@@ -24,6 +24,8 @@ type Options struct {
 	// MySQL is the server, as a DSN of a user who may create databases; needed by scenarios that are
 	// [MySQLUser].
 	MySQL string
+	// RabbitMQ is the server, as a URL; needed where a backlog is drained to it.
+	RabbitMQ string
 	// Runs is how often everything is measured; what counts is the median.
 	Runs int
 	// Seed of what is left to chance.
