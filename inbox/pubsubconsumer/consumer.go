@@ -12,6 +12,7 @@ import (
 	"cloud.google.com/go/pubsub/v2"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // A Consumer hands the messages of one subscription to a handler. Make one with [NewConsumer]. Its
@@ -23,8 +24,8 @@ type Consumer struct {
 	runner       inbox.Runner
 	log          *slog.Logger
 	pace         pace
-	counts       counts
-	session      atomic.Pointer[session] // of the Run that is under way
+	counts       session.Counts
+	running      atomic.Pointer[run]
 }
 
 // pace is how often things that are not settings happen; tests have another one.
@@ -99,22 +100,20 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 // returns an error as soon as it cannot go on: the subscription does not exist, the credentials may
 // not consume it, or the client was closed. Outages are waited for. A consumer runs once at a time.
 func (c *Consumer) Run(ctx context.Context) error {
-	handling, abort := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer abort(nil)
-	s := newSession(handling, c)
-	if !c.session.CompareAndSwap(nil, s) {
+	r := c.newRun(ctx)
+	if !c.running.CompareAndSwap(nil, r) {
 		return fmt.Errorf("pubsubconsumer: consume %s: this consumer runs already", c.subscription)
 	}
-	defer c.session.Store(nil)
+	defer c.running.Store(nil)
 
 	c.log.InfoContext(ctx, "consumer started", "workers", c.options.workers)
 	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var background sync.WaitGroup
-	background.Go(func() { s.keepTime(receiving) })
-	background.Go(func() { s.watch(receiving, cancel) })
+	background.Go(func() { r.KeepTime(receiving) })
+	background.Go(func() { r.watch(receiving, cancel) })
 	received := make(chan error, 1)
-	go func() { received <- s.receive(receiving) }()
+	go func() { received <- r.receive(receiving) }()
 
 	var err error
 	ended := false
@@ -124,26 +123,36 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case err = <-received:
 		ended = true
 	}
-	s.stop(abort, func() { cancel(nil) })
+	r.Stop(func() { cancel(nil) })
 	background.Wait()
 	if !ended {
-		err = s.drained(ctx, received)
+		err = r.drained(ctx, received)
 	}
-	s.results.Wait()
+	r.results.Wait()
 	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
 
 // drained waits for Google's client to send the last confirmations. It would go on for minutes
 // where the server is out.
-func (s *session) drained(ctx context.Context, received <-chan error) error {
-	timer := time.NewTimer(s.pace.grace)
+func (r *run) drained(ctx context.Context, received <-chan error) error {
+	timer := time.NewTimer(r.pace.grace)
 	defer timer.Stop()
 	select {
 	case err := <-received:
 		return err
 	case <-timer.C:
-		s.log.WarnContext(ctx, "last confirmations not answered", "waited", s.pace.grace)
+		r.log.WarnContext(ctx, "last confirmations not answered", "waited", r.pace.grace)
 		return nil
 	}
+}
+
+// Stats returns the present figures. How far the consumer is behind is a metric of Google Cloud:
+// pubsub.googleapis.com/subscription/oldest_unacked_message_age (seconds), beside
+// num_undelivered_messages.
+func (c *Consumer) Stats() inbox.ConsumerStats {
+	if r := c.running.Load(); r != nil {
+		return c.counts.Stats(r.Session)
+	}
+	return c.counts.Stats(nil)
 }

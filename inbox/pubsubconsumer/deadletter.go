@@ -2,6 +2,7 @@ package pubsubconsumer
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // The attributes that a dead letter has besides its own.
@@ -31,59 +34,48 @@ const (
 // publishTimeout bounds the publishing of one dead letter.
 const publishTimeout = 10 * time.Second
 
-// deadLetter publishes a message to the topic of dead letters and confirms it. Where that fails, it
-// is tried again; the message stays claimed, and its key waits.
-func (s *session) deadLetter(e *entry) {
-	err := s.publish(s.handling, e)
-	if err == nil {
-		s.counts.forwarded.Add(1)
-		if s.options.observer != nil {
-			s.options.observer.Forwarded(s.handling, e.message, e.why)
-		}
-		s.confirm(e)
-		return
-	}
-	e.past.Setbacks++
-	delay := s.options.retry.Delay(e.past.Setbacks)
-	log := s.logOf(e)
-	log.ErrorContext(s.handling, "dead letter not published", "topic", s.options.deadLetters, "retry_in", delay, "error", err)
-	s.pause(e, time.Now().Add(delay))
-}
-
-func (s *session) publish(ctx context.Context, e *entry) error {
+// deadLetter publishes a message to the topic of dead letters.
+func (c *Consumer) deadLetter(ctx context.Context, e *session.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	letter := s.letter(e)
-	_, err := s.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: s.options.deadLetters, Messages: []*pubsubpb.PubsubMessage{letter}})
-	if status.Code(err) != codes.InvalidArgument {
-		return err
+	letter := c.letter(e, e.First().(*delivery).message.OrderingKey) //nolint:forcetypeassert // the only kind there is
+	err := c.publish(ctx, letter)
+	if status.Code(err) == codes.InvalidArgument {
+		// The message was as large as Pub/Sub allows: without anything added it still is.
+		letter.Attributes = e.Message.Attributes
+		err = c.publish(ctx, letter)
 	}
-	// The message was as large as Pub/Sub allows: without anything added it still is.
-	letter.Attributes = e.message.Attributes
-	_, err = s.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: s.options.deadLetters, Messages: []*pubsubpb.PubsubMessage{letter}})
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w", c.options.deadLetters, err)
+	}
+	return nil
+}
+
+func (c *Consumer) publish(ctx context.Context, letter *pubsubpb.PubsubMessage) error {
+	_, err := c.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: c.options.deadLetters, Messages: []*pubsubpb.PubsubMessage{letter}})
 	return err
 }
 
 // letter is a message as it was, with what is known of its end. The ordering key stays: the dead
 // letters of a key are published one after the other, so that who sends them again can do so in
 // order.
-func (s *session) letter(e *entry) *pubsubpb.PubsubMessage {
-	attributes := maps.Clone(e.message.Attributes)
+func (c *Consumer) letter(e *session.Entry, key string) *pubsubpb.PubsubMessage {
+	attributes := maps.Clone(e.Message.Attributes)
 	if attributes == nil {
 		attributes = map[string]string{}
 	}
 	for _, added := range []struct{ name, value string }{ // the first ones matter most, where there is little room
-		{AttributeReason, e.why.Error()},
-		{AttributeMessageID, e.id},
-		{AttributeSubscription, s.subscription},
-		{AttributeConsumer, s.options.consumer},
-		{AttributeAttempts, strconv.Itoa(e.past.Failures)},
+		{AttributeReason, e.Why.Error()},
+		{AttributeMessageID, e.ID},
+		{AttributeSubscription, c.subscription},
+		{AttributeConsumer, c.options.consumer},
+		{AttributeAttempts, strconv.Itoa(e.Past.Failures)},
 	} {
 		if _, found := attributes[added.name]; found || len(attributes) < maxAttributes {
 			attributes[added.name] = shortened(added.value)
 		}
 	}
-	return &pubsubpb.PubsubMessage{Data: e.message.Payload, Attributes: attributes, OrderingKey: e.copies[0].OrderingKey}
+	return &pubsubpb.PubsubMessage{Data: e.Message.Payload, Attributes: attributes, OrderingKey: key}
 }
 
 // shortened is what fits an attribute, in whole characters.

@@ -77,7 +77,7 @@ func TestConnectionsBreak(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	p := run(t, hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger())))
+	p := started(t, hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger())))
 	published := 0
 	for _, fault := range []func(){
 		func() { proxy.Reset(t) }, func() { proxy.CutAnswers(t, 300) }, func() { proxy.CutRequests(t, 300) },
@@ -125,7 +125,7 @@ func TestStopWhileTheServerHangs(t *testing.T) {
 	var j journal
 	c := hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger()))
 	c.pace.grace = 50 * time.Millisecond
-	p := run(t, c)
+	p := started(t, c)
 	eventually(t, func() bool { return p.Stats().Running == 1 }, "it has begun")
 	proxy.BlackHole(t)
 	close(let)
@@ -152,7 +152,7 @@ func TestStopWhileAHandlerHangs(t *testing.T) {
 		return inbox.Handled, nil
 	}), WithLogger(j.logger()), WithShutdownTimeout(0))
 	c.pace.grace = 50 * time.Millisecond
-	p := run(t, c)
+	p := started(t, c)
 	<-begun
 	require.NoError(t, p.stop())
 	assert.Equal(t, 1, j.count("overdue handlers left behind"))
@@ -292,7 +292,7 @@ func TestHotKey(t *testing.T) {
 	s.publish("hot", 60)
 	c := hurried(t, newClient(t, s.Addr), l, WithMaxOutstanding(20, 1<<20), WithLogger(j.logger()), WithWorkers(2),
 		WithRetry(inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: 100 * time.Millisecond}))
-	p := run(t, c)
+	p := started(t, c)
 	eventually(t, func() bool { return p.Stats().Claimed == 20 }, "there is no room left")
 	s.publish("cold", 5)
 	eventually(t, func() bool { return p.Stats().Handled == 5 }, "the other key gets in")
@@ -321,7 +321,7 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 	s.publish("stuck", 2)
 	c := hurried(t, newClient(t, s.Addr), handler, WithLogger(j.logger()), WithWorkers(1), WithTimeout(20*time.Millisecond), WithShutdownTimeout(0))
 	c.pace.grace = 50 * time.Millisecond
-	p := run(t, c)
+	p := started(t, c)
 	eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")
 	s.publish("other", 3)
 	eventually(t, func() bool { return done.Load() == 3 }, "others are handled")

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -18,6 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 type orderPlaced struct {
@@ -101,11 +101,9 @@ func TestAttributesOfDeadLetters(t *testing.T) {
 	s.Publish(topic, []byte("nonsense"), full)
 	var letters []*pubsubpb.PubsubMessage
 	c := hurried(t, newClient(t, s.Addr), newLedger(t, nil), WithDeadLetters("orders-dead"))
-	session := newSession(t.Context(), c)
 	for _, why := range []string{strings.Repeat("é", 600), "\xff", ""} {
-		e := &entry{id: "m1", message: &inbox.Message{Attributes: full}, history: history{why: fmt.Errorf("%s", why)}}
-		e.copies = append(e.copies, &pubsub.Message{OrderingKey: "k"})
-		letters = append(letters, session.letter(e))
+		e := &session.Entry{ID: "m1", Message: &inbox.Message{Attributes: full}, History: session.History{Why: fmt.Errorf("%s", why)}}
+		letters = append(letters, c.letter(e, "k"))
 	}
 	assert.Equal(t, strings.Repeat("é", 512), letters[0].GetAttributes()[AttributeReason])
 	assert.Equal(t, "\uFFFD", letters[1].GetAttributes()[AttributeReason])
@@ -149,6 +147,6 @@ func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	p := start(t, newClient(t, s.Addr), newLedger(t, nil))
-	eventually(t, func() bool { return p.session.Load() != nil }, "it runs")
+	eventually(t, func() bool { return p.running.Load() != nil }, "it runs")
 	require.ErrorContains(t, p.Run(t.Context()), "runs already")
 }

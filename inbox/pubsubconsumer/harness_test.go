@@ -215,10 +215,10 @@ func start(t testing.TB, client *pubsub.Client, handler inbox.Handler, opts ...O
 	t.Helper()
 	c, err := NewConsumer(client, name, handler, append([]Option{WithRetry(quick), WithLogger(silent()), WithShutdownTimeout(20 * time.Second)}, opts...)...)
 	require.NoError(t, err)
-	return run(t, c)
+	return started(t, c)
 }
 
-func run(t testing.TB, c *Consumer) *process {
+func started(t testing.TB, c *Consumer) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

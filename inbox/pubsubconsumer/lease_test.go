@@ -3,14 +3,10 @@ package pubsubconsumer
 import (
 	"context"
 	"errors"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -85,7 +81,7 @@ func TestMaxExtension(t *testing.T) {
 	})
 	c := hurried(t, newClient(t, s.Addr), l, WithRetry(inbox.Retry{BaseDelay: 40 * time.Millisecond, MaxDelay: 40 * time.Millisecond, MaxAttempts: 6}))
 	c.options.maxExtension = 60 * time.Millisecond // less than a lease, which is too long for a test
-	p := run(t, c)
+	p := started(t, c)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	require.NoError(t, p.stop())
 	assert.Equal(t, []seen{{"a", 0}, {"a", 1}, {"a", 2}}, l.finished())
@@ -93,35 +89,4 @@ func TestMaxExtension(t *testing.T) {
 	assert.Equal(t, int64(5), stats.Failed)
 	assert.Positive(t, stats.Nacked)
 	assert.Zero(t, stats.Held, "the sixth attempt was the sixth")
-}
-
-// Copies that come while an attempt fails move the end of the lease that the pause looks at: the
-// race detector watches.
-func TestCopyWhileAnAttemptFails(t *testing.T) {
-	t.Parallel()
-	const messages = 200
-	let := make(chan struct{})
-	c, err := NewConsumer(newClient(t, "localhost:1"), name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
-		<-let
-		return "", errors.New("not yet")
-	}), WithWorkers(messages), WithLogger(silent()), WithRetry(inbox.Retry{BaseDelay: time.Minute}))
-	require.NoError(t, err)
-	s := newSession(t.Context(), c)
-	deliver := func() {
-		for n := range messages {
-			s.arrive(t.Context(), &pubsub.Message{ID: strconv.Itoa(n), Data: payload(uuid.NewSHA1(uuid.Nil, []byte{byte(n)}), "", n)})
-		}
-	}
-	deliver()
-	var copies sync.WaitGroup
-	copies.Go(deliver)
-	close(let)
-	copies.Wait()
-	s.under.Wait()
-	for _, e := range s.queues.byID {
-		assert.Len(t, e.copies, 2)
-		assert.Equal(t, 1, e.past.Failures)
-		e.timer.Stop()
-	}
-	assert.Len(t, s.queues.byID, messages)
 }

@@ -11,31 +11,33 @@ import (
 	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // receive runs Google's client until ctx ends or there is no going on. The cause of ctx is an error
 // that ends it.
-func (s *session) receive(ctx context.Context) error {
+func (r *run) receive(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		subscriber := s.client.Subscriber(s.subscription)
+		subscriber := r.client.Subscriber(r.subscription)
 		settings := &subscriber.ReceiveSettings
-		settings.MaxExtension = s.options.maxExtension
-		settings.MinDurationPerAckExtension, settings.MaxDurationPerAckExtension = s.options.lease, s.options.lease
-		settings.MaxOutstandingMessages, settings.MaxOutstandingBytes = s.options.maxMessages, s.options.maxBytes
-		before := s.arrived.Load()
-		err := subscriber.Receive(ctx, s.arrive)
+		settings.MaxExtension = r.options.maxExtension
+		settings.MinDurationPerAckExtension, settings.MaxDurationPerAckExtension = r.options.lease, r.options.lease
+		settings.MaxOutstandingMessages, settings.MaxOutstandingBytes = r.options.maxMessages, r.options.maxBytes
+		before := r.arrived.Load()
+		err := subscriber.Receive(ctx, r.arrive)
 		if ctx.Err() != nil {
 			return ended(ctx)
 		}
-		if final := s.final(err); final != nil {
+		if final := r.final(err); final != nil {
 			return final
 		}
-		if s.arrived.Load() > before {
+		if r.arrived.Load() > before {
 			failures = 1
 		}
-		delay := s.pace.again.Delay(failures)
-		s.log.WarnContext(ctx, "receiving interrupted", "retry_in", delay, "error", err)
-		if !pause(ctx, delay) {
+		delay := r.pace.again.Delay(failures)
+		r.log.WarnContext(ctx, "receiving interrupted", "retry_in", delay, "error", err)
+		if !session.Pause(ctx, delay) {
 			return ended(ctx)
 		}
 	}
@@ -47,18 +49,6 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return nil
-}
-
-// pause waits for d, and reports false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // remedies by code, for errors that waiting does not cure.
@@ -86,61 +76,61 @@ func (c *Consumer) final(err error) error {
 // watch looks at the subscription at the start, and whenever nothing arrives for a while: Google's
 // client does not say that the server is out. No permission is needed; with that to look
 // (pubsub.subscriptions.get) it also knows the settings.
-func (s *session) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+func (r *run) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	var (
 		out   time.Time
 		known bool
 	)
-	for before := int64(0); ; before = s.arrived.Load() {
-		if before == s.arrived.Load() {
-			found, err := s.inspect(ctx)
+	for before := int64(0); ; before = r.arrived.Load() {
+		if before == r.arrived.Load() {
+			found, err := r.inspect(ctx)
 			switch code := status.Code(err); {
 			case ctx.Err() != nil:
 				return
 			case code == codes.NotFound:
-				cancel(s.final(err))
+				cancel(r.final(err))
 				return
 			case err != nil && code != codes.PermissionDenied:
 				if out.IsZero() {
 					out = time.Now()
-					s.log.WarnContext(ctx, "Pub/Sub unavailable", "error", err)
+					r.log.WarnContext(ctx, "Pub/Sub unavailable", "error", err)
 				}
 			default:
 				if !out.IsZero() {
-					s.log.InfoContext(ctx, "Pub/Sub available again", "after", time.Since(out))
+					r.log.InfoContext(ctx, "Pub/Sub available again", "after", time.Since(out))
 					out = time.Time{}
 				}
 				if !known {
 					known = true
-					s.remark(ctx, found, err)
+					r.remark(ctx, found, err)
 				}
 			}
 		}
-		if !pause(ctx, s.pace.probe) {
+		if !session.Pause(ctx, r.pace.probe) {
 			return
 		}
 	}
 }
 
 // inspect gets the subscription.
-func (s *session) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.pace.probe)
+func (r *run) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.pace.probe)
 	defer cancel()
-	return s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: s.subscription},
+	return r.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: r.subscription},
 		gax.WithRetry(func() gax.Retryer { return nil }))
 }
 
 // remark says what is worth knowing of the settings of a subscription.
-func (s *session) remark(ctx context.Context, found *pubsubpb.Subscription, err error) {
+func (r *run) remark(ctx context.Context, found *pubsubpb.Subscription, err error) {
 	if err != nil {
-		s.log.DebugContext(ctx, "settings of the subscription unknown", "error", err)
+		r.log.DebugContext(ctx, "settings of the subscription unknown", "error", err)
 		return
 	}
 	if !found.GetEnableMessageOrdering() {
-		s.unordered.Store(true)
-		s.log.WarnContext(ctx, "message ordering not enabled")
+		r.unordered.Store(true)
+		r.log.WarnContext(ctx, "message ordering not enabled")
 	}
-	if !s.options.deadLettered && found.GetDeadLetterPolicy() == nil {
-		s.log.InfoContext(ctx, "no place for dead letters")
+	if !r.options.deadLettered && found.GetDeadLetterPolicy() == nil {
+		r.log.InfoContext(ctx, "no place for dead letters")
 	}
 }

@@ -1,4 +1,4 @@
-package pubsubconsumer
+package session
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is Pub/Sub as far as queues are concerned, for one ordering key per letter: it delivers the
+// world is a broker as far as queues are concerned, for one ordering key per letter: it delivers the
 // messages of a key in order, and, when one is given back, that one and all behind it again; what
 // was sent before it knew of that still arrives.
 type world struct {
@@ -23,16 +23,16 @@ type world struct {
 	cursor  map[string]int    // the next message that is sent
 	transit map[string][]int  // sent, not arrived
 	acked   map[string]int    // messages below are confirmed
-	claimed map[string]*entry // by id
-	under   []*entry          // being handled
-	asleep  []*entry          // paused
+	claimed map[string]*Entry // by id
+	under   []*Entry          // being handled
+	asleep  []*Entry          // paused
 	handled map[string][]int  // in the order of their first handling
 }
 
 func id(key string, n int) string { return fmt.Sprint(key, n) }
 
-func (w *world) number(e *entry) (key string, n int) {
-	_, err := fmt.Sscanf(e.id, "%1s%d", &key, &n)
+func (w *world) number(e *Entry) (key string, n int) {
+	_, err := fmt.Sscanf(e.ID, "%1s%d", &key, &n)
 	require.NoError(w.rt, err)
 	return key, n
 }
@@ -55,8 +55,8 @@ func (w *world) arrive(key string) {
 	if w.queues.find(id(key, n)) != nil || n < w.acked[key] { // a copy
 		return
 	}
-	e := &entry{id: id(key, n), bytes: 1}
-	w.claimed[e.id] = e
+	e := &Entry{ID: id(key, n), Bytes: 1}
+	w.claimed[e.ID] = e
 	w.returned(w.queues.add(e, key, true))
 	w.check()
 }
@@ -69,15 +69,15 @@ func (w *world) arriveAll() {
 	}
 }
 
-// returned is what Pub/Sub does with what is given back: it begins again from there. What is on its
+// returned is what the broker does with what is given back: it begins again from there. What is on its
 // way is not called back.
-func (w *world) returned(back []*entry) {
+func (w *world) returned(back []*Entry) {
 	for _, e := range back {
 		key, n := w.number(e)
-		require.Same(w.rt, w.claimed[e.id], e, "what is given back was claimed")
-		delete(w.claimed, e.id)
+		require.Same(w.rt, w.claimed[e.ID], e, "what is given back was claimed")
+		delete(w.claimed, e.ID)
 		w.cursor[key] = min(w.cursor[key], n)
-		w.asleep = slices.DeleteFunc(w.asleep, func(other *entry) bool { return other == e })
+		w.asleep = slices.DeleteFunc(w.asleep, func(other *Entry) bool { return other == e })
 	}
 }
 
@@ -88,7 +88,7 @@ func (w *world) work() {
 			k, _ := w.number(other)
 			require.NotEqual(w.rt, key, k, "two of a key at once")
 		}
-		require.LessOrEqual(w.rt, n, len(w.handled[key]), "%s was handled before one that comes first", e.id)
+		require.LessOrEqual(w.rt, n, len(w.handled[key]), "%s was handled before one that comes first", e.ID)
 		if n == len(w.handled[key]) {
 			w.handled[key] = append(w.handled[key], n)
 		}
@@ -98,16 +98,16 @@ func (w *world) work() {
 }
 
 // take picks one of those that are handled.
-func (w *world) take() *entry {
+func (w *world) take() *Entry {
 	i := rapid.IntRange(0, len(w.under)-1).Draw(w.rt, "which")
 	e := w.under[i]
 	w.under = slices.Delete(w.under, i, i+1)
 	return e
 }
 
-func (w *world) done(e *entry) {
+func (w *world) done(e *Entry) {
 	key, n := w.number(e)
-	delete(w.claimed, e.id)
+	delete(w.claimed, e.ID)
 	w.acked[key] = max(w.acked[key], n+1)
 	w.returned(w.queues.done(e))
 }
@@ -118,7 +118,7 @@ func (w *world) check() {
 	require.Equal(w.rt, len(w.claimed), w.queues.bytes)
 	require.Equal(w.rt, len(w.under), w.queues.running)
 	for _, e := range w.claimed {
-		require.Same(w.rt, e, w.queues.find(e.id))
+		require.Same(w.rt, e, w.queues.find(e.ID))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestQueues(t *testing.T) {
 		w := &world{
 			rt: rt, now: time.Unix(0, 0), keys: []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(rt, "keys")],
 			total: rapid.IntRange(1, 12).Draw(rt, "messages"), cursor: map[string]int{}, transit: map[string][]int{}, acked: map[string]int{},
-			claimed: map[string]*entry{}, handled: map[string][]int{},
+			claimed: map[string]*Entry{}, handled: map[string][]int{},
 			queues: newQueues(rapid.IntRange(1, 3).Draw(rt, "workers"), rapid.IntRange(2, 8).Draw(rt, "room"), 1000, time.Second),
 		}
 		key := rapid.SampledFrom(w.keys)
@@ -178,7 +178,7 @@ func TestQueues(t *testing.T) {
 			"tick": func(rt *rapid.T) {
 				w.now = w.now.Add(2 * time.Second) // by then all that was on its way has arrived
 				w.arriveAll()
-				w.returned(w.queues.tick(w.now, rapid.Bool().Draw(rt, "more")))
+				w.returned(w.queues.tick(w.now, true, rapid.Bool().Draw(rt, "more")))
 			},
 			"": func(*rapid.T) { w.check() },
 		})
@@ -223,7 +223,7 @@ func (w *world) finish() {
 			w.under = w.under[1:]
 		}
 		w.now = w.now.Add(time.Second)
-		w.returned(w.queues.tick(w.now, false))
+		w.returned(w.queues.tick(w.now, true, false))
 	}
 	for _, key := range w.keys {
 		assert.Equal(w.rt, w.total, w.acked[key], "key %s", key)
@@ -237,38 +237,38 @@ func (w *world) finish() {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	l := newQueues(2, 8, 1000, time.Second)
-	entries := map[string]*entry{}
+	entries := map[string]*Entry{}
 	for n := range 7 {
-		e := &entry{id: id("a", n)}
-		entries[e.id] = e
+		e := &Entry{ID: id("a", n)}
+		entries[e.ID] = e
 		require.Empty(t, l.add(e, "a", true))
 	}
-	require.Empty(t, l.add(&entry{id: "b0"}, "b", true))
+	require.Empty(t, l.add(&Entry{ID: "b0"}, "b", true))
 	now := time.Unix(0, 0)
-	require.Empty(t, l.tick(now, true), "there is something to do")
+	require.Empty(t, l.tick(now, true, true), "there is something to do")
 	a, b := l.next(), l.next()
-	require.Empty(t, l.tick(now, true), "all workers have something to do")
+	require.Empty(t, l.tick(now, true, true), "all workers have something to do")
 	l.pause(a)
-	ids := func(back []*entry) (ids []string) {
+	ids := func(back []*Entry) (ids []string) {
 		for _, e := range back {
-			ids = append(ids, e.id)
+			ids = append(ids, e.ID)
 		}
 		return ids
 	}
-	assert.Equal(t, []string{"a5", "a6"}, ids(l.tick(now, false)))
-	require.Empty(t, l.add(&entry{id: "a7"}, "a", true), "it comes too early, and waits for a5")
+	assert.Equal(t, []string{"a5", "a6"}, ids(l.tick(now, true, false)))
+	require.Empty(t, l.add(&Entry{ID: "a7"}, "a", true), "it comes too early, and waits for a5")
 	assert.Equal(t, []string{"a7"}, ids(l.add(entries["a5"], "a", true)), "which comes again, and a7 has to as well")
-	require.Empty(t, l.tick(now, false), "there is room")
-	assert.Equal(t, []string{"a4", "a5"}, ids(l.tick(now, true)))
+	require.Empty(t, l.tick(now, true, false), "there is room")
+	assert.Equal(t, []string{"a4", "a5"}, ids(l.tick(now, true, true)))
 	require.Empty(t, l.done(b))
 	for want := 3; want > 0; want-- {
-		back := ids(l.tick(now, true))
+		back := ids(l.tick(now, true, true))
 		require.Len(t, back, 1)
 		assert.Equal(t, id("a", want), back[0])
 	}
-	assert.Equal(t, []string{"a0"}, ids(l.tick(now, true)), "where nothing else is left, what waits for its next attempt goes")
-	require.Empty(t, l.tick(now, true))
+	assert.Equal(t, []string{"a0"}, ids(l.tick(now, true, true)), "where nothing else is left, what waits for its next attempt goes")
+	require.Empty(t, l.tick(now, true, true))
 	require.Len(t, l.byKey, 1)
-	require.Empty(t, l.tick(now.Add(time.Second), true))
+	require.Empty(t, l.tick(now.Add(time.Second), true, true))
 	require.Empty(t, l.byKey)
 }

@@ -1,0 +1,103 @@
+package pubsubconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+// A run is one Run of a consumer.
+type run struct {
+	*Consumer
+	*session.Session
+
+	arrived atomic.Int64 // messages that have arrived at all
+	// unordered is set where message ordering is known not to be enabled.
+	unordered atomic.Bool
+	results   sync.WaitGroup // of confirmations that are looked at
+}
+
+func (c *Consumer) newRun(ctx context.Context) *run {
+	o := &c.options
+	r := &run{Consumer: c}
+	settings := session.Settings{
+		Runner: c.runner, Workers: o.workers, MaxMessages: o.maxMessages, MaxBytes: o.maxBytes, Shutdown: o.shutdown, Grace: c.pace.grace,
+		Gap: c.pace.gap, GiveBack: true, Tick: c.pace.tick, Recurs: true, Log: c.log, Counts: &c.counts,
+		// There is a dead letter policy: only then Pub/Sub counts.
+		HandBack: func(e *session.Entry) bool { return e.Message.Deliveries > 0 },
+	}
+	if o.deadLettered {
+		settings.DeadLetter = c.deadLetter
+	}
+	r.Session = session.New(ctx, &settings)
+	return r
+}
+
+// arrive claims a delivery. Google's client calls it for the messages of one ordering key one after
+// the other.
+func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
+	r.arrived.Add(1)
+	o := &r.options
+	e := &session.Entry{
+		ID: m.ID, Bytes: len(m.Data), Ordered: m.OrderingKey != "" && !r.unordered.Load(), Expire: time.Now().Add(o.maxExtension),
+	}
+	message, broken := session.Decode(m.Data, m.Attributes, r.subscription, m.ID)
+	message.Consumer, message.Source, message.Position, message.Published = o.consumer, o.source, m.ID, m.PublishTime
+	if m.OrderingKey != "" {
+		message.OrderingKey = m.OrderingKey
+	}
+	if m.DeliveryAttempt != nil {
+		message.Deliveries = *m.DeliveryAttempt
+		e.Past.Failures = max(message.Deliveries-1, 0)
+	}
+	e.Message, e.Broken = message, broken
+	r.Arrive(ctx, e, &delivery{run: r, message: m})
+}
+
+// delivery is what Google's client has handed out.
+type delivery struct {
+	run     *run
+	message *pubsub.Message
+}
+
+// Ack implements [session.Delivery].
+func (d *delivery) Ack() { d.watch("ack", d.message.AckWithResult()) }
+
+// Nack implements [session.Delivery].
+func (d *delivery) Nack() { d.watch("nack", d.message.NackWithResult()) }
+
+// watch sees to it that a confirmation, or a return, that failed is known. Google's client tells of
+// it for subscriptions with exactly-once delivery.
+func (d *delivery) watch(what string, result *pubsub.AckResult) {
+	select {
+	case <-result.Ready():
+		d.judge(what, result)
+	default:
+		d.run.results.Go(func() {
+			if session.Within(result.Ready(), d.run.pace.grace) {
+				d.judge(what, result)
+			} else {
+				d.complain(what, errors.New("not answered in time"))
+			}
+		})
+	}
+}
+
+// judge looks at a result that is there.
+func (d *delivery) judge(what string, result *pubsub.AckResult) {
+	if status, err := result.Get(d.run.Context()); err != nil || status != pubsub.AcknowledgeStatusSuccess {
+		d.complain(what, fmt.Errorf("status %d: %w", status, err))
+	}
+}
+
+func (d *delivery) complain(what string, err error) {
+	d.run.counts.AckFailed()
+	d.run.log.WarnContext(d.run.Context(), "confirmation failed", "confirmation", what, "position", d.message.ID, "ordering_key", d.message.OrderingKey, "error", err)
+}
