@@ -19,6 +19,16 @@ var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
 // with producers.
 const FieldOrderingKey = "ordering_key"
 
+// What a consumer adds to a message that it puts among the dead letters of the broker, as flat fields,
+// or attributes. Whoever sends the message again leaves them out.
+const (
+	FieldDeadLetterReason   = "dead_letter_reason"   // the last error
+	FieldDeadLetterConsumer = "dead_letter_consumer" // who abandoned it
+	FieldDeadLetterAttempts = "dead_letter_attempts" // how often it had failed
+	FieldDeadLetterSource   = "dead_letter_source"   // where it came from, as the broker knows it
+	FieldDeadLetterPosition = "dead_letter_position" // its place there
+)
+
 // keyVersion is that of UUIDs which are made as their maker likes; version 5 is made by SHA-1,
 // which FIPS 140 forbids.
 const keyVersion = 8

@@ -21,7 +21,7 @@ type Consumer struct {
 	client       *pubsub.Client
 	subscription string // in full
 	options      options
-	runner       inbox.Runner
+	handler      inbox.Handler
 	log          *slog.Logger
 	pace         pace
 	counts       session.Counts
@@ -52,7 +52,10 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	for _, opt := range opts {
 		opt(&o)
 	}
-	var wrong []error
+	var (
+		wrong []error
+		group string
+	)
 	if client == nil {
 		wrong = append(wrong, errors.New("pubsubconsumer: the client is nil: make one with pubsub.NewClient"))
 	} else {
@@ -65,34 +68,15 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 				"projects/PROJECT/subscriptions/ID", subscription))
 		}
 		wrong = append(wrong, o.check())
+		group = client.Subscriber(subscription).ID()
 	}
-	if handler == nil {
-		wrong = append(wrong, errors.New("pubsubconsumer: the handler is nil"))
-	} else {
-		wrong = append(wrong, inbox.Validate(handler))
-	}
+	wrong = append(wrong, o.Check(handler, group, subscription))
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	if o.consumer == "" {
-		o.consumer = client.Subscriber(subscription).ID()
-	}
-	if err := inbox.ValidateConsumer(o.consumer); err != nil {
-		return nil, fmt.Errorf("pubsubconsumer: WithConsumer: %w", err)
-	}
-	if o.source == "" {
-		o.source = subscription // a long one is bounded by itself
-	} else if err := inbox.ValidateSource(o.source); err != nil {
-		return nil, fmt.Errorf("pubsubconsumer: WithSource: %w", err)
-	}
-	log := o.log
-	if log == nil {
-		log = slog.Default()
-	}
-	own := log.With("subscription", subscription, "consumer", o.consumer)
 	return &Consumer{
-		client: client, subscription: subscription, options: o, log: own, pace: usual(),
-		runner: inbox.Runner{Handler: handler, Retry: o.retry, Timeout: o.timeout, Observer: o.observer, Log: log},
+		client: client, subscription: subscription, options: o, handler: handler, pace: usual(),
+		log: o.Log.With("subscription", subscription, "consumer", o.Consumer),
 	}, nil
 }
 
@@ -106,7 +90,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.running.Store(nil)
 
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.workers)
+	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
 	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var background sync.WaitGroup

@@ -106,18 +106,18 @@ func TestDeadLetters(t *testing.T) {
 	assert.Equal(t, []int64{3, 2, 4}, []int64{stats.Forwarded, stats.Handled, stats.Failed})
 	letters := map[string]map[string]string{}
 	for _, m := range s.letters() {
-		assert.Equal(t, s.find(m.Attributes[AttributeMessageID]).Data, m.Data)
-		assert.Equal(t, s.find(m.Attributes[AttributeMessageID]).OrderingKey, m.OrderingKey)
-		assert.Equal(t, name, m.Attributes[AttributeSubscription])
-		assert.Equal(t, "billing-v2", m.Attributes[AttributeConsumer])
+		assert.Equal(t, s.find(m.Attributes[inbox.FieldDeadLetterPosition]).Data, m.Data)
+		assert.Equal(t, s.find(m.Attributes[inbox.FieldDeadLetterPosition]).OrderingKey, m.OrderingKey)
+		assert.Equal(t, name, m.Attributes[inbox.FieldDeadLetterSource])
+		assert.Equal(t, "billing-v2", m.Attributes[inbox.FieldDeadLetterConsumer])
 		letters[m.Attributes["n"]] = m.Attributes
 	}
 	require.Len(t, letters, 3)
-	assert.Equal(t, "never", letters["1"][AttributeReason])
-	assert.Equal(t, "1", letters["1"][AttributeAttempts])
-	assert.Equal(t, "not now", letters["2"][AttributeReason])
-	assert.Equal(t, "3", letters["2"][AttributeAttempts])
-	assert.Equal(t, "0", letters["9"][AttributeAttempts])
+	assert.Equal(t, "never", letters["1"][inbox.FieldDeadLetterReason])
+	assert.Equal(t, "1", letters["1"][inbox.FieldDeadLetterAttempts])
+	assert.Equal(t, "not now", letters["2"][inbox.FieldDeadLetterReason])
+	assert.Equal(t, "3", letters["2"][inbox.FieldDeadLetterAttempts])
+	assert.Equal(t, "0", letters["9"][inbox.FieldDeadLetterAttempts])
 	assert.Equal(t, "x", letters["9"]["id"])
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/grpc/codes"
@@ -16,20 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-// The attributes that a dead letter has besides its own.
-const (
-	AttributeReason       = "dead_letter_reason"       // the last error
-	AttributeConsumer     = "dead_letter_consumer"     // who abandoned it
-	AttributeAttempts     = "dead_letter_attempts"     // how often it had failed
-	AttributeSubscription = "dead_letter_subscription" // where it came from, in full
-	AttributeMessageID    = "dead_letter_message_id"   // Pub/Sub's id of it there
-)
-
-// Pub/Sub's limits of attributes.
-const (
-	maxAttributes     = 100
-	maxAttributeBytes = 1024
-)
+// maxAttributes is Pub/Sub's limit for a message.
+const maxAttributes = 100
 
 // publishTimeout bounds the publishing of one dead letter.
 const publishTimeout = 10 * time.Second
@@ -64,29 +49,10 @@ func (c *Consumer) letter(e *session.Entry, key string) *pubsubpb.PubsubMessage 
 	if attributes == nil {
 		attributes = map[string]string{}
 	}
-	for _, added := range []struct{ name, value string }{ // the first ones matter most, where there is little room
-		{AttributeReason, e.Why.Error()},
-		{AttributeMessageID, e.ID},
-		{AttributeSubscription, c.subscription},
-		{AttributeConsumer, c.options.consumer},
-		{AttributeAttempts, strconv.Itoa(e.Past.Failures)},
-	} {
-		if _, found := attributes[added.name]; found || len(attributes) < maxAttributes {
-			attributes[added.name] = shortened(added.value)
+	for _, added := range session.DeadLetterAttributes(e, c.subscription) { // the first ones matter most, where there is little room
+		if _, found := attributes[added.Name]; found || len(attributes) < maxAttributes {
+			attributes[added.Name] = added.Value
 		}
 	}
 	return &pubsubpb.PubsubMessage{Data: e.Message.Payload, Attributes: attributes, OrderingKey: key}
-}
-
-// shortened is what fits an attribute, in whole characters.
-func shortened(value string) string {
-	value = strings.ToValidUTF8(value, "\uFFFD")
-	if len(value) <= maxAttributeBytes {
-		return value
-	}
-	end := maxAttributeBytes
-	for !utf8.RuneStart(value[end]) {
-		end--
-	}
-	return value[:end]
 }

@@ -45,7 +45,7 @@
 // A message that is abandoned (see [inbox.Retry] and [inbox.Permanent]) or cannot be read
 //
 //   - is published to the topic of [WithDeadLetters], with its data, ordering key and attributes
-//     and those named Attribute..., and confirmed. A crash between the two repeats the dead letter.
+//     and those of inbox.FieldDeadLetter..., and confirmed. A crash between the two repeats the dead letter.
 //     The ordering key stays because the dead letters of a key are published one after the other,
 //     so that they can be sent again in order. Where the attributes do not fit the limits of
 //     Pub/Sub, added ones are left out. A topic that is missing or refuses blocks the message and

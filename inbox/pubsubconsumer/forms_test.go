@@ -102,15 +102,15 @@ func TestAttributesOfDeadLetters(t *testing.T) {
 	var letters []*pubsubpb.PubsubMessage
 	c := hurried(t, newClient(t, s.Addr), newLedger(t, nil), WithDeadLetters("orders-dead"))
 	for _, why := range []string{strings.Repeat("é", 600), "\xff", ""} {
-		e := &session.Entry{ID: "m1", Message: &inbox.Message{Attributes: full}, History: session.History{Why: fmt.Errorf("%s", why)}}
+		e := &session.Entry{ID: "m1", Message: &inbox.Message{Position: "m1", Attributes: full}, History: session.History{Why: fmt.Errorf("%s", why)}}
 		letters = append(letters, c.letter(e, "k"))
 	}
-	assert.Equal(t, strings.Repeat("é", 512), letters[0].GetAttributes()[AttributeReason])
-	assert.Equal(t, "\uFFFD", letters[1].GetAttributes()[AttributeReason])
+	assert.Equal(t, strings.Repeat("é", 512), letters[0].GetAttributes()[inbox.FieldDeadLetterReason])
+	assert.Equal(t, "\uFFFD", letters[1].GetAttributes()[inbox.FieldDeadLetterReason])
 	for _, letter := range letters {
 		assert.Len(t, letter.GetAttributes(), maxAttributes)
-		assert.Equal(t, "m1", letter.GetAttributes()[AttributeMessageID])
-		assert.NotContains(t, letter.GetAttributes(), AttributeAttempts)
+		assert.Equal(t, "m1", letter.GetAttributes()[inbox.FieldDeadLetterPosition])
+		assert.NotContains(t, letter.GetAttributes(), inbox.FieldDeadLetterAttempts)
 		assert.Equal(t, "k", letter.GetOrderingKey())
 	}
 	assert.Len(t, full, maxAttributes-2, "the message's own are not touched")
@@ -139,7 +139,7 @@ func TestWrongOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "projects/other/subscriptions/billing", c.subscription)
 	assert.Equal(t, dead, c.options.deadLetters)
-	assert.Equal(t, "billing", c.options.consumer)
+	assert.Equal(t, "billing", c.options.Consumer)
 }
 
 // A consumer runs once at a time.

@@ -2,23 +2,23 @@ package pubsubconsumer
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // The defaults of a consumer.
 const (
-	DefaultWorkers         = 10
+	DefaultWorkers         = session.DefaultWorkers
 	DefaultMaxMessages     = 1000
 	DefaultMaxBytes        = 100 << 20
 	DefaultLease           = 10 * time.Second
 	DefaultMaxExtension    = time.Hour
-	DefaultShutdownTimeout = 30 * time.Second
+	DefaultShutdownTimeout = session.DefaultShutdownTimeout
 )
 
 // Pub/Sub's bounds of an ack deadline.
@@ -28,26 +28,20 @@ const (
 )
 
 type options struct {
-	consumer     string
-	source       string
-	workers      int
-	retry        inbox.Retry
-	timeout      time.Duration
-	observer     inbox.Observer
-	log          *slog.Logger
+	session.Options
+
 	maxMessages  int
 	maxBytes     int
 	lease        time.Duration
 	maxExtension time.Duration
 	deadLetters  string
 	deadLettered bool // deadLetters is given
-	shutdown     time.Duration
 }
 
 func defaults() options {
 	return options{
-		workers: DefaultWorkers, timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), maxMessages: DefaultMaxMessages, maxBytes: DefaultMaxBytes,
-		lease: DefaultLease, maxExtension: DefaultMaxExtension, shutdown: DefaultShutdownTimeout,
+		Options: session.Defaults("pubsubconsumer"), maxMessages: DefaultMaxMessages, maxBytes: DefaultMaxBytes,
+		lease: DefaultLease, maxExtension: DefaultMaxExtension,
 	}
 }
 
@@ -57,30 +51,35 @@ type Option func(*options)
 // WithConsumer sets the name under which messages are handled ([inbox.Message.Consumer]). Default:
 // the id of the subscription. Consumers of two subscriptions that have one effect share a name; a
 // name that is changed later makes all messages new.
-func WithConsumer(name string) Option { return func(o *options) { o.consumer = name } }
+func WithConsumer(name string) Option { return func(o *options) { o.Consumer = name } }
 
 // WithSource sets the source of the messages ([inbox.Message.Source]), by which inboxes tell
 // messages apart: those of different sources are never copies of each other. Default: the full name
 // of the subscription. Subscriptions, or streams, that can hold copies of the same messages need
 // the same source; one that somebody else may publish to, as a partner, needs a source of its own.
-func WithSource(name string) Option { return func(o *options) { o.source = name } }
+func WithSource(name string) Option { return func(o *options) { o.Source = name } }
 
 // WithWorkers sets how many handlers run at once. Default 10.
-func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
+func WithWorkers(n int) Option { return func(o *options) { o.Workers = n } }
 
 // WithRetry sets how failures are repeated. Default: [inbox.DefaultRetry].
 func WithRetry(retry inbox.Retry) Option {
-	return func(o *options) { o.retry = retry.WithDefaults(inbox.DefaultRetry()) }
+	return func(o *options) { o.Retry = retry.WithDefaults(inbox.DefaultRetry()) }
 }
 
 // WithTimeout bounds one attempt of the handler. Default 30 s.
-func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.Timeout = d } }
 
 // WithObserver sets who is told of each attempt. Default: nobody.
-func WithObserver(observer inbox.Observer) Option { return func(o *options) { o.observer = observer } }
+func WithObserver(observer inbox.Observer) Option { return func(o *options) { o.Observer = observer } }
 
 // WithLogger sets where the consumer logs to. Default: slog.Default().
-func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+func WithLogger(log *slog.Logger) Option {
+	return func(o *options) {
+		if log != nil {
+			o.Log = log
+		}
+	} }
 
 // WithMaxOutstanding bounds what the consumer has claimed: the messages that are handled, and those
 // that wait for it or for their next attempt. As much again can be on its way in the client's
@@ -109,7 +108,7 @@ func WithDeadLetters(topic string) Option {
 
 // WithShutdownTimeout sets how long handlers that are under way may go on after the context of
 // [Consumer.Run] has ended, before their own context ends. Default 30 s; 0 ends it at once.
-func WithShutdownTimeout(d time.Duration) Option { return func(o *options) { o.shutdown = d } }
+func WithShutdownTimeout(d time.Duration) Option { return func(o *options) { o.Shutdown = d } }
 
 const legalID = `[a-zA-Z][a-zA-Z0-9\-_.~+%]{2,254}$`
 
@@ -126,24 +125,13 @@ func fullName(project, kind, name string) string {
 	return "projects/" + project + "/" + kind + "/" + name
 }
 
-// check reports all that is wrong.
+// check reports all that is wrong with what Pub/Sub's consumers have of their own.
 func (o *options) check() error {
-	var wrong []error
-	complain := func(bad bool, format string, args ...any) {
-		if bad {
-			wrong = append(wrong, fmt.Errorf("pubsubconsumer: "+format, args...))
-		}
-	}
-	complain(o.workers < 1, "WithWorkers: %d: give at least 1", o.workers)
-	complain(o.maxMessages < 1 || o.maxBytes < 1, "WithMaxOutstanding: %d messages, %d bytes: give at least 1 of each", o.maxMessages, o.maxBytes)
-	complain(o.timeout <= 0, "WithTimeout: %s: give a positive time", o.timeout)
-	complain(o.lease < minLease || o.lease > maxLease, "WithLease: %s: Pub/Sub takes %s to %s", o.lease, minLease, maxLease)
-	complain(o.maxExtension < o.lease, "WithMaxExtension: %s is less than the lease of %s: give more", o.maxExtension, o.lease)
-	complain(o.shutdown < 0, "WithShutdownTimeout: %s: give 0 or more", o.shutdown)
-	complain(o.deadLettered && !legalTopic.MatchString(o.deadLetters),
-		"WithDeadLetters: %q is no topic: give its id, such as orders-dead, or projects/PROJECT/topics/ID", o.deadLetters)
-	if err := o.retry.Validate(); err != nil {
-		wrong = append(wrong, fmt.Errorf("pubsubconsumer: WithRetry: %w", err))
-	}
-	return errors.Join(wrong...)
+	return errors.Join(
+		o.Complain(o.maxMessages < 1 || o.maxBytes < 1, "WithMaxOutstanding: %d messages, %d bytes: give at least 1 of each", o.maxMessages, o.maxBytes),
+		o.Complain(o.lease < minLease || o.lease > maxLease, "WithLease: %s: Pub/Sub takes %s to %s", o.lease, minLease, maxLease),
+		o.Complain(o.maxExtension < o.lease, "WithMaxExtension: %s is less than the lease of %s: give more", o.maxExtension, o.lease),
+		o.Complain(o.deadLettered && !legalTopic.MatchString(o.deadLetters),
+			"WithDeadLetters: %q is no topic: give its id, such as orders-dead, or projects/PROJECT/topics/ID", o.deadLetters),
+	)
 }

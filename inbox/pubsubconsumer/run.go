@@ -27,12 +27,11 @@ type run struct {
 func (c *Consumer) newRun(ctx context.Context) *run {
 	o := &c.options
 	r := &run{Consumer: c}
-	settings := session.Settings{
-		Runner: c.runner, Workers: o.workers, MaxMessages: o.maxMessages, MaxBytes: o.maxBytes, Shutdown: o.shutdown, Grace: c.pace.grace,
-		Gap: c.pace.gap, GiveBack: true, Tick: c.pace.tick, Recurs: true, Log: c.log, Counts: &c.counts,
-		// There is a dead letter policy: only then Pub/Sub counts.
-		HandBack: func(e *session.Entry) bool { return e.Message.Deliveries > 0 },
-	}
+	settings := o.Settings(c.handler, c.log, &c.counts)
+	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
+	settings.GiveBack, settings.Gap, settings.Tick, settings.Grace = true, c.pace.gap, c.pace.tick, c.pace.grace
+	// There is a dead letter policy: only then Pub/Sub counts.
+	settings.HandBack = func(e *session.Entry) bool { return e.Message.Deliveries > 0 }
 	if o.deadLettered {
 		settings.DeadLetter = c.deadLetter
 	}
@@ -49,7 +48,7 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 		ID: m.ID, Bytes: len(m.Data), Ordered: m.OrderingKey != "" && !r.unordered.Load(), Expire: time.Now().Add(o.maxExtension),
 	}
 	message, broken := session.Decode(m.Data, m.Attributes, r.subscription, m.ID)
-	message.Consumer, message.Source, message.Position, message.Published = o.consumer, o.source, m.ID, m.PublishTime
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, m.ID, m.PublishTime
 	if m.OrderingKey != "" {
 		message.OrderingKey = m.OrderingKey
 	}

@@ -42,7 +42,7 @@ func logged(t *testing.T) (lines []line) {
 		}
 		name := entry.Name()
 		if entry.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "benchmarks", "integration", "examples", "storetest", "brokertest", "testdata"}, name)) {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "benchmarks", "integration", "examples", "storetest", "brokertest", "consumertest", "testdata"}, name)) {
 				return filepath.SkipDir
 			}
 			return nil
