@@ -66,7 +66,7 @@ func (s *suite) keysBesideEachOther(t *testing.T, source *Source) {
 	source.Publish(t, messages(0, 3, "a", "b", "c", "")...)
 	p := s.start(t, source, l, usual())
 	s.eventually(t, func() bool { return p.Stats().Running == 4 }, "four are handled at once")
-	assert.Empty(t, l.finished())
+	assert.False(t, slices.ContainsFunc(l.finished(), func(it seen) bool { return it.key != "" }), "what is behind them waits")
 	close(let)
 	s.confirmed(t, source)
 	l.inOrder(t)
@@ -223,11 +223,11 @@ func (s *suite) handlerHangs(t *testing.T, source *Source) {
 	require.NoError(t, p.stop())
 	assert.Equal(t, []seen{{"stuck", 0}, {"stuck", 1}}, slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != "stuck" }))
 	close(let)
-	s.eventually(t, func() bool { return len(l.finished()) == 6 }, "it ends after all")
+	s.eventually(t, func() bool { return len(l.finished()) >= 6 }, "it ends after all")
 }
 
-// A stop under load: what is under way ends and is confirmed, all else comes to the next consumer.
-// Nothing is lost, nothing handled twice.
+// A stop under load: what is under way ends, all else comes to the next consumer. Nothing is lost, and
+// nothing is confirmed that was not done.
 func (s *suite) stopUnderLoad(t *testing.T, source *Source) {
 	keys := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
 	source.Publish(t, messages(0, 25, keys...)...)
@@ -380,9 +380,9 @@ func (s *suite) connectionsBreak(t *testing.T, source *Source) {
 		source.Network.Heal(t)
 		source.expire(t)
 		s.eventually(t, func() bool { return len(l.firsts()) == (round+1)*each*len(keys) }, "round %d: all are done", round)
+		s.eventually(t, func() bool { return j.count("broker available again") == j.count("broker unavailable") }, "round %d: the outage ends", round)
 	}
 	s.confirmed(t, source)
-	s.eventually(t, func() bool { return j.count("broker available again") == j.count("broker unavailable") }, "each outage ends")
 	require.NoError(t, p.stop())
 	l.inOrder(t)
 	assert.Equal(t, int64(0), p.Stats().Forwarded)

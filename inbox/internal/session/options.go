@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -87,10 +88,11 @@ func (o *Options) Settings(handler inbox.Handler, log *slog.Logger, counts *Coun
 }
 
 // An Outage says once that a broker is out, and once that it is there again. The zero value is that
-// of a broker of which nothing is known yet; Log has to be set. It is not safe for concurrent use.
+// of a broker of which nothing is known yet; Log has to be set. It is safe for concurrent use.
 type Outage struct {
 	Log *slog.Logger
 
+	mu       sync.Mutex
 	failures int
 	since    time.Time
 }
@@ -100,6 +102,8 @@ var pauses = inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 5 * time.Se
 
 // Failed notes an attempt that failed, and returns how long to wait before the next one.
 func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.failures++
 	if o.since.IsZero() {
 		o.since = time.Now()
@@ -110,6 +114,8 @@ func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 
 // Over notes that the broker has answered.
 func (o *Outage) Over(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if !o.since.IsZero() {
 		o.Log.InfoContext(ctx, "broker available again", "after", time.Since(o.since))
 	}

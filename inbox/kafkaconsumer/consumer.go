@@ -1,0 +1,107 @@
+package kafkaconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+// A Consumer hands the messages of some topics to a handler: it is one member of a consumer group.
+// Make one with [NewConsumer]. Its methods are safe for concurrent use.
+type Consumer struct {
+	group   string
+	topics  []string
+	options options
+	client  []kgo.Opt
+	handler inbox.Handler
+	log     *slog.Logger
+	counts  session.Counts
+	running atomic.Pointer[run]
+}
+
+// NewConsumer returns a consumer of topics, which have to exist, on the cluster of the bootstrap
+// servers, given as host:port, as a member of a group. Its error names all that is wrong; nothing is
+// sent yet.
+func NewConsumer(servers []string, group string, topics []string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	wrong := []error{o.check(servers, group, topics), o.Check(handler, group, "")}
+	c := &Consumer{group: group, topics: topics, options: o, handler: handler, log: o.Log.With("group", group, "consumer", o.Consumer)}
+	start := kgo.NewOffset().AtStart()
+	if o.fromNow {
+		start = kgo.NewOffset().AtEnd()
+	}
+	// A partition that is read on after a pause is in the next fetch: an idle one must end soon.
+	c.client = append(append([]kgo.Opt{kgo.ClientID("fanout"), kgo.DisableClientMetrics(), kgo.FetchMaxWait(fetchWait)}, o.client...),
+		kgo.SeedBrokers(servers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(o.pace.commit), kgo.BlockRebalanceOnPoll(),
+		kgo.FetchMaxPartitionBytes(int32(min(o.maxBytes, DefaultMaxBytes))), //nolint:gosec // bounded by that
+	)
+	if errors.Join(wrong...) == nil { // what the client's own options are worth
+		wrong = append(wrong, wrapped(kgo.ValidateOpts(c.client...)))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kafkaconsumer: WithClient: %w", err)
+}
+
+// fetchWait is Kafka's own default (fetch.max.wait.ms); that of the client is ten times as long.
+const fetchWait = 500 * time.Millisecond
+
+// closing bounds the goodbye to a cluster.
+const closing = 5 * time.Second
+
+// Run receives and handles messages until ctx ends; then it stops gracefully and returns nil. It
+// returns an error where the cluster refuses at the start what waiting does not cure: a topic does not
+// exist, or the credentials are wrong. Outages are waited for. A consumer runs once at a time.
+func (c *Consumer) Run(ctx context.Context) error {
+	r := c.newRun(ctx)
+	if !c.running.CompareAndSwap(nil, r) {
+		return fmt.Errorf("kafkaconsumer: consume %q: this consumer runs already", c.topics)
+	}
+	defer c.running.Store(nil)
+	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	received := make(chan error, 1)
+	go func() { received <- r.receive(receiving) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		cancel()
+		err = <-received
+	case err = <-received:
+	}
+	r.Stop(func() {})
+	r.leave() //nolint:contextcheck // ctx has ended
+	c.log.InfoContext(ctx, "consumer stopped")
+	return err
+}
+
+// Stats returns the present figures. How far the group is behind, its lag says: kafka-consumer-groups
+// --describe.
+func (c *Consumer) Stats() inbox.ConsumerStats {
+	if r := c.running.Load(); r != nil {
+		return c.counts.Stats(r.Session)
+	}
+	return c.counts.Stats(nil)
+}

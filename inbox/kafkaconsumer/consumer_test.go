@@ -1,0 +1,298 @@
+package kafkaconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+)
+
+var (
+	handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
+	silent  = WithLogger(slog.New(slog.DiscardHandler))
+)
+
+// begin runs a consumer until the test ends it.
+func begin(t *testing.T, c *Consumer) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return stop
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
+}
+
+func message(key, id string) consumertest.Message {
+	return consumertest.Message{ID: id, Type: "T.v1", Key: key, Payload: fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/s","type":"T.v1","data":{}}`, id)}
+}
+
+// All that is wrong is reported at once.
+func TestWrongOptions(t *testing.T) {
+	t.Parallel()
+	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil, WithMaxOutstanding(0, 1), WithWorkers(0), WithSource(nil),
+		WithDeadLetters(func(string) string { return "a" }))
+	for _, part := range []string{
+		"there is no bootstrap server", "the group's name has 0 bytes", `the topic "a" is named twice`, `name "" has 0 bytes`, "the handler is nil",
+		"WithMaxOutstanding: 0", "WithWorkers: 0", "WithSource has no function", `WithDeadLetters: "a" is no topic for the dead letters`,
+	} {
+		require.ErrorContains(t, err, part)
+	}
+	_, err = NewConsumer([]string{"localhost"}, "g", []string{"a"}, handler, WithClient(kgo.SessionTimeout(-1)))
+	require.ErrorContains(t, err, "WithClient")
+	_, err = NewConsumer([]string{"localhost"}, "g", nil, handler)
+	require.ErrorContains(t, err, "there is no topic")
+}
+
+// What the cluster refuses at the start ends Run, with advice.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	servers := startFake(t)
+	c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, silent, hurried)
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Run(t.Context()), "create the topic")
+
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "right"))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) { // which itself hangs up
+		fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return answer, nil, true
+	})
+	c, err = NewConsumer(fake.ListenAddrs(), "billing", []string{"missing"}, handler, silent, hurried,
+		WithClient(kgo.SASL(plain.Auth{User: "user", Pass: "hush"}.AsMechanism())))
+	require.NoError(t, err)
+	err = c.Run(t.Context())
+	require.ErrorContains(t, err, "check user, password")
+	assert.NotContains(t, err.Error(), "hush")
+}
+
+// A key whose head fails fills its partition, which is not read on; other partitions are. When it is
+// mended, all goes on.
+func TestFullPartition(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	var mended atomic.Bool
+	var hot, cold atomic.Int64
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey != "hot" {
+			cold.Add(1)
+			return inbox.Handled, nil
+		}
+		if !mended.Load() {
+			return "", inbox.Unavailable(errors.New("out"))
+		}
+		hot.Add(1)
+		return inbox.Handled, nil
+	}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	var all []consumertest.Message
+	for n := range 1500 {
+		all = append(all, message("hot", fmt.Sprint("h", n)))
+	}
+	s.publish(t, all...)
+	eventually(t, func() bool { return c.Stats().Claimed >= 20 }, "it is full")
+	all = nil
+	for n := range 300 {
+		all = append(all, message(fmt.Sprint("k", n), fmt.Sprint("c", n)))
+	}
+	s.publish(t, all...)
+	eventually(t, func() bool { return cold.Load() >= 150 }, "two of three partitions go on")
+	assert.Less(t, c.Stats().Claimed, int64(20+2*pollMessages))
+	mended.Store(true)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	require.NoError(t, stop())
+	assert.Equal(t, []int64{1500, 300}, []int64{hot.Load(), cold.Load()})
+}
+
+// A member that the cluster has given up on, as one that was frozen, loses its partitions: its handlers
+// are told, and it commits nothing of theirs any more. It joins again.
+func TestThrownOut(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	s := newTopic(t, fake.ListenAddrs())
+	var told atomic.Int64
+	begun := make(chan struct{}, 10)
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+		begun <- struct{}{}
+		if told.Load() > 0 {
+			return inbox.Handled, nil
+		}
+		<-ctx.Done()
+		told.Add(1)
+		return inbox.Handled, nil // too late
+	}), silent, hurried)
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, message("k", "1"))
+	<-begun
+	var once atomic.Bool
+	fake.ControlKey(int16(kmsg.Heartbeat), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		if !once.CompareAndSwap(false, true) {
+			return nil, nil, false //nolint:nilnil // the fake answers itself
+		}
+		answer := request.ResponseKind().(*kmsg.HeartbeatResponse)
+		answer.ErrorCode = kerr.UnknownMemberID.Code
+		return answer, nil, true
+	})
+	eventually(t, func() bool { return told.Load() == 1 }, "the handler is told")
+	<-begun
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it has come again")
+	require.NoError(t, stop())
+	assert.Equal(t, int64(2), c.Stats().Handled)
+}
+
+// A topic of dead letters that is missing blocks the message, and what is behind it in its key.
+func TestDeadLettersCannotBePublished(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	var said lines
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
+		WithDeadLetters(func(string) string { return "nowhere" }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
+	eventually(t, func() bool { return strings.Count(said.String(), "dead letter not published") > 1 }, "it is tried again")
+	assert.Contains(t, said.String(), `produce to \"nowhere\"`)
+	_, err = s.admin.CreateTopic(t.Context(), 1, 1, nil, "nowhere")
+	require.NoError(t, err)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is there now")
+	require.NoError(t, stop())
+	assert.Equal(t, []int64{1, 1}, []int64{c.Stats().Forwarded, c.Stats().Handled})
+}
+
+// lines are a log that can be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// A message as large as its topic allows fits the dead letters, without what is added.
+func TestLargeDeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	_, err := s.admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("20000")}, "small")
+	require.NoError(t, err)
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, silent, hurried, WithDeadLetters(func(string) string { return "small" }))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte(strings.Repeat("nonsense", 2470))})
+	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
+	require.NoError(t, stop())
+}
+
+func ptr(s string) *string { return &s }
+
+// From the real publisher to the handler, and from one that knows nothing of ours: the key of the record
+// is its ordering key; CloudEvents in the binary mode of their Kafka binding are read.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	got := make(chan *inbox.Message, 2)
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m
+		return inbox.Handled, nil
+	}), silent, hurried, WithConsumer("invoices"), WithSource(func(string) string { return "ordering" }))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	m := message("key:1", "1")
+	results := s.broker.Publish(t.Context(), []brokers.Message{{
+		ID: "1", Destination: strings.Replace(s.name, ".", "::", 1), Type: "T.v1", OrderingKey: "key:1", Payload: m.Payload,
+		Attributes: []brokers.Attribute{{Name: "traceparent", Value: parent}},
+	}})
+	require.NoError(t, results[0].Err)
+	first := <-got
+	assert.Equal(t, []string{"1", "T.v1", "key:1", "invoices", "ordering"}, []string{first.ID, first.Type, first.OrderingKey, first.Consumer, first.Source})
+	assert.True(t, first.SpanContext().IsValid())
+	assert.Contains(t, first.Position, "/0")
+	assert.WithinDuration(t, time.Now(), first.Published, time.Minute)
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics())
+	require.NoError(t, err)
+	defer client.Close()
+	record := &kgo.Record{Topic: s.name, Key: []byte("foreign"), Value: []byte(`{"n":1}`)}
+	for name, value := range map[string]string{"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/s", "ce_type": "U.v1", "content-type": "application/json"} {
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
+	second := <-got
+	require.NoError(t, stop())
+	assert.Equal(t, []string{"7", "U.v1", "foreign"}, []string{second.ID, second.Type, second.OrderingKey})
+	assert.JSONEq(t, `{"n":1}`, string(second.Envelope.Data))
+}
+
+// A group that is new begins with what is there, or with what comes.
+func TestNewOnly(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	s.publish(t, message("k", "old"))
+	got := make(chan string, 2)
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithNewOnly())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	eventually(t, func() bool {
+		r := c.running.Load()
+		if r == nil {
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.partitions) == 3
+	}, "it has joined")
+	var id string
+	for n := 0; id == ""; n++ { // until it has looked where the ends are
+		s.publish(t, message("k", fmt.Sprint("new", n)))
+		select {
+		case id = <-got:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	assert.Contains(t, id, "new")
+	require.NoError(t, stop())
+}

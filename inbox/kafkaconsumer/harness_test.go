@@ -1,0 +1,180 @@
+package kafkaconsumer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func TestMain(m *testing.M) {
+	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
+		servers, topic, _ := strings.Cut(source, " ")
+		return NewConsumer(strings.Split(servers, ","), "billing", []string{topic}, handler, hurried)
+	})
+}
+
+// clusterVariable holds the seeds of a real cluster, host:port with commas between, whose topics the
+// suite may create.
+const clusterVariable = "FANOUT_TEST_KAFKA"
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("Fake", func(t *testing.T) {
+		t.Parallel()
+		consumertest.Run(t, consumertest.Harness{
+			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, startFake(t)).source(t) },
+			Together: true,
+		})
+	})
+	t.Run("Real", func(t *testing.T) {
+		t.Parallel()
+		servers := os.Getenv(clusterVariable)
+		if servers == "" {
+			t.Skipf("NOT TESTED with a real Kafka: set %s to its servers", clusterVariable)
+		}
+		consumertest.Run(t, consumertest.Harness{
+			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, strings.Split(servers, ",")).source(t) },
+			Together: true,
+		})
+	})
+}
+
+// startFake starts a Kafka in this process.
+func startFake(t testing.TB) (servers []string) {
+	t.Helper()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	return fake.ListenAddrs()
+}
+
+// hurried makes a consumer look and commit more often, and be missed sooner.
+func hurried(o *options) {
+	o.pace = pace{probe: 20 * time.Millisecond, commit: 100 * time.Millisecond}
+	o.client = append(o.client, kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(50*time.Millisecond), kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+}
+
+// topic is one of three partitions, with another for dead letters.
+type topic struct {
+	servers    []string
+	name, dead string
+	broker     *kafka.Broker
+	admin      *kadm.Client
+}
+
+func newTopic(t *testing.T, servers []string) *topic {
+	t.Helper()
+	destination := "test::" + strings.ToLower(rand.Text())
+	client, err := kgo.NewClient(kgo.SeedBrokers(servers...), kgo.DisableClientMetrics(), kgo.MetadataMinAge(10*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := &topic{servers: servers, name: kafka.TopicName(destination), admin: kadm.NewClient(client)}
+	s.dead = s.name + "-dead"
+	_, err = s.admin.CreateTopics(t.Context(), 3, 1, nil, s.name, s.dead)
+	require.NoError(t, err)
+	s.broker, err = kafka.Open(servers)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
+	return s
+}
+
+func (s *topic) source(t *testing.T) *consumertest.Source {
+	t.Helper()
+	proxy := toxic.Start(t, s.servers[0])
+	return &consumertest.Source{
+		Publish: s.publish,
+		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
+			options := []Option{
+				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
+				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
+			}
+			if settings.DeadLetters {
+				options = append(options, WithDeadLetters(func(string) string { return s.dead }))
+			}
+			if settings.ThroughNetwork {
+				options = append(options, WithClient(kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, network, proxy.Addr(t))
+				})))
+			}
+			c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, options...)
+			require.NoError(t, err)
+			return c
+		},
+		Unconfirmed: s.unconfirmed,
+		DeadLetters: s.letters,
+		Network:     proxy,
+		Child:       strings.Join(s.servers, ",") + " " + s.name,
+	}
+}
+
+// publish publishes as the relay does, through brokers/kafka.
+func (s *topic) publish(t *testing.T, messages ...consumertest.Message) {
+	t.Helper()
+	out := make([]brokers.Message, len(messages))
+	for i, m := range messages {
+		out[i] = brokers.Message{ID: m.ID, Destination: strings.Replace(s.name, ".", "::", 1), Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
+	}
+	for _, result := range s.broker.Publish(t.Context(), out) {
+		require.NoError(t, result.Err)
+	}
+}
+
+// unconfirmed is the lag of the group.
+func (s *topic) unconfirmed(t *testing.T) (n int) {
+	t.Helper()
+	ends, err := s.admin.ListEndOffsets(t.Context(), s.name)
+	require.NoError(t, err)
+	committed, err := s.admin.FetchOffsets(t.Context(), "billing")
+	if !errors.Is(err, kerr.GroupIDNotFound) {
+		require.NoError(t, err)
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		n += int(end.Offset)
+		if at, found := committed.Lookup(s.name, end.Partition); found && at.At > 0 {
+			n -= int(at.At)
+		}
+	})
+	return n
+}
+
+func (s *topic) letters(t *testing.T) (all []consumertest.DeadLetter) {
+	t.Helper()
+	ends, err := s.admin.ListEndOffsets(t.Context(), s.dead)
+	require.NoError(t, err)
+	left := int64(0)
+	ends.Each(func(end kadm.ListedOffset) { left += end.Offset })
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ConsumeTopics(s.dead))
+	require.NoError(t, err)
+	defer client.Close()
+	for int64(len(all)) < left {
+		fetches := client.PollFetches(t.Context())
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(record *kgo.Record) {
+			header := attributesOf(record)
+			all = append(all, consumertest.DeadLetter{
+				ID: header[brokers.FieldID], Key: string(record.Key), Payload: record.Value,
+				Reason: header[inbox.FieldDeadLetterReason], Attempts: header[inbox.FieldDeadLetterAttempts],
+			})
+		})
+	}
+	return all
+}

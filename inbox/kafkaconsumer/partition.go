@@ -1,0 +1,94 @@
+package kafkaconsumer
+
+import (
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// A partition is one that the group has given to this consumer, until it is taken back. Its messages
+// are done in any order, and committed in that of their offsets: Kafka knows one offset for each
+// partition, below which all is done.
+type partition struct {
+	place
+
+	run *run
+
+	mu     sync.Mutex
+	claims []*claim // in the order of their offsets; the first one is not done
+	open   int      // claims that are not done
+	bytes  int      // of these
+	paused bool
+	lost   bool
+}
+
+// claim implements [session.Delivery].
+type claim struct {
+	*partition
+
+	record *kgo.Record
+	done   bool
+}
+
+// add claims a record. It pauses the partition where that fills it.
+func (p *partition) add(record *kgo.Record) *claim {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &claim{partition: p, record: record}
+	p.claims = append(p.claims, c)
+	p.open++
+	p.bytes += len(record.Value)
+	if o := &p.run.options; !p.paused && (p.open >= o.maxMessages || p.bytes >= o.maxBytes) {
+		p.paused = true
+		p.run.kafka.PauseFetchPartitions(p.list())
+	}
+	return c
+}
+
+func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
+
+// Ack implements [session.Delivery]: it marks what may be committed.
+func (c *claim) Ack() {
+	p := c.partition
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.done = true
+	p.open--
+	p.bytes -= len(c.record.Value)
+	if p.lost { // it is another's by now, and its offset, too
+		return
+	}
+	var last *kgo.Record
+	for len(p.claims) > 0 && p.claims[0].done {
+		last = p.claims[0].record
+		p.claims[0] = nil
+		p.claims = p.claims[1:]
+	}
+	if last != nil {
+		p.run.kafka.MarkCommitRecords(last)
+	}
+	if o := &p.run.options; p.paused && p.open <= o.maxMessages/2 && p.bytes <= o.maxBytes/2 {
+		p.paused = false
+		p.run.kafka.ResumeFetchPartitions(p.list())
+	}
+}
+
+// Nack implements [session.Delivery]: what is not committed is delivered again to whom the partition
+// is given next.
+func (c *claim) Nack() {}
+
+// end is the end of a partition that was taken back.
+func (p *partition) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = true
+	if p.paused {
+		p.run.kafka.ResumeFetchPartitions(p.list()) // the client would remember it when it comes back
+	}
+}

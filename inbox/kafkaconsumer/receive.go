@@ -1,0 +1,311 @@
+package kafkaconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+const (
+	// pollMessages bounds what one look takes out of the client's buffers.
+	pollMessages = 500
+	// rebalanceTimeout is how long a member may take to finish what it has under way of a partition
+	// that goes to another: Kafka's default (max.poll.interval.ms is 5 minutes, that of the client 1).
+	rebalanceTimeout = time.Minute
+)
+
+// run is one Run of a consumer.
+type run struct {
+	*Consumer
+	*session.Session
+
+	kafka  *kgo.Client
+	outage session.Outage
+
+	mu         sync.Mutex
+	partitions map[place]*partition
+}
+
+func (c *Consumer) newRun(ctx context.Context) *run {
+	r := &run{Consumer: c, partitions: map[place]*partition{}, outage: session.Outage{Log: c.log}}
+	settings := c.options.Settings(c.handler, c.log, &c.counts)
+	settings.Recurs = true
+	if c.options.letters != nil {
+		settings.DeadLetter = r.deadLetter
+	}
+	r.Session = session.New(ctx, &settings)
+	return r
+}
+
+// receive joins the group and consumes until ctx ends or there is no going on.
+func (r *run) receive(ctx context.Context) error {
+	client, err := kgo.NewClient(append(slices.Clip(r.client), //nolint:contextcheck // the callbacks have a context of their own
+		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
+		kgo.RebalanceTimeout(rebalanceTimeout), kgo.AutoCommitCallback(r.committed))...)
+	if err != nil {
+		return wrapped(err)
+	}
+	r.kafka = client
+	if err := r.inspect(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching.Go(func() { r.watch(ctx) })
+	for ctx.Err() == nil {
+		fetches := client.PollRecords(ctx, pollMessages)
+		fetches.EachError(func(topic string, partition int32, err error) { r.failed(ctx, topic, partition, err) })
+		fetches.EachRecord(r.take)
+		client.AllowRebalance()
+	}
+	return nil
+}
+
+// final has advice by code, for errors that waiting does not cure.
+var final = map[int16]string{
+	kerr.UnknownTopicOrPartition.Code:    "create the topic, or check its name",
+	kerr.InvalidTopicException.Code:      "check the topic's name",
+	kerr.TopicAuthorizationFailed.Code:   "grant the user Read and Describe on the topic (kafka-acls)",
+	kerr.GroupAuthorizationFailed.Code:   "grant the user Read on the group (kafka-acls)",
+	kerr.InvalidGroupID.Code:             "check the group's name",
+	kerr.SaslAuthenticationFailed.Code:   "check user, password and mechanism of SASL",
+	kerr.UnsupportedSaslMechanism.Code:   "check user, password and mechanism of SASL",
+	kerr.ClusterAuthorizationFailed.Code: "grant the user Describe on the cluster (kafka-acls)",
+}
+
+// inspect waits until the cluster answers, and finds out whether the topics are there and the group
+// may be joined.
+func (r *run) inspect(ctx context.Context) error {
+	for {
+		err := r.ask(ctx)
+		var said *kerr.Error
+		switch {
+		case err == nil:
+			r.outage.Over(ctx)
+			return nil
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // that is what it was told
+		case errors.As(err, &said) && final[said.Code] != "":
+			return fmt.Errorf("kafkaconsumer: consume: %w: %s", err, final[said.Code])
+		}
+		if !session.Pause(ctx, r.outage.Failed(ctx, err)) {
+			return nil
+		}
+	}
+}
+
+// ask asks the cluster for the topics, and for the coordinator of the group.
+func (r *run) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(r.options.pace.probe, time.Second))
+	defer cancel()
+	request := kmsg.NewPtrMetadataRequest()
+	for _, topic := range r.topics {
+		wanted := kmsg.NewMetadataRequestTopic()
+		wanted.Topic = kmsg.StringPtr(topic)
+		request.Topics = append(request.Topics, wanted)
+	}
+	answer, err := request.RequestWith(ctx, r.kafka)
+	if err != nil {
+		return err
+	}
+	for i := range answer.Topics {
+		if err := kerr.ErrorForCode(answer.Topics[i].ErrorCode); err != nil {
+			return fmt.Errorf("topic %q: %w", r.topics[i], err)
+		}
+	}
+	coordinator := kmsg.NewPtrFindCoordinatorRequest()
+	coordinator.CoordinatorKey, coordinator.CoordinatorKeys = r.group, []string{r.group}
+	found, err := coordinator.RequestWith(ctx, r.kafka)
+	if err != nil {
+		return err
+	}
+	code := found.ErrorCode
+	for i := range found.Coordinators {
+		code = found.Coordinators[i].ErrorCode
+	}
+	if err := kerr.ErrorForCode(code); err != nil {
+		return fmt.Errorf("group %q: %w", r.group, err)
+	}
+	return nil
+}
+
+// watch looks at the cluster now and then: the client does not say that it is out.
+func (r *run) watch(ctx context.Context) {
+	for session.Pause(ctx, r.options.pace.probe) {
+		switch err := r.ask(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.outage.Failed(ctx, err)
+		default:
+			r.outage.Over(ctx)
+		}
+	}
+}
+
+// failed is told of an error of the client's.
+func (r *run) failed(ctx context.Context, topic string, partition int32, err error) {
+	var (
+		lost  *kgo.ErrDataLoss
+		group *kgo.ErrGroupSession
+	)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed):
+	case errors.As(err, &lost):
+		r.log.ErrorContext(ctx, "messages lost by the broker", "topic", topic, "partition", partition, "from", lost.ResetTo, "to", lost.ConsumedTo)
+	case errors.As(err, &group):
+		session.Pause(ctx, r.outage.Failed(ctx, err))
+	default:
+		session.Pause(ctx, r.outage.Failed(ctx, fmt.Errorf("topic %q, partition %d: %w", topic, partition, err)))
+	}
+}
+
+// take claims a record.
+func (r *run) take(record *kgo.Record) {
+	r.mu.Lock()
+	p := r.partitions[place{record.Topic, record.Partition}]
+	r.mu.Unlock()
+	if p == nil {
+		return // taken back since
+	}
+	at := strconv.FormatInt(int64(record.Partition), 10) + "/" + strconv.FormatInt(record.Offset, 10)
+	message, broken := session.Decode(record.Value, attributesOf(record), record.Topic, at)
+	o := &r.options
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.source(record.Topic), at, record.Timestamp
+	if message.OrderingKey == "" {
+		message.OrderingKey = string(record.Key)
+	}
+	r.Take(&session.Entry{ID: record.Topic + "/" + at, Bytes: len(record.Value), Message: message, Broken: broken}, p.add(record))
+}
+
+// attributesOf are the headers. Those of CloudEvents begin with "ce_" on Kafka.
+func attributesOf(record *kgo.Record) map[string]string {
+	attributes := make(map[string]string, len(record.Headers))
+	for _, header := range record.Headers {
+		name := header.Key
+		if short, cut := strings.CutPrefix(name, "ce_"); cut {
+			name = "ce-" + short
+		}
+		attributes[name] = string(header.Value)
+	}
+	return attributes
+}
+
+// assigned notes the partitions that this member has got.
+func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for topic, partitions := range all {
+		for _, n := range partitions {
+			at := place{topic, n}
+			r.partitions[at] = &partition{place: at, run: r}
+		}
+	}
+}
+
+// revoked gives partitions up for another member, which gets them when this returns: what is being
+// handled is finished first, as far as the cluster waits for it.
+func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]int32) {
+	ctx, cancel := context.WithTimeout(ctx, min(r.options.Shutdown, rebalanceTimeout/2))
+	defer cancel()
+	gone := r.remove(all)
+	r.Withdraw(ctx, gone.match)
+	commit, end := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer end()
+	if err := client.CommitMarkedOffsets(commit); err != nil {
+		r.commitFailed(ctx, err)
+	}
+	gone.end()
+}
+
+// lost gives up partitions that others may have already.
+func (r *run) lost(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
+	gone := r.remove(all)
+	gone.end()
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	r.Withdraw(over, gone.match)
+}
+
+// parting are partitions that go.
+type parting map[*partition]bool
+
+func (r *run) remove(all map[string][]int32) parting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := parting{}
+	for topic, partitions := range all {
+		for _, n := range partitions {
+			at := place{topic, n}
+			if p := r.partitions[at]; p != nil {
+				gone[p] = true
+				delete(r.partitions, at)
+			}
+		}
+	}
+	return gone
+}
+
+func (g parting) match(e *session.Entry) bool {
+	return g[e.First().(*claim).partition] //nolint:forcetypeassert // the only kind there is
+}
+
+func (g parting) end() {
+	for p := range g {
+		p.end()
+	}
+}
+
+// committed is told of each commit.
+func (r *run) committed(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+	if err == nil && answer != nil {
+		for i := range answer.Topics {
+			for j := range answer.Topics[i].Partitions {
+				err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].Partitions[j].ErrorCode))
+			}
+		}
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		r.commitFailed(r.Context(), err)
+	}
+}
+
+func (r *run) commitFailed(ctx context.Context, err error) {
+	r.counts.AckFailed()
+	var said *kerr.Error
+	if !errors.As(err, &said) {
+		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
+		return
+	}
+	r.log.WarnContext(ctx, "confirmation failed", "error", err)
+}
+
+// leave commits what is done, and leaves the group.
+func (r *run) leave() {
+	if r.kafka == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	r.kafka.AllowRebalance()
+	if err := r.kafka.CommitMarkedOffsets(ctx); err != nil {
+		r.commitFailed(ctx, err)
+	}
+	if err := r.kafka.LeaveGroupContext(ctx); err != nil {
+		r.log.DebugContext(ctx, "group not left", "error", err)
+	}
+	r.kafka.CloseAllowingRebalance()
+}
