@@ -50,7 +50,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 
 // receive joins the group and consumes until ctx ends or there is no going on.
 func (r *run) receive(ctx context.Context) error {
-	client, err := kgo.NewClient(append(slices.Clip(r.client), //nolint:contextcheck // the callbacks have a context of their own
+	client, err := kgo.NewClient(append(slices.Clip(r.client),
 		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
 		kgo.RebalanceTimeout(rebalanceTimeout), kgo.AutoCommitCallback(r.committed))...)
 	if err != nil {
@@ -76,14 +76,13 @@ func (r *run) receive(ctx context.Context) error {
 
 // final has advice by code, for errors that waiting does not cure.
 var final = map[int16]string{
-	kerr.UnknownTopicOrPartition.Code:    "create the topic, or check its name",
-	kerr.InvalidTopicException.Code:      "check the topic's name",
-	kerr.TopicAuthorizationFailed.Code:   "grant the user Read and Describe on the topic (kafka-acls)",
-	kerr.GroupAuthorizationFailed.Code:   "grant the user Read on the group (kafka-acls)",
-	kerr.InvalidGroupID.Code:             "check the group's name",
-	kerr.SaslAuthenticationFailed.Code:   "check user, password and mechanism of SASL",
-	kerr.UnsupportedSaslMechanism.Code:   "check user, password and mechanism of SASL",
-	kerr.ClusterAuthorizationFailed.Code: "grant the user Describe on the cluster (kafka-acls)",
+	kerr.UnknownTopicOrPartition.Code:  "create the topic, or check its name",
+	kerr.InvalidTopicException.Code:    "check the topic's name",
+	kerr.TopicAuthorizationFailed.Code: "grant the user Read and Describe on the topic (kafka-acls)",
+	kerr.GroupAuthorizationFailed.Code: "grant the user Read on the group (kafka-acls)",
+	kerr.InvalidGroupID.Code:           "check the group's name",
+	kerr.SaslAuthenticationFailed.Code: "check user, password and mechanism of SASL",
+	kerr.UnsupportedSaslMechanism.Code: "check user, password and mechanism of SASL",
 }
 
 // inspect waits until the cluster answers, and finds out whether the topics are there and the group

@@ -152,6 +152,17 @@ func (s *Session) admit(ctx context.Context, size int64) bool {
 	return true
 }
 
+// Room waits until so many messages more could be claimed by Arrive, or all that ever can. It is false
+// where ctx ended first.
+func (s *Session) Room(ctx context.Context, messages int) bool {
+	n := int64(min(messages, s.MaxMessages))
+	if s.messages.Acquire(ctx, n) != nil {
+		return false
+	}
+	s.messages.Release(n)
+	return true
+}
+
 func (s *Session) leave(size int64) {
 	s.room.Release(size)
 	s.messages.Release(1)

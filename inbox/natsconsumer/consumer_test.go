@@ -1,0 +1,311 @@
+package natsconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+var (
+	handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
+	silent  = WithLogger(slog.New(slog.DiscardHandler))
+)
+
+// begin runs a consumer until the test ends it.
+func begin(t *testing.T, c *Consumer) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return stop
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
+}
+
+func message(key, id string) consumertest.Message {
+	return consumertest.Message{ID: id, Type: "T.v1", Key: key, Payload: fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/s","type":"T.v1","data":{}}`, id)}
+}
+
+// All that is wrong is reported at once.
+func TestWrongOptions(t *testing.T) {
+	t.Parallel()
+	_, err := NewConsumer(nil, "a.b", "", nil, WithMaxOutstanding(0, 1), WithWorkers(0), WithDeadLetters("dead.>"))
+	for _, part := range []string{
+		"the connection is nil", `"a.b" is no name of a stream`, `"" is no name of a durable`, "the handler is nil", "WithMaxOutstanding: 0", "WithWorkers: 0",
+		`WithDeadLetters: "dead.>" is no subject`,
+	} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+// What the server says at the start that waiting does not cure ends Run, with advice.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	_, err := s.js.CreateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{Durable: "careless", AckPolicy: jetstream.AckNonePolicy})
+	require.NoError(t, err)
+	for _, test := range []struct{ stream, durable, want string }{
+		{"NOWHERE", "billing", "create the stream"},
+		{"ORDERING", "nobody", "create the durable consumer nobody"},
+		{"ORDERING", "careless", "make one whose AckPolicy is explicit"},
+	} {
+		c, err := NewConsumer(s.conn, test.stream, test.durable, handler, silent, hurried)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		require.ErrorContains(t, c.Run(ctx), test.want, "%s %s", test.stream, test.durable)
+		cancel()
+	}
+	c, err := NewConsumer(s.conn, "ORDERING", "new", handler, silent, hurried, WithCreate(jetstream.ConsumerConfig{FilterSubject: "a", FilterSubjects: []string{"b"}}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.ErrorContains(t, c.Run(ctx), "check the configuration of WithCreate")
+}
+
+// A durable consumer that is missing is created, by several processes at once.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	s.publish(t, message("k", "1"), message("k", "2"))
+	var handled atomic.Int64
+	for range 3 {
+		c, err := NewConsumer(s.conn, "ORDERING", "created", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+			handled.Add(1)
+			return inbox.Handled, nil
+		}), silent, hurried, WithCreate(jetstream.ConsumerConfig{AckWait: time.Minute}))
+		require.NoError(t, err)
+		begin(t, c)
+	}
+	eventually(t, func() bool { return handled.Load() == 2 }, "both are handled")
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "created")
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, durable.CachedInfo().Config.AckWait)
+}
+
+// A key that fills the room while its head fails does not keep others out, and keeps its order.
+func TestHotKey(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	var (
+		mended atomic.Bool
+		mu     sync.Mutex
+		order  []string
+	)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "hot" && !mended.Load() {
+			return "", inbox.Unavailable(errors.New("out"))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, m.ID)
+		return inbox.Handled, nil
+	}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithWorkers(2), WithRetry(inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	var hot []string
+	for n := range 60 {
+		hot = append(hot, fmt.Sprint("h", n))
+		s.publish(t, message("hot", hot[n]))
+	}
+	eventually(t, func() bool { return c.Stats().Claimed == 20 }, "there is no room left")
+	s.publish(t, message("cold", "c0"), message("cold", "c1"))
+	eventually(t, func() bool { return c.Stats().Handled == 2 }, "the other key gets in")
+	mended.Store(true)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+	assert.Positive(t, c.Stats().Nacked)
+	mu.Lock()
+	defer mu.Unlock()
+	first := map[string]bool{}
+	var got []string
+	for _, id := range order {
+		if !first[id] && strings.HasPrefix(id, "h") {
+			got = append(got, id)
+		}
+		first[id] = true
+	}
+	assert.Equal(t, hot, got)
+}
+
+// The sole consumer of a durable waits for what a process that died had claimed, and so keeps the order
+// although newer messages are there.
+func TestSole(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	s.publish(t, message("k", "0"), message("k", "1"))
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	died, err := durable.FetchNoWait(2) // and never confirmed
+	require.NoError(t, err)
+	for range died.Messages() {
+	}
+	s.publish(t, message("k", "2"))
+	got := make(chan string, 3)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- fmt.Sprint(m.ID, " ", m.Deliveries)
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	assert.Equal(t, []string{"0 2", "1 2", "2 1"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// A consumer that is cut off for longer than AckWait has lost its messages: the contexts of its handlers
+// end. A copy that comes waits for them.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	proxy := toxic.Start(t, s.addr)
+	var times atomic.Int64
+	begun := make(chan struct{}, 10)
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+		begun <- struct{}{}
+		if times.Add(1) == 1 {
+			<-ctx.Done()
+		}
+		return inbox.Handled, nil
+	}), silent, hurried)
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, message("k", "0"))
+	<-begun
+	time.Sleep(600 * time.Millisecond) // twice AckWait
+	assert.Equal(t, int64(1), times.Load(), "as long as it says that it works on it, the message is its own")
+	proxy.BlackHole(t)
+	eventually(t, func() bool { return c.Stats().Claimed == 0 }, "it gives up")
+	proxy.Heal(t)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it has come again")
+	require.NoError(t, stop())
+	assert.GreaterOrEqual(t, times.Load(), int64(2))
+}
+
+// A subject for dead letters that no stream takes blocks the message.
+func TestDeadLettersCannotBePublished(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	var said lines
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
+		WithDeadLetters("nowhere"), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
+	eventually(t, func() bool { return strings.Count(said.String(), "dead letter not published") > 1 }, "it is tried again")
+	_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOWHERE", Subjects: []string{"nowhere"}})
+	require.NoError(t, err)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is there now")
+	require.NoError(t, stop())
+	assert.Equal(t, []int64{1, 1}, []int64{c.Stats().Forwarded, c.Stats().Handled})
+}
+
+// lines are a log that can be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// What a sender puts into headers costs nothing but its own message: instructions to the server, and as
+// many bytes as a stream takes.
+func TestHostileHeaders(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	for _, header := range []nats.Header{
+		{"Nats-Expected-Stream": {"ORDERING"}, "nats-rollup": {"all"}, "X": {"1", "2"}},
+		{"Big": {strings.Repeat("x", 60<<10)}},
+		{"dead_letter_reason": {"mine"}, "ordering_key": {"%zz"}},
+	} {
+		m := &nats.Msg{Subject: "ordering.order", Header: header, Data: []byte("nonsense")}
+		delete(m.Header, "nats-rollup")
+		_, err := s.js.PublishMsg(t.Context(), m)
+		require.NoError(t, err)
+	}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, silent, hurried, WithDeadLetters("dead.billing"))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Forwarded == 3 }, "all are forwarded")
+	require.NoError(t, stop())
+	letters := s.letters(t)
+	require.Len(t, letters, 3)
+	at := slices.IndexFunc(letters, func(l consumertest.DeadLetter) bool { return l.Key == "%zz" })
+	require.GreaterOrEqual(t, at, 0)
+	assert.NotEqual(t, "mine", letters[at].Reason)
+}
+
+// From the real publisher to the handler: the ordering key, also one that a header cannot carry, the
+// trace, the id.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	got := make(chan *inbox.Message, 1)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m
+		return inbox.Handled, nil
+	}), silent, hurried, WithConsumer("invoices"), WithSource("orders"))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	results := s.broker.Publish(t.Context(), []brokers.Message{{
+		ID: "1", Destination: "ordering::order", Type: "T.v1", OrderingKey: "50 %\nof 1", Payload: message("", "1").Payload,
+		Attributes: []brokers.Attribute{{Name: "traceparent", Value: parent}},
+	}})
+	require.NoError(t, results[0].Err)
+	m := <-got
+	require.NoError(t, stop())
+	assert.Equal(t, []string{"1", "T.v1", "50 %\nof 1", "invoices", "orders", "1"}, []string{m.ID, m.Type, m.OrderingKey, m.Consumer, m.Source, m.Position})
+	assert.Equal(t, 1, m.Deliveries)
+	assert.True(t, m.SpanContext().IsValid())
+	assert.WithinDuration(t, time.Now(), m.Published, time.Minute)
+}
+
+// A connection that is closed under a consumer ends it, with advice.
+func TestConnectionClosed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	conn := s.connect(t, s.url)
+	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, hurried)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }()
+	s.publish(t, message("k", "1"))
+	eventually(t, func() bool { return c.Stats().Handled == 1 }, "it runs")
+	conn.Close()
+	require.ErrorContains(t, <-ended, "close it after Run has returned")
+	require.ErrorContains(t, c.Run(t.Context()), "nats.MaxReconnects(-1)")
+}

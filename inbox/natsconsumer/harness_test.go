@@ -1,0 +1,163 @@
+package natsconsumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func TestMain(m *testing.M) {
+	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
+		conn, err := nats.Connect(source)
+		if err != nil {
+			return nil, err
+		}
+		return NewConsumer(conn, "ORDERING", "billing", handler, hurried)
+	},
+		// A queue of the server in the process is closed some time after the server has shut down.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"))
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	consumertest.Run(t, consumertest.Harness{
+		Source: func(t *testing.T) *consumertest.Source { return startServer(t, jetstream.ConsumerConfig{}).source(t) },
+	})
+}
+
+// hurried makes a consumer look more often.
+func hurried(o *options) {
+	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: time.Second}
+}
+
+// jetServer is a NATS server with JetStream in this process, a stream, and a durable consumer.
+type jetServer struct {
+	url, addr string
+	conn      *nats.Conn
+	js        jetstream.JetStream
+	broker    *natsbroker.Broker
+}
+
+func startServer(t testing.TB, config jetstream.ConsumerConfig) *jetServer {
+	t.Helper()
+	started, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
+	require.NoError(t, err)
+	started.Start()
+	t.Cleanup(func() {
+		started.Shutdown()
+		started.WaitForShutdown()
+	})
+	require.True(t, started.ReadyForConnections(time.Minute))
+	s := &jetServer{url: started.ClientURL(), addr: started.Addr().String()}
+	s.conn = s.connect(t, s.url)
+	s.js, err = jetstream.New(s.conn)
+	require.NoError(t, err)
+	for name, subject := range map[string]string{"ORDERING": "ordering.>", "DEAD": "dead.>"} {
+		_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, Duplicates: 100 * time.Millisecond})
+		require.NoError(t, err)
+	}
+	config.Durable, config.AckPolicy = "billing", jetstream.AckExplicitPolicy
+	if config.AckWait == 0 {
+		config.AckWait = time.Second
+	}
+	_, err = s.js.CreateConsumer(t.Context(), "ORDERING", config)
+	require.NoError(t, err)
+	s.broker, err = natsbroker.Open(s.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
+	return s
+}
+
+func (s *jetServer) connect(t testing.TB, url string) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(20*time.Millisecond),
+		nats.PingInterval(500*time.Millisecond), nats.Timeout(time.Second),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func (s *jetServer) source(t *testing.T) *consumertest.Source {
+	t.Helper()
+	proxy := toxic.Start(t, s.addr)
+	return &consumertest.Source{
+		Publish: s.publish,
+		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
+			url := s.url
+			if settings.ThroughNetwork {
+				url = "nats://" + proxy.Addr(t)
+			}
+			options := []Option{
+				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
+				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
+			}
+			if settings.DeadLetters {
+				options = append(options, WithDeadLetters("dead.billing"))
+			}
+			c, err := NewConsumer(s.connect(t, url), "ORDERING", "billing", handler, options...)
+			require.NoError(t, err)
+			return c
+		},
+		Unconfirmed: s.unconfirmed,
+		DeadLetters: s.letters,
+		Network:     proxy,
+		Child:       s.url,
+	}
+}
+
+// publish publishes as the relay does, through brokers/nats.
+func (s *jetServer) publish(t *testing.T, messages ...consumertest.Message) {
+	t.Helper()
+	out := make([]brokers.Message, len(messages))
+	for i, m := range messages {
+		out[i] = brokers.Message{ID: m.ID, Destination: "ordering::order", Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
+		if i > 0 && m.ID == messages[i-1].ID { // a copy is to be stored: the window in which the server would drop it has to pass
+			s.publish(t, messages[:i]...)
+			time.Sleep(200 * time.Millisecond)
+			s.publish(t, messages[i:]...)
+			return
+		}
+	}
+	for _, result := range s.broker.Publish(t.Context(), out) {
+		require.NoError(t, result.Err)
+	}
+}
+
+func (s *jetServer) unconfirmed(t *testing.T) int {
+	t.Helper()
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	info := durable.CachedInfo()
+	return info.NumAckPending + int(info.NumPending)
+}
+
+func (s *jetServer) letters(t *testing.T) (all []consumertest.DeadLetter) {
+	t.Helper()
+	stream, err := s.js.Stream(t.Context(), "DEAD")
+	require.NoError(t, err)
+	for n := range stream.CachedInfo().State.Msgs {
+		m, err := stream.GetMsg(t.Context(), n+1)
+		require.NoError(t, err)
+		all = append(all, consumertest.DeadLetter{
+			ID: m.Header.Get(brokers.FieldID), Key: m.Header.Get(brokers.FieldOrderingKey), Payload: m.Data,
+			Reason: m.Header.Get(inbox.FieldDeadLetterReason), Attempts: m.Header.Get(inbox.FieldDeadLetterAttempts),
+		})
+	}
+	return all
+}

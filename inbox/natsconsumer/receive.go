@@ -1,0 +1,293 @@
+package natsconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+const (
+	// fetchWait is how long a fetch waits for messages. A stop waits for it: what is on its way to a
+	// fetch that is cut off would come again after AckWait alone, behind what is given back.
+	fetchWait = time.Second
+	// away is for what is given back at a stop: until then the server knows that no fetch of ours waits.
+	away = 100 * time.Millisecond
+	// closing bounds the wait for what was confirmed last to be sent.
+	closing = 5 * time.Second
+	// renewals within AckWait: one may fail.
+	renewals = 3
+	// answerTimeout bounds a question to the server.
+	answerTimeout = 5 * time.Second
+)
+
+// run is one Run of a consumer.
+type run struct {
+	*Consumer
+	*session.Session
+
+	pull     jetstream.Consumer
+	ackWait  time.Duration
+	outage   session.Outage
+	stopping atomic.Bool // what is given back may come again at once
+
+	background sync.WaitGroup
+	life       context.Context //nolint:containedctx // of what goes on in the background
+	over       context.CancelFunc
+}
+
+func (c *Consumer) newRun(ctx context.Context) *run {
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}}
+	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
+	o := &c.options
+	settings := o.Settings(c.handler, c.log, &c.counts)
+	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
+	settings.GiveBack, settings.Gap, settings.Tick = true, o.pace.gap, o.pace.tick
+	if o.letters != "" {
+		settings.DeadLetter = r.deadLetter
+	}
+	r.Session = session.New(ctx, &settings)
+	return r
+}
+
+// end ends what goes on in the background, and sees that what was confirmed is on its way.
+func (r *run) end() {
+	if err := r.conn.FlushTimeout(closing); err != nil {
+		r.log.WarnContext(r.life, "last confirmations not answered", "error", err)
+	}
+	r.over()
+	r.background.Wait()
+}
+
+// receive consumes until ctx ends or there is no going on.
+func (r *run) receive(ctx context.Context) error {
+	if err := r.find(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	r.background.Go(func() { r.KeepTime(r.life) })
+	r.background.Go(func() { r.renew(r.life) })
+	r.background.Go(func() { r.watch(r.life) })
+	if r.options.sole && !r.awaitPredecessor(ctx) {
+		return nil
+	}
+	few := max(r.options.maxMessages/4, 1)
+	arriving, refuse := context.WithCancel(context.WithoutCancel(ctx))
+	defer refuse()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(fetchWait, refuse) })() // messages for whose bytes there is no room
+	for r.Room(ctx, few) {
+		err := r.fetch(arriving, few)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
+			return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
+				"give it nats.MaxReconnects(-1)", r.stream)
+		}
+		if err != nil {
+			session.Pause(ctx, r.outage.Failed(ctx, err))
+		}
+	}
+	return nil
+}
+
+// fetch claims what there is, n messages at most; it waits for it.
+func (r *run) fetch(ctx context.Context, n int) error {
+	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(fetchWait))
+	if err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	for m := range batch.Messages() {
+		r.arrive(ctx, m)
+	}
+	switch err := batch.Error(); {
+	case err == nil, errors.Is(err, nats.ErrTimeout):
+		return nil
+	default:
+		return fmt.Errorf("fetch: %w", err)
+	}
+}
+
+// find waits until the server answers, and looks at the durable consumer.
+func (r *run) find(ctx context.Context) error {
+	for {
+		final, err := r.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // that is what it was told
+		case err == nil:
+			r.outage.Over(ctx)
+			return nil
+		case final != "":
+			return fmt.Errorf("natsconsumer: consume %s: %w: %s", r.stream, err, final)
+		}
+		if !session.Pause(ctx, r.outage.Failed(ctx, err)) {
+			return nil
+		}
+	}
+}
+
+// look gets the durable consumer, and advice where waiting does not help.
+func (r *run) look(ctx context.Context) (advice string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	pull, err := r.js.Consumer(ctx, r.stream, r.durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && r.options.create != nil {
+		config := *r.options.create
+		config.Name, config.Durable, config.AckPolicy = r.durable, r.durable, jetstream.AckExplicitPolicy
+		if pull, err = r.js.CreateConsumer(ctx, r.stream, config); errors.Is(err, jetstream.ErrConsumerExists) { // another process was first
+			pull, err = r.js.Consumer(ctx, r.stream, r.durable)
+		}
+	}
+	var refused *jetstream.APIError
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return "create the stream, or check its name", err
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return "create the durable consumer " + r.durable + ", let it be created (WithCreate), or check its name", err
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return "it delivers to a subject: make one without a deliver subject", err
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return "enable JetStream for the server and the account", err
+	case errors.As(err, &refused) && r.options.create != nil && refused.Code == 400:
+		return "check the configuration of WithCreate", err
+	case r.conn.IsClosed():
+		return "the connection is closed: give it nats.MaxReconnects(-1)", nats.ErrConnectionClosed
+	case err != nil:
+		return "", err
+	}
+	config := pull.CachedInfo().Config
+	if config.AckPolicy != jetstream.AckExplicitPolicy {
+		return "make one whose AckPolicy is explicit", fmt.Errorf("the durable consumer %s does not want each message confirmed (AckPolicy %s)", r.durable, config.AckPolicy)
+	}
+	if config.MaxDeliver > 0 {
+		r.log.WarnContext(ctx, "deliveries limited by the durable consumer", "max_deliver", config.MaxDeliver)
+	}
+	r.pull, r.ackWait = pull, config.AckWait
+	return "", nil
+}
+
+// awaitPredecessor waits until what another process has claimed comes again: what is redelivered goes
+// before what is new. It is false where ctx ended first.
+func (r *run) awaitPredecessor(ctx context.Context) bool {
+	for since := time.Now(); time.Since(since) <= r.ackWait; {
+		info, err := r.info(ctx)
+		if err == nil && info.NumAckPending == 0 {
+			return true
+		}
+		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	durable, err := r.js.Consumer(ctx, r.stream, r.durable) // whose Info is not for several callers at a time
+	if err != nil {
+		return nil, err
+	}
+	return durable.CachedInfo(), nil
+}
+
+// watch looks at the durable consumer now and then: a fetch does not say that the server is out.
+func (r *run) watch(ctx context.Context) {
+	for session.Pause(ctx, r.options.pace.probe) {
+		switch _, err := r.info(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.outage.Failed(ctx, err)
+		default:
+			r.outage.Over(ctx)
+		}
+	}
+}
+
+// renew tells the server that what is claimed is worked on. Where that cannot be told for AckWait, the
+// server gives the messages to others, and the contexts of their handlers end.
+func (r *run) renew(ctx context.Context) {
+	told := time.Now()
+	for session.Pause(ctx, r.ackWait/renewals) {
+		began := time.Now()
+		for _, d := range r.Claimed() {
+			_ = d.(*delivery).message.InProgress() //nolint:forcetypeassert // the only kind there is; the flush says whether it arrived
+		}
+		switch err := r.conn.FlushTimeout(min(r.ackWait/renewals, closing)); {
+		case err == nil:
+			told = began
+		case time.Since(told) >= r.ackWait:
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			r.Withdraw(over, func(*session.Entry) bool { return true })
+		}
+	}
+}
+
+// arrive claims a message.
+func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
+	meta, err := m.Metadata()
+	if err != nil { // it is none of JetStream's
+		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
+		return
+	}
+	position := strconv.FormatUint(meta.Sequence.Stream, 10)
+	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
+	o := &r.options
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
+	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
+	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m})
+}
+
+// attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers
+// take no line ends; see brokers/nats.
+func attributesOf(m jetstream.Msg) map[string]string {
+	attributes := make(map[string]string, len(m.Headers()))
+	for name, values := range m.Headers() {
+		if len(values) > 0 {
+			attributes[name] = values[0]
+		}
+	}
+	if key, err := url.PathUnescape(attributes[inbox.FieldOrderingKey]); err == nil && key != "" {
+		attributes[inbox.FieldOrderingKey] = key
+	}
+	return attributes
+}
+
+// delivery implements [session.Delivery].
+type delivery struct {
+	run     *run
+	message jetstream.Msg
+}
+
+// Ack implements [session.Delivery].
+func (d *delivery) Ack() { d.note("ack", d.message.Ack()) }
+
+// Nack implements [session.Delivery]. At a stop the message may come again soon; else it was given back
+// to make room, and what it made room for comes first. The server redelivers in the order of the stream
+// what comes due together.
+func (d *delivery) Nack() {
+	delay := d.run.options.pace.away
+	if d.run.stopping.Load() {
+		delay = away
+	}
+	d.note("nak", d.message.NakWithDelay(delay))
+}
+
+func (d *delivery) note(what string, err error) {
+	if err != nil {
+		d.run.counts.AckFailed()
+		d.run.log.WarnContext(d.run.Context(), "confirmation failed", "confirmation", what, "error", err)
+	}
+}
