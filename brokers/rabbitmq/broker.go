@@ -35,23 +35,24 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: window}
 }
 
-// Ping implements [brokers.Broker]. It connects where there is no connection, and has the server
-// answer on a channel. A server that takes no messages because it lacks memory or disk space is an
+// Ping implements [brokers.Broker]. It connects where there is no connection, and asks for the exchange,
+// without which nothing can be published. A server that takes no messages because it lacks memory or disk space is an
 // error, once it has said so.
-func (b *Broker) Ping(ctx context.Context) error {
-	return b.ask(ctx, "ping", func(c *channel) error { return c.Confirm(false) }) // once more, which changes nothing
+func (b *Broker) Ping(ctx context.Context) error { return b.ask(ctx, "ping", b.look) }
+
+// CheckDestination implements [brokers.DestinationChecker]. All destinations have one exchange, so it
+// asks what Ping asks. AMQP has no way to ask whether a message would reach a queue, or whether the user
+// may write: that is found out by publishing.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	return b.ask(ctx, fmt.Sprintf("check destination %q", destination), b.look)
 }
 
-// CheckDestination implements [brokers.DestinationChecker]. It asks whether the exchange is there
-// (exchange.declare, passive), unless [WithDeclare] makes it. AMQP has no way to ask whether a message
-// would reach a queue, or whether the user may write: that is found out by publishing.
-func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
-	return b.ask(ctx, fmt.Sprintf("check destination %q", destination), func(c *channel) error {
-		if b.options.declare {
-			return c.Confirm(false)
-		}
-		return c.ExchangeDeclarePassive(b.options.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
-	})
+// look asks whether the exchange is there (exchange.declare, passive), unless [WithDeclare] makes it.
+func (b *Broker) look(c *channel) error {
+	if b.options.declare {
+		return c.Confirm(false) // once more, which changes nothing
+	}
+	return c.ExchangeDeclarePassive(b.options.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
 }
 
 // ask puts a question to the server.

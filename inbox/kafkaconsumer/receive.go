@@ -283,13 +283,11 @@ func (r *run) committed(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg
 }
 
 func (r *run) commitFailed(ctx context.Context, err error) {
-	r.counts.AckFailed()
-	var said *kerr.Error
-	if !errors.As(err, &said) {
+	if said := (*kerr.Error)(nil); errors.As(err, &said) {
+		r.AckFailed("commit", "", err)
+	} else {
 		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
-		return
 	}
-	r.log.WarnContext(ctx, "confirmation failed", "error", err)
 }
 
 // leave commits what is done, and leaves the group.

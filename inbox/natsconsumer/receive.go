@@ -63,7 +63,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 // end ends what goes on in the background, and sees that what was confirmed is on its way.
 func (r *run) end() {
 	if err := r.conn.FlushTimeout(closing); err != nil {
-		r.log.WarnContext(r.life, "last confirmations not answered", "error", err)
+		r.log.WarnContext(r.life, "last confirmations not answered", "waited", closing)
 	}
 	r.over()
 	r.background.Wait()
@@ -247,7 +247,7 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	o := &r.options
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
-	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m})
+	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, position: position})
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers
@@ -267,8 +267,9 @@ func attributesOf(m jetstream.Msg) map[string]string {
 
 // delivery implements [session.Delivery].
 type delivery struct {
-	run     *run
-	message jetstream.Msg
+	run      *run
+	message  jetstream.Msg
+	position string
 }
 
 // Ack implements [session.Delivery].
@@ -287,7 +288,6 @@ func (d *delivery) Nack() {
 
 func (d *delivery) note(what string, err error) {
 	if err != nil {
-		d.run.counts.AckFailed()
-		d.run.log.WarnContext(d.run.Context(), "confirmation failed", "confirmation", what, "error", err)
+		d.run.AckFailed(what, d.position, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,18 +23,69 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		child()
-	}
-	goleak.VerifyTestMain(m,
+	consumertest.Main(m, func(addr string, handler inbox.Handler) (consumertest.Consumer, error) {
+		client, err := pubsub.NewClient(context.Background(), project, clientOptions(addr)...)
+		if err != nil {
+			return nil, err
+		}
+		return NewConsumer(client, name, handler, WithLogger(silent()))
+	},
 		// Started by the import of a metrics library that Google's clients use, for the life of the
 		// process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		// It notices the end of its subscriber when its next tick comes, within ten seconds.
 		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	consumertest.Run(t, consumertest.Harness{Source: func(t *testing.T) *consumertest.Source { return newServer(t).source(t) }})
+}
+
+func (s *server) source(t *testing.T) *consumertest.Source {
+	t.Helper()
+	proxy := toxic.Start(t, s.Addr)
+	return &consumertest.Source{
+		Publish: func(_ *testing.T, messages ...consumertest.Message) {
+			for _, m := range messages {
+				s.PublishOrdered(topic, m.Payload, map[string]string{"id": m.ID, "type": m.Type}, m.Key)
+			}
+		},
+		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
+			addr := s.Addr
+			if settings.ThroughNetwork {
+				addr = proxy.Addr(t)
+			}
+			options := []Option{
+				WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout), WithShutdownTimeout(settings.Shutdown),
+				WithLogger(settings.Log),
+			}
+			if settings.DeadLetters {
+				options = append(options, WithDeadLetters("orders-dead"))
+			}
+			c := hurried(t, newClient(t, addr), handler, options...)
+			c.pace.grace = time.Second
+			return c
+		},
+		Unconfirmed: func(*testing.T) int { return len(s.unacked()) },
+		DeadLetters: func(*testing.T) (all []consumertest.DeadLetter) {
+			for _, m := range s.letters() {
+				all = append(all, consumertest.DeadLetter{
+					ID: m.Attributes["id"], Key: m.OrderingKey, Payload: m.Data,
+					Reason: m.Attributes[inbox.FieldDeadLetterReason], Attempts: m.Attributes[inbox.FieldDeadLetterAttempts],
+				})
+			}
+			return all
+		},
+		Network: proxy,
+		Expire:  func(*testing.T) { s.pass(DefaultLease + time.Second) },
+		Child:   s.Addr,
+	}
 }
 
 const (

@@ -79,7 +79,8 @@ func WithLogger(log *slog.Logger) Option {
 		if log != nil {
 			o.Log = log
 		}
-	} }
+	}
+}
 
 // WithMaxOutstanding bounds what the consumer has claimed: the messages that are handled, and those
 // that wait for it or for their next attempt. As much again can be on its way in the client's

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/googleapis/gax-go/v2"
@@ -77,10 +76,8 @@ func (c *Consumer) final(err error) error {
 // client does not say that the server is out. No permission is needed; with that to look
 // (pubsub.subscriptions.get) it also knows the settings.
 func (r *run) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	var (
-		out   time.Time
-		known bool
-	)
+	outage := session.Outage{Log: r.log}
+	known := false
 	for before := int64(0); ; before = r.arrived.Load() {
 		if before == r.arrived.Load() {
 			found, err := r.inspect(ctx)
@@ -91,15 +88,9 @@ func (r *run) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 				cancel(r.final(err))
 				return
 			case err != nil && code != codes.PermissionDenied:
-				if out.IsZero() {
-					out = time.Now()
-					r.log.WarnContext(ctx, "Pub/Sub unavailable", "error", err)
-				}
+				outage.Failed(ctx, err)
 			default:
-				if !out.IsZero() {
-					r.log.InfoContext(ctx, "Pub/Sub available again", "after", time.Since(out))
-					out = time.Time{}
-				}
+				outage.Over(ctx)
 				if !known {
 					known = true
 					r.remark(ctx, found, err)

@@ -83,7 +83,7 @@ func (d *delivery) watch(what string, result *pubsub.AckResult) {
 			if session.Within(result.Ready(), d.run.pace.grace) {
 				d.judge(what, result)
 			} else {
-				d.complain(what, errors.New("not answered in time"))
+				d.run.AckFailed(what, d.message.ID, errors.New("not answered in time"))
 			}
 		})
 	}
@@ -92,11 +92,6 @@ func (d *delivery) watch(what string, result *pubsub.AckResult) {
 // judge looks at a result that is there.
 func (d *delivery) judge(what string, result *pubsub.AckResult) {
 	if status, err := result.Get(d.run.Context()); err != nil || status != pubsub.AcknowledgeStatusSuccess {
-		d.complain(what, fmt.Errorf("status %d: %w", status, err))
+		d.run.AckFailed(what, d.message.ID, fmt.Errorf("status %d: %w", status, err))
 	}
-}
-
-func (d *delivery) complain(what string, err error) {
-	d.run.counts.AckFailed()
-	d.run.log.WarnContext(d.run.Context(), "confirmation failed", "confirmation", what, "position", d.message.ID, "ordering_key", d.message.OrderingKey, "error", err)
 }

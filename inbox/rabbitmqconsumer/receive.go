@@ -192,8 +192,7 @@ func (d *delivery) Ack() {
 		return
 	}
 	if err := d.Delivery.Ack(false); err != nil {
-		d.claims.run.counts.AckFailed()
-		d.claims.run.log.Warn("confirmation failed", "position", d.DeliveryTag, "error", err)
+		d.claims.run.AckFailed("ack", strconv.FormatUint(d.DeliveryTag, 10), err)
 	}
 }
 

@@ -11,9 +11,6 @@ type Counts struct {
 	received, copies, handled, duplicates, deadLettered, skipped, forwarded, failed, nacked, ackFailures, held atomic.Int64
 }
 
-// AckFailed counts a confirmation that failed.
-func (c *Counts) AckFailed() { c.ackFailures.Add(1) }
-
 // outcome counts a message that is done with.
 func (c *Counts) outcome(outcome inbox.Outcome) {
 	switch outcome {

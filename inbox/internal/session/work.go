@@ -227,6 +227,13 @@ func (s *Session) letGo(e *Entry) {
 	close(e.settled)
 }
 
+// AckFailed counts and logs a confirmation, or a return, that failed. It is none of the message's
+// doing: it comes again.
+func (s *Session) AckFailed(confirmation, position string, err error) {
+	s.Counts.ackFailures.Add(1)
+	s.Log.WarnContext(s.handling, "confirmation failed", "confirmation", confirmation, "position", position, "error", err)
+}
+
 // logOf is the log for lines about a message.
 func (s *Session) logOf(e *Entry) *slog.Logger {
 	m := e.Message
