@@ -71,7 +71,7 @@ TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid \) -prune -o -ty
 test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=10m $(ARGS) $(PACKAGES)
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(PACKAGES)
 
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
 # which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of

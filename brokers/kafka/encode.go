@@ -23,7 +23,7 @@ const (
 func (b *Broker) encode(m *brokers.Message, topic string) (record kgo.Record, size int, omitted []string, err error) {
 	if most := b.options.maxBytes - headerRoom; len(m.Payload) > most {
 		return record, 0, nil, fmt.Errorf("the payload has %d bytes, at most %d are allowed (max.message.bytes less %d for headers); "+
-			"raise max.message.bytes of the topic, and tell it (WithMaxMessageBytes)", len(m.Payload), most, headerRoom)
+			"raise max.message.bytes of the topic, and tell it (max_message_bytes, WithMaxMessageBytes)", len(m.Payload), most, headerRoom)
 	}
 	record = kgo.Record{Topic: topic, Value: m.Payload, Headers: make([]kgo.RecordHeader, 0, 5+len(m.Attributes))}
 	size = len(m.Payload) + recordOverhead

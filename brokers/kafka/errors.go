@@ -39,13 +39,13 @@ const (
 // rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). Every other code is
 // retryable.
 var rules = map[int16]rule{
-	kerr.UnknownTopicOrPartition.Code:      destinationOut("create the topic, or use WithCreateTopics"),
-	kerr.UnknownTopicID.Code:               destinationOut("create the topic, or use WithCreateTopics"),
-	kerr.InvalidTopicException.Code:        destinationOut("choose another destination, or give WithTopic"),
+	kerr.UnknownTopicOrPartition.Code:      destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
+	kerr.UnknownTopicID.Code:               destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
+	kerr.InvalidTopicException.Code:        destinationOut("choose another destination, or in Go another topic for it (WithTopic)"),
 	kerr.TopicAuthorizationFailed.Code:     destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
 	kerr.PolicyViolation.Code:              destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),
-	kerr.InvalidPartitions.Code:            destinationOut("check the settings of WithCreateTopics"),
-	kerr.InvalidReplicationFactor.Code:     destinationOut("check the settings of WithCreateTopics, and the number of servers"),
+	kerr.InvalidPartitions.Code:            destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
+	kerr.InvalidReplicationFactor.Code:     destinationOut("check the settings of the topics (topics, WithCreateTopics), and the number of servers"),
 	kerr.NotEnoughReplicas.Code:            destinationOut(replicas),
 	kerr.NotEnoughReplicasAfterAppend.Code: destinationOut(replicas),
 	kerr.LeaderNotAvailable.Code:           destinationOut(passes),
@@ -134,9 +134,9 @@ func classified(what string, err error) error {
 	case errors.As(err, new(topicError)):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.As(err, &untrusted):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("check the address, and name the servers' certificate authority with WithTLS"))
+		return brokers.Unavailable(brokers.ScopeBroker, advise("check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"))
 	case errors.As(err, &noTLS):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave WithTLS out, or use another port"))
+		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave tls (WithTLS) out, or use another port"))
 	case errors.As(err, &eof):
 		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"))
 	case errors.Is(err, io.EOF):

@@ -29,7 +29,7 @@ func TestMissingTopic(t *testing.T) {
 	msgs := []brokers.Message{numbered("missing", "a", 1), numbered("there", "b", 2), numbered("missing", "c", 3), numbered("a b", "d", 4)}
 	results := b.Publish(t.Context(), msgs)
 	assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "unavailable destination"}, classes(results))
-	require.ErrorContains(t, results[0].Err, "create the topic, or use WithCreateTopics")
+	require.ErrorContains(t, results[0].Err, "create the topic, or let the broker do it (create_destinations, WithCreateTopics)")
 	require.ErrorContains(t, b.CheckDestination(t.Context(), "missing"), "create the topic")
 	require.ErrorContains(t, b.CheckDestination(t.Context(), "a b"), "letters, digits")
 
@@ -63,7 +63,7 @@ func TestCreateTopics(t *testing.T) {
 	many := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{Replicas: 9}))
 	results := many.Publish(t.Context(), []brokers.Message{numbered("z", "a", 1), numbered("z", "b", 2), numbered("there", "c", 3)})
 	assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results))
-	require.ErrorContains(t, results[0].Err, "check the settings of WithCreateTopics, and the number of servers")
+	require.ErrorContains(t, results[0].Err, "check the settings of the topics (topics, WithCreateTopics), and the number of servers")
 }
 
 // What only the server finds too large costs its own batch a second try, and its own message its life.
@@ -151,7 +151,7 @@ func TestTLS(t *testing.T) {
 
 	assert.Equal(t, []string{""}, classes(open(t, secured.seeds(), known).Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})))
 	for says, b := range map[string]*kafka.Broker{
-		"name the servers' certificate authority with WithTLS": open(t, secured.seeds(), kafka.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
+		"name the servers' certificate authority (tls.ca_file, WithTLS)": open(t, secured.seeds(), kafka.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
 		"it talks TLS, or SASL, or is no Kafka":                open(t, secured.seeds()),
 		"the port does not talk TLS":                           open(t, []string{plain.Listener.Addr().String()}, known),
 	} {

@@ -41,7 +41,7 @@ var rules = map[jetstream.ErrorCode]rule{
 	10120: {brokers.ClassUnavailable, brokers.ScopeBroker, "give the account limits for JetStream"},
 	10059: {brokers.ClassUnavailable, brokers.ScopeDestination, missing},
 	10074: {brokers.ClassUnavailable, brokers.ScopeDestination, "create streams with one replica, or run a cluster"},
-	10052: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the settings of WithCreateStreams"},
+	10052: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the settings of the streams (stream, WithCreateStreams)"},
 	10053: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the limits of the stream and of the account"},
 	10122: {brokers.ClassUnavailable, brokers.ScopeDestination, "lower MaxBytes of the stream, or raise the account's limit"},
 	10077: {
@@ -56,7 +56,7 @@ var rules = map[jetstream.ErrorCode]rule{
 	10097: {brokers.ClassPermanent, "", "send fewer attributes"},
 }
 
-const missing = "create a stream with this subject (nats stream add), or use WithCreateStreams"
+const missing = "create a stream with this subject (nats stream add), or let the broker do it (create_destinations, WithCreateStreams)"
 
 // deniedPublish is how a server says that a user may not publish to a subject.
 var deniedPublish = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]+)"`)

@@ -30,15 +30,15 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
 		t.Parallel()
-		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)))
+		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t), amqp.QueueTypeQuorum))
 	})
 	t.Run("process", func(t *testing.T) { // a server of our own
 		t.Parallel()
 		server := startServer(t)
-		h := harness(t, server.URL, "")
+		h := harness(t, server.URL, "", amqp.QueueTypeClassic)
 		// Not SIGKILL: RabbitMQ 3.10 then keeps the queue and its messages, but may forget a binding that was
 		// made a moment before.
-		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGTERM, time.Minute)) }
+		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGTERM, 3*time.Minute)) }
 		h.Start = func(t *testing.T) { require.NoError(t, server.Start(t.Context())) }
 		proxy := toxic.Start(t, server.Address())
 		h.Network = proxy
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 			require.NoError(t, err)
 			return b
 		}
-		h.Patience = 2 * time.Minute // a node takes many seconds to start
+		h.Patience = 4 * time.Minute // a node takes many seconds to start
 		brokertest.Run(t, h)
 	})
 }
@@ -83,13 +83,13 @@ func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
 	return b
 }
 
-// harness reaches the server at url: one exchange for all destinations, and a queue for each.
-func harness(t *testing.T, url, prefix string) brokertest.Harness {
+// harness reaches the server at url: one exchange for all destinations, and a queue of a type for each.
+func harness(t *testing.T, url, prefix, queueType string) brokertest.Harness {
 	t.Helper()
 	var (
 		number  atomic.Int64
 		refused sync.Map
-		c       = &consumer{url: url, exchange: prefix + rabbitmq.DefaultExchange, seen: map[string][]brokers.Message{}}
+		c       = &consumer{url: url, exchange: prefix + rabbitmq.DefaultExchange, queueType: queueType, seen: map[string][]brokers.Message{}}
 		nowhere = prefix + "refuses"
 	)
 	t.Cleanup(func() { c.close(t) })
@@ -137,6 +137,7 @@ func harness(t *testing.T, url, prefix string) brokertest.Harness {
 // A consumer has a queue for each destination, and takes out of it what there is.
 type consumer struct {
 	url, exchange string
+	queueType     string // "" = the server's default
 	conn          *amqp.Connection
 	channel       *amqp.Channel
 	queues        []string
@@ -163,7 +164,11 @@ func (c *consumer) do(t testing.TB, call func(*amqp.Channel) error) {
 func (c *consumer) bind(t testing.TB, destination string) {
 	t.Helper()
 	c.do(t, func(ch *amqp.Channel) error {
-		if _, err := ch.QueueDeclare(destination, true, false, false, false, nil); err != nil {
+		var arguments amqp.Table
+		if c.queueType != "" {
+			arguments = amqp.Table{amqp.QueueTypeArg: c.queueType}
+		}
+		if _, err := ch.QueueDeclare(destination, true, false, false, false, arguments); err != nil {
 			return err
 		}
 		return ch.QueueBind(destination, destination, c.exchange, false, nil)

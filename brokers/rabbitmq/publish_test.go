@@ -171,7 +171,7 @@ func TestDeclare(t *testing.T) {
 	results := b.Publish(t.Context(), many("d", 5, 5))
 	assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 4}, verdicts(results))
 	require.ErrorContains(t, results[0].Err, "inequivalent arg 'type'")
-	require.ErrorContains(t, results[0].Err, "leave WithDeclare out")
+	require.ErrorContains(t, results[0].Err, "leave create_destinations (WithDeclare) out")
 
 	// Without it, an exchange of any type will do.
 	other.bind(t, other.exchange+".queue")
