@@ -152,8 +152,8 @@ func TestTLS(t *testing.T) {
 	assert.Equal(t, []string{""}, classes(open(t, secured.seeds(), known).Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})))
 	for says, b := range map[string]*kafka.Broker{
 		"name the servers' certificate authority (tls.ca_file, WithTLS)": open(t, secured.seeds(), kafka.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
-		"it talks TLS, or SASL, or is no Kafka":                open(t, secured.seeds()),
-		"the port does not talk TLS":                           open(t, []string{plain.Listener.Addr().String()}, known),
+		"it talks TLS, or SASL, or is no Kafka":                          open(t, secured.seeds()),
+		"the port does not talk TLS":                                     open(t, []string{plain.Listener.Addr().String()}, known),
 	} {
 		results := b.Publish(t.Context(), []brokers.Message{numbered("there", "a", 1), numbered("there", "b", 2)})
 		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), says)
