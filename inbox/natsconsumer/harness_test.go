@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 
 // hurried makes a consumer look more often.
 func hurried(o *options) {
-	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: time.Second}
+	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: 15 * time.Second}
 }
 
 // jetServer is a NATS server with JetStream in this process, a stream, and a durable consumer.

@@ -36,7 +36,7 @@ type pace struct {
 	tick  time.Duration // between looks at what has waited too long
 	probe time.Duration // between looks at the durable consumer
 	away  time.Duration // for which a message stays away that is given back to make room
-	gap   time.Duration // how long the first of these is waited for
+	gap   time.Duration // how long, beside AckWait, its place in its key is kept
 }
 
 func defaults() options {

@@ -54,7 +54,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Gap, settings.Tick = true, o.pace.gap, o.pace.tick
+	settings.GiveBack, settings.Tick = true, o.pace.tick
 	if o.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}
@@ -290,7 +290,11 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	o := &r.options
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
-	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
+	r.Arrive(ctx, &session.Entry{
+		// A stream that is made anew counts from 1 again.
+		ID:    position + " " + strconv.FormatInt(meta.Timestamp.UnixNano(), 10),
+		Bytes: len(m.Data()), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.ackWait, // one that was lost comes AckWait later
+	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers
