@@ -149,3 +149,38 @@ func TestCutOffKeepsOrder(t *testing.T) {
 	require.NoError(t, stop())
 	assert.Equal(t, want, o.done())
 }
+
+// A sole consumer that takes over has the order of a key of which a part had been given back before the
+// stop: all of it comes again in the order of the stream.
+func TestSoleTakesOverHotKey(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	away := func(o *options) { o.pace.away = 3 * time.Second } // longer than the successor waits
+	var mended atomic.Bool
+	o := &order{before: func(context.Context, *inbox.Message) error {
+		if !mended.Load() {
+			return inbox.Unavailable(errors.New("out"))
+		}
+		return nil
+	}}
+	consumer := func() *Consumer {
+		c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, away, WithSole(), WithMaxOutstanding(20, 1<<20), WithWorkers(2),
+			WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+		require.NoError(t, err)
+		return c
+	}
+	first := consumer()
+	stop := begin(t, first)
+	var want []string
+	for n := range 60 {
+		want = append(want, fmt.Sprint("h", n))
+		s.publish(t, message("hot", want[n]))
+	}
+	eventually(t, func() bool { return first.Stats().Nacked >= 10 && first.Stats().Received >= 30 }, "some are given back, and newer ones claimed")
+	require.NoError(t, stop())
+	mended.Store(true)
+	stop = begin(t, consumer())
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+	assert.Equal(t, want, o.done())
+}

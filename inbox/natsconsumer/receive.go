@@ -1,10 +1,10 @@
 package natsconsumer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -40,8 +40,8 @@ type run struct {
 	outage  session.Outage
 
 	mu       sync.Mutex
-	stopping bool        // what is given back is kept
-	kept     []*delivery // until nothing is under way any more
+	stopping bool              // what is given back is kept until nothing is under way any more
+	back     map[uint64]string // what is to be given back at the end, and where to, by the place in the stream
 
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
@@ -49,7 +49,7 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, back: map[uint64]string{}}
 	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
@@ -69,14 +69,22 @@ func (r *run) stop() {
 	r.stopping = true
 }
 
-// keep keeps what is given back during a stop, and is false before.
+// keep keeps what is given back during a stop, and is false before. A sole consumer remembers it before
+// as well, so that at the end all comes again in order.
 func (r *run) keep(d *delivery) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopping {
-		r.kept = append(r.kept, d)
+	if r.stopping || r.options.sole {
+		r.back[d.sequence] = d.message.Reply()
 	}
 	return r.stopping
+}
+
+// returned is told that a message has come again.
+func (r *run) returned(sequence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.back, sequence)
 }
 
 // end gives back what was kept, ends what goes on in the background, and waits until the server has
@@ -91,21 +99,23 @@ func (r *run) end() {
 
 // giveBack gives back what was kept. The server redelivers in the order in which it was told, and before
 // anything new: so it is told all at once, in the order of the stream, when no fetch of ours is left
-// that could get it. It answers the last one when it has noted those before it.
+// that could get it. It answers the last one when it has noted those before it. A delay first has it
+// forget what it was told before.
 func (r *run) giveBack() error {
 	r.mu.Lock()
-	kept := r.kept
-	r.kept = nil
-	r.mu.Unlock()
-	if len(kept) == 0 {
+	defer r.mu.Unlock()
+	if len(r.back) == 0 {
 		return r.conn.FlushTimeout(closing)
 	}
-	slices.SortFunc(kept, func(a, b *delivery) int { return cmp.Compare(a.sequence, b.sequence) })
-	last := kept[len(kept)-1]
-	for _, d := range kept[:len(kept)-1] {
-		d.note("nak", d.message.Nak())
+	sequences := slices.Sorted(maps.Keys(r.back))
+	for _, nak := range []string{fmt.Sprintf(`-NAK {"delay": %d}`, r.options.pace.away), "-NAK"} {
+		for _, sequence := range sequences {
+			if err := r.conn.Publish(r.back[sequence], []byte(nak)); err != nil {
+				return err
+			}
+		}
 	}
-	_, err := r.conn.Request(last.message.Reply(), []byte("-NAK"), closing)
+	_, err := r.conn.Request(r.back[sequences[len(sequences)-1]], []byte("-NAK"), closing)
 	return err
 }
 
@@ -285,6 +295,7 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
 		return
 	}
+	r.returned(meta.Sequence.Stream)
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
 	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
 	o := &r.options
