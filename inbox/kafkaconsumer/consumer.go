@@ -42,7 +42,7 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 		start = kgo.NewOffset().AtEnd()
 	}
 	c.client = append(append([]kgo.Opt{
-		kgo.ClientID("fanout"), kgo.DisableClientMetrics(), kgo.RebalanceTimeout(rebalanceTimeout),
+		kgo.ClientID("fanout"), kgo.DisableClientMetrics(),
 		kgo.FetchMaxWait(fetchWait),         // a partition that is read on after a pause is in the next fetch: an idle one must end soon
 		kgo.ProducerBatchMaxBytes(maxBatch), // how large dead letters may be is for their topic to say
 		kgo.ProducerLinger(0),               // each is waited for

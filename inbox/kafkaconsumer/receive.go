@@ -17,13 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-const (
-	// pollMessages bounds what one look takes out of the client's buffers.
-	pollMessages = 500
-	// rebalanceTimeout is how long a member may take to finish what it has under way of a partition
-	// that goes to another: Kafka's default (max.poll.interval.ms is 5 minutes, that of the client 1).
-	rebalanceTimeout = time.Minute
-)
+// pollMessages bounds what one look takes out of the client's buffers.
+const pollMessages = 500
 
 // run is one Run of a consumer.
 type run struct {

@@ -40,8 +40,8 @@
 //
 // Up to [WithMaxOutstanding] is claimed. Followers of one key can fill that room while their head waits for
 // its next attempt. Where workers are idle and nothing new fits, every second a quarter of what waits is
-// given back for five seconds, the last of the longest key first, so that other keys get in. MaxAckPending
-// bounds it all.
+// given back for five seconds, the last of the longest key first, so that other keys get in. What is newer
+// of the key waits here until they have come again. MaxAckPending bounds it all.
 //
 // # Dead letters
 //

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,6 +132,35 @@ func TestSubscriptionNotAnswered(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the stop waits for an answer")
 	}
+}
+
+// A server that is short of memory or disk reads no more from connections that publish: a dead letter has to
+// wait, but what makes room in the server is handled and confirmed.
+func TestServerAlarm(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	front := startTap(t, hostPort(t, q.url))
+	alarm := make(chan struct{})
+	end := sync.OnceFunc(func() { close(alarm) })
+	t.Cleanup(end)
+	front.alarm.Store(&alarm)
+	c, err := rabbitmqconsumer.NewConsumer(strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1), q.name, handler,
+		rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)), rabbitmqconsumer.WithDeadLetters("", q.dead), rabbitmqconsumer.WithPrefetch(2),
+		rabbitmqconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	q.publish(t, consumertest.Message{ID: "x", Type: "T.v1", Payload: []byte("nonsense")})
+	for n := range 20 {
+		q.publish(t, consumertest.Message{ID: strconv.Itoa(n), Type: "T.v1", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
+	}
+	require.Eventually(t, func() bool { return front.acked.Load() == 20 }, time.Minute, 5*time.Millisecond, "the others are confirmed")
+	end()
+	require.Eventually(t, func() bool { return front.acked.Load() == 21 }, time.Minute, 5*time.Millisecond, "and in the end the dead letter")
+	cancel()
+	require.NoError(t, <-ended)
+	assert.NotEmpty(t, q.letters(t))
 }
 
 // The dead letter exchange of the queue gets what is abandoned.

@@ -137,7 +137,6 @@ type claims struct {
 	conn    *amqp.Connection
 	channel *amqp.Channel
 	closed  chan *amqp.Error
-	letters letterBox
 }
 
 func (c *claims) subscribe() (<-chan amqp.Delivery, error) {
