@@ -79,7 +79,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case err = <-received:
 		r.Stop(func() {})
 	}
-	r.letters.close() //nolint:contextcheck // ctx has ended
+	r.letters.close()
 	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
