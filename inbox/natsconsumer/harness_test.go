@@ -107,6 +107,9 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
 				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
 			}
+			if settings.ThroughNetwork {
+				options = append(options, WithSole()) // only so what a broken connection loses is missed
+			}
 			if settings.DeadLetters {
 				options = append(options, WithDeadLetters("dead.billing"))
 			}

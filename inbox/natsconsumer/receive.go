@@ -39,6 +39,11 @@ type run struct {
 	ackWait time.Duration
 	outage  session.Outage
 
+	// Of a sole consumer, who gets every delivery: one that it has not got was lost, and what comes
+	// after it has to come again behind it. Of the goroutine that fetches.
+	next uint64 // delivery of the durable consumer; 0 is any
+	lost bool
+
 	mu       sync.Mutex
 	stopping bool              // what is given back is kept until nothing is under way any more
 	back     map[uint64]string // what is to be given back at the end, and where to, by the place in the stream
@@ -142,6 +147,12 @@ func (r *run) receive(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		if r.lost {
+			if !r.awaitPredecessor(ctx) {
+				break
+			}
+			r.lost = false
+		}
 		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
 			return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
 				"give it nats.MaxReconnects(-1)", r.stream)
@@ -229,12 +240,15 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	return "", nil
 }
 
-// awaitPredecessor waits until what another process has claimed comes again: what is redelivered goes
-// before what is new. It is false where ctx ended first.
+// awaitPredecessor waits until what another process has claimed, or a broken connection has lost, comes
+// again: what is redelivered goes before what is new. It is false where ctx ended first.
 func (r *run) awaitPredecessor(ctx context.Context) bool {
 	for since := time.Now(); time.Since(since) <= r.ackWait; {
 		info, err := r.info(ctx)
-		if err == nil && info.NumAckPending == 0 {
+		switch {
+		case err != nil:
+			since = time.Now() // the server goes on counting only when it is there
+		case info.NumAckPending == 0:
 			return true
 		}
 		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
@@ -294,6 +308,12 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	if err != nil { // it is none of JetStream's
 		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
 		return
+	}
+	if r.options.sole {
+		r.lost = r.lost || r.next != 0 && r.next != meta.Sequence.Consumer
+		if r.next = meta.Sequence.Consumer + 1; r.lost {
+			return // it is not confirmed, and comes again
+		}
 	}
 	r.returned(meta.Sequence.Stream)
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
