@@ -41,8 +41,12 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 	if o.fromNow {
 		start = kgo.NewOffset().AtEnd()
 	}
-	// A partition that is read on after a pause is in the next fetch: an idle one must end soon.
-	c.client = append(append([]kgo.Opt{kgo.ClientID("fanout"), kgo.DisableClientMetrics(), kgo.FetchMaxWait(fetchWait)}, o.client...),
+	c.client = append(append([]kgo.Opt{
+		kgo.ClientID("fanout"), kgo.DisableClientMetrics(),
+		kgo.FetchMaxWait(fetchWait),         // a partition that is read on after a pause is in the next fetch: an idle one must end soon
+		kgo.ProducerBatchMaxBytes(maxBatch), // how large dead letters may be is for their topic to say
+		kgo.ProducerLinger(0),               // each is waited for
+	}, o.client...),
 		kgo.SeedBrokers(servers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(o.pace.commit), kgo.BlockRebalanceOnPoll(),
@@ -67,6 +71,9 @@ func wrapped(err error) error {
 // fetchWait is Kafka's own default (fetch.max.wait.ms); that of the client is ten times as long.
 const fetchWait = 500 * time.Millisecond
 
+// maxBatch is the largest that the client can write.
+const maxBatch = 100<<20 - 1<<10
+
 // closing bounds the goodbye to a cluster.
 const closing = 5 * time.Second
 
@@ -88,10 +95,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		cancel()
+		r.Stop(func() {}) // what is under way may end while a partition moves
 		err = <-received
 	case err = <-received:
+		r.Stop(func() {})
 	}
-	r.Stop(func() {})
 	r.leave() //nolint:contextcheck // ctx has ended
 	c.log.InfoContext(ctx, "consumer stopped")
 	return err

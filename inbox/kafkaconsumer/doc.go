@@ -21,12 +21,12 @@
 // its key goes on. A message without a key has no order, and waits for no other.
 //
 // Partitions move between members one by one (cooperative-sticky). Before one moves, the handlers that
-// are under way with its messages are waited for, as long as [WithShutdownTimeout] and half a minute at
-// most, and what is done is committed: so no key is two members' at a time, and keys keep their order
-// across members that come and go. A member that the group has given up on, as one that was frozen or cut
-// off (the client's session timeout, 45 s by default), has lost its partitions without a word: the
-// contexts of its handlers end as soon as it finds out, and it commits nothing more. Until then two may
-// be at one message; inbox.Handle lets one of them win.
+// are under way with its messages are waited for, as long as [WithShutdownTimeout] and half of
+// kgo.RebalanceTimeout (1 min by default) at most, and what is done is committed: so no key is two
+// members' at a time, and keys keep their order across members that come and go. A member that the group
+// has given up on, as one that was frozen or cut off (the client's session timeout, 45 s by default), has
+// lost its partitions without a word: the contexts of its handlers end as soon as it finds out, and it
+// commits nothing more. Until then two may be at one message; inbox.Handle lets one of them win.
 //
 // # At least once
 //

@@ -17,13 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-const (
-	// pollMessages bounds what one look takes out of the client's buffers.
-	pollMessages = 500
-	// rebalanceTimeout is how long a member may take to finish what it has under way of a partition
-	// that goes to another: Kafka's default (max.poll.interval.ms is 5 minutes, that of the client 1).
-	rebalanceTimeout = time.Minute
-)
+// pollMessages bounds what one look takes out of the client's buffers.
+const pollMessages = 500
 
 // run is one Run of a consumer.
 type run struct {
@@ -31,6 +26,7 @@ type run struct {
 	*session.Session
 
 	kafka  *kgo.Client
+	kill   context.CancelFunc // ends the client, whatever it waits for
 	outage session.Outage
 
 	mu         sync.Mutex
@@ -50,10 +46,13 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 
 // receive joins the group and consumes until ctx ends or there is no going on.
 func (r *run) receive(ctx context.Context) error {
-	client, err := kgo.NewClient(append(slices.Clip(r.client),
+	var life context.Context
+	life, r.kill = context.WithCancel(context.WithoutCancel(ctx))
+	client, err := kgo.NewClient(append(slices.Clip(r.client), kgo.WithContext(life),
 		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
-		kgo.RebalanceTimeout(rebalanceTimeout), kgo.AutoCommitCallback(r.committed))...)
+		kgo.AutoCommitCallback(r.committed))...)
 	if err != nil {
+		r.kill()
 		return wrapped(err)
 	}
 	r.kafka = client
@@ -67,9 +66,11 @@ func (r *run) receive(ctx context.Context) error {
 	watching.Go(func() { r.watch(ctx) })
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, pollMessages)
-		fetches.EachError(func(topic string, partition int32, err error) { r.failed(ctx, topic, partition, err) })
 		fetches.EachRecord(r.take)
 		client.AllowRebalance()
+		if err := r.failure(ctx, fetches); err != nil {
+			session.Pause(ctx, r.outage.Failed(ctx, err)) // once for all partitions, and none waits for it to move
+		}
 	}
 	return nil
 }
@@ -155,21 +156,24 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// failed is told of an error of the client's.
-func (r *run) failed(ctx context.Context, topic string, partition int32, err error) {
-	var (
-		lost  *kgo.ErrDataLoss
-		group *kgo.ErrGroupSession
-	)
-	switch {
-	case ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed):
-	case errors.As(err, &lost):
-		r.log.ErrorContext(ctx, "messages lost by the broker", "topic", topic, "partition", partition, "from", lost.ResetTo, "to", lost.ConsumedTo)
-	case errors.As(err, &group):
-		session.Pause(ctx, r.outage.Failed(ctx, err))
-	default:
-		session.Pause(ctx, r.outage.Failed(ctx, fmt.Errorf("topic %q, partition %d: %w", topic, partition, err)))
-	}
+// failure is what a fetch has failed with; nil where that is nothing to wait for.
+func (r *run) failure(ctx context.Context, fetches kgo.Fetches) (failed error) {
+	fetches.EachError(func(topic string, partition int32, err error) {
+		var (
+			lost  *kgo.ErrDataLoss
+			group *kgo.ErrGroupSession
+		)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed):
+		case errors.As(err, &lost):
+			r.log.ErrorContext(ctx, "messages lost by the broker", "topic", topic, "partition", partition, "from", lost.ResetTo, "to", lost.ConsumedTo)
+		case errors.As(err, &group):
+			failed = err
+		default:
+			failed = fmt.Errorf("topic %q, partition %d: %w", topic, partition, err)
+		}
+	})
+	return failed
 }
 
 // take claims a record.
@@ -187,7 +191,9 @@ func (r *run) take(record *kgo.Record) {
 	if message.OrderingKey == "" {
 		message.OrderingKey = string(record.Key)
 	}
-	r.Take(&session.Entry{ID: record.Topic + "/" + at, Bytes: len(record.Value), Message: message, Broken: broken}, p.add(record))
+	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
+	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
+	r.Take(&session.Entry{ID: id, Bytes: len(record.Value), Message: message, Broken: broken}, p.add(record))
 }
 
 // attributesOf are the headers. Those of CloudEvents begin with "ce_" on Kafka.
@@ -218,7 +224,8 @@ func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32)
 // revoked gives partitions up for another member, which gets them when this returns: what is being
 // handled is finished first, as far as the cluster waits for it.
 func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]int32) {
-	ctx, cancel := context.WithTimeout(ctx, min(r.options.Shutdown, rebalanceTimeout/2))
+	patience := client.OptValue(kgo.RebalanceTimeout).(time.Duration) / 2 //nolint:forcetypeassert // it is one
+	ctx, cancel := context.WithTimeout(ctx, min(r.options.Shutdown, patience))
 	defer cancel()
 	gone := r.remove(all)
 	r.Withdraw(ctx, gone.match)
@@ -297,6 +304,7 @@ func (r *run) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
+	context.AfterFunc(ctx, r.kill) // the client would wait for a cluster that is silent for minutes
 	r.kafka.AllowRebalance()
 	if err := r.kafka.CommitMarkedOffsets(ctx); err != nil {
 		r.commitFailed(ctx, err)

@@ -23,7 +23,7 @@
 //
 // JetStream itself deals the messages of a durable consumer out among the processes that ask, and redelivers
 // each by itself. Where the order of keys matters, let one process at a time consume a durable, and say so
-// ([WithSole]): then it holds across stops and crashes. Spread the load over several durables whose filters
+// ([WithSole]): then it holds across stops, crashes and broken connections. Spread the load over several durables whose filters
 // share out the subjects (the server can map keys to partitions of subjects). Where several processes share
 // one, keys have their order within each, and the handler has to cope with the rest, by the sequence of the
 // aggregate for one.
@@ -40,8 +40,8 @@
 //
 // Up to [WithMaxOutstanding] is claimed. Followers of one key can fill that room while their head waits for
 // its next attempt. Where workers are idle and nothing new fits, every second a quarter of what waits is
-// given back for five seconds, the last of the longest key first, so that other keys get in. MaxAckPending
-// bounds it all.
+// given back for five seconds, the last of the longest key first, so that other keys get in. What is newer
+// of the key waits here until they have come again. MaxAckPending bounds it all.
 //
 // # Dead letters
 //

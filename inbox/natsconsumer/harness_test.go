@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 
 // hurried makes a consumer look more often.
 func hurried(o *options) {
-	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: time.Second}
+	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: 15 * time.Second}
 }
 
 // jetServer is a NATS server with JetStream in this process, a stream, and a durable consumer.
@@ -106,6 +106,9 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 			options := []Option{
 				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
 				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
+			}
+			if settings.ThroughNetwork {
+				options = append(options, WithSole()) // only so what a broken connection loses is missed
 			}
 			if settings.DeadLetters {
 				options = append(options, WithDeadLetters("dead.billing"))

@@ -36,7 +36,7 @@ type pace struct {
 	tick  time.Duration // between looks at what has waited too long
 	probe time.Duration // between looks at the durable consumer
 	away  time.Duration // for which a message stays away that is given back to make room
-	gap   time.Duration // how long the first of these is waited for
+	gap   time.Duration // how long, beside AckWait, its place in its key is kept
 }
 
 func defaults() options {
@@ -73,7 +73,8 @@ func WithMaxOutstanding(messages, bytes int) Option {
 
 // WithSole says that no other process consumes the durable while this one runs. Then order holds across
 // crashes as well: at its start the consumer waits until what a predecessor had claimed comes again,
-// AckWait at most, before it takes anything newer.
+// AckWait at most, before it takes anything newer; and so it does where a connection that broke has lost
+// what was on its way.
 func WithSole() Option { return func(o *options) { o.sole = true } }
 
 // WithCreate creates the durable consumer, as config says, where it does not exist; its name and its

@@ -1,10 +1,10 @@
 package natsconsumer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -39,9 +39,14 @@ type run struct {
 	ackWait time.Duration
 	outage  session.Outage
 
+	// Of a sole consumer, who gets every delivery: one that it has not got was lost, and what comes
+	// after it has to come again behind it. Of the goroutine that fetches.
+	next uint64 // delivery of the durable consumer; 0 is any
+	lost bool
+
 	mu       sync.Mutex
-	stopping bool        // what is given back is kept
-	kept     []*delivery // until nothing is under way any more
+	stopping bool              // what is given back is kept until nothing is under way any more
+	back     map[uint64]string // what is to be given back at the end, and where to, by the place in the stream
 
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
@@ -49,12 +54,12 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, back: map[uint64]string{}}
 	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Gap, settings.Tick = true, o.pace.gap, o.pace.tick
+	settings.GiveBack, settings.Tick = true, o.pace.tick
 	if o.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}
@@ -69,14 +74,22 @@ func (r *run) stop() {
 	r.stopping = true
 }
 
-// keep keeps what is given back during a stop, and is false before.
+// keep keeps what is given back during a stop, and is false before. A sole consumer remembers it before
+// as well, so that at the end all comes again in order.
 func (r *run) keep(d *delivery) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopping {
-		r.kept = append(r.kept, d)
+	if r.stopping || r.options.sole {
+		r.back[d.sequence] = d.message.Reply()
 	}
 	return r.stopping
+}
+
+// returned is told that a message has come again.
+func (r *run) returned(sequence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.back, sequence)
 }
 
 // end gives back what was kept, ends what goes on in the background, and waits until the server has
@@ -91,21 +104,23 @@ func (r *run) end() {
 
 // giveBack gives back what was kept. The server redelivers in the order in which it was told, and before
 // anything new: so it is told all at once, in the order of the stream, when no fetch of ours is left
-// that could get it. It answers the last one when it has noted those before it.
+// that could get it. It answers the last one when it has noted those before it. A delay first has it
+// forget what it was told before.
 func (r *run) giveBack() error {
 	r.mu.Lock()
-	kept := r.kept
-	r.kept = nil
-	r.mu.Unlock()
-	if len(kept) == 0 {
+	defer r.mu.Unlock()
+	if len(r.back) == 0 {
 		return r.conn.FlushTimeout(closing)
 	}
-	slices.SortFunc(kept, func(a, b *delivery) int { return cmp.Compare(a.sequence, b.sequence) })
-	last := kept[len(kept)-1]
-	for _, d := range kept[:len(kept)-1] {
-		d.note("nak", d.message.Nak())
+	sequences := slices.Sorted(maps.Keys(r.back))
+	for _, nak := range []string{fmt.Sprintf(`-NAK {"delay": %d}`, r.options.pace.away), "-NAK"} {
+		for _, sequence := range sequences {
+			if err := r.conn.Publish(r.back[sequence], []byte(nak)); err != nil {
+				return err
+			}
+		}
 	}
-	_, err := r.conn.Request(last.message.Reply(), []byte("-NAK"), closing)
+	_, err := r.conn.Request(r.back[sequences[len(sequences)-1]], []byte("-NAK"), closing)
 	return err
 }
 
@@ -131,6 +146,12 @@ func (r *run) receive(ctx context.Context) error {
 		err := r.fetch(arriving, few)
 		if ctx.Err() != nil {
 			break
+		}
+		if r.lost {
+			if !r.awaitPredecessor(ctx) {
+				break
+			}
+			r.lost = false
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
 			return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
@@ -219,12 +240,15 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	return "", nil
 }
 
-// awaitPredecessor waits until what another process has claimed comes again: what is redelivered goes
-// before what is new. It is false where ctx ended first.
+// awaitPredecessor waits until what another process has claimed, or a broken connection has lost, comes
+// again: what is redelivered goes before what is new. It is false where ctx ended first.
 func (r *run) awaitPredecessor(ctx context.Context) bool {
 	for since := time.Now(); time.Since(since) <= r.ackWait; {
 		info, err := r.info(ctx)
-		if err == nil && info.NumAckPending == 0 {
+		switch {
+		case err != nil:
+			since = time.Now() // the server goes on counting only when it is there
+		case info.NumAckPending == 0:
 			return true
 		}
 		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
@@ -285,12 +309,23 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
 		return
 	}
+	if r.options.sole {
+		r.lost = r.lost || r.next != 0 && r.next != meta.Sequence.Consumer
+		if r.next = meta.Sequence.Consumer + 1; r.lost {
+			return // it is not confirmed, and comes again
+		}
+	}
+	r.returned(meta.Sequence.Stream)
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
 	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
 	o := &r.options
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
-	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
+	r.Arrive(ctx, &session.Entry{
+		// A stream that is made anew counts from 1 again.
+		ID:    position + " " + strconv.FormatInt(meta.Timestamp.UnixNano(), 10),
+		Bytes: len(m.Data()), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.ackWait, // one that was lost comes AckWait later
+	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers

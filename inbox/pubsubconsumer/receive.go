@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/googleapis/gax-go/v2"
@@ -105,7 +106,7 @@ func (r *run) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 
 // inspect gets the subscription.
 func (r *run) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.pace.probe)
+	ctx, cancel := context.WithTimeout(ctx, max(r.pace.probe, time.Second))
 	defer cancel()
 	return r.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: r.subscription},
 		gax.WithRetry(func() gax.Retryer { return nil }))

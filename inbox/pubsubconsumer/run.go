@@ -29,7 +29,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	r := &run{Consumer: c}
 	settings := o.Settings(c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Gap, settings.Tick, settings.Grace = true, c.pace.gap, c.pace.tick, c.pace.grace
+	settings.GiveBack, settings.Tick, settings.Grace = true, c.pace.tick, c.pace.grace
 	// There is a dead letter policy: only then Pub/Sub counts.
 	settings.HandBack = func(e *session.Entry) bool { return e.Message.Deliveries > 0 }
 	if o.deadLettered {
@@ -45,7 +45,10 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 	r.arrived.Add(1)
 	o := &r.options
 	e := &session.Entry{
-		ID: m.ID, Bytes: len(m.Data), Ordered: m.OrderingKey != "" && !r.unordered.Load(), Expire: time.Now().Add(o.maxExtension),
+		ID: m.ID, Bytes: len(m.Data), Expire: time.Now().Add(o.maxExtension),
+	}
+	if m.OrderingKey != "" && !r.unordered.Load() {
+		e.Ordered, e.Gap = true, r.pace.gap
 	}
 	message, broken := session.Decode(m.Data, m.Attributes, r.subscription, m.ID)
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, m.ID, m.PublishTime

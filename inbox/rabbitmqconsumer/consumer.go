@@ -79,6 +79,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case err = <-received:
 		r.Stop(func() {})
 	}
+	r.letters.close()
 	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
@@ -96,6 +97,8 @@ func (c *Consumer) Stats() inbox.ConsumerStats {
 type run struct {
 	*Consumer
 	*session.Session
+
+	letters letterBox
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {

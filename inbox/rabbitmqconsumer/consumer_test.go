@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -110,6 +112,57 @@ func TestQueueDeleted(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// A server that does not answer a subscription, although it lives, is asked again, and keeps no stop waiting.
+func TestSubscriptionNotAnswered(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	front := startTap(t, hostPort(t, q.url))
+	front.deaf.Store(true)
+	url := strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1) + "?connection_timeout=500"
+	c, err := rabbitmqconsumer.NewConsumer(url, q.name, handler, rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	require.Eventually(t, func() bool { return front.swallowed.Load() >= 2 }, time.Minute, 5*time.Millisecond, "it asks again")
+	cancel()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the stop waits for an answer")
+	}
+}
+
+// A server that is short of memory or disk reads no more from connections that publish: a dead letter has to
+// wait, but what makes room in the server is handled and confirmed.
+func TestServerAlarm(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	front := startTap(t, hostPort(t, q.url))
+	alarm := make(chan struct{})
+	end := sync.OnceFunc(func() { close(alarm) })
+	t.Cleanup(end)
+	front.alarm.Store(&alarm)
+	c, err := rabbitmqconsumer.NewConsumer(strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1), q.name, handler,
+		rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)), rabbitmqconsumer.WithDeadLetters("", q.dead), rabbitmqconsumer.WithPrefetch(2),
+		rabbitmqconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	q.publish(t, consumertest.Message{ID: "x", Type: "T.v1", Payload: []byte("nonsense")})
+	for n := range 20 {
+		q.publish(t, consumertest.Message{ID: strconv.Itoa(n), Type: "T.v1", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
+	}
+	require.Eventually(t, func() bool { return front.acked.Load() == 20 }, time.Minute, 5*time.Millisecond, "the others are confirmed")
+	end()
+	require.Eventually(t, func() bool { return front.acked.Load() == 21 }, time.Minute, 5*time.Millisecond, "and in the end the dead letter")
+	cancel()
+	require.NoError(t, <-ended)
+	assert.NotEmpty(t, q.letters(t))
+}
+
 // The dead letter exchange of the queue gets what is abandoned.
 func TestQueueDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -141,17 +194,21 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 	t.Parallel()
 	for _, to := range []struct{ exchange, want string }{{"", "no queue is bound"}, {"missing", "missing"}} {
 		q := newQueue(t, nil)
-		var said strings.Builder
-		log := slog.New(slog.NewTextHandler(&said, nil))
+		said := make(chan string, 1000)
+		log := slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelError}))
 		c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler, rabbitmqconsumer.WithLogger(log), rabbitmqconsumer.WithDeadLetters(to.exchange, q.name+"-nowhere"),
 			rabbitmqconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond}))
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
 		q.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Payload: []byte("nonsense")})
-		require.NoError(t, c.Run(ctx))
+		assert.Contains(t, <-said, "message cannot be read")
+		line := <-said
+		assert.Contains(t, line, "dead letter not published")
+		assert.Contains(t, line, to.want)
 		cancel()
-		assert.Contains(t, said.String(), "dead letter not published")
-		assert.Contains(t, said.String(), to.want)
+		require.NoError(t, <-ended)
 		q.do(t, func(ch *amqp.Channel) error {
 			d, found, err := ch.Get(q.name, true)
 			assert.True(t, found)

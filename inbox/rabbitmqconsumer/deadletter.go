@@ -35,8 +35,9 @@ func publishLetter(ctx context.Context, e *session.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	d := e.First().(*delivery) //nolint:forcetypeassert // the only kind there is
-	to := d.claims.run.options.letters
-	if err := d.claims.letters.publish(ctx, d.claims.conn, to, letter(d, e)); err != nil {
+	r := d.claims.run
+	to := r.options.letters
+	if err := r.letters.publish(ctx, r.dial, to, letter(d, e)); err != nil {
 		return fmt.Errorf("publish to exchange %q with routing key %q: %w", to.exchange, to.routingKey, err)
 	}
 	return nil
@@ -89,18 +90,29 @@ func size(value any) (bytes int) {
 	return bytes + most
 }
 
-// letterBox publishes dead letters of one connection, one after the other.
+// letterBox publishes dead letters, one after the other, over a connection of its own: a server that is
+// short of memory or disk reads no more from one that publishes, confirmations of messages among it.
 type letterBox struct {
 	mu       sync.Mutex
+	conn     *amqp.Connection
 	channel  *amqp.Channel
 	returned chan amqp.Return
 }
 
 var errNotRouted = errors.New("no queue is bound for it: bind one")
 
-func (b *letterBox) publish(ctx context.Context, conn *amqp.Connection, to *letters, out amqp.Publishing) error {
+func (b *letterBox) publish(ctx context.Context, dial func(context.Context) (*amqp.Connection, error), to *letters, out amqp.Publishing) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.conn == nil || b.conn.IsClosed() {
+		conn, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		b.conn, b.channel = conn, nil
+	}
+	conn := b.conn
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })() // the client would wait for an answer for ever
 	if b.channel == nil || b.channel.IsClosed() {
 		channel, err := conn.Channel()
 		if err != nil {
@@ -123,11 +135,19 @@ func (b *letterBox) publish(ctx context.Context, conn *amqp.Connection, to *lett
 	default:
 	}
 	switch {
-	case err != nil:
-		_ = b.channel.Close() // its answer would be taken for that of the next one
+	case err != nil: // the connection is closed, since its answer would be taken for that of the next one
 		return fmt.Errorf("no confirmation: %w", err)
 	case !acked:
 		return errors.New("the server has refused it, or its exchange is missing")
 	}
 	return nil
+}
+
+// close ends the connection, where there is one.
+func (b *letterBox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		_ = b.conn.CloseDeadline(time.Now().Add(closing))
+	}
 }

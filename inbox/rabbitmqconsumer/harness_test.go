@@ -109,17 +109,20 @@ func (q *queue) source(t *testing.T) *consumertest.Source {
 	front := startTap(t, hostPort(t, q.url))
 	proxy := toxic.Start(t, front.addr())
 	tapped := strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1)
-	left := func(*testing.T) int { return int(published.Load() - front.acked.Load()) }
+	ready := func() (n int) {
+		q.do(t, func(ch *amqp.Channel) error {
+			found, err := ch.QueueInspect(q.name) //nolint:staticcheck // QueueDeclarePassive wants to know the arguments
+			n = found.Messages
+			return err
+		})
+		return n
+	}
+	// A confirmation that is sent just before a connection ends can be lost, with quorum queues also within
+	// the server: then its message is in the queue again, and is confirmed twice.
+	sent := func() int { return int(published.Load() - front.acked.Load()) }
+	left := func(*testing.T) int { return max(sent(), ready()) }
 	t.Cleanup(func() { // when all consumers have ended
-		require.Eventually(t, func() bool {
-			ready := 0
-			q.do(t, func(ch *amqp.Channel) error {
-				found, err := ch.QueueInspect(q.name) //nolint:staticcheck // QueueDeclarePassive wants to know the arguments
-				ready = found.Messages
-				return err
-			})
-			return ready == left(t)
-		}, time.Minute, 50*time.Millisecond, "what is not confirmed is in the queue, and nothing else")
+		require.Eventually(t, func() bool { return ready() >= sent() }, time.Minute, 50*time.Millisecond, "what is not confirmed is in the queue")
 	})
 	return &consumertest.Source{
 		Publish: func(t *testing.T, messages ...consumertest.Message) {

@@ -65,9 +65,14 @@ func (r *run) consume(ctx context.Context, n int, begun func()) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.CloseDeadline(time.Now().Add(closing)) }()
+	hangUp := func() { _ = conn.CloseDeadline(time.Now().Add(closing)) }
+	defer hangUp()
 	claims := &claims{run: r, number: n, conn: conn}
+	asking, cancel := context.WithTimeout(ctx, r.dialTimeout)
+	stop := context.AfterFunc(asking, hangUp) // the client would wait for an answer for ever
 	deliveries, err := claims.subscribe()
+	stop()
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,6 @@ type claims struct {
 	conn    *amqp.Connection
 	channel *amqp.Channel
 	closed  chan *amqp.Error
-	letters letterBox
 }
 
 func (c *claims) subscribe() (<-chan amqp.Delivery, error) {

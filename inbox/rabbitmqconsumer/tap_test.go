@@ -20,6 +20,10 @@ type tap struct {
 	server   string
 	acked    atomic.Int64
 	running  sync.WaitGroup
+
+	deaf      atomic.Bool                   // the server hears no subscription
+	swallowed atomic.Int64                  // how many it has not heard
+	alarm     atomic.Pointer[chan struct{}] // until it is closed, the server reads no more from who publishes
 }
 
 func startTap(t *testing.T, server string) *tap {
@@ -84,14 +88,23 @@ func (p *tap) forward(from io.Reader, to io.Writer) {
 		if _, err := io.ReadFull(from, frame[7:]); err != nil {
 			return
 		}
+		const method, basic, consume, publish, ack, reject = 1, 60, 20, 40, 80, 90
+		said := uint16(0)
+		if frame[0] == method && binary.BigEndian.Uint16(frame[7:]) == basic {
+			said = binary.BigEndian.Uint16(frame[9:])
+		}
+		if said == consume && p.deaf.Load() {
+			p.swallowed.Add(1)
+			continue
+		}
+		if alarm := p.alarm.Load(); said == publish && alarm != nil {
+			<-*alarm
+		}
 		if _, err := to.Write(frame); err != nil {
 			return
 		}
-		const method, basic, ack, reject = 1, 60, 80, 90
-		if frame[0] == method && binary.BigEndian.Uint16(frame[7:]) == basic {
-			if m := binary.BigEndian.Uint16(frame[9:]); m == ack || m == reject {
-				p.acked.Add(1) // the consumer confirms each by itself, and rejects none for it to come again
-			}
+		if said == ack || said == reject {
+			p.acked.Add(1) // the consumer confirms each by itself, and rejects none for it to come again
 		}
 	}
 }

@@ -19,7 +19,11 @@ type Entry struct {
 	Message *inbox.Message
 	// Broken says why it cannot be read.
 	Broken error
-	// Ordered says that the broker delivers what is given back of a key again from there, in order.
+	// Gap is how long its place in its key is kept where it is given back and others of the key may come
+	// before it comes again. Zero: not at all.
+	Gap time.Duration
+	// Ordered says that the broker delivers all that is behind it in its key after it again: after Gap it
+	// is better given back than handled.
 	Ordered bool
 	// Expire is when it has to be given back at the latest; zero for never.
 	Expire time.Time
@@ -27,7 +31,8 @@ type Entry struct {
 	History
 
 	queue    *queue
-	copies   []Delivery // of the message; all of them are confirmed or given back together
+	first    Delivery
+	copies   []Delivery // of the message, the first one too; all of them are confirmed or given back together
 	admitted bool       // it takes room
 	held     bool       // it is abandoned, and there is no place to put it
 	told     time.Time  // when that was said last
@@ -36,32 +41,29 @@ type Entry struct {
 	cancel   context.CancelCauseFunc // of its handler
 	leaving  bool                    // it is given up as soon as its handler has ended
 	over     bool                    // it was confirmed or given back
-	settled  chan struct{}           // closed then
+	until    time.Time               // it was given back, and is but the place that is kept for it
+	settled  chan struct{}           // closed when it is over
 }
 
 // First is the first delivery of the message that this process has got.
-func (e *Entry) First() Delivery { return e.copies[0] }
+func (e *Entry) First() Delivery { return e.first }
 
 // A queue holds the messages of one key, of which one at a time is handled. A message without a key
 // has a queue of its own.
 type queue struct {
 	key     string
-	ordered bool // by the broker
+	gap     time.Duration // how long places are kept
+	ordered bool          // by the broker
 	state   queueState
+	// entries are in the order in which they came first: of what was given back the place is kept,
+	// and what is behind it waits until it has come again.
 	entries []*Entry
-
-	// gap is the message that was given back and has to come before anything else can join the
-	// queue: what arrives instead was sent before the broker knew. It waits among the late, and is
-	// given back when the gap closes: the broker sends it again after the gap.
-	gap    string
-	closes time.Time
-	late   []*Entry
 }
 
 type queueState int
 
 const (
-	idle    queueState = iota // nothing to do
+	idle    queueState = iota // the head has to come again
 	ready                     // the head waits for a worker
 	running                   // the head is being handled
 	paused                    // the head waits for its next attempt
@@ -73,7 +75,6 @@ type queues struct {
 	workers     int
 	maxMessages int
 	maxBytes    int
-	patience    time.Duration // how long a gap stays open
 
 	byKey    map[string]*queue
 	byID     map[string]*Entry
@@ -84,44 +85,35 @@ type queues struct {
 	stopping bool
 }
 
-func newQueues(workers, maxMessages, maxBytes int, patience time.Duration) *queues {
-	return &queues{
-		workers: workers, maxMessages: maxMessages, maxBytes: maxBytes, patience: patience,
-		byKey: map[string]*queue{}, byID: map[string]*Entry{},
-	}
+func newQueues(workers, maxMessages, maxBytes int) *queues {
+	return &queues{workers: workers, maxMessages: maxMessages, maxBytes: maxBytes, byKey: map[string]*queue{}, byID: map[string]*Entry{}}
 }
 
 // find returns the entry of a message that is claimed.
 func (l *queues) find(id string) *Entry { return l.byID[id] }
 
-// add takes a message that is not claimed yet; key is empty for none. It returns what has to be
-// given back.
-func (l *queues) add(e *Entry, key string, ordered bool) (back []*Entry) {
+// add takes a message that is not claimed yet; key is empty for none.
+func (l *queues) add(e *Entry, key string) {
 	name := "key " + key
 	if key == "" {
-		name, ordered = "id "+e.ID, false
+		name, e.Gap = "id "+e.ID, 0
 	}
 	at := l.byKey[name]
 	if at == nil {
-		at = &queue{key: name, ordered: ordered}
+		at = &queue{key: name, gap: e.Gap, ordered: e.Ordered}
 		l.byKey[name] = at
 	}
 	e.queue = at
 	l.byID[e.ID] = e
 	l.bytes += e.Bytes
-	switch at.gap {
-	case "":
-	case e.ID:
-		back = l.close(at)
-	default:
-		at.late = append(at.late, e)
-		return nil
+	if i := slices.IndexFunc(at.entries, func(kept *Entry) bool { return kept.ID == e.ID && !kept.until.IsZero() }); i >= 0 {
+		at.entries[i] = e
+	} else {
+		at.entries = append(at.entries, e)
 	}
-	at.entries = append(at.entries, e)
 	if at.state == idle {
-		l.makeReady(at)
+		l.resume(at)
 	}
-	return back
 }
 
 func (l *queues) makeReady(at *queue) {
@@ -166,10 +158,11 @@ func (l *queues) done(e *Entry) (back []*Entry) {
 
 // resume goes on with a queue that is idle.
 func (l *queues) resume(at *queue) {
-	if len(at.entries) > 0 {
+	switch {
+	case len(at.entries) == 0:
+		delete(l.byKey, at.key)
+	case at.entries[0].until.IsZero():
 		l.makeReady(at)
-	} else {
-		l.drop(at)
 	}
 }
 
@@ -186,81 +179,94 @@ func (l *queues) wake(e *Entry) {
 	}
 }
 
-// release removes the head of a queue and all messages behind it from the queue. The caller returns
-// them to the broker. Of a message that is given up only that one goes: what is behind it has come
-// since.
+// release removes the head of a queue, which was under way, and all messages behind it from the queue.
+// The caller returns them to the broker. Of a message that is given up only that one goes: what is behind
+// it has come since.
 func (l *queues) release(e *Entry, now time.Time) (back []*Entry) {
 	at := e.queue
-	if e.over || e.leaving {
-		gone := e.over
-		if back = l.done(e); !gone {
-			back = append(back, e)
-		}
-		return back
-	}
-	if l.byID[e.ID] != e {
-		return nil // left behind, or released already
-	}
-	if l.stopping {
-		if at.state == running {
-			l.running--
-		}
+	switch {
+	case e.over:
+		return l.done(e)
+	case l.stopping:
+		l.running--
 		at.state = idle
 		return l.empty(at)
 	}
-	return l.cut(at, 0, now)
-}
-
-// cut removes what is in a queue from the n-th place on.
-func (l *queues) cut(at *queue, n int, now time.Time) (back []*Entry) {
-	back = append(back, at.entries[n:]...)
-	at.entries = at.entries[:n:n]
-	l.forgetAll(back)
-	if at.ordered {
-		at.gap, at.closes = back[0].ID, now.Add(l.patience)
-	}
-	if n == 0 {
-		if at.state == running {
-			l.running--
-		}
-		at.state = idle
-	}
-	l.drop(at)
+	l.running--
+	at.state = idle
+	back = l.remove(at, now, func(other *Entry) bool { return !e.leaving || other == e })
+	l.resume(at)
 	return back
 }
 
-// withdraw removes the messages that match, but for those under way, which it marks and returns as
-// well.
-func (l *queues) withdraw(match func(*Entry) bool) (back, under []*Entry) {
-	for _, at := range l.byKey {
-		was := at.state
-		var head *Entry
-		if len(at.entries) > 0 {
-			head = at.entries[0]
+// remove takes the messages that match from a queue, and keeps their places where that is due. They are
+// over.
+func (l *queues) remove(at *queue, now time.Time, match func(*Entry) bool) (back []*Entry) {
+	left := at.entries[:0:0]
+	for _, e := range at.entries {
+		switch {
+		case e.over || !match(e):
+			left = append(left, e)
+			continue
+		case at.gap > 0:
+			left = append(left, at.place(e, now))
 		}
-		at.entries = slices.DeleteFunc(at.entries, func(e *Entry) bool {
+		l.end(e)
+		back = append(back, e)
+	}
+	at.entries = left
+	return back
+}
+
+// place is what is kept for a message that was given back.
+func (at *queue) place(e *Entry, now time.Time) *Entry {
+	return &Entry{ID: e.ID, over: true, until: now.Add(at.gap)}
+}
+
+// withdraw removes the messages that match, but for those under way, which it marks and returns as
+// well. Places that are kept are kept for longer: the broker has been out of reach.
+func (l *queues) withdraw(now time.Time, match func(*Entry) bool) (back, under []*Entry) {
+	for _, at := range l.byKey {
+		head := at.entries[0]
+		back = append(back, l.remove(at, now, func(e *Entry) bool {
 			switch {
-			case e.over || !match(e): // over: lost before, and still under way
+			case !match(e):
 				return false
-			case e == head && was == running:
+			case e == head && at.state == running:
 				e.leaving = true
 				under = append(under, e)
 				return false
 			}
-			back = append(back, e)
 			return true
-		})
-		if was == running || len(at.entries) > 0 && at.entries[0] == head {
-			continue
+		})...)
+		for _, e := range at.entries {
+			if !e.until.IsZero() {
+				e.until = now.Add(at.gap)
+			}
 		}
-		if was == ready {
-			l.ready = slices.DeleteFunc(l.ready, func(other *queue) bool { return other == at })
-		}
-		at.state = idle
-		l.resume(at)
+		l.settle(at, head)
 	}
-	l.forgetAll(back)
 	return back, under
+}
+
+// settle looks at a queue whose head may have been removed.
+func (l *queues) settle(at *queue, head *Entry) {
+	if at.state == running || len(at.entries) > 0 && at.entries[0] == head {
+		return
+	}
+	if at.state == ready {
+		l.ready = slices.DeleteFunc(l.ready, func(other *queue) bool { return other == at })
+	}
+	at.state = idle
+	l.resume(at)
+}
+
+// lose gives up a message that is under way; its queue waits until its handler has ended.
+func (l *queues) lose(e *Entry, now time.Time) {
+	l.end(e)
+	if at := e.queue; at.gap > 0 {
+		at.entries = slices.Insert(at.entries, 1, at.place(e, now))
+	}
 }
 
 // stop hands nothing out any more. It returns what has to be given back at once; what waits behind
@@ -282,98 +288,108 @@ func (l *queues) leave() (back []*Entry) {
 	for _, at := range l.byKey {
 		back = append(back, l.empty(at)...)
 	}
+	clear(l.byKey)
 	l.running = 0
 	return back
 }
 
-// tick returns what has to be given back because time has passed: what is late where the gap has
-// stayed open, and, where the hands are full of messages that wait while workers are idle, what is
-// late, and a quarter of all, the last ones of the longest queue first. waiting is true where more
-// messages have arrived than can be taken.
+// tick ends the wait for what has not come again in time, and, where the hands are full of messages
+// that wait while workers are idle, returns a quarter of all to be given back, the last ones of the
+// longest queue first. waiting is true where more messages have arrived than can be taken.
 func (l *queues) tick(now time.Time, giveBack, waiting bool) (back []*Entry) {
 	if l.stopping {
 		return nil
 	}
 	for _, at := range l.byKey {
-		if at.gap != "" && !now.Before(at.closes) {
-			back = append(back, l.close(at)...)
-			l.drop(at)
-		}
+		head := at.entries[0]
+		back = append(back, l.expire(at, now)...)
+		l.settle(at, head)
 	}
 	full := waiting || len(l.byID) >= l.maxMessages || l.bytes >= l.maxBytes
-	if !giveBack || len(back) > 0 || !full || !l.hasWorker() || len(l.ready) > 0 {
+	if !giveBack || !full || !l.hasWorker() || len(l.ready) > 0 {
 		return back
 	}
-	return l.relieve(now)
-}
-
-// relieve lets go of what is late and of a quarter of all.
-func (l *queues) relieve(now time.Time) (back []*Entry) {
-	quota := (len(l.byID) + 3) / 4
-	for _, at := range l.byKey { // what is late goes back in any case
-		back = append(back, at.late...)
-		l.forgetAll(at.late)
-		at.late = nil
-	}
-	for quota > len(back) {
-		at := l.longest()
+	for quota := (len(l.byID) + 3) / 4; len(back) < quota; {
+		at, n := l.longest()
 		if at == nil {
 			break
 		}
-		keep := 0
-		if len(at.entries) > 1 {
-			keep = max(1, len(at.entries)-(quota-len(back)))
+		if at.state != running && n > 1 {
+			n-- // the head goes last
 		}
-		back = append(back, l.cut(at, keep, now)...)
+		back = append(back, l.cut(at, min(n, quota-len(back)), now)...)
 	}
 	return back
 }
 
-// longest is the queue with the most messages that can be given back; nil for none.
-func (l *queues) longest() (found *queue) {
-	most := 0
+// expire ends the wait for what has not come again in time.
+func (l *queues) expire(at *queue, now time.Time) (back []*Entry) {
+	expired := func(e *Entry) bool { return !e.until.IsZero() && !now.Before(e.until) }
+	first := slices.IndexFunc(at.entries, expired)
+	switch {
+	case first < 0:
+	case at.ordered:
+		for _, e := range at.entries[first:] {
+			if !e.over {
+				l.end(e)
+				back = append(back, e)
+			}
+		}
+		at.entries = at.entries[:first]
+	default:
+		at.entries = slices.DeleteFunc(at.entries, expired)
+	}
+	return back
+}
+
+// longest is the queue with the most messages that can be given back, and how many; nil for none.
+func (l *queues) longest() (found *queue, most int) {
 	for _, at := range l.byKey {
-		n := len(at.entries)
-		if at.state == running {
-			n--
+		n := 0
+		for i, e := range at.entries {
+			if !e.over && (i > 0 || at.state != running) {
+				n++
+			}
 		}
 		if n > most || n == most && n > 0 && at.key < found.key {
 			found, most = at, n
 		}
 	}
-	return found
+	return found, most
 }
 
-// close ends the gap of a queue and returns what has come late.
-func (l *queues) close(at *queue) (back []*Entry) {
-	back, at.late, at.gap = at.late, nil, ""
-	l.forgetAll(back)
+// cut removes the last n messages of a queue, which wait.
+func (l *queues) cut(at *queue, n int, now time.Time) []*Entry {
+	first := len(at.entries)
+	for n > 0 {
+		if first--; !at.entries[first].over {
+			n--
+		}
+	}
+	head, last := at.entries[0], at.entries[first:]
+	back := l.remove(at, now, func(e *Entry) bool { return slices.Contains(last, e) })
+	l.settle(at, head)
 	return back
 }
 
 // empty returns all that is in a queue.
 func (l *queues) empty(at *queue) (back []*Entry) {
-	back = slices.DeleteFunc(slices.Concat(at.entries, at.late), func(e *Entry) bool { return e.over })
-	at.entries, at.late, at.gap = nil, nil, ""
-	l.forgetAll(back)
-	l.drop(at)
+	at.gap = 0
+	back = l.remove(at, time.Time{}, func(*Entry) bool { return true })
+	at.entries = nil
+	if at.state != running {
+		delete(l.byKey, at.key)
+	}
 	return back
+}
+
+// end forgets a message that is to be given back.
+func (l *queues) end(e *Entry) {
+	l.forget(e)
+	e.over = true
 }
 
 func (l *queues) forget(e *Entry) {
 	delete(l.byID, e.ID)
 	l.bytes -= e.Bytes
-}
-
-func (l *queues) forgetAll(entries []*Entry) {
-	for _, e := range entries {
-		l.forget(e)
-	}
-}
-
-// drop forgets a queue that has nothing in it.
-func (l *queues) drop(at *queue) {
-	if len(at.entries) == 0 && at.gap == "" && at.state != running {
-		delete(l.byKey, at.key)
-	}
 }

@@ -12,10 +12,12 @@ import (
 )
 
 // world is a broker as far as queues are concerned, for one ordering key per letter: it delivers the
-// messages of a key in order, and, when one is given back, that one and all behind it again; what
-// was sent before it knew of that still arrives.
+// messages of a key in order, and, when one is given back, that one and all behind it again, or that one
+// alone and others before it; what was sent before it knew of that still arrives.
 type world struct {
 	rt      *rapid.T
+	alone   bool
+	away    map[string][]int // given back, to come again alone
 	queues  *queues
 	now     time.Time
 	keys    []string
@@ -28,6 +30,9 @@ type world struct {
 	asleep  []*Entry          // paused
 	handled map[string][]int  // in the order of their first handling
 }
+
+// gap is how long the queues wait for what was given back.
+const gap = time.Minute
 
 func id(key string, n int) string { return fmt.Sprint(key, n) }
 
@@ -45,6 +50,15 @@ func (w *world) send(key string) {
 	}
 }
 
+// again sends what was given back, some of it.
+func (w *world) again(key string) {
+	if n := len(w.away[key]); n > 0 {
+		i := rapid.IntRange(0, n-1).Draw(w.rt, "which comes again")
+		w.transit[key] = append(w.transit[key], w.away[key][i])
+		w.away[key] = slices.Delete(w.away[key], i, i+1)
+	}
+}
+
 // arrive delivers the first message that is on its way.
 func (w *world) arrive(key string) {
 	if len(w.transit[key]) == 0 {
@@ -55,9 +69,9 @@ func (w *world) arrive(key string) {
 	if w.queues.find(id(key, n)) != nil || n < w.acked[key] { // a copy
 		return
 	}
-	e := &Entry{ID: id(key, n), Bytes: 1}
+	e := &Entry{ID: id(key, n), Bytes: 1, Gap: gap, Ordered: !w.alone}
 	w.claimed[e.ID] = e
-	w.returned(w.queues.add(e, key, true))
+	w.queues.add(e, key)
 	w.check()
 }
 
@@ -76,7 +90,11 @@ func (w *world) returned(back []*Entry) {
 		key, n := w.number(e)
 		require.Same(w.rt, w.claimed[e.ID], e, "what is given back was claimed")
 		delete(w.claimed, e.ID)
-		w.cursor[key] = min(w.cursor[key], n)
+		if w.alone {
+			w.away[key] = append(w.away[key], n)
+		} else {
+			w.cursor[key] = min(w.cursor[key], n)
+		}
 		w.asleep = slices.DeleteFunc(w.asleep, func(other *Entry) bool { return other == e })
 	}
 }
@@ -128,10 +146,10 @@ func TestQueues(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
-			rt: rt, now: time.Unix(0, 0), keys: []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(rt, "keys")],
+			rt: rt, alone: rapid.Bool().Draw(rt, "alone"), away: map[string][]int{}, now: time.Unix(0, 0), keys: []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(rt, "keys")],
 			total: rapid.IntRange(1, 12).Draw(rt, "messages"), cursor: map[string]int{}, transit: map[string][]int{}, acked: map[string]int{},
 			claimed: map[string]*Entry{}, handled: map[string][]int{},
-			queues: newQueues(rapid.IntRange(1, 3).Draw(rt, "workers"), rapid.IntRange(2, 8).Draw(rt, "room"), 1000, time.Second),
+			queues: newQueues(rapid.IntRange(1, 3).Draw(rt, "workers"), rapid.IntRange(2, 8).Draw(rt, "room"), 1000),
 		}
 		key := rapid.SampledFrom(w.keys)
 		rt.Repeat(map[string]func(*rapid.T){
@@ -143,6 +161,7 @@ func TestQueues(t *testing.T) {
 					}
 				}
 			},
+			"again": func(rt *rapid.T) { w.again(key.Draw(rt, "key")) },
 			"arrive": func(rt *rapid.T) {
 				for key := key.Draw(rt, "key"); ; {
 					w.arrive(key)
@@ -176,7 +195,12 @@ func TestQueues(t *testing.T) {
 				}
 			},
 			"tick": func(rt *rapid.T) {
-				w.now = w.now.Add(2 * time.Second) // by then all that was on its way has arrived
+				w.now = w.now.Add(2 * gap) // by then all that was on its way, or away, has arrived
+				for _, key := range w.keys {
+					for len(w.away[key]) > 0 {
+						w.again(key)
+					}
+				}
 				w.arriveAll()
 				w.returned(w.queues.tick(w.now, true, rapid.Bool().Draw(rt, "more")))
 			},
@@ -211,6 +235,9 @@ func (w *world) finish() {
 	for range 20 * (w.total + 1) {
 		for _, key := range w.keys {
 			w.send(key)
+			for len(w.away[key]) > 0 {
+				w.again(key)
+			}
 		}
 		w.arriveAll()
 		for _, e := range w.asleep {
@@ -222,7 +249,7 @@ func (w *world) finish() {
 			w.done(w.under[0])
 			w.under = w.under[1:]
 		}
-		w.now = w.now.Add(time.Second)
+		w.now = w.now.Add(gap / 4)
 		w.returned(w.queues.tick(w.now, true, false))
 	}
 	for _, key := range w.keys {
@@ -232,43 +259,46 @@ func (w *world) finish() {
 	assert.Empty(w.rt, w.queues.byKey, "nothing is remembered of keys that are done")
 }
 
-// The room is full of what waits behind a head that has failed: a quarter goes back, the last
-// first.
+// The room is full of what waits behind a head that has failed: a quarter goes back, the last first. What
+// comes before it comes again waits for it.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	l := newQueues(2, 8, 1000, time.Second)
-	entries := map[string]*Entry{}
+	l := newQueues(2, 8, 1000)
+	add := func(key string, n int) { l.add(&Entry{ID: id(key, n), Gap: gap}, key) }
 	for n := range 7 {
-		e := &Entry{ID: id("a", n)}
-		entries[e.ID] = e
-		require.Empty(t, l.add(e, "a", true))
+		add("a", n)
 	}
-	require.Empty(t, l.add(&Entry{ID: "b0"}, "b", true))
+	add("b", 0)
 	now := time.Unix(0, 0)
 	require.Empty(t, l.tick(now, true, true), "there is something to do")
 	a, b := l.next(), l.next()
 	require.Empty(t, l.tick(now, true, true), "all workers have something to do")
 	l.pause(a)
-	ids := func(back []*Entry) (ids []string) {
-		for _, e := range back {
+	ids := func(entries []*Entry) (ids []string) {
+		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}
 		return ids
 	}
 	assert.Equal(t, []string{"a5", "a6"}, ids(l.tick(now, true, false)))
-	require.Empty(t, l.add(&Entry{ID: "a7"}, "a", true), "it comes too early, and waits for a5")
-	assert.Equal(t, []string{"a7"}, ids(l.add(entries["a5"], "a", true)), "which comes again, and a7 has to as well")
-	require.Empty(t, l.tick(now, true, false), "there is room")
-	assert.Equal(t, []string{"a4", "a5"}, ids(l.tick(now, true, true)))
+	add("a", 7)
+	add("a", 5)
+	assert.Equal(t, []string{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7"}, ids(a.queue.entries))
+	assert.Equal(t, []string{"a5", "a7"}, ids(l.tick(now, true, true)))
 	require.Empty(t, l.done(b))
-	for want := 3; want > 0; want-- {
+	for n := 4; n > 0; {
 		back := ids(l.tick(now, true, true))
-		require.Len(t, back, 1)
-		assert.Equal(t, id("a", want), back[0])
+		require.NotEmpty(t, back)
+		for i := range back {
+			assert.Equal(t, id("a", n-len(back)+1+i), back[i])
+		}
+		n -= len(back)
 	}
 	assert.Equal(t, []string{"a0"}, ids(l.tick(now, true, true)), "where nothing else is left, what waits for its next attempt goes")
 	require.Empty(t, l.tick(now, true, true))
 	require.Len(t, l.byKey, 1)
-	require.Empty(t, l.tick(now.Add(time.Second), true, true))
-	require.Empty(t, l.byKey)
+	add("a", 1)
+	require.Nil(t, l.next(), "it waits for a0")
+	require.Empty(t, l.tick(now.Add(gap), true, false))
+	require.Equal(t, "a1", l.next().ID, "which does not come")
 }

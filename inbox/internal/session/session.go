@@ -41,9 +41,6 @@ type Settings struct {
 	// Shutdown is how long handlers may go on after a stop has begun; Grace how long after that,
 	// with their contexts ended.
 	Shutdown, Grace time.Duration
-	// Gap is how long the first message that was given back is waited for, where the broker keeps
-	// the order of what is given back; see [Entry.Ordered].
-	Gap time.Duration
 	// GiveBack lets go of a part of what waits where it fills all the room while workers are idle;
 	// for brokers that deliver something else then. Tick is how often that is looked at.
 	GiveBack bool
@@ -85,7 +82,7 @@ func New(ctx context.Context, settings *Settings) *Session {
 	return &Session{
 		Settings: *settings, handling: handling, abort: abort,
 		messages: semaphore.NewWeighted(int64(settings.MaxMessages)), room: semaphore.NewWeighted(int64(settings.MaxBytes)),
-		queues: newQueues(settings.Workers, settings.MaxMessages, settings.MaxBytes, settings.Gap),
+		queues: newQueues(settings.Workers, settings.MaxMessages, settings.MaxBytes),
 	}
 }
 
@@ -111,31 +108,31 @@ func (s *Session) Arrive(ctx context.Context, e *Entry, d Delivery) {
 // that is claimed, which shares that one's fate, or where the session stops: then it is given back.
 func (s *Session) Take(e *Entry, d Delivery) bool {
 	s.Counts.received.Add(1)
-	back, taken := s.take(e, d)
-	s.release(back)
+	taken := s.take(e, d)
 	s.pump()
 	return taken
 }
 
-func (s *Session) take(e *Entry, d Delivery) (back []*Entry, taken bool) {
+func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queues.stopping {
 		s.refuse(d)
-		return nil, false
+		return false
 	}
 	if found := s.queues.find(e.ID); found != nil {
 		found.copies = append(found.copies, d)
 		found.Expire = e.Expire
 		s.Counts.copies.Add(1)
-		return nil, false
+		return false
 	}
-	e.copies = []Delivery{d}
+	e.first, e.copies = d, []Delivery{d}
 	e.settled = make(chan struct{})
 	if s.Recurs {
 		s.memory.restore(e)
 	}
-	return s.queues.add(e, e.Message.OrderingKey, e.Ordered), true
+	s.queues.add(e, e.Message.OrderingKey)
+	return true
 }
 
 // admit waits for room. It is false where ctx ended first.
@@ -156,6 +153,8 @@ func (s *Session) admit(ctx context.Context, size int64) bool {
 // where ctx ended first.
 func (s *Session) Room(ctx context.Context, messages int) bool {
 	n := int64(min(messages, s.MaxMessages))
+	s.waiting.Add(1) // what waits may fill the room, but for less than that
+	defer s.waiting.Add(-1)
 	if s.messages.Acquire(ctx, n) != nil {
 		return false
 	}
@@ -177,7 +176,7 @@ func (s *Session) pump() {
 	}
 }
 
-// KeepTime looks after what has waited too long, until ctx ends. Sessions without Gap and GiveBack
+// KeepTime looks after what has waited too long, until ctx ends. Sessions without [Entry.Gap] and GiveBack
 // do not need it.
 func (s *Session) KeepTime(ctx context.Context) {
 	ticker := time.NewTicker(s.Tick)
@@ -224,7 +223,7 @@ var (
 // whatever its outcome, it is not confirmed. What waits behind it of other origin stays behind it.
 func (s *Session) Withdraw(ctx context.Context, match func(e *Entry) bool) {
 	s.mu.Lock()
-	back, under := s.queues.withdraw(match)
+	back, under := s.queues.withdraw(time.Now(), match)
 	s.mu.Unlock()
 	s.release(back)
 	for _, e := range under {
@@ -249,8 +248,7 @@ func (s *Session) lose(e *Entry) {
 		s.mu.Unlock()
 		return
 	}
-	e.over = true
-	s.queues.forget(e) // but for its queue, which waits until its handler has ended
+	s.queues.lose(e, time.Now())
 	cancel := e.cancel
 	s.mu.Unlock()
 	s.release([]*Entry{e})

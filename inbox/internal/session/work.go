@@ -21,10 +21,13 @@ func (s *Session) work(e *Entry) {
 	case e.Why == nil && e.Broken == nil:
 		s.attempt(e)
 	case e.Why == nil:
-		e.Why = e.Broken
 		log := s.logOf(e)
 		log.ErrorContext(s.handling, "message cannot be read", "error", e.Broken)
-		s.putAway(e)
+		if s.learn(e, func() { e.Why = e.Broken }) {
+			s.putAway(e)
+		} else {
+			s.nack(e)
+		}
 	default:
 		s.putAway(e)
 	}
@@ -43,19 +46,37 @@ func (s *Session) attempt(e *Entry) {
 	runner := s.Runner
 	runner.Overdue = s.overdue
 	a := runner.Attempt(ctx, e.Message, e.Past)
-	e.Past = a.Past
 	if a.Done() {
 		s.Counts.outcome(a.Outcome)
 		s.confirm(e)
 		return
 	}
 	s.Counts.failed.Add(1)
-	if !a.Abandon {
+	ours := s.learn(e, func() {
+		e.Past = a.Past
+		if a.Abandon {
+			e.Why = a.Err
+		}
+	})
+	switch {
+	case !ours:
+		s.nack(e)
+	case a.Abandon:
+		s.putAway(e)
+	default:
 		s.pause(e, time.Now().Add(a.Retry))
-		return
 	}
-	e.Why = a.Err
-	s.putAway(e)
+}
+
+// learn changes what is known of a message under way. It is false where the message was lost meanwhile:
+// what is known of it is remembered already.
+func (s *Session) learn(e *Entry, change func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.over {
+		change()
+	}
+	return !e.over
 }
 
 // overdue counts handlers that go on although their contexts have ended, and lets others take their
@@ -100,7 +121,7 @@ func (s *Session) forward(e *Entry) {
 		s.confirm(e)
 		return
 	}
-	e.Past.Setbacks++
+	s.learn(e, func() { e.Past.Setbacks++ })
 	delay := s.Runner.Retry.Delay(e.Past.Setbacks)
 	log := s.logOf(e)
 	log.ErrorContext(s.handling, "dead letter not published", "retry_in", delay, "error", err)
@@ -112,12 +133,13 @@ func (s *Session) forward(e *Entry) {
 // the place that the policy names.
 func (s *Session) handBack(e *Entry) {
 	if e.returns > 0 && e.due.IsZero() {
-		e.due = time.Now().Add(s.Runner.Retry.Delay(e.returns))
-		s.pause(e, e.due)
+		s.pause(e, time.Now().Add(s.Runner.Retry.Delay(e.returns)))
 		return
 	}
-	e.returns++
-	e.due = time.Time{}
+	s.learn(e, func() {
+		e.returns++
+		e.due = time.Time{}
+	})
 	s.nack(e)
 }
 
@@ -129,21 +151,25 @@ func (s *Session) hold(e *Entry) {
 		log.ErrorContext(s.handling, "message held without a place for dead letters", "error", e.Why)
 		e.told = now
 	}
-	if e.Broken == nil {
-		e.Why = nil // its handler may be mended
-	}
-	if !e.held {
-		e.held = true
-		s.Counts.held.Add(1)
-	}
+	s.learn(e, func() {
+		if e.Broken == nil {
+			e.Why = nil // its handler may be mended
+		}
+		if !e.held {
+			e.held = true
+			s.Counts.held.Add(1)
+		}
+	})
 	s.pause(e, now.Add(s.Runner.Retry.Delay(longest)))
 }
 
 // pause lets a message wait until due, or gives it back where it may not stay so long.
 func (s *Session) pause(e *Entry, due time.Time) {
-	e.due = due
 	until := due
 	s.mu.Lock()
+	if !e.over {
+		e.due = due
+	}
 	expires := !e.Expire.IsZero()
 	if expires && e.Expire.Before(due) { // a copy that comes just now moves it
 		until = e.Expire
@@ -197,7 +223,6 @@ func (s *Session) release(back []*Entry) {
 			s.memory.keep(e)
 		}
 		copies := e.copies
-		e.over = true
 		if e.timer != nil {
 			e.timer.Stop()
 		}

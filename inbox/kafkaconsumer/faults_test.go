@@ -1,0 +1,156 @@
+package kafkaconsumer
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+// holds is how many partitions a consumer has.
+func holds(c *Consumer) int {
+	r := c.running.Load()
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.partitions)
+}
+
+// Partitions that cannot be read, however many, keep none from moving to another member.
+func TestErrorsDoNotBlockRebalances(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	s := newTopic(t, fake.ListenAddrs())
+	_, err = s.admin.CreateTopic(t.Context(), 40, 1, nil, "many")
+	require.NoError(t, err)
+	var refused atomic.Int64
+	fake.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.FetchResponse)
+		for _, topic := range request.(*kmsg.FetchRequest).Topics {
+			told := kmsg.NewFetchResponseTopic()
+			told.Topic, told.TopicID = topic.Topic, topic.TopicID
+			for _, partition := range topic.Partitions {
+				each := kmsg.NewFetchResponseTopicPartition()
+				each.Partition, each.ErrorCode = partition.Partition, kerr.TopicAuthorizationFailed.Code
+				told.Partitions = append(told.Partitions, each)
+				refused.Add(1)
+			}
+			answer.Topics = append(answer.Topics, told)
+		}
+		return answer, nil, true
+	})
+	calm := func(o *options) { o.pace.probe = time.Hour } // nothing says that the outage is over
+	first, err := NewConsumer(s.servers, "billing", []string{"many"}, handler, silent, hurried, calm)
+	require.NoError(t, err)
+	stopFirst := begin(t, first)
+	eventually(t, func() bool { return holds(first) == 40 && refused.Load() > 40 }, "it cannot read")
+	second, err := NewConsumer(s.servers, "billing", []string{"many"}, handler, silent, hurried, calm)
+	require.NoError(t, err)
+	stopSecond := begin(t, second)
+	eventually(t, func() bool { return holds(second) == 20 }, "the other gets its part")
+	require.NoError(t, stopSecond())
+	require.NoError(t, stopFirst())
+}
+
+// The timeouts of the group are the caller's to set.
+func TestRebalanceTimeout(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	s := newTopic(t, fake.ListenAddrs())
+	asked := make(chan int32, 10)
+	fake.ControlKey(int16(kmsg.JoinGroup), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		select {
+		case asked <- request.(*kmsg.JoinGroupRequest).RebalanceTimeoutMillis:
+		default:
+		}
+		return nil, nil, false //nolint:nilnil // the fake answers itself
+	})
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, silent, hurried, WithClient(kgo.RebalanceTimeout(7*time.Second)))
+	require.NoError(t, err)
+	begin(t, c)
+	assert.Equal(t, int32(7000), <-asked)
+}
+
+// After an unclean election of a leader, offsets are used again: what has another epoch is no copy.
+func TestOffsetUsedAgain(t *testing.T) {
+	t.Parallel()
+	c, err := NewConsumer([]string{"localhost"}, "billing", []string{"topic"}, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}), silent, WithShutdownTimeout(0))
+	require.NoError(t, err)
+	r := c.newRun(t.Context())
+	r.assigned(t.Context(), nil, map[string][]int32{"topic": {0}})
+	for epoch := range int32(2) {
+		r.take(&kgo.Record{Topic: "topic", Offset: 7, LeaderEpoch: epoch, Value: message("", "1").Payload})
+	}
+	r.Stop(func() {})
+	assert.Equal(t, []int64{2, 0}, []int64{c.Stats().Received, c.Stats().Copies})
+}
+
+// A message that is larger than what producers send by default fits the dead letters, too.
+func TestHugeDeadLetter(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	s := newTopic(t, fake.ListenAddrs())
+	const huge = 3 << 20
+	_, err = s.admin.CreateTopics(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, "huge", "huge-dead")
+	require.NoError(t, err)
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ProducerBatchMaxBytes(2*huge))
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "huge", Value: []byte(strings.Repeat("x", huge))}).FirstErr())
+	c, err := NewConsumer(s.servers, "billing", []string{"huge"}, handler, silent, hurried, WithDeadLetters(func(string) string { return "huge-dead" }),
+		WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
+	require.NoError(t, stop())
+}
+
+// A stop does not wait for a cluster that has gone silent.
+func TestStopInSilence(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	source := s.source(t)
+	proxy := source.Network.(*toxic.Proxy)
+	settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true}
+	began := make(chan struct{}, 10)
+	p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return inbox.Handled, nil
+	}), settings)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	s.publish(t, message("k", "1"))
+	<-began
+	proxy.BlackHole(t)
+	cancel()
+	from := time.Now()
+	require.NoError(t, <-ended)
+	assert.Less(t, time.Since(from), 20*time.Second)
+}

@@ -1,0 +1,186 @@
+package natsconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+// order is a handler that writes down the ids of messages, each when it is done for the first time.
+type order struct {
+	before func(ctx context.Context, m *inbox.Message) error // nil for nothing
+
+	mu  sync.Mutex
+	ids []string
+}
+
+func (o *order) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+	if o.before != nil {
+		if err := o.before(ctx, m); err != nil {
+			return "", err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Contains(o.ids, m.ID) {
+		o.ids = append(o.ids, m.ID)
+	}
+	return inbox.Handled, nil
+}
+
+func (o *order) done() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.ids)
+}
+
+// A key of which a part is given back, and that goes on growing, keeps its order: what is new comes
+// before what was given back, and waits for it.
+func TestHotKeyGrows(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	var mended atomic.Bool
+	o := &order{before: func(context.Context, *inbox.Message) error {
+		if !mended.Load() {
+			return inbox.Unavailable(errors.New("out"))
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithMaxOutstanding(20, 1<<20), WithWorkers(2),
+		WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	var want []string
+	publish := func() {
+		want = append(want, fmt.Sprint("h", len(want)))
+		s.publish(t, message("hot", want[len(want)-1]))
+	}
+	for range 30 {
+		publish()
+	}
+	for range 30 {
+		given := c.Stats().Nacked
+		eventually(t, func() bool { return c.Stats().Nacked > given }, "some are given back")
+		publish()
+	}
+	mended.Store(true)
+	for range 30 {
+		publish()
+	}
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+	assert.Equal(t, want, o.done())
+}
+
+// A stream that is made anew begins to count again: what is in it is no copy of what was claimed before.
+func TestStreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	begun, let := make(chan struct{}), make(chan struct{})
+	o := &order{before: func(_ context.Context, m *inbox.Message) error {
+		if m.ID == "old" {
+			close(begun)
+			<-let
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	require.NoError(t, err)
+	stop := begin(t, c)
+	s.publish(t, message("k", "old"))
+	<-begun
+	require.NoError(t, s.js.DeleteStream(t.Context(), "ORDERING"))
+	_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.>"}})
+	require.NoError(t, err)
+	_, err = s.js.CreateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second})
+	require.NoError(t, err)
+	s.publish(t, message("other", "new"))
+	eventually(t, func() bool { return c.Stats().Received == 2 }, "the new one has come")
+	close(let)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is confirmed")
+	require.NoError(t, stop())
+	assert.ElementsMatch(t, []string{"old", "new"}, o.done())
+}
+
+// Messages that were lost in an outage come again, and what is new does not overtake them.
+func TestCutOffKeepsOrder(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	proxy := toxic.Start(t, s.addr)
+	begun := make(chan struct{})
+	var once atomic.Bool
+	o := &order{before: func(ctx context.Context, m *inbox.Message) error {
+		if m.ID == "0" && once.CompareAndSwap(false, true) {
+			close(begun)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	want := []string{"0", "1", "2"}
+	for _, id := range want {
+		s.publish(t, message("k", id))
+	}
+	<-begun
+	eventually(t, func() bool { return c.Stats().Claimed == 3 }, "all are claimed")
+	proxy.BlackHole(t)
+	eventually(t, func() bool { return c.Stats().Claimed == 0 }, "it gives up")
+	for n := range 10 {
+		want = append(want, fmt.Sprint("new", n))
+		s.publish(t, message("k", want[len(want)-1]))
+	}
+	proxy.Heal(t)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all have come again")
+	require.NoError(t, stop())
+	assert.Equal(t, want, o.done())
+}
+
+// A sole consumer that takes over has the order of a key of which a part had been given back before the
+// stop: all of it comes again in the order of the stream.
+func TestSoleTakesOverHotKey(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	away := func(o *options) { o.pace.away = 3 * time.Second } // longer than the successor waits
+	var mended atomic.Bool
+	o := &order{before: func(context.Context, *inbox.Message) error {
+		if !mended.Load() {
+			return inbox.Unavailable(errors.New("out"))
+		}
+		return nil
+	}}
+	consumer := func() *Consumer {
+		c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, away, WithSole(), WithMaxOutstanding(20, 1<<20), WithWorkers(2),
+			WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+		require.NoError(t, err)
+		return c
+	}
+	first := consumer()
+	stop := begin(t, first)
+	var want []string
+	for n := range 60 {
+		want = append(want, fmt.Sprint("h", n))
+		s.publish(t, message("hot", want[n]))
+	}
+	eventually(t, func() bool { return first.Stats().Nacked >= 10 && first.Stats().Received >= 30 }, "some are given back, and newer ones claimed")
+	require.NoError(t, stop())
+	mended.Store(true)
+	stop = begin(t, consumer())
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+	assert.Equal(t, want, o.done())
+}
