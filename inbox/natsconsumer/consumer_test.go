@@ -160,9 +160,10 @@ func TestSole(t *testing.T) {
 	s.publish(t, message("k", "0"), message("k", "1"))
 	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
 	require.NoError(t, err)
-	died, err := durable.FetchNoWait(2) // and never confirmed
+	died, err := durable.Fetch(2) // and never confirmed
 	require.NoError(t, err)
-	for range died.Messages() {
+	for range 2 {
+		require.NotNil(t, <-died.Messages())
 	}
 	s.publish(t, message("k", "2"))
 	got := make(chan string, 3)

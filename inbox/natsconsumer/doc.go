@@ -23,10 +23,10 @@
 //
 // JetStream itself deals the messages of a durable consumer out among the processes that ask, and redelivers
 // each by itself. Where the order of keys matters, let one process at a time consume a durable, and say so
-// ([WithSole]): then it holds across stops, crashes and broken connections. Spread the load over several durables whose filters
-// share out the subjects (the server can map keys to partitions of subjects). Where several processes share
-// one, keys have their order within each, and the handler has to cope with the rest, by the sequence of the
-// aggregate for one.
+// ([WithSole]): then it holds across stops, crashes and broken connections. Spread the load over several
+// durables whose filters share out the subjects (the server can map keys to partitions of subjects). Where
+// several processes share one, keys have their order within each, and the handler has to cope with the
+// rest, by the sequence of the aggregate for one.
 //
 // # At least once
 //
