@@ -49,8 +49,9 @@ func TestConformance(t *testing.T) {
 		h.Start = func(t *testing.T) { c.start(t) }
 		h.Network = proxy
 		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
+			address := proxy.Addr(t) // which skips the case where there is no proxy: not to be done in a goroutine of the client
 			b, err := kafka.Open(c.seeds(), kafka.WithTimeout(time.Second), kafka.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, proxy.Addr(t))
+				return new(net.Dialer).DialContext(ctx, network, address)
 			}))
 			require.NoError(t, err)
 			return b
