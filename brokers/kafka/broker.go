@@ -38,10 +38,12 @@ type client struct {
 	greeted bool // a server has answered
 	closing sync.Once
 
-	mu      sync.Mutex
-	writes  map[int32]int // of requests with messages in a round, also of those that failed, by server
-	misses  int           // connections that failed since a server last said something
-	abandon context.CancelCauseFunc
+	mu       sync.Mutex
+	writes   map[int32]int // of requests with messages in a round, also of those that failed, by server
+	misses   int           // connections that failed since a server last said something
+	abandon  context.CancelCauseFunc
+	homeless map[*kgo.Record]bool // records of the round whose partition is not known yet
+	placed   chan struct{}        // closed when there are none
 }
 
 // mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
@@ -78,11 +80,33 @@ func (c *client) OnBrokerWrite(server kgo.BrokerMetadata, key int16, _ int, _, _
 	}
 }
 
-// begin begins a round, which abandon ends where no server can be reached.
-func (c *client) begin(abandon context.CancelCauseFunc) {
+// OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
+func (c *client) OnProduceRecordPartitioned(record *kgo.Record, _ int32) { c.place(record) }
+
+// place notes that the partition of a record is known, or that it will never be.
+func (c *client) place(record *kgo.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.homeless[record] {
+		return
+	}
+	delete(c.homeless, record)
+	if len(c.homeless) == 0 {
+		close(c.placed)
+	}
+}
+
+// begin begins a round of records, at least one, which abandon ends where no server can be reached. The
+// channel is closed when each has its partition, or an error instead.
+func (c *client) begin(records []kgo.Record, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes, c.misses, c.abandon = map[int32]int{}, 0, abandon
+	c.homeless, c.placed = make(map[*kgo.Record]bool, len(records)), make(chan struct{})
+	for i := range records {
+		c.homeless[&records[i]] = true
+	}
+	return c.placed
 }
 
 // repeated reports whether a server got more than one request in the round: then what it refused may
@@ -239,11 +263,15 @@ func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 	if n := b.options.topics.Replicas; n > 0 {
 		replicas = n
 	}
-	_, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+	answer, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
+	switch {
+	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case answer.Err != nil:
+		return fmt.Errorf("%w: create topic %q: %w", errNotCreated, topic, err)
+	default: // nobody answered
 		return fmt.Errorf("create topic %q: %w", topic, err)
 	}
-	return nil
 }
 
 // Close implements [brokers.Broker]. Publishes that are still under way when ctx ends lose their

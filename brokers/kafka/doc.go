@@ -43,8 +43,9 @@
 //	5, 6, 74, 75 no leader                       unavailable destination   nothing: it passes
 //	19, 20 not enough replicas                   unavailable destination   bring servers back
 //	56 disk                                      unavailable destination   see the log of the partition's leader
+//	32, 43 the topic takes none of ours          unavailable destination   check this machine's clock, or message.format.version
 //	10, 18 too large                             permanent                 raise max.message.bytes or segment.bytes
-//	32, 43, 87 not for this topic                permanent                 see cleanup.policy: compact needs a key
+//	87 not for this topic                        permanent                 see cleanup.policy: compact needs a key
 //	2 damaged                                    retryable                 -
 //	anything else                                retryable
 //

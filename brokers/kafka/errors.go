@@ -53,6 +53,9 @@ var rules = map[int16]rule{
 	kerr.FencedLeaderEpoch.Code:            destinationOut(passes),
 	kerr.UnknownLeaderEpoch.Code:           destinationOut(passes),
 	kerr.KafkaStorageError.Code:            destinationOut("a disk of the partition's leader is offline; see its log"),
+	// Both are said of every message of the topic: each has headers, and the time of this machine.
+	kerr.InvalidTimestamp.Code:            destinationOut("check this machine's clock, and message.timestamp.before.max.ms and after.max.ms of the topic"),
+	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
 
 	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user IdempotentWrite on the cluster (kafka-acls); before Kafka 3.0 it is not part of Write"),
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
@@ -69,19 +72,19 @@ var rules = map[int16]rule{
 	kerr.InvalidProducerEpoch.Code:       brokerOut(producer),
 	kerr.ProducerFenced.Code:             brokerOut(producer),
 
-	kerr.MessageTooLarge.Code:             {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
-	kerr.RecordListTooLarge.Code:          {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
-	kerr.InvalidRecord.Code:               {brokers.ClassPermanent, "", "the topic takes no such message: see its cleanup.policy (compact needs a key)"},
-	kerr.InvalidTimestamp.Code:            {brokers.ClassPermanent, "", "see message.timestamp.type of the topic, and this machine's clock"},
-	kerr.CorruptMessage.Code:              {brokers.ClassRetryable, "", "the batch was damaged on its way"},
-	kerr.UnsupportedForMessageFormat.Code: {brokers.ClassPermanent, "", "raise message.format.version of the topic: headers need 0.11"},
+	kerr.MessageTooLarge.Code:    {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
+	kerr.RecordListTooLarge.Code: {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
+	kerr.InvalidRecord.Code:      {brokers.ClassPermanent, "", "the topic takes no such message: see its cleanup.policy (compact needs a key)"},
+	kerr.CorruptMessage.Code:     {brokers.ClassRetryable, "", "the batch was damaged on its way"},
 }
 
 // refusals are codes that say something about a message of a batch, and refuse all of the batch.
 var refusals = map[int16]bool{
-	kerr.MessageTooLarge.Code: true, kerr.RecordListTooLarge.Code: true, kerr.InvalidRecord.Code: true, kerr.InvalidTimestamp.Code: true,
-	kerr.CorruptMessage.Code: true, kerr.UnsupportedForMessageFormat.Code: true,
+	kerr.MessageTooLarge.Code: true, kerr.RecordListTooLarge.Code: true, kerr.InvalidRecord.Code: true, kerr.CorruptMessage.Code: true,
 }
+
+// errNotCreated is the error of a topic that is missing and that the cluster did not create.
+var errNotCreated = errors.New("the topic is missing, and could not be created")
 
 // code is the error code of Kafka in an error, 0 where there is none.
 func code(err error) int16 {
@@ -115,6 +118,9 @@ func classified(what string, err error) error {
 	}
 	if n := code(err); n != 0 {
 		r, known := rules[n]
+		if errors.Is(err, errNotCreated) && r.scope != brokers.ScopeDestination { // it says nothing of the message, nor of other topics
+			r, known = destinationOut("create the topic yourself, or grant the user Create (kafka-acls)"), true
+		}
 		switch {
 		case !known || r.class == brokers.ClassRetryable:
 			return brokers.Retryable(advise(r.advice))

@@ -42,6 +42,9 @@ func TestErrors(t *testing.T) {
 		{kerr.UnknownTopicOrPartition, brokers.ClassUnavailable, brokers.ScopeDestination, "create the topic"},
 		{fmt.Errorf("x: %w", kerr.SaslAuthenticationFailed), brokers.ClassUnavailable, brokers.ScopeBroker, "check user, password and mechanism"},
 		{kerr.NotEnoughReplicas, brokers.ClassUnavailable, brokers.ScopeDestination, "min.insync.replicas"},
+		// The time is this machine's, and given anew at each attempt: a clock that is wrong costs no message its life.
+		{kerr.InvalidTimestamp, brokers.ClassUnavailable, brokers.ScopeDestination, "this machine's clock"},
+		{kerr.UnsupportedForMessageFormat, brokers.ClassUnavailable, brokers.ScopeDestination, "message.format.version"},
 		{kerr.MessageTooLarge, brokers.ClassPermanent, "", "raise max.message.bytes"},
 		{kerr.CorruptMessage, brokers.ClassRetryable, "", "damaged"},
 		{kerr.UnknownServerError, brokers.ClassRetryable, "", "UNKNOWN_SERVER_ERROR"},

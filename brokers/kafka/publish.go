@@ -265,21 +265,30 @@ func (p *publication) exchange(ctx context.Context, round []item) (repeated bool
 	defer cancel()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	p.client.begin(abandon)
 	records := make([]kgo.Record, len(round)) // which the client changes; refused ones are sent again
+	client := p.client
+	placed := client.begin(records, abandon)
 	var answers sync.WaitGroup
 	answers.Add(len(round))
 	patient := context.WithoutCancel(ctx) // that of a record would end it alone, and let one behind it go
 	for i := range round {
 		it, record := &round[i], &records[i]
 		*record = it.record
-		p.client.Produce(patient, record, func(_ *kgo.Record, err error) {
+		client.Produce(patient, record, func(_ *kgo.Record, err error) {
 			it.err = err
 			it.record.Partition, it.record.Offset = record.Partition, record.Offset
+			client.place(record)
 			answers.Done()
 		})
 	}
-	if p.client.Flush(ctx) != nil {
+	// The records of a topic that the client has yet to learn of get their partitions one by one, and a
+	// flush would send the first of them while the others are on their way: in two batches, of which
+	// the second may be taken though the first is refused.
+	select {
+	case <-placed:
+	case <-ctx.Done():
+	}
+	if client.Flush(ctx) != nil {
 		// What is unconfirmed must not be written any more when this call has returned.
 		p.out = context.Cause(ctx)
 		p.drop()

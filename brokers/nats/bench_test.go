@@ -86,7 +86,7 @@ func awaitByHand(b *testing.B, ack jetstream.PubAckFuture) {
 func byHand(m *brokers.Message) *client.Msg {
 	wire := client.NewMsg("bench.order")
 	wire.Data = m.Payload
-	wire.Header.Set(jetstream.MsgIDHeader, m.ID)
+	wire.Header.Set(jetstream.MsgIDHeader, m.ID+"@"+wire.Subject)
 	for name, value := range m.Fields {
 		wire.Header.Set(name, value)
 	}

@@ -72,7 +72,7 @@ type spoiling struct {
 func (s *spoiling) Write(p []byte) (int, error) {
 	spoilt := p
 	s.ids.Range(func(id, _ any) bool {
-		spoilt = bytes.ReplaceAll(spoilt, fmt.Appendf(nil, "Nats-Msg-Id: %s\r\n", id), fmt.Appendf(nil, "Nats-Rollup: %s\r\n", id))
+		spoilt = bytes.ReplaceAll(spoilt, fmt.Appendf(nil, "Nats-Msg-Id: %s@", id), fmt.Appendf(nil, "Nats-Rollup: %s@", id))
 		return true
 	})
 	return s.Conn.Write(spoilt)

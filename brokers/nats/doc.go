@@ -1,8 +1,8 @@
 // Package nats publishes to NATS JetStream.
 //
 // A message becomes one NATS message: the data is the payload, and the flat fields are headers (id,
-// type, ordering_key, correlation_id, content_type, traceparent ...). The header Nats-Msg-Id holds
-// the id once more, for the server. The BrokerMessageID is the stream and the sequence number,
+// type, ordering_key, correlation_id, content_type, traceparent ...). The header Nats-Msg-Id is for
+// the server: the id, "@" and the subject. The BrokerMessageID is the stream and the sequence number,
 // ORDERS:42.
 //
 // # Subjects
@@ -17,7 +17,7 @@
 // # Duplicates
 //
 // A stream remembers message ids for its duplicate window, two minutes unless it says otherwise, and
-// stores none twice. What is sent again within it counts as published: after an unknown outcome,
+// stores none twice on a subject. What is sent again within it counts as published: after an unknown outcome,
 // but also when an operator replays published messages. A replay has to begin after the window, or
 // consumers see nothing of it. Beyond the window, consumers deduplicate.
 //
@@ -57,6 +57,7 @@
 //	10054 message size                     permanent                 raise max_msg_size of the stream
 //	10097 headers too large                permanent                 send fewer attributes
 //	above max_payload                      permanent                 raise max_payload
+//	any other reason not to create one     unavailable destination   see WithCreateStreams, and the account's limits
 //	anything else                          retryable
 //
 // A user needs to publish to the subjects and to subscribe to _INBOX.>; for CheckDestination also

@@ -92,6 +92,8 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 			return brokers.Unavailable(r.scope, fmt.Errorf("%w: %s", said, r.advice))
 		case refused.Code == 503:
 			return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("%w: see the server's log", said))
+		case errors.Is(err, errNotCreated): // which says nothing of the message
+			return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("%w: check the limits of the account and the settings of WithCreateStreams", said))
 		default:
 			return brokers.Retryable(said)
 		}

@@ -46,8 +46,11 @@ func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omi
 		values = append(values, value)
 		header[name] = values[len(values)-1 : len(values) : len(values)]
 	}
-	add(jetstream.MsgIDHeader, m.ID)
-	size := ownHeaderBytes + len(m.ID)
+	// A stream compares ids over all of its subjects, and an id is the same on every broker: with the id
+	// alone, a stream of several destinations would drop what another one has of the same event.
+	id := m.ID + "@" + subject
+	add(jetstream.MsgIDHeader, id)
+	size := ownHeaderBytes + len(id)
 	for name, value := range m.Fields {
 		if name == brokers.FieldOrderingKey {
 			value = escaped(value)

@@ -3,6 +3,7 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -65,7 +66,9 @@ func Open(servers string, opts ...Option) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: open: %w", err)
 	}
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout))
+	// The broker has a bound of its own for what is unconfirmed. The client's counts what no call waits for
+	// any more as well, and so a destination that is silent would keep others from being sent to.
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt32))
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("nats: open: %w", err)

@@ -240,7 +240,7 @@ func (p *publication) create(ctx context.Context, l *lane) error {
 	case errors.As(err, &refused) && (refused.ErrorCode == streamExists || refused.ErrorCode == subjectsOverlap):
 		err = nil
 	case errors.As(err, &refused):
-		err = fmt.Errorf("create a stream: %w", err)
+		err = fmt.Errorf("%w: create a stream: %w", errNotCreated, err)
 	default: // a server is silent towards a user who may not create streams
 		err = fmt.Errorf("%w: %w: the user needs to publish to $JS.API.STREAM.CREATE.%s", errNotCreated, err, streamName(l.subject))
 	}

@@ -140,7 +140,7 @@ func decoded(t testing.TB, destination string, stored jetstream.Msg) brokers.Mes
 	t.Helper()
 	m := brokers.Message{Destination: destination, ContentType: brokers.DefaultContentType, Payload: stored.Data()}
 	header := stored.Headers()
-	assert.Equal(t, header.Get(brokers.FieldID), header.Get(jetstream.MsgIDHeader))
+	assert.Equal(t, header.Get(brokers.FieldID)+"@"+stored.Subject(), header.Get(jetstream.MsgIDHeader))
 	for name, values := range header {
 		for _, value := range values {
 			switch name {

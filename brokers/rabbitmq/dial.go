@@ -52,6 +52,7 @@ func (b *Broker) dial(d *dialing) {
 	b.dialing = nil
 	if err == nil {
 		b.current, d.session = s, s
+		b.limit.Store(int64(b.options.maxBytes)) // what was learned of another server need not hold for this one
 	} else {
 		d.err = fmt.Errorf("connect: %w", err)
 	}

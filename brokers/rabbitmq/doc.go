@@ -58,7 +58,7 @@
 //
 //	the server says             class         scope        what to do
 //	returned, NO_ROUTE          unavailable   destination  bind a queue, or see WithUnroutableDropped
-//	basic.nack                  retryable                  a queue is full (reject-publish), or has failed
+//	basic.nack                  unavailable   destination  a queue is full (reject-publish), or has failed
 //	404 no exchange             unavailable   broker       declare it, or give WithDeclare
 //	403 access to topic         unavailable   destination  rabbitmqctl set_topic_permissions
 //	403 access to exchange      unavailable   broker       rabbitmqctl set_permissions

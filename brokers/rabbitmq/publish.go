@@ -241,7 +241,7 @@ func (p *publication) confirm() bool {
 				"with this routing key, give it an alternate exchange, or count such messages as published (unroutable: drop, WithUnroutableDropped)",
 				m.key, p.options.exchange, m.returned.code, m.returned.text)))
 		case !acked:
-			p.fail(m.index, brokers.Retryable(fmt.Errorf("rabbitmq: publish to %q: exchange %q: %w", m.key, p.options.exchange, errRefused)))
+			p.block(m, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %w", m.key, p.options.exchange, errRefused)))
 		default:
 			p.release(m.index)
 		}

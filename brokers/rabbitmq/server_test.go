@@ -35,6 +35,7 @@ func TestOwnServer(t *testing.T) { //nolint:tparallel // one after the other, as
 		{"Credentials", testCredentials},
 		{"Permissions", testPermissions},
 		{"TooLarge", testTooLarge},
+		{"Nack", testNack},
 		{"Killed", testKilled},
 		{"Blocked", testBlocked},
 	} {
@@ -140,6 +141,26 @@ func testTooLarge(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 
 	results = b.Publish(t.Context(), msgs[20:21])
 	require.ErrorContains(t, results[0].Err, "at most 100000 are allowed", "the broker knows by now")
+
+	// Somebody follows the advice. What was learned of the server before it was restarted ends no message.
+	control(t, server, "eval", "application:set_env(rabbit, max_message_size, 150000).")
+	control(t, server, "close_all_connections", "a restart")
+	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, 30*time.Second, 10*time.Millisecond)
+	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs[20:21])))
+}
+
+// A full queue is no message's fault: none loses an attempt while consumers are behind.
+func testNack(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
+	full := c.exchange + ".nack"
+	c.do(t, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(full, true, false, false, false, amqp.Table{"x-max-length": 3, "x-overflow": "reject-publish"})
+		c.queues = append(c.queues, full)
+		return err
+	})
+	c.do(t, func(ch *amqp.Channel) error { return ch.QueueBind(full, "nack", c.exchange, false, nil) })
+	b := open(t, server.URL, rabbitmq.WithExchange(c.exchange))
+	msgs := many("nack", 10, 1)
+	assert.Equal(t, map[string]int{"": 3, "unavailable destination": 1, "not_sent": 6}, verdicts(b.Publish(t.Context(), msgs)))
 }
 
 // Connections are closed by an operator while several callers publish: no message is lost, nor out of

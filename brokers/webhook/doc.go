@@ -29,10 +29,10 @@
 // # What answers mean
 //
 //	2xx                           published
-//	408, 409, 425                 retryable            an attempt is spent
-//	400, 413, any other 4xx       permanent            the endpoint refuses this message
+//	400, 413, 415, 422            permanent            the endpoint refuses this message
 //	429, 503 with Retry-After     unavailable broker   nothing is sent until then, for an hour at most
 //	401, 403, 404, 405, 407, 410  unavailable broker   check secret and URL, with the partner
+//	any other 4xx                 retryable            an attempt is spent
 //	1xx, 3xx                      unavailable broker   redirects are not followed: name the URL itself
 //	5xx, no answer, no connection unavailable broker   the endpoint is ill
 //

@@ -29,14 +29,14 @@ func judge(status int, said error) error {
 		return out("check the URL; the partner may have given it up")
 	case http.StatusTooManyRequests:
 		return out("lower the rate of the broker")
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
-		return brokers.Retryable(said)
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return brokers.Permanent(said)
 	}
 	switch {
 	case status < 400:
 		return out("redirects are not followed: name the URL itself")
-	case status < 500:
-		return brokers.Permanent(said)
+	case status < 500: // such as 402, 421, 423 and 499 say nothing about the bytes of the message
+		return brokers.Retryable(said)
 	default:
 		return brokers.Unavailable(brokers.ScopeBroker, said)
 	}

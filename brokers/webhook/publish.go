@@ -134,9 +134,11 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) brokers.Resul
 		return p.failure(err)
 	}
 	defer answer.Body.Close()
-	quoted := make([]byte, mostQuoted)
-	n, _ := io.ReadFull(answer.Body, quoted)
-	_, _ = io.CopyN(io.Discard, answer.Body, mostRead)
+	quoted, n := make([]byte, mostQuoted), 0
+	if answer.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection, which no context ends
+		n, _ = io.ReadFull(answer.Body, quoted)
+		_, _ = io.CopyN(io.Discard, answer.Body, mostRead)
+	}
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
 		return brokers.Result{Omitted: omitted}
 	}
