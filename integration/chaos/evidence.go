@@ -50,6 +50,7 @@ type fact struct {
 
 // evidence is everything recorded outside of the program under test.
 type evidence struct {
+	brokers    []*broker
 	facts      map[event]fact
 	outcomes   map[string]outcome // by transaction
 	rows       []row
@@ -57,6 +58,7 @@ type evidence struct {
 	seen       map[string]map[string]struct{} // by broker: the messages that consumers saw
 	consumers  []ConsumerVerdict              // what the inboxes hold
 	summed     map[string]map[string]sums     // projections by broker and account
+	behind     map[string]int64               // by broker: events that projections got behind a later one of their account
 	dropped    map[string]int                 // duplicates that inboxes dropped, by broker
 	watch      []string                       // violations that triggers of the database recorded
 	faults     []performed
