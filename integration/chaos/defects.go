@@ -4,8 +4,11 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // Defect is a deliberate defect of Fanout, made by small edits of its source. The rig must detect
@@ -13,10 +16,13 @@ import (
 type Defect struct {
 	Name string
 	What string
-	// Rules are what the rig must report, each of them.
+	// Rules are what the rig must report, each of them, and at each of the brokers At where they are
+	// given.
 	Rules []Rule
+	At    []string
 
 	edits   []edit
+	brokers []string         // external ones of the run; default: partner, pubsub
 	options func(o *Options) // for a run that reveals it soon
 }
 
@@ -71,11 +77,28 @@ func Defects() []Defect {
 		},
 		{
 			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Rules: []Rule{Lost, Unconfirmed},
+			At: []string{scenario.Internal, scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
 			edits: []edit{{
 				"outbox/relay/classify.go", "\tcase class == \"\":\n\t\treturn",
 				"\tcase class == \"\" || class == brokers.ClassUnavailable:\n\t\treturn",
 			}},
-			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },
+			options: func(o *Options) {
+				o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill, RabbitMQKill, NATSKill}, time.Second
+			},
+		},
+		{
+			Name: "counts-sent", What: "the brokers of RabbitMQ and NATS count what they have sent as published, whatever becomes of it", Rules: []Rule{Lost, Unconfirmed},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits: []edit{
+				{
+					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.fail(m.index, err)\n\t}\n",
+					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n",
+				},
+				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n}\n\n// await"},
+			},
+			options: func(o *Options) { // messages that are long on their way when the server dies
+				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond
+			},
 		},
 		{
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Rules: []Rule{OutOfOrder},
@@ -109,16 +132,65 @@ func Defects() []Defect {
 				o.Only, o.Every = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond
 			},
 		},
+		{
+			Name: "acks-first", What: "consumers of RabbitMQ and NATS confirm a message at the broker before it is handled", Rules: []Rule{Projection},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits: []edit{
+				{
+					"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+					"\tif e.Past.Failures == 0 {\n\t\te.First().Ack()\n\t}\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+				},
+				{"inbox/internal/session/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
+			},
+			options: func(o *Options) { // one projector, which has the worst of it
+				o.Only, o.Every, o.Relays, o.Projectors = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond, 1, 1
+			},
+		},
+		{
+			Name: "keys-beside", What: "consumers of RabbitMQ and NATS handle the messages of a key beside each other", Rules: []Rule{Disorder},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits:   []edit{{"inbox/internal/session/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
+			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
+		},
+		{
+			Name: "overtakes-predecessor", What: "a consumer that has a durable of JetStream alone does not wait for what a crashed process had claimed", Rules: []Rule{Disorder},
+			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
+			edits: []edit{{"inbox/natsconsumer/receive.go", "if r.options.sole && !r.awaitPredecessor(ctx) {", "if r.options.sole && ctx.Err() != nil {"}},
+			options: func(o *Options) {
+				o.Only, o.Every, o.Keys, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 1, 1
+			},
+		},
 	}
 }
 
 // Tailored returns options for a short run that reveals the defect.
 func (d *Defect) Tailored(o Options) Options {
 	o.Broken, o.TrueClocks = d.Name, true
+	if len(o.Brokers) == 0 {
+		o.Brokers = d.brokers
+	}
+	if len(o.Brokers) == 0 {
+		o.Brokers = []string{scenario.Partner, scenario.PubSub}
+	}
 	fallback(&o.For, 20*time.Second)
 	fallback(&o.Drain, 20*time.Second)
 	d.options(&o)
 	return o
+}
+
+// Missed names what a report of a run with the defect should have, and has not.
+func (d *Defect) Missed(r *Report) (missed []string) {
+	for _, rule := range d.Rules {
+		if len(d.At) == 0 && !r.Violated(rule) {
+			missed = append(missed, fmt.Sprintf("no violation %q", rule))
+		}
+		for _, broker := range d.At {
+			if !slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Rule == rule && v.Broker == broker }) {
+				missed = append(missed, fmt.Sprintf("no violation %q at %s", rule, broker))
+			}
+		}
+	}
+	return missed
 }
 
 // defectEdits returns the edits of a defect; none for "".

@@ -120,7 +120,9 @@ func OwnProgram(ctx context.Context, name, program string, environ func(dir, por
 			_, _ = cmd.StdinPipe() // fails for a command that has one already
 			return cmd
 		},
-		ready: func(ctx context.Context, port string, _ int) error { return ready(ctx, net.JoinHostPort("127.0.0.1", port)) },
+		ready: func(ctx context.Context, port string, _ int) error {
+			return ready(ctx, net.JoinHostPort("127.0.0.1", port))
+		},
 	}
 	if err := own.begin(ctx); err != nil {
 		return nil, err

@@ -132,11 +132,9 @@ func (s *settings) runBroken(ctx context.Context) bool {
 			return false
 		}
 		report.Print(os.Stdout)
-		for _, rule := range defect.Rules {
-			if !report.Violated(rule) {
-				fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): no violation %q\n", defect.Name, defect.What, rule)
-				noticed = false
-			}
+		for _, missed := range defect.Missed(report) {
+			fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): %s\n", defect.Name, defect.What, missed)
+			noticed = false
 		}
 		noticed = s.write(report) && noticed
 	}
