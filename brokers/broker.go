@@ -87,6 +87,10 @@ type Message struct {
 	Payload []byte
 	// CorrelationID is empty where there is none.
 	CorrelationID string
+	// ExpiresIn is what is left of the message's time to live, always positive; 0 = it has none. A
+	// broker whose messages can expire by themselves hands it on; for others it means nothing, since
+	// the relay sends no message whose time is over.
+	ExpiresIn time.Duration
 	// Attributes are further flat fields that a consumer can filter on without parsing the payload,
 	// such as traceparent and tracestate. They never contain "id", "type", "ordering_key",
 	// "correlation_id" or "content_type", which have fields of their own.

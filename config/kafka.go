@@ -21,18 +21,25 @@ type Kafka struct {
 
 // KafkaSASL is a user of a Kafka cluster. The zero value is none.
 type KafkaSASL struct {
-	// Mechanism is SASLPlain, SASLScram256 or SASLScram512.
+	// Mechanism is SASLPlain, SASLScram256, SASLScram512 or SASLOAuthBearer.
 	Mechanism string
-	// Username and Password as the mechanism takes them.
+	// Username and Password are those of the first three. Required with them.
 	Username string
 	Password Secret
+	// TokenURL (https://), ClientID and ClientSecret are of SASLOAuthBearer: where tokens come from, as
+	// client credentials of OAuth 2.0 (RFC 6749, 4.4). Required with it.
+	TokenURL, ClientID string
+	ClientSecret       Secret
+	// Scopes that are asked for. Default: none.
+	Scopes []string
 }
 
 // The values of KafkaSASL.Mechanism, as Kafka has them.
 const (
-	SASLPlain    = "PLAIN"
-	SASLScram256 = "SCRAM-SHA-256"
-	SASLScram512 = "SCRAM-SHA-512"
+	SASLPlain       = "PLAIN"
+	SASLScram256    = "SCRAM-SHA-256"
+	SASLScram512    = "SCRAM-SHA-512"
+	SASLOAuthBearer = "OAUTHBEARER"
 )
 
 // KafkaTopics are the settings of topics that a broker of type kafka creates.
@@ -51,19 +58,44 @@ const (
 // readKafka reads the keys of brokers of type kafka, also of others, which then refuse them.
 func (r *reader) readKafka(entry *object, kafka *Kafka) {
 	entry.text("bootstrap_servers", &kafka.BootstrapServers)
-	sasl := entry.object("sasl")
-	kafka.SASL.Mechanism = sasl.choice("mechanism", SASLPlain, SASLScram256, SASLScram512)
-	sasl.text("username", &kafka.SASL.Username)
-	sasl.secret("password", &kafka.SASL.Password)
-	sasl.close()
-	complete := sasl.has("mechanism") && sasl.has("username") && sasl.has("password")
-	if f := entry.find("sasl"); f != nil && !f.bad && !complete {
-		r.problemf(f.key, f.path, "mechanism, username and password are all required")
-	}
+	r.readKafkaSASL(entry, &kafka.SASL)
 	topics := entry.object("topics")
 	topics.integer("partitions", &kafka.Topics.Partitions, mostPartitions)
 	topics.integer("replicas", &kafka.Topics.Replicas, mostKafkaReplicas)
 	topics.close()
+}
+
+// readKafkaSASL reads how to log in: by a password, or by tokens.
+func (r *reader) readKafkaSASL(entry *object, login *KafkaSASL) {
+	sasl := entry.object("sasl")
+	login.Mechanism = sasl.choice("mechanism", SASLPlain, SASLScram256, SASLScram512, SASLOAuthBearer)
+	sasl.text("username", &login.Username)
+	sasl.secret("password", &login.Password)
+	at := sasl.text("token_url", &login.TokenURL)
+	sasl.text("client_id", &login.ClientID)
+	sasl.secret("client_secret", &login.ClientSecret)
+	for _, item := range sasl.list("scopes") {
+		login.Scopes = append(login.Scopes, item.text)
+	}
+	sasl.close()
+	if at != nil && !at.bad && !strings.HasPrefix(login.TokenURL, "https://") {
+		r.rejectf(at, "must begin with https://")
+	}
+	password, tokens := []string{"username", "password"}, []string{"token_url", "client_id", "client_secret"}
+	wanted, foreign := password, append(tokens, "scopes")
+	if login.Mechanism == SASLOAuthBearer {
+		wanted, foreign = tokens, password
+	}
+	if f := entry.find("sasl"); f == nil || f.bad {
+		return
+	} else if wanted = append([]string{"mechanism"}, wanted...); !sasl.hasAll(wanted) {
+		r.problemf(f.key, f.path, "%s and %s are all required", strings.Join(wanted[:len(wanted)-1], ", "), wanted[len(wanted)-1])
+	}
+	for _, name := range foreign {
+		if f := sasl.find(name); f != nil && login.Mechanism != "" {
+			r.problemf(f.key, f.path, "does nothing with mechanism %s: remove it", login.Mechanism)
+		}
+	}
 }
 
 // checkKafka compares the keys of a broker of type kafka with each other. The client looks at the

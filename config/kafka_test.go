@@ -27,6 +27,29 @@ brokers:
 	}, cfg.Brokers["a"])
 }
 
+func TestKafkaTokens(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `brokers:
+  default: {type: kafka, bootstrap_servers: x, tls: {},
+    sasl: {mechanism: OAUTHBEARER, token_url: "https://login/token", client_id: relay, client_secret: hush, scopes: [kafka]}}
+`)
+	assert.Equal(t, config.KafkaSASL{
+		Mechanism: config.SASLOAuthBearer, TokenURL: "https://login/token", ClientID: "relay", ClientSecret: "hush", Scopes: []string{"kafka"},
+	}, cfg.Brokers["default"].Kafka.SASL)
+	checkBadInputs(t, []badInput{
+		{"wrong values", `outbox: {external_brokers: [a]}
+brokers:
+  default: {type: kafka, bootstrap_servers: x, sasl: {mechanism: OAUTHBEARER, token_url: "http://login", client_id: relay, password: p}}
+  a: {type: kafka, bootstrap_servers: y, sasl: {mechanism: PLAIN, username: u, password: p, scopes: [kafka]}}
+`, []string{
+			"3:48: brokers.default.sasl: mechanism, token_url, client_id and client_secret are all required",
+			`3:90: brokers.default.sasl.token_url: must begin with https://`,
+			"3:124: brokers.default.sasl.password: does nothing with mechanism OAUTHBEARER: remove it",
+			"4:93: brokers.a.sasl.scopes: does nothing with mechanism PLAIN: remove it",
+		}},
+	})
+}
+
 func TestProblemsInKafkaSettings(t *testing.T) {
 	t.Parallel()
 	checkBadInputs(t, []badInput{

@@ -11,7 +11,8 @@ type RabbitMQ struct {
 	// therefore drops; "unroutable: drop" in the file. Default: such a message waits for a binding.
 	DropUnroutable bool
 	// Expiration is how long a message may wait in a queue, in whole milliseconds; RabbitMQ then
-	// drops or dead-letters it. Default: 0, messages do not expire.
+	// drops or dead-letters it. Default: 0, messages expire when their time to live is over, if they
+	// have one, whichever is shorter.
 	Expiration time.Duration
 }
 

@@ -4,7 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"strings"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
@@ -35,6 +39,8 @@ func FromConfig(_ context.Context, _ string, cfg config.Broker) (brokers.Broker,
 		opts = append(opts, WithSASLScram256(login.Username, login.Password.Reveal()))
 	case config.SASLScram512:
 		opts = append(opts, WithSASLScram512(login.Username, login.Password.Reveal()))
+	case config.SASLOAuthBearer:
+		opts = append(opts, WithOAuthBearer(clientCredentials(login, secured)))
 	}
 	if cfg.CreateDestinations {
 		topics := settings.Topics                                                                                                    // whose bounds the configuration has checked
@@ -49,4 +55,37 @@ func FromConfig(_ context.Context, _ string, cfg config.Broker) (brokers.Broker,
 		return nil, err // and not a broker that is a nil *Broker
 	}
 	return b, nil
+}
+
+// clientCredentials gets tokens as client credentials of OAuth 2.0, and uses each until shortly before it
+// expires. The endpoint is trusted as the servers are.
+func clientCredentials(login config.KafkaSASL, secured *tls.Config) func(context.Context) (string, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableKeepAlives: true}
+	if secured != nil {
+		transport.TLSClientConfig = secured.Clone()
+		transport.TLSClientConfig.ServerName = "" // that of the cluster
+	}
+	client := &http.Client{Transport: transport, Timeout: defaultTimeout}
+	grant := clientcredentials.Config{
+		TokenURL: login.TokenURL, ClientID: login.ClientID, ClientSecret: login.ClientSecret.Reveal(), Scopes: login.Scopes,
+	}
+	var token *oauth2.Token
+	turn := make(chan struct{}, 1) // a lock that ends with a context
+	return func(ctx context.Context) (string, error) {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		if token.Valid() {
+			return token.AccessToken, nil
+		}
+		fresh, err := grant.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+		if err != nil {
+			return "", err
+		}
+		token = fresh
+		return token.AccessToken, nil
+	}
 }

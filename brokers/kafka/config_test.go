@@ -2,6 +2,15 @@ package kafka_test
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,6 +61,60 @@ func TestSettings(t *testing.T) {
 		require.ErrorContains(t, results[0].Err, "check user, password and mechanism of SASL")
 		assert.NotContains(t, results[0].Err.Error(), "loud")
 	}
+}
+
+// Tokens come from the endpoint, are used again, and go to the cluster; an endpoint that gives none is an
+// outage, whose error does not show the secret.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	var closed atomic.Bool
+	endpoint := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		id, secret, _ := r.BasicAuth()
+		if closed.Load() || id != "relay" || secret != "hush" || r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("scope") != "kafka" {
+			http.Error(w, `{"error": "invalid_client"}`, http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token": "open sesame", "token_type": "bearer", "expires_in": 3600}`)
+	}))
+	t.Cleanup(endpoint.Close)
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: endpoint.Certificate().Raw})
+	require.NoError(t, os.WriteFile(authority, certificate, 0o600))
+
+	keyPair := endpoint.TLS.Certificates[0]
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ordering.order"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{keyPair}}))
+	var tokens atomic.Int32
+	c.fake.ControlKey(int16(kmsg.SASLHandshake), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		return request.ResponseKind(), nil, true
+	})
+	c.fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		if strings.Contains(string(request.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes), "auth=Bearer open sesame") {
+			tokens.Add(1)
+		}
+		return request.ResponseKind(), nil, true
+	})
+	settings := func(secret string) string {
+		return "bootstrap_servers: '" + c.seeds()[0] + "', tls: {ca_file: " + authority + "}, sasl: {mechanism: OAUTHBEARER, token_url: '" +
+			endpoint.URL + "/token', client_id: relay, client_secret: " + secret + ", scopes: [kafka]}"
+	}
+	b, err := configured(t, settings("hush"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
+	assert.Greater(t, tokens.Load(), int32(1), "connections")
+	assert.EqualValues(t, 1, asked.Load(), "tokens")
+
+	closed.Store(true)
+	locked, err := configured(t, settings("loud"))
+	require.NoError(t, err)
+	results := locked.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "b", 2), numbered("ordering::order", "c", 3)})
+	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+	require.ErrorContains(t, results[0].Err, "invalid_client")
+	assert.NotContains(t, results[0].Err.Error(), "loud")
 }
 
 // refuse lets a cluster answer as Kafka does when a password is wrong or, without it, when it has no

@@ -41,7 +41,7 @@ func (b *Broker) encode(m *brokers.Message, key string, frame int) (out amqp.Pub
 	}
 	out = amqp.Publishing{
 		MessageId: m.ID, Type: m.Type, ContentType: cmp.Or(m.ContentType, brokers.DefaultContentType),
-		DeliveryMode: amqp.Persistent, Priority: priority(m.Priority), Expiration: b.options.expiration, Body: m.Payload,
+		DeliveryMode: amqp.Persistent, Priority: priority(m.Priority), Expiration: expiration(m.ExpiresIn, b.options.expiration), Body: m.Payload,
 	}
 	if len(m.CorrelationID) <= maxShort {
 		out.CorrelationId = m.CorrelationID
@@ -100,4 +100,14 @@ func priority(p int) uint8 {
 	return uint8((min(max(p, least), most) - least) * steps / (most - least))
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// expiration is the shorter one of two limits, 0 = there is none, in whole milliseconds as AMQP has it.
+func expiration(left, most time.Duration) string {
+	d := left
+	if most > 0 && (d == 0 || most < d) {
+		d = most
+	}
+	if d == 0 {
+		return ""
+	}
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
@@ -23,6 +24,16 @@ func TestPriority(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[int]uint8{-101: 0, -100: 0, -78: 0, -77: 1, -1: 4, 0: 4, 12: 5, 50: 6, 99: 8, 100: 9, 1 << 40: 9} {
 		assert.Equal(t, want, priority(given), "%d", given)
+	}
+}
+
+func TestExpiration(t *testing.T) {
+	t.Parallel()
+	for want, given := range map[string][2]time.Duration{
+		"": {}, "1500": {0, 1500 * time.Millisecond}, "2": {2 * time.Millisecond, 0},
+		"3": {3 * time.Millisecond, time.Hour}, "4": {time.Hour, 4 * time.Millisecond}, "1": {time.Microsecond, 0},
+	} {
+		assert.Equal(t, want, expiration(given[0], given[1]), "%v", given)
 	}
 }
 

@@ -24,7 +24,7 @@ type options struct {
 	routingKey func(*brokers.Message) string
 	optional   bool // messages may be unroutable
 	declare    bool
-	expiration string // in milliseconds, "" = none
+	expiration time.Duration // 0 = none
 	maxBytes   int
 	heartbeat  time.Duration
 	tls        *tls.Config
@@ -75,12 +75,13 @@ func WithUnroutableDropped() Option { return func(o *options) { o.optional = tru
 func WithDeclare() Option { return func(o *options) { o.declare = true } }
 
 // WithExpiration has RabbitMQ drop, or dead-letter, a message that has been in a queue for d, in whole
-// milliseconds; at least one. Default: messages do not expire. What has expired is lost for a consumer
-// that was away for longer.
+// milliseconds; at least one. Default: only messages with a time to live expire, when that is over, and
+// whichever of the two is shorter holds. What has expired is lost for a consumer that was away for
+// longer.
 func WithExpiration(d time.Duration) Option {
 	return func(o *options) {
 		if d >= time.Millisecond {
-			o.expiration = milliseconds(d)
+			o.expiration = d
 		}
 	}
 }

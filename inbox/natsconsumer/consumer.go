@@ -75,7 +75,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		err = <-received
 	case err = <-received:
 	}
-	r.stopping.Store(true)
+	r.stop()
 	r.Stop(func() {})
 	r.end()
 	c.log.InfoContext(ctx, "consumer stopped")

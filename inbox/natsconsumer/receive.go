@@ -1,13 +1,14 @@
 package natsconsumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,9 +22,7 @@ const (
 	// fetchWait is how long a fetch waits for messages. A stop waits for it: what is on its way to a
 	// fetch that is cut off would come again after AckWait alone, behind what is given back.
 	fetchWait = time.Second
-	// away is for what is given back at a stop: until then the server knows that no fetch of ours waits.
-	away = 100 * time.Millisecond
-	// closing bounds the wait for what was confirmed last to be sent.
+	// closing bounds the wait for what was confirmed and given back last to be noted.
 	closing = 5 * time.Second
 	// renewals within AckWait: one may fail.
 	renewals = 3
@@ -36,10 +35,13 @@ type run struct {
 	*Consumer
 	*session.Session
 
-	pull     jetstream.Consumer
-	ackWait  time.Duration
-	outage   session.Outage
-	stopping atomic.Bool // what is given back may come again at once
+	pull    jetstream.Consumer
+	ackWait time.Duration
+	outage  session.Outage
+
+	mu       sync.Mutex
+	stopping bool        // what is given back is kept
+	kept     []*delivery // until nothing is under way any more
 
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
@@ -60,13 +62,51 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	return r
 }
 
-// end ends what goes on in the background, and sees that what was confirmed is on its way.
+// stop begins to keep what is given back.
+func (r *run) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+}
+
+// keep keeps what is given back during a stop, and is false before.
+func (r *run) keep(d *delivery) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		r.kept = append(r.kept, d)
+	}
+	return r.stopping
+}
+
+// end gives back what was kept, ends what goes on in the background, and waits until the server has
+// noted all of it.
 func (r *run) end() {
-	if err := r.conn.FlushTimeout(closing); err != nil {
-		r.log.WarnContext(r.life, "last confirmations not answered", "waited", closing)
+	if err := r.giveBack(); err != nil {
+		r.log.WarnContext(r.life, "last confirmations not answered", "waited", closing, "error", err)
 	}
 	r.over()
 	r.background.Wait()
+}
+
+// giveBack gives back what was kept. The server redelivers in the order in which it was told, and before
+// anything new: so it is told all at once, in the order of the stream, when no fetch of ours is left
+// that could get it. It answers the last one when it has noted those before it.
+func (r *run) giveBack() error {
+	r.mu.Lock()
+	kept := r.kept
+	r.kept = nil
+	r.mu.Unlock()
+	if len(kept) == 0 {
+		return r.conn.FlushTimeout(closing)
+	}
+	slices.SortFunc(kept, func(a, b *delivery) int { return cmp.Compare(a.sequence, b.sequence) })
+	last := kept[len(kept)-1]
+	for _, d := range kept[:len(kept)-1] {
+		d.note("nak", d.message.Nak())
+	}
+	_, err := r.conn.Request(last.message.Reply(), []byte("-NAK"), closing)
+	return err
 }
 
 // receive consumes until ctx ends or there is no going on.
@@ -83,7 +123,10 @@ func (r *run) receive(ctx context.Context) error {
 	few := max(r.options.maxMessages/4, 1)
 	arriving, refuse := context.WithCancel(context.WithoutCancel(ctx))
 	defer refuse()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(fetchWait, refuse) })() // messages for whose bytes there is no room
+	defer context.AfterFunc(ctx, func() {
+		r.stop()
+		time.AfterFunc(fetchWait, refuse) // messages for whose bytes there is no room
+	})()
 	for r.Room(ctx, few) {
 		err := r.fetch(arriving, few)
 		if ctx.Err() != nil {
@@ -247,7 +290,7 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	o := &r.options
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
-	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, position: position})
+	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers
@@ -269,25 +312,22 @@ func attributesOf(m jetstream.Msg) map[string]string {
 type delivery struct {
 	run      *run
 	message  jetstream.Msg
-	position string
+	sequence uint64 // in the stream
 }
 
 // Ack implements [session.Delivery].
 func (d *delivery) Ack() { d.note("ack", d.message.Ack()) }
 
-// Nack implements [session.Delivery]. At a stop the message may come again soon; else it was given back
-// to make room, and what it made room for comes first. The server redelivers in the order of the stream
-// what comes due together.
+// Nack implements [session.Delivery]. What is given back to make room comes again later: what it made
+// room for comes first. The server redelivers in the order of the stream what comes due together.
 func (d *delivery) Nack() {
-	delay := d.run.options.pace.away
-	if d.run.stopping.Load() {
-		delay = away
+	if !d.run.keep(d) {
+		d.note("nak", d.message.NakWithDelay(d.run.options.pace.away))
 	}
-	d.note("nak", d.message.NakWithDelay(delay))
 }
 
 func (d *delivery) note(what string, err error) {
 	if err != nil {
-		d.run.AckFailed(what, d.position, err)
+		d.run.AckFailed(what, strconv.FormatUint(d.sequence, 10), err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package sqlscan reads numbers and truths from rows of database/sql without its detour: where the
+// Package sqlscan reads numbers from rows of database/sql without its detour: where the
 // type of a destination is not the one that the driver delivers, database/sql prints the number,
 // parses it and sets it by reflection, for each cell of each row.
 package sqlscan
@@ -6,6 +6,7 @@ package sqlscan
 import (
 	"database/sql"
 	"errors"
+	"time"
 )
 
 // Int is a destination for a whole number. NULL is an error.
@@ -28,29 +29,15 @@ func (i *Int) Scan(src any) error {
 	return nil
 }
 
-// Bool is a destination for a truth, which may be a number where the database has no type for it.
-// NULL is an error.
-type Bool bool
+// Micros is a destination for a duration that comes in whole microseconds. NULL is an error.
+type Micros time.Duration
 
 // Scan implements sql.Scanner.
-func (b *Bool) Scan(src any) error {
-	switch value := src.(type) {
-	case bool:
-		*b = Bool(value)
-		return nil
-	case int64:
-		if value == 0 || value == 1 {
-			*b = value == 1
-			return nil
-		}
+func (m *Micros) Scan(src any) error {
+	var n Int
+	err := n.Scan(src)
+	if err == nil {
+		*m = Micros(time.Duration(n) * time.Microsecond)
 	}
-	var truth sql.NullBool
-	if err := truth.Scan(src); err != nil {
-		return err
-	}
-	if !truth.Valid {
-		return errors.New("a truth is NULL")
-	}
-	*b = Bool(truth.Bool)
-	return nil
+	return err
 }

@@ -3,6 +3,7 @@ package sqlscan
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,33 +26,25 @@ func TestInt(t *testing.T) {
 	assert.Equal(t, 5, n)
 }
 
-func TestBool(t *testing.T) {
+func TestMicros(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		src  any
-		want bool
-	}{{int64(0), false}, {int64(1), true}, {true, true}, {false, false}, {"1", true}, {[]byte("false"), false}} {
-		truth := !c.want
-		require.NoError(t, (*Bool)(&truth).Scan(c.src), "%v", c.src)
-		assert.Equal(t, c.want, truth, "%v", c.src)
-	}
-	truth := true
-	for _, src := range []any{nil, int64(2), "maybe"} {
-		require.Error(t, (*Bool)(&truth).Scan(src), "%v", src)
-	}
-	assert.True(t, truth)
+	var d time.Duration
+	require.NoError(t, (*Micros)(&d).Scan(int64(-1_500_000)))
+	assert.Equal(t, -1500*time.Millisecond, d)
+	require.NoError(t, (*Micros)(&d).Scan([]byte("7")))
+	assert.Equal(t, 7*time.Microsecond, d)
+	require.Error(t, (*Micros)(&d).Scan(nil))
 }
 
 // What this package is for: the cells of a row cost nothing.
 func TestNoAllocations(t *testing.T) {
 	var (
-		n     int
-		truth bool
-		src   any = int64(123456)
-		yes   any = int64(1)
+		n   int
+		d   time.Duration
+		src any = int64(123456)
 	)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		_ = (*Int)(&n).Scan(src)
-		_ = (*Bool)(&truth).Scan(yes)
+		_ = (*Micros)(&d).Scan(src)
 	}))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is only used up by a test that fails.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // What a server of one's own has acknowledged is there after each way to end it, at the same
 // address.

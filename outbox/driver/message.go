@@ -26,11 +26,16 @@ type Message struct {
 	Attempts int
 	// Crashes is how often a lease on this row ran out since it was last sent with a known outcome.
 	Crashes int
-	// Expired is true when the row's TTL had passed, by the database's clock, at the moment of the
-	// claim.
-	Expired bool
+	// ExpiresIn is what was left of the row's TTL at the moment of the claim, by the database's clock.
+	// Negative = it had passed, 0 = the row has none, or one of more than ten years.
+	ExpiresIn time.Duration
 	// CreatedAt by the database's clock.
 	CreatedAt time.Time
+}
+
+// Expired reports whether the row's TTL had passed so long after its claim.
+func (m *Message) Expired(after time.Duration) bool {
+	return m.ExpiresIn < 0 || m.ExpiresIn > 0 && m.ExpiresIn <= after
 }
 
 // Outgoing turns the row into what the broker gets. The error is a *MalformedError.

@@ -320,7 +320,7 @@ func (s *Store) fetch(ctx context.Context, batch *driver.Batch, ids []int64) err
 			created int64
 		)
 		err := scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, &m.Expired)
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn))
 		m.MessageID, m.CreatedAt = id.String(), time.UnixMicro(created).UTC()
 		return err
 	})

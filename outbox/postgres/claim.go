@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
@@ -257,7 +258,7 @@ func (m *messageReader) read(rows pgx.Rows) error {
 func scan(m *driver.Message, rows pgx.Rows, from int) error {
 	var id pgtype.UUID
 	err := rows.Scan(append(make([]any, from), &m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired)...)
+		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, (*sqlscan.Micros)(&m.ExpiresIn))...)
 	m.MessageID = uuid.UUID(id.Bytes).String()
 	return err
 }

@@ -21,14 +21,11 @@ func wireRow(m *driver.Message) [][]byte {
 	four := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(int32(n))) }
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	text := func(s string) []byte { return append([]byte{}, s...) } // never nil, which is NULL
-	id, expired := uuid.MustParse(m.MessageID), byte(0)
-	if m.Expired {
-		expired = 1
-	}
+	id := uuid.MustParse(m.MessageID)
 	return [][]byte{
 		eight(m.ID), id[:], text(m.Stream), text(m.Type), text(m.OrderingKey), four(m.Priority), text(m.ContentType), text(string(m.Payload)), text(m.Headers),
 		text(m.CorrelationID), four(m.Attempts), four(m.Crashes), eight(m.CreatedAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()),
-		{expired},
+		eight(m.ExpiresIn.Microseconds()),
 	}
 }
 
@@ -42,7 +39,7 @@ func drawMessages(t *rapid.T) []driver.Message {
 			Headers: some.Draw(t, "headers"), CorrelationID: some.Draw(t, "correlation id"),
 			Payload:  slices.Repeat([]byte{rapid.Byte().Draw(t, "byte")}, rapid.OneOf(rapid.IntRange(0, 9), rapid.SampledFrom([]int{500, maxBlock / 4, maxBlock/4 + 1})).Draw(t, "size")),
 			Priority: int(numbers.Draw(t, "priority")), Attempts: int(numbers.Draw(t, "attempts")), Crashes: int(numbers.Draw(t, "crashes")),
-			CreatedAt: time.UnixMicro(rapid.Int64Range(-1e15, 1e16).Draw(t, "created")), Expired: rapid.Bool().Draw(t, "expired"),
+			CreatedAt: time.UnixMicro(rapid.Int64Range(-1e15, 1e16).Draw(t, "created")), ExpiresIn: time.Duration(rapid.Int64Range(-1, 1e15).Draw(t, "expires in")) * time.Microsecond,
 		}
 	}), 1, 50).Draw(t, "messages")
 }

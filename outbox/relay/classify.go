@@ -184,13 +184,13 @@ func unsent(m *driver.Message) outbox.Status {
 
 // prepare makes of a row what the broker gets. ok is false for a row that must not be sent:
 // malformed, expired, or out of attempts. It is abandoned then, with this outcome.
-func prepare(m *driver.Message, maxAttempts int, now time.Time) (outgoing brokers.Message, outcome driver.Outcome, ok bool) {
-	last := outbox.LastError{At: now.UTC(), Attempt: m.Attempts}
+func prepare(m *driver.Message, maxAttempts int, now, claimedAt time.Time) (outgoing brokers.Message, outcome driver.Outcome, ok bool) {
+	last, held := outbox.LastError{At: now.UTC(), Attempt: m.Attempts}, now.Sub(claimedAt)
 	outgoing, err := m.Outgoing()
 	switch {
 	case err != nil:
 		last.Class, last.Message = outbox.ClassMalformed, err.Error()
-	case m.Expired:
+	case m.Expired(held):
 		last.Class, last.Message = outbox.ClassExpired, "the message's time to live had passed before it could be delivered"
 	case m.Attempts >= maxAttempts && m.Crashes > 0:
 		last.Class = outbox.ClassCrashed
@@ -198,6 +198,9 @@ func prepare(m *driver.Message, maxAttempts int, now time.Time) (outgoing broker
 	case m.Attempts >= maxAttempts:
 		last.Class, last.Message = outbox.ClassAttempts, fmt.Sprintf("%d attempts were spent and max_attempts is now %d", m.Attempts, maxAttempts)
 	default:
+		if m.ExpiresIn > 0 {
+			outgoing.ExpiresIn = m.ExpiresIn - held
+		}
 		return outgoing, driver.Outcome{}, true
 	}
 	// One that expired did so by its own contract: its key goes on.

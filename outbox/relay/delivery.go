@@ -61,7 +61,7 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 	}
 	for i := range d.batch.Messages {
 		m := &d.batch.Messages[i]
-		out, outcome, ok := prepare(m, d.p.policy.Retry.MaxAttempts, time.Now())
+		out, outcome, ok := prepare(m, d.p.policy.Retry.MaxAttempts, time.Now(), d.began)
 		switch {
 		case ok:
 		case d.completion.Blocks(&outcome) && d.holds(m): // its key is blocked behind an earlier row, and it with the key

@@ -27,9 +27,12 @@ func deliverBatch(t *testing.T, policy outbox.Policy, kinds ...string) *driver.C
 	t.Helper()
 	batch := driver.Batch{Lease: driver.Lease{Token: uuid.New()}}
 	for i, kind := range kinds {
-		m := driver.Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json", Expired: kind == "expired"}
-		if kind == "malformed" {
+		m := driver.Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json"}
+		switch kind {
+		case "malformed":
 			m.Type = ""
+		case "expired":
+			m.ExpiresIn = -1
 		}
 		batch.Messages = append(batch.Messages, m)
 	}

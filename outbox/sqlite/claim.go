@@ -223,7 +223,7 @@ func readMessages(rows *sql.Rows, expected int) (messages []driver.Message, err 
 		messages = append(messages, driver.Message{})
 		m := &messages[len(messages)-1]
 		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Bool)(&m.Expired)); err != nil {
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn)); err != nil {
 			return err
 		}
 		m.MessageID = strings.ToLower(m.MessageID) // plain SQL may have written it in capitals

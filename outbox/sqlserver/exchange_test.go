@@ -63,12 +63,12 @@ var created = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 func messages(ids ...int64) set {
 	s := set{columns: []string{
 		"fanout_id", "message_id", "stream", "type", "ordering_key", "priority", "content_type", "headers",
-		"correlation_id", "attempts", "crashes", "created_at", "expired", "payload",
+		"correlation_id", "attempts", "crashes", "created_at", "expires_in", "payload",
 	}}
 	for _, id := range ids {
 		s.rows = append(s.rows, []sqldriver.Value{
 			id, "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "ordering::order", "T.v1", "k", int64(-3), "application/json", `{"a":"b"}`,
-			"c", int64(1), int64(2), created, true, []byte("{}"),
+			"c", int64(1), int64(2), created, int64(-1), []byte("{}"),
 		})
 	}
 	return s
@@ -92,7 +92,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	assert.Equal(t, driver.Message{
 		ID: 4, MessageID: "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", Stream: "ordering::order", Type: "T.v1", OrderingKey: "k", Priority: -3,
 		ContentType: "application/json", Headers: `{"a":"b"}`, CorrelationID: "c", Attempts: 1, Crashes: 2, CreatedAt: created,
-		Expired: true, Payload: []byte("{}"),
+		ExpiresIn: -time.Microsecond, Payload: []byte("{}"),
 	}, result.Batch.Messages[0])
 
 	require.Len(t, server.requests, 1)

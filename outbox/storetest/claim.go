@@ -137,17 +137,20 @@ func testNotBefore(t *table) {
 // The TTL is judged by the database's clock at the claim; what to do about it is the processor's
 // business.
 func testExpired(t *table) {
-	keys := t.keys(3)
-	rows := []outbox.Row{newRow(keys[0]), newRow(keys[1]), newRow(keys[2])}
+	keys := t.keys(4)
+	rows := []outbox.Row{newRow(keys[0]), newRow(keys[1]), newRow(keys[2]), newRow(keys[3])}
 	rows[0].ExpiresAt = time.Now().Add(time.Hour)
 	rows[1].ExpiresAt = time.Now().Add(time.Hour)
+	rows[3].ExpiresAt = time.Now().AddDate(1000, 0, 0)
 	ids := t.insert(rows...)
 	t.age(ids[1], "expires_at", 2*time.Hour)
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	assert.False(t, batch.Messages[0].Expired)
-	assert.True(t, batch.Messages[1].Expired)
-	assert.False(t, batch.Messages[2].Expired, "without a TTL")
+	left := batch.Messages[0].ExpiresIn
+	assert.True(t, left > 50*time.Minute && left < 70*time.Minute, "%s", left)
+	assert.Negative(t, batch.Messages[1].ExpiresIn)
+	assert.Zero(t, batch.Messages[2].ExpiresIn, "without a TTL")
+	assert.Zero(t, batch.Messages[3].ExpiresIn, "in a thousand years")
 }
 
 func testFinished(t *table) {

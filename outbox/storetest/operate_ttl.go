@@ -42,7 +42,7 @@ func testRequeueTTL(t *table) {
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
 	for i := range batch.Messages {
-		assert.False(t, batch.Messages[i].Expired)
+		assert.False(t, batch.Messages[i].Expired(0))
 	}
 	t.publish(batch)
 
@@ -57,7 +57,7 @@ func testRequeueTTL(t *table) {
 	batch = t.claim()
 	require.Len(t, batch.Messages, 3)
 	for i := range batch.Messages {
-		assert.False(t, batch.Messages[i].Expired, "a minute is left")
+		assert.False(t, batch.Messages[i].Expired(0), "a minute is left")
 	}
 	for _, ttl := range []time.Duration{0, -1, 11 * 365 * 24 * time.Hour} {
 		_, err := t.Store.Requeue(t.Context(), admin.Filter{Broker: broker}, many, admin.WithTTL(ttl))

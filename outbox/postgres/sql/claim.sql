@@ -69,7 +69,9 @@ SELECT current_setting('fanout.shard') = 'busy'
      , id, (message).message_id, (message).stream, (message).type, coalesce((message).ordering_key, ''), (message).priority, (message).content_type
      , (message).payload, coalesce((message).headers, ''), coalesce((message).correlation_id, ''), (message).attempts, (message).crashes
      , CASE WHEN isfinite((message).created_at) THEN (message).created_at ELSE statement_timestamp() END
-     , coalesce((message).expires_at <= statement_timestamp(), false)
+     , CASE WHEN (message).expires_at <= statement_timestamp() THEN -1
+            WHEN (message).expires_at < statement_timestamp() + interval '10 years'
+            THEN extract(epoch FROM (message).expires_at - statement_timestamp()) * 1000000 ELSE 0 END::bigint
   FROM summary
   LEFT JOIN claimed ON few
  ORDER BY id

@@ -4,7 +4,9 @@
 -- Plan: one range scan of {{name}}_open.
 SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
      , coalesce(correlation_id, ''), attempts, crashes
-     , CASE WHEN isfinite(created_at) THEN created_at ELSE statement_timestamp() END, coalesce(expires_at <= statement_timestamp(), false)
+     , CASE WHEN isfinite(created_at) THEN created_at ELSE statement_timestamp() END, CASE WHEN expires_at <= statement_timestamp() THEN -1
+            WHEN expires_at < statement_timestamp() + interval '10 years'
+            THEN extract(epoch FROM expires_at - statement_timestamp()) * 1000000 ELSE 0 END::bigint
   FROM {{table}}
  WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
    AND id BETWEEN current_setting('fanout.first')::bigint AND current_setting('fanout.last')::bigint

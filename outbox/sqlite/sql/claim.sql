@@ -11,4 +11,4 @@ UPDATE {{table}}
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status IN ('pending', 'failed', 'processing') AND coalesce(locked_until, 0) <= :now
 RETURNING id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
-        , coalesce(correlation_id, ''), attempts, crashes, created_at, coalesce(expires_at <= :now, 0)
+        , coalesce(correlation_id, ''), attempts, crashes, created_at, CASE WHEN expires_at <= :now THEN -1 WHEN expires_at < :now + 315576000000000 THEN expires_at - :now ELSE 0 END

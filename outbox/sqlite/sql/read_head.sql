@@ -2,7 +2,7 @@
 -- they cost less than one UPDATE with RETURNING, which visits each row twice.
 -- Named parameters: broker, shard, last, now. Plan: one range scan of {{name}}_open.
 SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
-     , coalesce(correlation_id, ''), attempts, crashes, created_at, coalesce(expires_at <= :now, 0)
+     , coalesce(correlation_id, ''), attempts, crashes, created_at, CASE WHEN expires_at <= :now THEN -1 WHEN expires_at < :now + 315576000000000 THEN expires_at - :now ELSE 0 END
   FROM {{table}} INDEXED BY {{name}}_open
  WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND id <= :last
  ORDER BY id

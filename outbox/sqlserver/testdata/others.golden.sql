@@ -1747,7 +1747,8 @@ SELECT m.id AS fanout_id
      , m.attempts
      , m.crashes
      , m.created_at
-     , CONVERT(bit, CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END) AS expired
+     , CASE WHEN m.expires_at <= @now THEN -1
+            WHEN m.expires_at < DATEADD(year, 10, @now) THEN DATEDIFF_BIG(microsecond, @now, m.expires_at) ELSE 0 END AS expires_in
      , m.payload
   FROM @claimed AS c
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
