@@ -152,13 +152,17 @@ func (s *servers) outage(ctx context.Context, f Fault) error {
 		return fmt.Errorf("chaos: %s: %w", f.Kind, err)
 	}
 	pauseFor(ctx, f.For)
-	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), startPatience)
 	defer cancel()
 	if err := at.own.Start(again); err != nil {
 		return fmt.Errorf("chaos: %s: start again: %w", f.Kind, err)
 	}
 	return nil
 }
+
+// startPatience bounds the start of a server that has ended: seconds, and more for RabbitMQ on a busy
+// machine.
+const startPatience = 3 * time.Minute
 
 // host is the address in a URL.
 func host(server string) string {
