@@ -38,6 +38,7 @@ type run struct {
 	pull    jetstream.Consumer
 	ackWait time.Duration
 	outage  session.Outage
+	order   order
 
 	mu       sync.Mutex
 	stopping bool        // what is given back is kept
@@ -49,7 +50,7 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, order: order{kept: c.options.sole, doubtful: c.options.sole}}
 	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
@@ -117,9 +118,6 @@ func (r *run) receive(ctx context.Context) error {
 	r.background.Go(func() { r.KeepTime(r.life) })
 	r.background.Go(func() { r.renew(r.life) })
 	r.background.Go(func() { r.watch(r.life) })
-	if r.options.sole && !r.awaitPredecessor(ctx) {
-		return nil
-	}
 	few := max(r.options.maxMessages/4, 1)
 	arriving, refuse := context.WithCancel(context.WithoutCancel(ctx))
 	defer refuse()
@@ -128,7 +126,14 @@ func (r *run) receive(ctx context.Context) error {
 		time.AfterFunc(fetchWait, refuse) // messages for whose bytes there is no room
 	})()
 	for r.Room(ctx, few) {
-		err := r.fetch(arriving, few)
+		if r.order.doubtful && !r.settle(ctx, arriving, few) {
+			break
+		}
+		err := r.fetch(few, func(m jetstream.Msg) {
+			if r.order.follows(m) {
+				r.arrive(arriving, m)
+			}
+		})
 		if ctx.Err() != nil {
 			break
 		}
@@ -143,14 +148,14 @@ func (r *run) receive(ctx context.Context) error {
 	return nil
 }
 
-// fetch claims what there is, n messages at most; it waits for it.
-func (r *run) fetch(ctx context.Context, n int) error {
+// fetch asks for what there is, n messages at most, and waits for it.
+func (r *run) fetch(n int, take func(m jetstream.Msg)) error {
 	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
 	for m := range batch.Messages() {
-		r.arrive(ctx, m)
+		take(m)
 	}
 	switch err := batch.Error(); {
 	case err == nil, errors.Is(err, nats.ErrTimeout):
@@ -219,21 +224,6 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	return "", nil
 }
 
-// awaitPredecessor waits until what another process has claimed comes again: what is redelivered goes
-// before what is new. It is false where ctx ended first.
-func (r *run) awaitPredecessor(ctx context.Context) bool {
-	for since := time.Now(); time.Since(since) <= r.ackWait; {
-		info, err := r.info(ctx)
-		if err == nil && info.NumAckPending == 0 {
-			return true
-		}
-		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
-			return false
-		}
-	}
-	return true
-}
-
 func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -259,7 +249,8 @@ func (r *run) watch(ctx context.Context) {
 }
 
 // renew tells the server that what is claimed is worked on. Where that cannot be told for AckWait, the
-// server gives the messages to others, and the contexts of their handlers end.
+// server gives the messages to others, and the contexts of their handlers end. Where there are no
+// others, they come here again, as copies of what is claimed.
 func (r *run) renew(ctx context.Context) {
 	told := time.Now()
 	for session.Pause(ctx, r.ackWait/renewals) {
@@ -270,7 +261,7 @@ func (r *run) renew(ctx context.Context) {
 		switch err := r.conn.FlushTimeout(min(r.ackWait/renewals, closing)); {
 		case err == nil:
 			told = began
-		case time.Since(told) >= r.ackWait:
+		case time.Since(told) >= r.ackWait && !r.options.sole:
 			over, cancel := context.WithCancel(ctx)
 			cancel()
 			r.Withdraw(over, func(*session.Entry) bool { return true })

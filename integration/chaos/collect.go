@@ -35,7 +35,22 @@ func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	for _, p := range s.processes {
 		err = errors.Join(err, p.addProcess(e))
 	}
+	e.dateCopies()
 	return e, err
+}
+
+// dateCopies gives messages whose broker does not tell when they arrived the times at which the
+// observer saw their copies.
+func (e *evidence) dateCopies() {
+	for broker, held := range e.held {
+		copies := map[string]int{}
+		for i := range held {
+			times, n := e.seenAt[broker][held[i].message], copies[held[i].message]
+			if copies[held[i].message]++; held[i].at.IsZero() && n < len(times) {
+				held[i].at = times[n]
+			}
+		}
+	}
 }
 
 func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
@@ -112,6 +127,9 @@ func (p *process) addProcess(e *evidence) error {
 			e.dropped[line.Dropped]++
 		case line.Message != "":
 			noteSeen(e.seen, line)
+			if line.At != 0 {
+				e.noteTime(line)
+			}
 		case line.Ended:
 			e.ended++
 			e.leaseLost += line.LeaseLost
@@ -132,6 +150,18 @@ const clockPatience = 20 * time.Second
 func (s startedAt) shows(clock int64) bool {
 	began := time.Unix(clock, 0).Add(-s.skew)
 	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
+}
+
+// noteTime records when an observer saw a message.
+func (e *evidence) noteTime(line scenario.Line) {
+	if e.seenAt == nil {
+		e.seenAt = map[string]map[string][]time.Time{}
+	}
+	if e.seenAt[line.Broker] == nil {
+		e.seenAt[line.Broker] = map[string][]time.Time{}
+	}
+	times := e.seenAt[line.Broker]
+	times[line.Message] = append(times[line.Message], time.UnixMilli(line.At))
 }
 
 // note records the outcome of a transaction.

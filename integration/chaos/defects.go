@@ -153,9 +153,9 @@ func Defects() []Defect {
 			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
 		},
 		{
-			Name: "overtakes-predecessor", What: "a consumer that has a durable of JetStream alone does not wait for what a crashed process had claimed", Rules: []Rule{Disorder},
+			Name: "overtakes-lost", What: "the sole consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
 			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
-			edits: []edit{{"inbox/natsconsumer/receive.go", "if r.options.sole && !r.awaitPredecessor(ctx) {", "if r.options.sole && ctx.Err() != nil {"}},
+			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.options.sole, doubtful: c.options.sole}", "order: order{}"}},
 			options: func(o *Options) {
 				o.Only, o.Every, o.Keys, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 1, 1
 			},

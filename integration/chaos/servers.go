@@ -53,8 +53,7 @@ type own interface {
 type servers struct {
 	database *server
 	brokers  map[*serverKind]*server
-	messages string    // the address at which the fake of Pub/Sub shows them
-	arrivals *arrivals // at RabbitMQ
+	messages string // the address at which the fake of Pub/Sub shows them
 }
 
 // all lists them, in the order in which brokers have them.

@@ -63,10 +63,10 @@ func Topic(stream string) string {
 	return "chaos.account"
 }
 
-// What the exchange of RabbitMQ is bound to. Each queue gets every message, and is of another type.
+// What the exchange of RabbitMQ is bound to. Each queue gets every message.
 const (
 	Exchange        = "chaos"
-	LedgerQueue     = "ledger"     // a stream, which keeps what was read: that is what RabbitMQ holds
+	LedgerQueue     = "ledger"     // a quorum queue, which nobody reads before the end: that is what RabbitMQ holds
 	ObserverQueue   = "observer"   // a classic queue
 	ProjectionQueue = "projection" // a quorum queue, of which one consumer at a time has all
 )
@@ -147,6 +147,7 @@ type Line struct {
 	Stream  string `json:"stream,omitempty"`
 	Entry   string `json:"entry,omitempty"`   // the broker's own id
 	Message string `json:"message,omitempty"` // ours
+	At      int64  `json:"at,omitempty"`      // in milliseconds: when it was seen, where the broker does not tell when it arrived
 
 	// Of a projector: a copy of a message that its inbox knew already came to the consumer of this
 	// broker.

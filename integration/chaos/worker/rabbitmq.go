@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -18,16 +19,22 @@ const prefetch = 500
 // observeRabbitMQ consumes a queue and records each message, over a new connection after each
 // failure.
 func observeRabbitMQ(ctx context.Context, ledger *scenario.Ledger) error {
+	off, err := number(SkewVariable)
+	if err != nil {
+		return err
+	}
+	skew := time.Duration(off) * time.Second
 	for ctx.Err() == nil {
-		if err := consumeQueue(ctx, ledger); err != nil {
+		if err := consumeQueue(ctx, skew, ledger); err != nil {
 			wait(ctx, readPatience/5)
 		}
 	}
 	return ended(ledger, scenario.Line{})
 }
 
-// consumeQueue is the life of one connection. It confirms messages once they are recorded.
-func consumeQueue(ctx context.Context, ledger *scenario.Ledger) (err error) {
+// consumeQueue is the life of one connection. It confirms messages once they are recorded. The clock is
+// off by skew.
+func consumeQueue(ctx context.Context, skew time.Duration, ledger *scenario.Ledger) (err error) {
 	conn, err := amqp.DialConfig(os.Getenv(ServerVariable), amqp.Config{Heartbeat: heartbeat})
 	if err != nil {
 		return err
@@ -52,7 +59,8 @@ func consumeQueue(ctx context.Context, ledger *scenario.Ledger) (err error) {
 			if !open {
 				return amqp.ErrClosed
 			}
-			if err := ledger.Write(scenario.Line{Broker: scenario.RabbitMQ, Message: d.MessageId}); err != nil {
+			now := time.Now().Add(-skew)
+			if err := ledger.Write(scenario.Line{Broker: scenario.RabbitMQ, Message: d.MessageId, At: now.UnixMilli()}); err != nil {
 				return err
 			}
 			if err := d.Ack(false); err != nil {

@@ -1,0 +1,108 @@
+package natsconsumer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+// An order is that of the deliveries to the sole consumer of a durable. JetStream redelivers what is not
+// confirmed AckWait after it was delivered, and delivers new messages meanwhile: so whatever it has
+// delivered and has not arrived, to a process that died or over a connection that broke, has to come
+// again before anything newer is handled. The server numbers its deliveries, and a number that is
+// missing tells of one that was lost.
+type order struct {
+	kept     bool   // there is one
+	doubtful bool   // something was delivered that has not arrived
+	number   uint64 // of the last delivery
+}
+
+// follows reports whether all that was delivered before a message has arrived. If not, the message is
+// to be left alone: it comes again, too.
+func (o *order) follows(m jetstream.Msg) bool {
+	if !o.kept {
+		return true
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return true // it is none of JetStream's
+	}
+	o.doubtful = o.doubtful || meta.Sequence.Consumer != o.number+1
+	o.number = meta.Sequence.Consumer
+	return !o.doubtful
+}
+
+// settle claims what was delivered and has not arrived. It is false where ctx ended first.
+func (r *run) settle(ctx, arriving context.Context, n int) bool {
+	for r.order.doubtful {
+		if !r.awaitReturn(ctx) {
+			return false
+		}
+		found, err := r.returned(n)
+		if err != nil {
+			session.Pause(ctx, r.outage.Failed(ctx, err))
+			continue
+		}
+		for _, m := range found {
+			r.arrive(arriving, m)
+		}
+	}
+	return true
+}
+
+// awaitReturn waits until everything that was delivered and is not renewed is due again, a little
+// longer than AckWait, or until there is no such thing. It is false where ctx ended first.
+func (r *run) awaitReturn(ctx context.Context) bool {
+	for since := time.Now(); time.Since(since) <= r.ackWait+r.ackWait/10; {
+		info, err := r.info(ctx)
+		if err == nil {
+			r.order.number = info.Delivered.Consumer
+		}
+		if err == nil && info.NumAckPending == 0 {
+			r.order.doubtful = false
+			return true
+		}
+		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
+			return false
+		}
+	}
+	return true
+}
+
+// returned fetches what is due again, in the order of the stream: the server delivers it before anything
+// new, but in the order in which it came due. Doubts remain where a delivery was lost meanwhile.
+func (r *run) returned(n int) (found []jetstream.Msg, err error) {
+	type place struct {
+		sequence uint64
+		message  jetstream.Msg
+	}
+	var all []place
+	r.order.doubtful = false
+	for more := true; more; {
+		fetched := 0
+		err := r.fetch(n, func(m jetstream.Msg) {
+			fetched++
+			meta, err := m.Metadata()
+			if err != nil || !r.order.follows(m) {
+				return
+			}
+			more = more && meta.NumDelivered > 1
+			all = append(all, place{meta.Sequence.Stream, m})
+		})
+		if err != nil || r.order.doubtful {
+			r.order.doubtful = true
+			return nil, err
+		}
+		more = more && fetched == n
+	}
+	slices.SortFunc(all, func(a, b place) int { return cmp.Compare(a.sequence, b.sequence) })
+	for _, each := range all {
+		found = append(found, each.message)
+	}
+	return found, nil
+}
