@@ -281,7 +281,8 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	o := &r.options
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
-	r.Arrive(ctx, &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
+	e := &session.Entry{ID: position, Bytes: len(m.Data()), Message: message, Broken: broken, Ordered: true}
+	r.Arrive(ctx, e, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers

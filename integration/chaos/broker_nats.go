@@ -120,31 +120,36 @@ func readNATS(ctx context.Context, s *servers, hold holder) error {
 		if err != nil {
 			return err
 		}
-		const piece = 1000
-		for next := uint64(1); next <= state.LastSeq; {
-			batch, err := reader.Fetch(piece, jetstream.FetchMaxWait(time.Second))
+		return readJetStream(ctx, reader, state.LastSeq, hold)
+	})
+}
+
+// readJetStream reads a stream up to a place, without a hole.
+func readJetStream(ctx context.Context, reader jetstream.Consumer, last uint64, hold holder) error {
+	const piece = 1000
+	for next := uint64(1); next <= last; {
+		batch, err := reader.Fetch(piece, jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		for m := range batch.Messages() {
+			meta, err := m.Metadata()
 			if err != nil {
 				return err
 			}
-			for m := range batch.Messages() {
-				meta, err := m.Metadata()
-				if err != nil {
-					return err
-				}
-				if meta.Sequence.Stream != next {
-					return fmt.Errorf("chaos: the stream of NATS goes from %d to %d", next-1, meta.Sequence.Stream)
-				}
-				next++
-				if err := hold(natsFields(m), m.Data(), meta.Timestamp); err != nil {
-					return err
-				}
+			if meta.Sequence.Stream != next {
+				return fmt.Errorf("chaos: the stream of NATS goes from %d to %d", next-1, meta.Sequence.Stream)
 			}
-			if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) || ctx.Err() != nil {
-				return errors.Join(err, ctx.Err())
+			next++
+			if err := hold(natsFields(m), m.Data(), meta.Timestamp); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // natsFields are the headers, but for the one that is for the server.

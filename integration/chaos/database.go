@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -218,11 +217,6 @@ func each(ctx context.Context, db *sql.DB, query string, targets []any, f func()
 		}
 	}
 	return rows.Err()
-}
-
-// kinds are the faults that this database's server can have.
-func (d *database) kinds() []Kind {
-	return slices.DeleteFunc([]Kind{DatabaseFast, DatabaseImmediate, DatabaseKill}, func(k Kind) bool { return d.signals[k] == 0 })
 }
 
 func changed(text string, change func(*url.URL)) string {

@@ -47,7 +47,10 @@ var withoutFence = []edit{
 }
 
 // Defects returns all of them.
-func Defects() []Defect {
+func Defects() []Defect { return append(outboxDefects(), brokerDefects()...) }
+
+// outboxDefects are those of the outbox, of relays and of the inbox.
+func outboxDefects() []Defect {
 	return []Defect{
 		{
 			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Rules: []Rule{Fence},
@@ -87,20 +90,6 @@ func Defects() []Defect {
 			},
 		},
 		{
-			Name: "counts-sent", What: "the brokers of RabbitMQ and NATS count what they have sent as published, whatever becomes of it", Rules: []Rule{Lost, Unconfirmed},
-			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
-			edits: []edit{
-				{
-					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.fail(m.index, err)\n\t}\n",
-					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n",
-				},
-				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n}\n\n// await"},
-			},
-			options: func(o *Options) { // messages that are long on their way when the server dies
-				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond
-			},
-		},
-		{
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Rules: []Rule{OutOfOrder},
 			edits: []edit{
 				{
@@ -130,34 +119,6 @@ func Defects() []Defect {
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
 				o.Only, o.Every = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond
-			},
-		},
-		{
-			Name: "acks-first", What: "consumers of RabbitMQ and NATS confirm a message at the broker before it is handled", Rules: []Rule{Projection},
-			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
-			edits: []edit{
-				{
-					"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
-					"\tif e.Past.Failures == 0 {\n\t\te.First().Ack()\n\t}\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
-				},
-				{"inbox/internal/session/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
-			},
-			options: func(o *Options) { // one projector, which has the worst of it
-				o.Only, o.Every, o.Relays, o.Projectors = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond, 1, 1
-			},
-		},
-		{
-			Name: "keys-beside", What: "consumers of RabbitMQ and NATS handle the messages of a key beside each other", Rules: []Rule{Disorder},
-			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
-			edits:   []edit{{"inbox/internal/session/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
-			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
-		},
-		{
-			Name: "overtakes-lost", What: "the sole consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
-			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
-			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.options.sole, doubtful: c.options.sole}", "order: order{}"}},
-			options: func(o *Options) {
-				o.Only, o.Every, o.Keys, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 1, 1
 			},
 		},
 	}

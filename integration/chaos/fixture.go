@@ -133,12 +133,12 @@ func (s *fixture) makeTables(ctx context.Context) error {
 // configuration is that of producers, relays and projectors, with the URLs that a process has for
 // its servers. Retries are quick, and no message may reach the maximum of attempts.
 func (s *fixture) configuration(dsn string, urls map[*serverKind]string) string {
-	external, settings := []string{}, ""
+	external, settings := []string{}, strings.Builder{}
 	for _, b := range s.brokers {
 		if !b.internal() {
 			external = append(external, b.name)
 		}
-		settings += fmt.Sprintf("  %s: {%s}\n", b.name, b.settings(urls[b.server]))
+		fmt.Fprintf(&settings, "  %s: {%s}\n", b.name, b.settings(urls[b.server]))
 	}
 	return fmt.Sprintf(`
 databases:
@@ -153,7 +153,7 @@ outbox:
   retry: {max_attempts: %d, base_delay: 200ms, max_delay: 2s}
   breaker: {min_delay: 100ms, max_delay: 1s}
 brokers:
-%s`, s.database.driver, dsn, strings.Join(external, ", "), s.options.Lease, maxAttempts, settings)
+%s`, s.database.driver, dsn, strings.Join(external, ", "), s.options.Lease, maxAttempts, settings.String())
 }
 
 // maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as

@@ -124,7 +124,7 @@ func TestOwnProgram(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "program")
 	script := "#!/bin/sh\nmkdir -p $DATA && exec " + bin + " --bind 127.0.0.1 --port $PORT --dir $DATA --appendonly yes\n"
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
 	own, err := OwnProgram(t.Context(), "program", program, func(dir, port string) []string { return []string{"DATA=" + dir, "PORT=" + port} },
 		func(ctx context.Context, address string) error {
 			_, err := redisInfo(ctx, redisURL(address))
