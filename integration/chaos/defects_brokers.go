@@ -36,7 +36,7 @@ func brokerDefects() []Defect {
 				{"inbox/internal/session/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
 			},
 			options: func(o *Options) { // one projector, which has the worst of it
-				o.Only, o.Every, o.Relays, o.Projectors = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond, 1, 1
+				o.Only, o.Every, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 1, 1
 			},
 		},
 		{
@@ -50,7 +50,7 @@ func brokerDefects() []Defect {
 			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
 			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.options.sole, doubtful: c.options.sole}", "order: order{}"}},
 			options: func(o *Options) {
-				o.Only, o.Every, o.Keys, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 1, 1
+				o.Only, o.Every, o.Keys, o.Rate, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 60, 1, 1
 			},
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorm-fanout/fanout"
@@ -32,6 +33,7 @@ type fixture struct {
 	network      *network
 	cluster      cluster
 	processes    map[string]*process
+	missed       atomic.Int64 // faults that found their server away
 	closers      []func() error
 }
 

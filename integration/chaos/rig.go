@@ -82,6 +82,10 @@ func (s *fixture) perform(ctx context.Context, schedule Schedule, began time.Tim
 		all.Go(func() error {
 			is := performed{Fault: fault, Began: time.Now()}
 			err := s.inflict(ctx, fault)
+			if errors.Is(err, errAway) {
+				s.missed.Add(1)
+				return nil
+			}
 			is.Ended = time.Now()
 			mu.Lock()
 			defer mu.Unlock()
@@ -166,6 +170,9 @@ func (s *fixture) report(r *Report, e *evidence) {
 		if at.own == nil && len(at.signals) > 0 {
 			r.Skipped = append(r.Skipped, fmt.Sprintf("all faults of the server %s, which is not the rig's own", at.name))
 		}
+	}
+	if missed := s.missed.Load(); missed > 0 {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%d faults of servers that were not back from the last one", missed))
 	}
 	r.Producers.Events = len(e.facts)
 	for _, is := range e.outcomes {

@@ -141,11 +141,17 @@ func (s *fixture) owned(own *testservers.Own) *server {
 	return &server{url: own.URL, own: own}
 }
 
+// errAway says that a fault found its server away. Otherwise the outages of a server that takes long to
+// start would queue up on a busy machine, and it would hardly ever be there.
+var errAway = errors.New("chaos: the server is not back from the last fault")
+
 // outage ends a server in one of the ways that faults have, and starts it again after a while.
 func (s *servers) outage(ctx context.Context, f Fault) error {
 	all := s.all()
 	at := all[slices.IndexFunc(all, func(at *server) bool { return at.name == f.Target })]
-	at.away.Lock() // on a busy machine, it may not be back from the last time
+	if !at.away.TryLock() {
+		return errAway
+	}
 	defer at.away.Unlock()
 	if err := at.own.End(at.signals[f.Kind], 30*time.Second); err != nil {
 		return fmt.Errorf("chaos: %s: %w", f.Kind, err)
