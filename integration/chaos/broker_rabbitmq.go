@@ -92,8 +92,9 @@ func askRabbitMQ(url string, talk func(*amqp.Channel) error) (err error) {
 	return talk(channel)
 }
 
-// readRabbitMQ reads the ledger from its beginning to a mark that it puts behind it itself. Nothing is
-// confirmed, so all of it stays. When a message arrived, RabbitMQ does not tell.
+// readRabbitMQ reads the ledger from its beginning to a mark that it puts behind it itself, and empties
+// it: of what is not confirmed, RabbitMQ gives out 2,000 messages and no more. When a message arrived,
+// it does not tell.
 func readRabbitMQ(ctx context.Context, s *servers, hold holder) error {
 	const mark = "the end"
 	ctx, cancel := context.WithTimeout(ctx, questionPatience)
@@ -108,21 +109,23 @@ func readRabbitMQ(ctx context.Context, s *servers, hold holder) error {
 			return err
 		}
 		if acked, err := confirmation.WaitContext(ctx); err != nil || !acked {
-			return errors.Join(err, errors.New("chaos: RabbitMQ did not take the end of its ledger"))
+			return fmt.Errorf("it does not take the end of its ledger: %w", err)
 		}
-		deliveries, err := channel.ConsumeWithContext(ctx, scenario.LedgerQueue, "", false, true, false, false, nil)
+		deliveries, err := channel.ConsumeWithContext(ctx, scenario.LedgerQueue, "", true, true, false, false, nil)
 		if err != nil {
 			return err
 		}
+		read := 0
 		for d := range deliveries {
 			if d.Type == mark {
 				return nil
 			}
+			read++
 			if err := hold(amqpFields(&d), d.Body, time.Time{}); err != nil {
 				return err
 			}
 		}
-		return errors.Join(ctx.Err(), amqp.ErrClosed)
+		return errors.Join(fmt.Errorf("the ledger ends after %d messages", read), ctx.Err())
 	})
 }
 
