@@ -176,6 +176,35 @@ func TestSole(t *testing.T) {
 	require.NoError(t, stop())
 }
 
+// What is delivered to a predecessor while the sole consumer waits, as over a connection that the server
+// does not know to be dead, is waited for, too.
+func TestSolePredecessorStillFetches(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
+	s.publish(t, message("k", "0"), message("k", "1"))
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	predecessor := func() {
+		died, err := durable.FetchNoWait(1) // and never confirmed
+		require.NoError(t, err)
+		for range died.Messages() {
+		}
+	}
+	predecessor()
+	got := make(chan string, 3)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	time.Sleep(2500 * time.Millisecond) // of its AckWait
+	predecessor()
+	s.publish(t, message("k", "2"))
+	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
 // recording is a sole consumer, over a network, that says what it handles; wait is called before each
 // message.
 func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id string)) (c *Consumer, got chan string) {

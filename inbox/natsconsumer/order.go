@@ -60,8 +60,8 @@ func (r *run) settle(ctx, arriving context.Context, n int) bool {
 func (r *run) awaitReturn(ctx context.Context) bool {
 	for since := time.Now(); time.Since(since) <= r.ackWait+r.ackWait/10; {
 		info, err := r.info(ctx)
-		if err == nil {
-			r.order.number = info.Delivered.Consumer
+		if err == nil && info.Delivered.Consumer != r.order.number { // delivered meanwhile, and not to us
+			r.order.number, since = info.Delivered.Consumer, time.Now()
 		}
 		if err == nil && info.NumAckPending == 0 {
 			r.order.doubtful = false
