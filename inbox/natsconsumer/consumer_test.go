@@ -205,6 +205,29 @@ func TestSolePredecessorStillFetches(t *testing.T) {
 	require.NoError(t, stop())
 }
 
+// What a predecessor has given back to make room, for longer than AckWait, is waited for, too.
+func TestSolePredecessorMadeRoom(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	s.publish(t, message("k", "0"), message("k", "1"))
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	claimed, err := durable.FetchNoWait(2)
+	require.NoError(t, err)
+	require.NoError(t, (<-claimed.Messages()).NakWithDelay(4*time.Second))
+	<-claimed.Messages() // and never confirmed
+	s.publish(t, message("k", "2"))
+	got := make(chan string, 3)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), func(o *options) { o.pace.away = 4 * time.Second })
+	require.NoError(t, err)
+	stop := begin(t, c)
+	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
 // recording is a sole consumer, over a network, that says what it handles; wait is called before each
 // message.
 func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id string)) (c *Consumer, got chan string) {

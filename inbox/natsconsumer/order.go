@@ -1,8 +1,8 @@
 package natsconsumer
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +43,10 @@ func (r *run) settle(ctx, arriving context.Context, n int) bool {
 		if !r.awaitReturn(ctx) {
 			return false
 		}
-		found, err := r.returned(n)
+		found, err := r.returned(ctx, n)
+		if ctx.Err() != nil {
+			return false // what was found comes again
+		}
 		if err != nil {
 			session.Pause(ctx, r.outage.Failed(ctx, err))
 			continue
@@ -74,35 +77,37 @@ func (r *run) awaitReturn(ctx context.Context) bool {
 	return true
 }
 
-// returned fetches what is due again, in the order of the stream: the server delivers it before anything
-// new, but in the order in which it came due. Doubts remain where a delivery was lost meanwhile.
-func (r *run) returned(n int) (found []jetstream.Msg, err error) {
-	type place struct {
-		sequence uint64
-		message  jetstream.Msg
-	}
-	var all []place
+// returned fetches until there is nothing that was delivered and is neither claimed nor found, and
+// returns it in the order of the stream: the server delivers what is due again in the order in which it
+// came due, and not all of it at once. Doubts remain where a delivery was lost meanwhile.
+func (r *run) returned(ctx context.Context, n int) (found []jetstream.Msg, err error) {
+	bySequence := map[uint64]jetstream.Msg{}
 	r.order.doubtful = false
-	for more := true; more; {
-		fetched := 0
+	for since := time.Now(); ; {
 		err := r.fetch(n, func(m jetstream.Msg) {
-			fetched++
-			meta, err := m.Metadata()
-			if err != nil || !r.order.follows(m) {
-				return
+			if meta, err := m.Metadata(); err == nil && r.order.follows(m) {
+				bySequence[meta.Sequence.Stream] = m
 			}
-			more = more && meta.NumDelivered > 1
-			all = append(all, place{meta.Sequence.Stream, m})
 		})
+		var info *jetstream.ConsumerInfo
+		if err == nil && !r.order.doubtful {
+			info, err = r.info(ctx)
+		}
 		if err != nil || r.order.doubtful {
 			r.order.doubtful = true
 			return nil, err
 		}
-		more = more && fetched == n
+		claimed, _ := r.Figures()
+		// What somebody has given back with a delay that is longer still is not waited for.
+		if info.NumAckPending <= claimed+len(bySequence) || time.Since(since) > r.ackWait+2*r.options.pace.away {
+			break
+		}
+		for _, m := range bySequence {
+			_ = m.InProgress() // else it would be due again
+		}
 	}
-	slices.SortFunc(all, func(a, b place) int { return cmp.Compare(a.sequence, b.sequence) })
-	for _, each := range all {
-		found = append(found, each.message)
+	for _, sequence := range slices.Sorted(maps.Keys(bySequence)) {
+		found = append(found, bySequence[sequence])
 	}
 	return found, nil
 }
