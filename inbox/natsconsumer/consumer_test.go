@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,6 +226,38 @@ func TestSolePredecessorMadeRoom(t *testing.T) {
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// A sole consumer gives nothing back to make room, since what is given back could be overtaken: where one
+// key fills the room, the others wait.
+func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	const all = 40
+	want := make([]string, all)
+	for n := range want {
+		want[n] = strconv.Itoa(n)
+		s.publish(t, message("k", want[n]))
+	}
+	fails := time.Now().Add(time.Second)
+	got := make(chan string, 2*all)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if time.Now().Before(fails) {
+			return "", errors.New("not yet")
+		}
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), WithMaxOutstanding(8, 1<<20), WithRetry(inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	first, seen := []string{}, map[string]bool{}
+	for len(first) < all {
+		if id := <-got; !seen[id] {
+			first, seen[id] = append(first, id), true
+		}
+	}
+	assert.Equal(t, want, first)
 	require.NoError(t, stop())
 }
 

@@ -42,8 +42,9 @@
 //
 // Up to [WithMaxOutstanding] is claimed. Followers of one key can fill that room while their head waits for
 // its next attempt. Where workers are idle and nothing new fits, every second a quarter of what waits is
-// given back for five seconds, the last of the longest key first, so that other keys get in. MaxAckPending
-// bounds it all.
+// given back for five seconds, the last of the longest key first, so that other keys get in; newer messages
+// of a key can then overtake what was given back. With [WithSole] nothing is given back: the order stays,
+// and other keys wait until the head is done with or abandoned. MaxAckPending bounds it all.
 //
 // # Dead letters
 //

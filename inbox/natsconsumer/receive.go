@@ -55,7 +55,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Gap, settings.Tick = true, o.pace.gap, o.pace.tick
+	settings.GiveBack, settings.Gap, settings.Tick = !o.sole, o.pace.gap, o.pace.tick
 	if o.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}
