@@ -14,12 +14,17 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
+	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
+	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
 	github.com/gorm-fanout/fanout/brokers/watermill v0.1.0
+	github.com/gorm-fanout/fanout/inbox/natsconsumer v0.1.0
 	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
+	github.com/gorm-fanout/fanout/inbox/rabbitmqconsumer v0.1.0
 	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.12.3
 	github.com/nats-io/nats.go v1.47.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,6 +175,166 @@ func TestSole(t *testing.T) {
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, []string{"0 2", "1 2", "2 1"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// What is delivered to a predecessor while the sole consumer waits, as over a connection that the server
+// does not know to be dead, is waited for, too.
+func TestSolePredecessorStillFetches(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
+	s.publish(t, message("k", "0"), message("k", "1"))
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	predecessor := func() {
+		died, err := durable.FetchNoWait(1) // and never confirmed
+		require.NoError(t, err)
+		for range died.Messages() {
+		}
+	}
+	predecessor()
+	got := make(chan string, 3)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	time.Sleep(2500 * time.Millisecond) // of its AckWait
+	predecessor()
+	s.publish(t, message("k", "2"))
+	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// What a predecessor has given back to make room, for longer than AckWait, is waited for, too.
+func TestSolePredecessorMadeRoom(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	s.publish(t, message("k", "0"), message("k", "1"))
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	claimed, err := durable.FetchNoWait(2)
+	require.NoError(t, err)
+	require.NoError(t, (<-claimed.Messages()).NakWithDelay(4*time.Second))
+	<-claimed.Messages() // and never confirmed
+	s.publish(t, message("k", "2"))
+	got := make(chan string, 3)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), func(o *options) { o.pace.away = 4 * time.Second })
+	require.NoError(t, err)
+	stop := begin(t, c)
+	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// A sole consumer gives nothing back to make room, since what is given back could be overtaken: where one
+// key fills the room, the others wait.
+func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	const all = 40
+	want := make([]string, all)
+	for n := range want {
+		want[n] = strconv.Itoa(n)
+		s.publish(t, message("k", want[n]))
+	}
+	fails := time.Now().Add(time.Second)
+	got := make(chan string, 2*all)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if time.Now().Before(fails) {
+			return "", errors.New("not yet")
+		}
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), WithMaxOutstanding(8, 1<<20), WithRetry(inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	first, seen := []string{}, map[string]bool{}
+	for len(first) < all {
+		if id := <-got; !seen[id] {
+			first, seen[id] = append(first, id), true
+		}
+	}
+	assert.Equal(t, want, first)
+	require.NoError(t, stop())
+}
+
+// recording is a sole consumer, over a network, that says what it handles; wait is called before each
+// message.
+func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id string)) (c *Consumer, got chan string) {
+	t.Helper()
+	got = make(chan string, 100)
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		wait(m.ID)
+		got <- m.ID
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), func(o *options) { o.pace.away = 3 * time.Second })
+	require.NoError(t, err)
+	return c, got
+}
+
+// What was delivered to a sole consumer and got lost on its way comes again AckWait later. Until then
+// nothing newer is handled, and then all of it in the order of the stream.
+func TestSoleLosesDeliveries(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 4 * time.Second})
+	proxy := toxic.Start(t, s.addr)
+	c, got := recording(t, s, proxy, func(string) {})
+	stop := begin(t, c)
+	s.publish(t, message("k", "0"))
+	require.Equal(t, "0", <-got)
+	pending := func() int {
+		durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+		require.NoError(t, err)
+		return durable.CachedInfo().NumAckPending
+	}
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is confirmed")
+	proxy.BlackHole(t)
+	s.publish(t, message("k", "1"), message("k", "2"))
+	eventually(t, func() bool { return pending() > 0 }, "it is on its way")
+	proxy.Heal(t)
+	s.publish(t, message("k", "3"), message("k", "4"))
+	assert.Equal(t, []string{"1", "2", "3", "4"}, []string{<-got, <-got, <-got, <-got})
+	require.NoError(t, stop())
+}
+
+// A sole consumer that is cut off for longer than AckWait goes on with what it has claimed, since
+// nobody else gets it, and nothing newer overtakes that.
+func TestSoleCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	proxy := toxic.Start(t, s.addr)
+	begun, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c, got := recording(t, s, proxy, func(id string) {
+		if id == "0" {
+			once.Do(func() { close(begun) })
+			<-free
+		}
+	})
+	stop := begin(t, c)
+	s.publish(t, message("k", "0"), message("k", "1"), message("k", "2"))
+	<-begun
+	eventually(t, func() bool { return c.Stats().Claimed == 3 }, "all are claimed")
+	proxy.BlackHole(t)
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	eventually(t, func() bool { return !c.conn.IsConnected() }, "it knows that it is cut off")
+	s.publish(t, message("k", "3"))
+	time.Sleep(600 * time.Millisecond) // twice AckWait
+	require.Positive(t, durable.CachedInfo().NumAckPending)
+	proxy.Heal(t)
+	close(free)
+	seen, first := map[string]bool{}, []string{}
+	for len(first) < 4 {
+		if id := <-got; !seen[id] {
+			first, seen[id] = append(first, id), true
+		}
+	}
+	assert.Equal(t, []string{"0", "1", "2", "3"}, first)
 	require.NoError(t, stop())
 }
 

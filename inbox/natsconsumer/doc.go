@@ -21,27 +21,31 @@
 // waits, other keys flow. When it becomes a dead letter, or is forwarded to the dead letters, its key goes
 // on. A message without an ordering key has no order, and waits for no other.
 //
-// JetStream itself deals the messages of a durable consumer out among the processes that ask, and redelivers
-// each by itself. Where the order of keys matters, let one process at a time consume a durable, and say so
-// ([WithSole]): then it holds across stops, crashes and broken connections. Spread the load over several
-// durables whose filters share out the subjects (the server can map keys to partitions of subjects). Where
-// several processes share one, keys have their order within each, and the handler has to cope with the
-// rest, by the sequence of the aggregate for one.
+// JetStream itself deals the messages of a durable consumer out among the processes that ask, and
+// redelivers each by itself, AckWait after it was delivered, while it delivers newer ones. Where the order
+// of keys matters, let one process at a time consume a durable, and say so ([WithSole]): then it holds
+// across stops and crashes, outages, and deliveries that are lost on their way. Spread the load over
+// several durables whose filters share out the subjects (the server can map keys to partitions of
+// subjects). Where several processes share one, keys have their order within each, and the handler has to
+// cope with the rest, by the sequence of the aggregate for one.
 //
 // # At least once
 //
 // What was not confirmed comes again: AckWait after a crash, after a lost confirmation, or when a process
-// could not reach the server for that long. Then the contexts of its handlers end, and whatever they return,
-// nothing of theirs is confirmed. A copy of a message that is claimed shares its fate. Other copies are for
-// the handler to tell, as inbox.Handle does. Leave MaxDeliver of the durable at -1: where it is set, the
-// server drops a message that was delivered as often, whoever was at fault; a warning says so.
+// could not reach the server for that long. Then the contexts of its handlers end, and whatever they
+// return, nothing of theirs is confirmed; a sole process goes on, as nobody else gets its messages. A copy
+// of a message that is claimed shares its fate. Other copies are for the handler to tell, as inbox.Handle
+// does. Leave MaxDeliver of the durable at -1: where it is set, the server drops a message that was
+// delivered as often, whoever was at fault; a warning says so.
 //
 // # What is claimed
 //
 // Up to [WithMaxOutstanding] is claimed. Followers of one key can fill that room while their head waits for
 // its next attempt. Where workers are idle and nothing new fits, every second a quarter of what waits is
 // given back for five seconds, the last of the longest key first, so that other keys get in. What is newer
-// of the key waits here until they have come again. MaxAckPending bounds it all.
+// of the key waits here until they have come again. With [WithSole] nothing is given back, since an outage
+// could keep it away for longer than it is waited for: other keys wait until the head is done with or
+// abandoned. MaxAckPending bounds it all.
 //
 // # Dead letters
 //

@@ -72,9 +72,9 @@ func WithMaxOutstanding(messages, bytes int) Option {
 }
 
 // WithSole says that no other process consumes the durable while this one runs. Then order holds across
-// crashes as well: at its start the consumer waits until what a predecessor had claimed comes again,
-// AckWait at most, before it takes anything newer; and so it does where a connection that broke has lost
-// what was on its way.
+// crashes, outages and lost deliveries as well: at its start, and where the numbers of the server's
+// deliveries show that one was lost, the consumer waits until what was delivered comes again, a little
+// longer than AckWait at most, before it takes anything newer.
 func WithSole() Option { return func(o *options) { o.sole = true } }
 
 // WithCreate creates the durable consumer, as config says, where it does not exist; its name and its

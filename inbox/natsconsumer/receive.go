@@ -38,11 +38,7 @@ type run struct {
 	pull    jetstream.Consumer
 	ackWait time.Duration
 	outage  session.Outage
-
-	// Of a sole consumer, who gets every delivery: one that it has not got was lost, and what comes
-	// after it has to come again behind it. Of the goroutine that fetches.
-	next uint64 // delivery of the durable consumer; 0 is any
-	lost bool
+	order   order
 
 	mu       sync.Mutex
 	stopping bool              // what is given back is kept until nothing is under way any more
@@ -54,12 +50,12 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, back: map[uint64]string{}}
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, order: order{kept: c.options.sole, doubtful: c.options.sole}, back: map[uint64]string{}}
 	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
 	o := &c.options
 	settings := o.Settings(c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Tick = true, o.pace.tick
+	settings.GiveBack, settings.Tick = !o.sole, o.pace.tick
 	if o.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}
@@ -74,22 +70,14 @@ func (r *run) stop() {
 	r.stopping = true
 }
 
-// keep keeps what is given back during a stop, and is false before. A sole consumer remembers it before
-// as well, so that at the end all comes again in order.
+// keep keeps what is given back during a stop, and is false before.
 func (r *run) keep(d *delivery) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopping || r.options.sole {
+	if r.stopping {
 		r.back[d.sequence] = d.message.Reply()
 	}
 	return r.stopping
-}
-
-// returned is told that a message has come again.
-func (r *run) returned(sequence uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.back, sequence)
 }
 
 // end gives back what was kept, ends what goes on in the background, and waits until the server has
@@ -104,8 +92,7 @@ func (r *run) end() {
 
 // giveBack gives back what was kept. The server redelivers in the order in which it was told, and before
 // anything new: so it is told all at once, in the order of the stream, when no fetch of ours is left
-// that could get it. It answers the last one when it has noted those before it. A delay first has it
-// forget what it was told before.
+// that could get it. It answers the last one when it has noted those before it.
 func (r *run) giveBack() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,14 +100,13 @@ func (r *run) giveBack() error {
 		return r.conn.FlushTimeout(closing)
 	}
 	sequences := slices.Sorted(maps.Keys(r.back))
-	for _, nak := range []string{fmt.Sprintf(`-NAK {"delay": %d}`, r.options.pace.away), "-NAK"} {
-		for _, sequence := range sequences {
-			if err := r.conn.Publish(r.back[sequence], []byte(nak)); err != nil {
-				return err
-			}
+	last := len(sequences) - 1
+	for _, sequence := range sequences[:last] {
+		if err := r.conn.Publish(r.back[sequence], []byte("-NAK")); err != nil {
+			return err
 		}
 	}
-	_, err := r.conn.Request(r.back[sequences[len(sequences)-1]], []byte("-NAK"), closing)
+	_, err := r.conn.Request(r.back[sequences[last]], []byte("-NAK"), closing)
 	return err
 }
 
@@ -132,9 +118,6 @@ func (r *run) receive(ctx context.Context) error {
 	r.background.Go(func() { r.KeepTime(r.life) })
 	r.background.Go(func() { r.renew(r.life) })
 	r.background.Go(func() { r.watch(r.life) })
-	if r.options.sole && !r.awaitPredecessor(ctx) {
-		return nil
-	}
 	few := max(r.options.maxMessages/4, 1)
 	arriving, refuse := context.WithCancel(context.WithoutCancel(ctx))
 	defer refuse()
@@ -143,15 +126,16 @@ func (r *run) receive(ctx context.Context) error {
 		time.AfterFunc(fetchWait, refuse) // messages for whose bytes there is no room
 	})()
 	for r.Room(ctx, few) {
-		err := r.fetch(arriving, few)
-		if ctx.Err() != nil {
+		if r.order.doubtful && !r.settle(ctx, arriving, few) {
 			break
 		}
-		if r.lost {
-			if !r.awaitPredecessor(ctx) {
-				break
+		err := r.fetch(few, func(m jetstream.Msg) {
+			if r.order.follows(m) {
+				r.arrive(arriving, m)
 			}
-			r.lost = false
+		})
+		if ctx.Err() != nil {
+			break
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
 			return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
@@ -164,14 +148,14 @@ func (r *run) receive(ctx context.Context) error {
 	return nil
 }
 
-// fetch claims what there is, n messages at most; it waits for it.
-func (r *run) fetch(ctx context.Context, n int) error {
+// fetch asks for what there is, n messages at most, and waits for it.
+func (r *run) fetch(n int, take func(m jetstream.Msg)) error {
 	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
 	for m := range batch.Messages() {
-		r.arrive(ctx, m)
+		take(m)
 	}
 	switch err := batch.Error(); {
 	case err == nil, errors.Is(err, nats.ErrTimeout):
@@ -240,24 +224,6 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	return "", nil
 }
 
-// awaitPredecessor waits until what another process has claimed, or a broken connection has lost, comes
-// again: what is redelivered goes before what is new. It is false where ctx ended first.
-func (r *run) awaitPredecessor(ctx context.Context) bool {
-	for since := time.Now(); time.Since(since) <= r.ackWait; {
-		info, err := r.info(ctx)
-		switch {
-		case err != nil:
-			since = time.Now() // the server goes on counting only when it is there
-		case info.NumAckPending == 0:
-			return true
-		}
-		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
-			return false
-		}
-	}
-	return true
-}
-
 func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -283,7 +249,8 @@ func (r *run) watch(ctx context.Context) {
 }
 
 // renew tells the server that what is claimed is worked on. Where that cannot be told for AckWait, the
-// server gives the messages to others, and the contexts of their handlers end.
+// server gives the messages to others, and the contexts of their handlers end. Where there are no
+// others, they come here again, as copies of what is claimed.
 func (r *run) renew(ctx context.Context) {
 	told := time.Now()
 	for session.Pause(ctx, r.ackWait/renewals) {
@@ -294,7 +261,7 @@ func (r *run) renew(ctx context.Context) {
 		switch err := r.conn.FlushTimeout(min(r.ackWait/renewals, closing)); {
 		case err == nil:
 			told = began
-		case time.Since(told) >= r.ackWait:
+		case time.Since(told) >= r.ackWait && !r.options.sole:
 			over, cancel := context.WithCancel(ctx)
 			cancel()
 			r.Withdraw(over, func(*session.Entry) bool { return true })
@@ -309,13 +276,6 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
 		return
 	}
-	if r.options.sole {
-		r.lost = r.lost || r.next != 0 && r.next != meta.Sequence.Consumer
-		if r.next = meta.Sequence.Consumer + 1; r.lost {
-			return // it is not confirmed, and comes again
-		}
-	}
-	r.returned(meta.Sequence.Stream)
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
 	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
 	o := &r.options

@@ -48,7 +48,7 @@ func (f *performed) near(first, again time.Time) bool {
 // any.
 func (f Fault) blame() (name string, rank int) {
 	switch {
-	case f.Kind == DatabaseFast, f.Kind == DatabaseImmediate, f.Kind == DatabaseKill, f.Kind == RedisTerm, f.Kind == RedisKill:
+	case serverOf[f.Kind] != "":
 		return "server", 3
 	case !strings.HasPrefix(f.Target, "relay-"):
 		return "", 0

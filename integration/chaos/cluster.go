@@ -17,8 +17,7 @@ func (s *fixture) assemble(ctx context.Context) error {
 	s.network = newNetwork()
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
 	s.processes = map[string]*process{}
-	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
-	s.cluster.servers = s.servers.kinds()
+	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, servers: s.servers.kinds()}
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
 		s.cluster.producers = append(s.cluster.producers, name)
@@ -36,52 +35,74 @@ func (s *fixture) assemble(ctx context.Context) error {
 	for n := range s.options.Projectors {
 		name := fmt.Sprintf("projector-%d", n)
 		s.cluster.projectors = append(s.cluster.projectors, name)
-		if err := s.addConnected(ctx, name, "project"); err != nil {
+		var environ []string
+		if n == 0 {
+			environ = []string{worker.SoleVariable + "=1"}
+		}
+		if err := s.addConnected(ctx, name, "project", environ...); err != nil {
 			return err
 		}
 	}
-	redis, err := s.connect("reader", "redis", host(s.servers.redisURL))
-	if err != nil {
-		return err
-	}
-	s.add("reader", "redis", worker.ServerVariable+"="+behind(s.servers.redisURL, redis))
-	pubsub, err := s.connect("puller", "pubsub", s.servers.pubsub)
-	if err != nil {
-		return err
-	}
-	s.add("puller", "pubsub", worker.ServerVariable+"="+pubsub)
-	return nil
-}
-
-func (s *fixture) addProducer(ctx context.Context, name string) error {
-	database, err := s.connect(name, "database", s.database.address(s.servers.databaseURL))
-	if err != nil {
-		return err
-	}
-	// A producer has one link and a relay three: it is listed as often, since its faults cause
-	// commits of unknown outcome.
-	s.cluster.links = append(s.cluster.links, name+"/database", name+"/database")
-	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
-	return s.configure(ctx, p, database, host(s.servers.redisURL), s.servers.pubsub)
-}
-
-// addConnected adds a process that uses the database and all brokers.
-func (s *fixture) addConnected(ctx context.Context, name, role string) error {
-	addresses := make([]string, 0, 3)
-	for _, server := range [][2]string{{"database", s.database.address(s.servers.databaseURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
-		address, err := s.connect(name, server[0], server[1])
-		if err != nil {
-			return err
-		}
-		addresses = append(addresses, address)
-		if s.options.Slow > 0 && role == "relay" && server[0] != "database" {
-			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
-			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
+	for _, b := range s.brokers {
+		if name := b.server.observer(); s.processes[name] == nil {
+			s.cluster.observers = append(s.cluster.observers, name)
+			if err := s.addObserver(name, b.server); err != nil {
 				return err
 			}
 		}
 	}
-	return s.configure(ctx, s.add(name, role), addresses[0], addresses[1], addresses[2])
+	return nil
+}
+
+func (s *fixture) addProducer(ctx context.Context, name string) error {
+	database, err := s.connect(name, "database", s.database.address(s.servers.database.url))
+	if err != nil {
+		return err
+	}
+	// A producer has one link and a relay one to each server: it is listed as often as it would be
+	// with two brokers, since its faults cause commits of unknown outcome.
+	s.cluster.links = append(s.cluster.links, name+"/database", name+"/database")
+	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
+	return s.configure(ctx, p, database, s.servers.urls())
+}
+
+// addObserver adds the process that writes down what a server gives out.
+func (s *fixture) addObserver(name string, kind *serverKind) error {
+	url := s.servers.brokers[kind].url
+	address, err := s.connect(name, kind.name, kind.address(url))
+	if err != nil {
+		return err
+	}
+	s.add(name, "observe-"+kind.name, worker.ServerVariable+"="+kind.through(url, address))
+	return nil
+}
+
+// addConnected adds a process that uses the database and all brokers.
+func (s *fixture) addConnected(ctx context.Context, name, role string, environ ...string) error {
+	database, err := s.connect(name, "database", s.database.address(s.servers.database.url))
+	if err != nil {
+		return err
+	}
+	urls := map[*serverKind]string{}
+	for _, b := range s.brokers {
+		kind := b.server
+		if urls[kind] != "" {
+			continue
+		}
+		url := s.servers.brokers[kind].url
+		address, err := s.connect(name, kind.name, kind.address(url))
+		if err != nil {
+			return err
+		}
+		urls[kind] = kind.through(url, address)
+		if s.options.Slow > 0 && role == "relay" {
+			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
+			if err := s.network.links[name+"/"+kind.name].slowDown(away); err != nil {
+				return err
+			}
+		}
+	}
+	return s.configure(ctx, s.add(name, role, environ...), database, urls)
 }
 
 // connect makes a link that faults can hit.
@@ -101,13 +122,12 @@ func (s *fixture) add(name, role string, environ ...string) *process {
 }
 
 // configure writes the configuration of Fanout for one process, with the addresses of its links.
-func (s *fixture) configure(ctx context.Context, p *process, database, redis, pubsub string) error {
+func (s *fixture) configure(ctx context.Context, p *process, database string, urls map[*serverKind]string) error {
 	path := p.path("yaml")
 	p.environ = append(p.environ, worker.ConfigVariable+"="+path)
-	dsn, err := s.database.through(s.servers.databaseURL, database, p.name)
+	dsn, err := s.database.through(s.servers.database.url, database, p.name)
 	if err := errors.Join(err, s.makeUser(ctx, p.name)); err != nil {
 		return err
 	}
-	text := s.configuration(dsn, behind(s.servers.redisURL, redis), pubsub)
-	return os.WriteFile(path, []byte(text), 0o600)
+	return os.WriteFile(path, []byte(s.configuration(dsn, urls)), 0o600)
 }

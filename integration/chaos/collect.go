@@ -3,21 +3,16 @@
 package chaos
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
@@ -25,17 +20,37 @@ import (
 // collect reads all ledgers: the database, the brokers, and the files of the processes.
 func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	e := &evidence{
-		facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
+		brokers: s.brokers, facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
 		seen: map[string]map[string]struct{}{}, dropped: map[string]int{}, peakMemory: map[string]int64{},
 	}
-	for _, broker := range scenario.Brokers() {
-		e.seen[broker] = map[string]struct{}{}
+	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e))
+	for _, b := range s.brokers {
+		hold := func(fields map[string]string, payload []byte, at time.Time) error {
+			return e.hold(b, fields, payload, at)
+		}
+		if failed := b.read(ctx, s.servers, hold); failed != nil {
+			err = errors.Join(err, fmt.Errorf("chaos: read what %s holds: %w", b.name, failed))
+		}
 	}
-	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
 	for _, p := range s.processes {
 		err = errors.Join(err, p.addProcess(e))
 	}
+	e.dateCopies()
 	return e, err
+}
+
+// dateCopies gives messages whose broker does not tell when they arrived the times at which the
+// observer saw their copies.
+func (e *evidence) dateCopies() {
+	for broker, held := range e.held {
+		copies := map[string]int{}
+		for i := range held {
+			times, n := e.seenAt[broker][held[i].message], copies[held[i].message]
+			if copies[held[i].message]++; held[i].at.IsZero() && n < len(times) {
+				held[i].at = times[n]
+			}
+		}
+	}
 }
 
 func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
@@ -82,92 +97,19 @@ func contentOf(payload []byte) (scenario.Moved, error) {
 	return content.Data, nil
 }
 
-func (s *fixture) readRedis(ctx context.Context, e *evidence) error {
-	options, err := redis.ParseURL(s.servers.redisURL)
-	if err != nil {
-		return err
-	}
-	client := redis.NewClient(options)
-	defer client.Close()
-	for _, stream := range scenario.Streams() {
-		for broker, name := range map[string]string{scenario.Internal: stream, scenario.Partner: scenario.PartnerPrefix + stream} {
-			if err := readStream(ctx, client, name, func(entry redis.XMessage) error {
-				fields := map[string]string{}
-				for name, value := range entry.Values {
-					fields[name], _ = value.(string)
-				}
-				data := []byte(fields["data"])
-				delete(fields, "data")
-				milliseconds, _, _ := strings.Cut(entry.ID, "-")
-				at, err := strconv.ParseInt(milliseconds, 10, 64)
-				if err != nil {
-					return err
-				}
-				return e.hold(broker, fields, data, time.UnixMilli(at))
-			}); err != nil {
-				return fmt.Errorf("chaos: read stream %s: %w", name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// readStream reads a whole stream, page by page.
-func readStream(ctx context.Context, client *redis.Client, stream string, f func(redis.XMessage) error) error {
-	const piece = 1000
-	for from := "-"; ; {
-		entries, err := client.XRangeN(ctx, stream, from, "+", piece).Result()
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if err := f(entry); err != nil {
-				return err
-			}
-			from = "(" + entry.ID
-		}
-		if len(entries) < piece {
-			return nil
-		}
-	}
-}
-
-func (s *fixture) readFake(ctx context.Context, e *evidence) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages, http.NoBody)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	lines := json.NewDecoder(bufio.NewReader(answer.Body))
-	for lines.More() {
-		var m scenario.Message
-		if err := lines.Decode(&m); err != nil {
-			return fmt.Errorf("chaos: read the messages of Pub/Sub: %w", err)
-		}
-		if err := e.hold(scenario.PubSub, m.Attributes, m.Data, m.At); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // hold records a message that a broker holds.
-func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
+func (e *evidence) hold(b *broker, fields map[string]string, payload []byte, at time.Time) error {
 	content, err := contentOf(payload)
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", broker, err)
+		return err
 	}
 	d := delivery{
 		event: event{content.Tx, content.N}, account: content.Account, seq: content.Seq, message: fields["id"], kind: fields["type"], at: at,
 	}
-	if broker != scenario.Internal {
-		d.leaks = leaks(broker, fields, payload)
+	if !b.internal() {
+		d.leaks = leaks(b.mayLeave, fields, payload)
 	}
-	e.held[broker] = append(e.held[broker], d)
+	e.held[b.name] = append(e.held[b.name], d)
 	return nil
 }
 
@@ -184,7 +126,10 @@ func (p *process) addProcess(e *evidence) error {
 		case line.Dropped != "":
 			e.dropped[line.Dropped]++
 		case line.Message != "":
-			e.seen[brokerOf(p.name, line.Stream)][line.Message] = struct{}{}
+			noteSeen(e.seen, line)
+			if line.At != 0 {
+				e.noteTime(line)
+			}
 		case line.Ended:
 			e.ended++
 			e.leaseLost += line.LeaseLost
@@ -207,6 +152,18 @@ func (s startedAt) shows(clock int64) bool {
 	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
 }
 
+// noteTime records when an observer saw a message.
+func (e *evidence) noteTime(line scenario.Line) {
+	if e.seenAt == nil {
+		e.seenAt = map[string]map[string][]time.Time{}
+	}
+	if e.seenAt[line.Broker] == nil {
+		e.seenAt[line.Broker] = map[string][]time.Time{}
+	}
+	times := e.seenAt[line.Broker]
+	times[line.Message] = append(times[line.Message], time.UnixMilli(line.At))
+}
+
 // note records the outcome of a transaction.
 func (e *evidence) note(line scenario.Line) {
 	is := e.outcomes[line.Tx]
@@ -216,16 +173,4 @@ func (e *evidence) note(line scenario.Line) {
 		is.outcome = line.Outcome
 	}
 	e.outcomes[line.Tx] = is
-}
-
-// brokerOf returns the broker whose messages a stream holds.
-func brokerOf(consumer, stream string) string {
-	switch {
-	case consumer == "puller":
-		return scenario.PubSub
-	case strings.HasPrefix(stream, scenario.PartnerPrefix):
-		return scenario.Partner
-	default:
-		return scenario.Internal
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -150,7 +149,7 @@ func databaseOf(driver string) (*database, error) {
 
 // makeDatabase makes a database for the run on a server; tearDown removes it.
 func (s *fixture) makeDatabase(ctx context.Context) error {
-	kind, server := s.database, s.servers.databaseURL
+	kind, server := s.database, s.servers.database.url
 	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
 	administer := func(statement string) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -165,8 +164,8 @@ func (s *fixture) makeDatabase(ctx context.Context) error {
 	if err := administer("CREATE DATABASE " + name); err != nil {
 		return fmt.Errorf("chaos: create a database: %w", err)
 	}
-	s.servers.databaseURL, s.databaseName = kind.inside(server, name), name
-	if s.servers.database == nil { // the others end with their server
+	s.servers.database.url, s.databaseName = kind.inside(server, name), name
+	if s.servers.database.own == nil { // the others end with their server
 		s.closers = append(s.closers, func() error { return administer(fmt.Sprintf(kind.drop, name)) })
 	}
 	return nil
@@ -187,7 +186,7 @@ func (s *fixture) makeUser(ctx context.Context, process string) error {
 func (s *fixture) ask(ctx context.Context, question func(context.Context, *sql.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, questionPatience)
 	defer cancel()
-	db, err := sql.Open(s.database.pool, s.servers.databaseURL)
+	db, err := sql.Open(s.database.pool, s.servers.database.url)
 	if err != nil {
 		return err
 	}
@@ -218,11 +217,6 @@ func each(ctx context.Context, db *sql.DB, query string, targets []any, f func()
 		}
 	}
 	return rows.Err()
-}
-
-// kinds are the faults that this database's server can have.
-func (d *database) kinds() []Kind {
-	return slices.DeleteFunc([]Kind{DatabaseFast, DatabaseImmediate, DatabaseKill}, func(k Kind) bool { return d.signals[k] == 0 })
 }
 
 func changed(text string, change func(*url.URL)) string {

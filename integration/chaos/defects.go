@@ -4,8 +4,11 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // Defect is a deliberate defect of Fanout, made by small edits of its source. The rig must detect
@@ -13,10 +16,13 @@ import (
 type Defect struct {
 	Name string
 	What string
-	// Rules are what the rig must report, each of them.
+	// Rules are what the rig must report, each of them, and at each of the brokers At where they are
+	// given.
 	Rules []Rule
+	At    []string
 
 	edits   []edit
+	brokers []string         // external ones of the run; default: partner, pubsub
 	options func(o *Options) // for a run that reveals it soon
 }
 
@@ -41,7 +47,10 @@ var withoutFence = []edit{
 }
 
 // Defects returns all of them.
-func Defects() []Defect {
+func Defects() []Defect { return append(outboxDefects(), brokerDefects()...) }
+
+// outboxDefects are those of the outbox, of relays and of the inbox.
+func outboxDefects() []Defect {
 	return []Defect{
 		{
 			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Rules: []Rule{Fence},
@@ -71,11 +80,14 @@ func Defects() []Defect {
 		},
 		{
 			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Rules: []Rule{Lost, Unconfirmed},
+			At: []string{scenario.Internal, scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
 			edits: []edit{{
 				"outbox/relay/classify.go", "\tcase class == \"\":\n\t\treturn",
 				"\tcase class == \"\" || class == brokers.ClassUnavailable:\n\t\treturn",
 			}},
-			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },
+			options: func(o *Options) {
+				o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill, RabbitMQKill, NATSKill}, time.Second
+			},
 		},
 		{
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Rules: []Rule{OutOfOrder},
@@ -115,10 +127,31 @@ func Defects() []Defect {
 // Tailored returns options for a short run that reveals the defect.
 func (d *Defect) Tailored(o Options) Options {
 	o.Broken, o.TrueClocks = d.Name, true
+	if len(o.Brokers) == 0 {
+		o.Brokers = d.brokers
+	}
+	if len(o.Brokers) == 0 {
+		o.Brokers = []string{scenario.Partner, scenario.PubSub}
+	}
 	fallback(&o.For, 20*time.Second)
 	fallback(&o.Drain, 20*time.Second)
 	d.options(&o)
 	return o
+}
+
+// Missed names what a report of a run with the defect should have, and has not.
+func (d *Defect) Missed(r *Report) (missed []string) {
+	for _, rule := range d.Rules {
+		if len(d.At) == 0 && !r.Violated(rule) {
+			missed = append(missed, fmt.Sprintf("no violation %q", rule))
+		}
+		for _, broker := range d.At {
+			if !slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Rule == rule && v.Broker == broker }) {
+				missed = append(missed, fmt.Sprintf("no violation %q at %s", rule, broker))
+			}
+		}
+	}
+	return missed
 }
 
 // defectEdits returns the edits of a defect; none for "".

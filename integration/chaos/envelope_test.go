@@ -27,14 +27,14 @@ func TestLeaks(t *testing.T) {
 	require.NoError(t, err)
 
 	fields := map[string]string{"id": "1", "type": "Chaos.Moved.v1"}
-	assert.Empty(t, leaks(scenario.PubSub, fields, native), string(native))
-	assert.Empty(t, leaks(scenario.Partner, fields, cloud), string(cloud))
-	found := leaks(scenario.PubSub, fields, internal)
+	assert.Empty(t, leaks(externalForm, fields, native), string(native))
+	assert.Empty(t, leaks(cloudEvents, fields, cloud), string(cloud))
+	found := leaks(externalForm, fields, internal)
 	for _, secret := range []string{"metadata.domain.priority", "metadata.envelope.checksum"} {
 		assert.Contains(t, found, secret, string(internal))
 	}
-	assert.Contains(t, leaks(scenario.Partner, fields, internal), "metadata.headers.id")
-	assert.Equal(t, []string{"field actor"}, leaks(scenario.PubSub, map[string]string{"actor": "ada"}, native))
-	assert.Equal(t, []string{"an internal event"}, leaks(scenario.PubSub, map[string]string{"type": scenario.AuditedType}, native))
-	assert.NotEmpty(t, leaks(scenario.PubSub, fields, []byte("{")))
+	assert.Contains(t, leaks(cloudEvents, fields, internal), "metadata.headers.id")
+	assert.Equal(t, []string{"field actor"}, leaks(externalForm, map[string]string{"actor": "ada"}, native))
+	assert.Equal(t, []string{"an internal event"}, leaks(externalForm, map[string]string{"type": scenario.AuditedType}, native))
+	assert.NotEmpty(t, leaks(externalForm, fields, []byte("{")))
 }

@@ -50,15 +50,18 @@ type fact struct {
 
 // evidence is everything recorded outside of the program under test.
 type evidence struct {
+	brokers    []*broker
 	facts      map[event]fact
 	outcomes   map[string]outcome // by transaction
 	rows       []row
-	held       map[string][]delivery          // by broker, in the broker's order
-	seen       map[string]map[string]struct{} // by broker: the messages that consumers saw
-	consumers  []ConsumerVerdict              // what the inboxes hold
-	summed     map[string]map[string]sums     // projections by broker and account
-	dropped    map[string]int                 // duplicates that inboxes dropped, by broker
-	watch      []string                       // violations that triggers of the database recorded
+	held       map[string][]delivery             // by broker, in the broker's order
+	seen       map[string]map[string]struct{}    // by broker: the messages that consumers saw
+	seenAt     map[string]map[string][]time.Time // by broker and message: when its copies were seen, where the broker does not tell
+	consumers  []ConsumerVerdict                 // what the inboxes hold
+	summed     map[string]map[string]sums        // projections by broker and account
+	behind     map[string]int64                  // by broker: events that projections got behind a later one of their account
+	dropped    map[string]int                    // duplicates that inboxes dropped, by broker
+	watch      []string                          // violations that triggers of the database recorded
 	faults     []performed
 	sessions   int      // of the database that were open at the end
 	leaked     []string // goroutines, by process

@@ -11,13 +11,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
 
@@ -28,12 +26,14 @@ type fixture struct {
 	dir      string
 	programs programs
 	database *database
+	brokers  []*broker
 	servers  *servers
 	// The name of the database of the run.
 	databaseName string
 	network      *network
 	cluster      cluster
 	processes    map[string]*process
+	missed       atomic.Int64 // faults that found their server away
 	closers      []func() error
 }
 
@@ -45,6 +45,9 @@ type programs struct{ plain, skewed string }
 func (s *fixture) setUp(ctx context.Context) error {
 	var err error
 	if s.database, err = databaseOf(s.options.Database); err != nil {
+		return err
+	}
+	if s.brokers, err = brokersOf(s.options.Brokers); err != nil {
 		return err
 	}
 	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
@@ -97,27 +100,13 @@ func (s *fixture) build(ctx context.Context) error {
 	return nil
 }
 
-func (s *fixture) startServers(ctx context.Context) (err error) {
-	s.servers, err = startServers(ctx, s.database, s.log, s.dir, s.programs.plain)
-	if err != nil {
-		return err
-	}
-	s.closers = append(s.closers, s.servers.close)
-	return nil
-}
-
 // makeTables makes the tables of the application, of the outbox and of the watch, in a database of
 // their own.
 func (s *fixture) makeTables(ctx context.Context) error {
 	if err := s.makeDatabase(ctx); err != nil {
 		return err
 	}
-	if s.servers.redis == nil {
-		if err := s.borrowStreams(ctx); err != nil {
-			return err
-		}
-	}
-	cfg, err := config.Parse([]byte(s.configuration(s.servers.databaseURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
+	cfg, err := config.Parse([]byte(s.configuration(s.servers.database.url, s.servers.urls())), "chaos.yaml")
 	if err != nil {
 		return err
 	}
@@ -143,31 +132,21 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	})
 }
 
-// borrowStreams empties the streams of a server that the rig did not start, now and in the end.
-func (s *fixture) borrowStreams(ctx context.Context) error {
-	empty := func() error {
-		options, err := redis.ParseURL(s.servers.redisURL)
-		if err != nil {
-			return err
+// configuration is that of producers, relays and projectors, with the URLs that a process has for
+// its servers. Retries are quick, and no message may reach the maximum of attempts.
+func (s *fixture) configuration(dsn string, urls map[*serverKind]string) string {
+	external, settings := []string{}, strings.Builder{}
+	for _, b := range s.brokers {
+		if !b.internal() {
+			external = append(external, b.name)
 		}
-		client := redis.NewClient(options)
-		for _, stream := range scenario.Streams() {
-			err = errors.Join(err, client.Del(context.WithoutCancel(ctx), stream, scenario.PartnerPrefix+stream).Err())
-		}
-		return errors.Join(err, client.Close())
+		fmt.Fprintf(&settings, "  %s: {%s}\n", b.name, b.settings(urls[b.server]))
 	}
-	s.closers = append(s.closers, empty)
-	return empty()
-}
-
-// configuration is that of producers and relays. Retries are quick, and no message may reach the
-// maximum of attempts.
-func (s *fixture) configuration(dsn, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
   default: {driver: %s, dsn: %q}
 outbox:
-  external_brokers: [%s, %s]
+  external_brokers: [%s]
   lease: %s
   publish_timeout: 1s
   shutdown_timeout: 3s
@@ -176,11 +155,7 @@ outbox:
   retry: {max_attempts: %d, base_delay: 200ms, max_delay: 2s}
   breaker: {min_delay: 100ms, max_delay: 1s}
 brokers:
-  %s: {type: redis, url: %q}
-  %s: {type: redis, url: %q, format: cloudevents, destination: "%s{stream}"}
-  %s: {type: pubsub, project: %s, endpoint: %q}
-`, s.database.driver, dsn, scenario.Partner, scenario.PubSub, s.options.Lease, maxAttempts, scenario.Internal, redis, scenario.Partner, redis, scenario.PartnerPrefix,
-		scenario.PubSub, scenario.Project, pubsub)
+%s`, s.database.driver, dsn, strings.Join(external, ", "), s.options.Lease, maxAttempts, settings.String())
 }
 
 // maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as

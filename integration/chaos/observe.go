@@ -5,14 +5,7 @@ package chaos
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
@@ -77,62 +70,51 @@ func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	}
 }
 
-// unseen reports whether consumers have messages left to read.
-func (s *fixture) unseen(ctx context.Context) (bool, error) {
-	seen := map[string]map[string]struct{}{} // by consumer and stream: entries
-	for _, consumer := range s.cluster.consumers {
-		err := scenario.ReadLedger(s.processes[consumer].path("ledger"), func(line scenario.Line) {
-			of := consumer + " " + line.Stream
-			if consumer == "puller" {
-				of = consumer // the fake's numbers are of all topics
-			}
-			if seen[of] == nil {
-				seen[of] = map[string]struct{}{}
-			}
-			if line.Entry != "" {
-				seen[of][line.Entry] = struct{}{}
-			}
-		})
+// behind reports whether consumers have messages left to see, or to handle: whether observers have
+// seen, or projections counted, fewer events than were committed for their broker.
+func (s *fixture) behind(ctx context.Context) (behind bool, err error) {
+	var (
+		events, published, handled int64
+		consumer                   string
+		done                       = map[string]int64{}
+	)
+	if err := s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
+		err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN published THEN 1 ELSE 0 END), 0) FROM facts").Scan(&events, &published)
 		if err != nil {
-			return false, err
+			return err
+		}
+		return each(ctx, db, "SELECT consumer, sum(events) FROM projections GROUP BY consumer", []any{&consumer, &handled}, func() error {
+			done[consumer] = handled
+			return nil
+		})
+	}); err != nil {
+		return true, err
+	}
+	seen := map[string]map[string]struct{}{}
+	for _, observer := range s.cluster.observers {
+		if err := scenario.ReadLedger(s.processes[observer].path("ledger"), func(line scenario.Line) { noteSeen(seen, line) }); err != nil {
+			return true, err
 		}
 	}
-	options, err := redis.ParseURL(s.servers.redisURL)
-	if err != nil {
-		return false, err
-	}
-	client := redis.NewClient(options)
-	defer client.Close()
-	for _, stream := range scenario.Streams() {
-		for _, name := range []string{stream, scenario.PartnerPrefix + stream} {
-			length, err := client.XLen(ctx, name).Result()
-			if err != nil || int(length) > len(seen["reader "+name]) {
-				return true, err
-			}
+	for _, b := range s.brokers {
+		want := published
+		if b.internal() {
+			want = events
+		}
+		if int64(len(seen[b.name])) < want || s.options.Projectors > 0 && done[b.name] < want {
+			return true, nil
 		}
 	}
-	held, err := s.countFake(ctx)
-	return held > len(seen["puller"]), err
+	return false, nil
 }
 
-// countFake returns the number of messages in the fake of Pub/Sub.
-func (s *fixture) countFake(ctx context.Context) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages+"/count", http.NoBody)
-	if err != nil {
-		return 0, err
+// noteSeen adds a line of an observer to what was seen, by broker.
+func noteSeen(seen map[string]map[string]struct{}, line scenario.Line) {
+	if line.Message == "" {
+		return
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
+	if seen[line.Broker] == nil {
+		seen[line.Broker] = map[string]struct{}{}
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0, fmt.Errorf("chaos: the fake of Pub/Sub: %w", err)
-	}
-	return n, nil
+	seen[line.Broker][line.Message] = struct{}{}
 }

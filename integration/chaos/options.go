@@ -36,6 +36,8 @@ type Options struct {
 	// Database is the kind of database, as drivers of a configuration are called: postgres, the
 	// default, mysql, or sqlserver, whose server has to be given.
 	Database string
+	// Brokers are the external ones: partner, pubsub, rabbitmq, nats. Default: all.
+	Brokers []string
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind
 	// TrueClocks keeps the clocks of processes right, which saves building a second program.

@@ -14,7 +14,6 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // sums are the projection of the events of an account, as it is or as it should be.
@@ -30,11 +29,13 @@ type ConsumerVerdict struct {
 	Right       int    `json:"right"`    // of them
 	Dropped     int    `json:"dropped"`  // duplicates
 	DeadLetters int64  `json:"dead_letters"`
+	OutOfOrder  int64  `json:"out_of_order"` // events that were handled behind a later one of their account
+	Ordered     bool   `json:"ordered"`      // that must not be
 }
 
 // makeInbox makes the table of the inbox.
 func (s *fixture) makeInbox(ctx context.Context) error {
-	db, err := gorm.Open(s.database.gorm(s.servers.databaseURL), &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(s.database.gorm(s.servers.database.url), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return err
 	}
@@ -47,10 +48,10 @@ func (s *fixture) makeInbox(ctx context.Context) error {
 }
 
 // due are the sums that a broker's consumer must reach, by account.
-func (e *evidence) due(broker string) map[string]sums {
+func (e *evidence) due(b *broker) map[string]sums {
 	due := map[string]sums{}
 	for _, is := range e.facts {
-		if is.published || broker == scenario.Internal {
+		if b.takes(is) {
 			s := due[is.account]
 			due[is.account] = sums{s.events + 1, s.total + is.seq}
 		}
@@ -62,8 +63,9 @@ func (e *evidence) due(broker string) map[string]sums {
 func (e *evidence) judgeConsumers(d *findings) {
 	for i := range e.consumers {
 		v := &e.consumers[i]
-		v.Dropped = e.dropped[v.Broker]
-		due, is := e.due(v.Broker), e.summed[v.Broker]
+		b := e.brokers[i]
+		v.Dropped, v.OutOfOrder, v.Ordered = e.dropped[v.Broker], e.behind[v.Broker], b.ordered
+		due, is := e.due(b), e.summed[v.Broker]
 		accounts := map[string]struct{}{}
 		for account, s := range due {
 			v.Expected += s.events
@@ -82,60 +84,37 @@ func (e *evidence) judgeConsumers(d *findings) {
 			d.addf(Projection, v.Broker, "%q has %d events with a sum of %d, not %d with %d", account, is[account].events, is[account].total,
 				due[account].events, due[account].total)
 		}
+		if v.Ordered && v.OutOfOrder > 0 {
+			d.addf(Disorder, v.Broker, "%d events", v.OutOfOrder)
+		}
 		if v.DeadLetters > 0 {
 			d.addf(DeadLetters, v.Broker, "%d messages", v.DeadLetters)
 		}
 	}
 }
 
-// projectionsBehind reports whether a consumer has handled fewer events than were committed for it.
-func (s *fixture) projectionsBehind(ctx context.Context) (behind bool, err error) {
-	if s.options.Projectors <= 0 {
-		return false, nil
-	}
-	err = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
-		var (
-			events, published, handled int64
-			consumer                   string
-			done                       = map[string]int64{}
-		)
-		err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN published THEN 1 ELSE 0 END), 0) FROM facts").Scan(&events, &published)
-		if err == nil {
-			err = each(ctx, db, "SELECT consumer, sum(events) FROM projections GROUP BY consumer", []any{&consumer, &handled}, func() error {
-				done[consumer] = handled
-				return nil
-			})
-		}
-		for _, broker := range scenario.Brokers() {
-			want := published
-			if broker == scenario.Internal {
-				want = events
-			}
-			behind = behind || done[broker] < want
-		}
-		return err
-	})
-	return behind, err
-}
-
 // readProjections reads what consumers have made of the events, and what their inbox has made dead
 // letters of.
 func (s *fixture) readProjections(ctx context.Context, e *evidence) error {
-	e.summed = map[string]map[string]sums{}
-	for _, broker := range scenario.Brokers() {
-		e.summed[broker] = map[string]sums{}
+	e.summed, e.behind = map[string]map[string]sums{}, map[string]int64{}
+	for _, b := range s.brokers {
+		e.summed[b.name] = map[string]sums{}
 		if s.options.Projectors > 0 {
-			e.consumers = append(e.consumers, ConsumerVerdict{Broker: broker})
+			e.consumers = append(e.consumers, ConsumerVerdict{Broker: b.name})
 		}
 	}
 	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
 		var (
-			consumer, account string
-			is                sums
-			deadLetters       int64
+			consumer, account   string
+			is                  sums
+			behind, deadLetters int64
 		)
-		if err := each(ctx, db, "SELECT consumer, account, events, total FROM projections", []any{&consumer, &account, &is.events, &is.total}, func() error {
+		const all = "SELECT consumer, account, events, total, behind FROM projections"
+		if err := each(ctx, db, all, []any{&consumer, &account, &is.events, &is.total, &behind}, func() error {
 			e.summed[consumer][account] = is
+			if account != "" { // else it has no place in the order
+				e.behind[consumer] += behind
+			}
 			return nil
 		}); err != nil {
 			return fmt.Errorf("chaos: read the projections: %w", err)

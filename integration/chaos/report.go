@@ -91,7 +91,11 @@ func (r *Report) Print(w io.Writer) {
 		}
 	}
 	for _, c := range r.Consumers {
-		fmt.Fprintf(w, "projection of %s: %d of %d events, %d copies dropped, %d dead letters, %d of %d sums right\n", c.Broker, c.Handled, c.Expected, c.Dropped,
+		order := ""
+		if c.Ordered {
+			order = fmt.Sprintf(", %d out of order", c.OutOfOrder)
+		}
+		fmt.Fprintf(w, "projection of %s: %d of %d events%s, %d copies dropped, %d dead letters, %d of %d sums right\n", c.Broker, c.Handled, c.Expected, order, c.Dropped,
 			c.DeadLetters, c.Right, c.Sums)
 	}
 	fmt.Fprintf(w, "late marks that the fence refused: %d rows\n\n", r.LeaseLost)

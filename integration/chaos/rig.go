@@ -82,6 +82,10 @@ func (s *fixture) perform(ctx context.Context, schedule Schedule, began time.Tim
 		all.Go(func() error {
 			is := performed{Fault: fault, Began: time.Now()}
 			err := s.inflict(ctx, fault)
+			if errors.Is(err, errAway) {
+				s.missed.Add(1)
+				return nil
+			}
 			is.Ended = time.Now()
 			mu.Lock()
 			defer mu.Unlock()
@@ -95,6 +99,9 @@ func (s *fixture) perform(ctx context.Context, schedule Schedule, began time.Tim
 
 // inflict does one fault and returns when it is over.
 func (s *fixture) inflict(ctx context.Context, f Fault) error {
+	if serverOf[f.Kind] != "" {
+		return s.servers.outage(ctx, f)
+	}
 	switch f.Kind {
 	case Kill:
 		s.processes[f.Target].end(sigkill, f.For, f.Skew)
@@ -104,8 +111,6 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 		pauseFor(ctx, f.For)
 	case Stop:
 		s.processes[f.Target].hold(ctx, f.For)
-	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill:
-		return s.servers.outage(ctx, f.Kind, f.For)
 	default:
 		l := s.network.links[f.Target]
 		if err := l.impair(f.Kind, f.Amount); err != nil {
@@ -136,11 +141,7 @@ func (s *fixture) drain(ctx context.Context) (time.Duration, error) {
 	catchUp, cancel := context.WithTimeout(ctx, s.options.Drain)
 	defer cancel()
 	for catchUp.Err() == nil {
-		behind, err := s.unseen(catchUp)
-		if err == nil && !behind {
-			behind, err = s.projectionsBehind(catchUp)
-		}
-		if err == nil && !behind {
+		if behind, err := s.behind(catchUp); err == nil && !behind {
 			break
 		}
 		pauseFor(catchUp, 200*time.Millisecond)
@@ -165,11 +166,13 @@ func (s *fixture) report(r *Report, e *evidence) {
 	for _, f := range e.faults {
 		r.Performed[f.Kind]++
 	}
-	if s.servers.database == nil {
-		r.Skipped = append(r.Skipped, "all faults of the database's server, which is not the rig's own")
+	for _, at := range s.servers.all() {
+		if at.own == nil && len(at.signals) > 0 {
+			r.Skipped = append(r.Skipped, fmt.Sprintf("all faults of the server %s, which is not the rig's own", at.name))
+		}
 	}
-	if s.servers.redis == nil {
-		r.Skipped = append(r.Skipped, "all faults of Redis, which is not the rig's own")
+	if missed := s.missed.Load(); missed > 0 {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%d faults of servers that were not back from the last one", missed))
 	}
 	r.Producers.Events = len(e.facts)
 	for _, is := range e.outcomes {

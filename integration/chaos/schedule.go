@@ -28,7 +28,17 @@ const (
 	DatabaseKill      Kind = "database-kill"      // of PostgreSQL the postmaster alone; its children notice
 	RedisTerm         Kind = "redis-term"
 	RedisKill         Kind = "redis-kill"
+	RabbitMQTerm      Kind = "rabbitmq-term"
+	RabbitMQKill      Kind = "rabbitmq-kill"
+	NATSTerm          Kind = "nats-term"
+	NATSKill          Kind = "nats-kill"
 )
+
+// serverOf names the server that a kind of fault is of.
+var serverOf = map[Kind]string{
+	DatabaseFast: "database", DatabaseImmediate: "database", DatabaseKill: "database", RedisTerm: "redis", RedisKill: "redis",
+	RabbitMQTerm: "rabbitmq", RabbitMQKill: "rabbitmq", NATSTerm: "nats", NATSKill: "nats",
+}
 
 // The kinds that links have.
 const (
@@ -64,7 +74,7 @@ func (f Fault) String() string {
 
 // cluster names everything that a fault can hit.
 type cluster struct {
-	producers, relays, consumers, projectors, links []string
+	producers, relays, observers, projectors, links []string
 	servers                                         []Kind // the faults of those that are ours to kill
 	clocks                                          bool   // can be set
 	lease                                           time.Duration
@@ -72,17 +82,16 @@ type cluster struct {
 
 // targets returns the members of the cluster that a kind of fault can hit.
 func (c *cluster) targets(kind Kind) []string {
+	if server := serverOf[kind]; server != "" {
+		return []string{server}
+	}
 	switch kind {
 	case Kill:
-		return slices.Concat(c.producers, c.relays, c.projectors, c.consumers)
+		return slices.Concat(c.producers, c.relays, c.projectors, c.observers)
 	case Stop:
 		return slices.Concat(c.relays, c.projectors)
 	case Term:
 		return slices.Concat(c.producers, c.relays, c.projectors)
-	case DatabaseFast, DatabaseImmediate, DatabaseKill:
-		return []string{"database"}
-	case RedisTerm, RedisKill:
-		return []string{"redis"}
 	default:
 		return c.links
 	}
@@ -144,7 +153,7 @@ func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 	case Kill, Term:
 		fault.For = between(100*time.Millisecond, 2*time.Second)
 		fault.Skew = c.skew(random)
-	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill:
+	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill:
 		fault.For = between(500*time.Millisecond, 3*time.Second)
 	case Delay:
 		fault.Amount = 20 + random.IntN(700)

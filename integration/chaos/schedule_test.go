@@ -13,8 +13,10 @@ import (
 
 func wholeCluster() cluster {
 	return cluster{
-		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"}, projectors: []string{"projector-0"},
-		links: []string{"producer-0/database", "relay-0/database", "relay-0/redis", "relay-1/pubsub"}, servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill}, clocks: true, lease: 3 * time.Second,
+		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, observers: []string{"observer-redis", "observer-nats"}, projectors: []string{"projector-0"},
+		links:   []string{"producer-0/database", "relay-0/database", "relay-0/redis", "relay-1/pubsub"},
+		servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill},
+		clocks:  true, lease: 3 * time.Second,
 	}
 }
 

@@ -15,27 +15,28 @@ type Rule string
 
 // The kinds of violations, with the invariant that each one breaks.
 const (
-	Lost        Rule = "lost"              // G1: committed, and in the end not with the broker
-	NoRow       Rule = "not captured"      // G1: committed, and without a row in the outbox
-	Stuck       Rule = "stuck"             // G1: still open after the drain
-	Phantom     Rule = "phantom"           // G2: never committed, or not meant for this broker, and published
-	Unconfirmed Rule = "unconfirmed"       // G3: published by its row, and not with the broker
-	Fence       Rule = "fence"             // G4, G5: a row was changed that another process had claimed, or after it was finished
-	OutOfOrder  Rule = "out of order"      // G6: first deliveries of a key against the order of its commits
-	Abandoned   Rule = "abandoned"         // G7: abandoned, though no message was at fault
-	Attempts    Rule = "attempts"          // G7: more than the maximum
-	TwoRows     Rule = "two rows"          // one row per event and broker
-	Leak        Rule = "leak"              // G9: something internal in an external message
-	Unseen      Rule = "unseen"            // with the broker, and no consumer saw it
-	Vanished    Rule = "vanished"          // seen by a consumer, and not with the broker: the broker lost it
-	LostCommit  Rule = "lost commit"       // answered as committed, and not in the database: the database lost it
-	GhostCommit Rule = "ghost commit"      // reported as rolled back, and in the database
-	Sessions    Rule = "database sessions" // left when all processes had ended
-	Goroutines  Rule = "goroutines"        // left in a process that ended in good order
-	Crash       Rule = "crash"             // a process ended by itself in a way that it must not
-	Projection  Rule = "projection"        // an event was not counted exactly once by a consumer with an inbox
-	DeadLetters Rule = "dead-letters"      // made by a consumer, though no message was at fault
-	Clock       Rule = "clock"             // a defect of the rig: a clock showed a wrong time
+	Lost        Rule = "lost"                 // G1: committed, and in the end not with the broker
+	NoRow       Rule = "not captured"         // G1: committed, and without a row in the outbox
+	Stuck       Rule = "stuck"                // G1: still open after the drain
+	Phantom     Rule = "phantom"              // G2: never committed, or not meant for this broker, and published
+	Unconfirmed Rule = "unconfirmed"          // G3: published by its row, and not with the broker
+	Fence       Rule = "fence"                // G4, G5: a row was changed that another process had claimed, or after it was finished
+	OutOfOrder  Rule = "out of order"         // G6: first deliveries of a key against the order of its commits
+	Abandoned   Rule = "abandoned"            // G7: abandoned, though no message was at fault
+	Attempts    Rule = "attempts"             // G7: more than the maximum
+	TwoRows     Rule = "two rows"             // one row per event and broker
+	Leak        Rule = "leak"                 // G9: something internal in an external message
+	Unseen      Rule = "unseen"               // with the broker, and no consumer saw it
+	Vanished    Rule = "vanished"             // seen by a consumer, and not with the broker: the broker lost it
+	LostCommit  Rule = "lost commit"          // answered as committed, and not in the database: the database lost it
+	GhostCommit Rule = "ghost commit"         // reported as rolled back, and in the database
+	Sessions    Rule = "database sessions"    // left when all processes had ended
+	Goroutines  Rule = "goroutines"           // left in a process that ended in good order
+	Crash       Rule = "crash"                // a process ended by itself in a way that it must not
+	Projection  Rule = "projection"           // an event was not counted exactly once by a consumer with an inbox
+	Disorder    Rule = "handled out of order" // first deliveries to a handler against the order of its key's commits, where the consumer keeps it
+	DeadLetters Rule = "dead-letters"         // made by a consumer, though no message was at fault
+	Clock       Rule = "clock"                // a defect of the rig: a clock showed a wrong time
 )
 
 // Violation is a broken guarantee, with its cases.
@@ -68,9 +69,9 @@ func (d *findings) addf(rule Rule, broker, format string, args ...any) {
 func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 	d := &findings{}
 	e.judgeProducers(d)
-	verdicts := make([]BrokerVerdict, 0, len(scenario.Brokers()))
-	for _, broker := range scenario.Brokers() {
-		verdicts = append(verdicts, e.judgeBroker(d, broker))
+	verdicts := make([]BrokerVerdict, 0, len(e.brokers))
+	for _, b := range e.brokers {
+		verdicts = append(verdicts, e.judgeBroker(d, b))
 	}
 	e.judgeConsumers(d)
 	e.judgeProcesses(d)
@@ -128,12 +129,13 @@ type BrokerVerdict struct {
 func (v *BrokerVerdict) Rate() float64 { return float64(v.Duplicates) / float64(max(1, v.Expected)) }
 
 // judgeBroker compares the messages of a broker with the committed events.
-func (e *evidence) judgeBroker(d *findings, broker string) BrokerVerdict {
+func (e *evidence) judgeBroker(d *findings, b *broker) BrokerVerdict {
+	broker := b.name
 	v := BrokerVerdict{Broker: broker, Held: len(e.held[broker]), Causes: map[string]int{}}
-	arrived := e.judgeDeliveries(d, &v)
+	arrived := e.judgeDeliveries(d, b, &v)
 	rows := e.judgeRows(d, &v, arrived)
 	for at, is := range e.facts {
-		if !is.published && broker != scenario.Internal {
+		if !b.takes(is) {
 			continue
 		}
 		v.Expected++
@@ -150,7 +152,7 @@ func (e *evidence) judgeBroker(d *findings, broker string) BrokerVerdict {
 
 // judgeDeliveries goes through the messages of a broker in its order, and returns the events that
 // arrived.
-func (e *evidence) judgeDeliveries(d *findings, v *BrokerVerdict) map[event]bool {
+func (e *evidence) judgeDeliveries(d *findings, b *broker, v *BrokerVerdict) map[event]bool {
 	arrived, first, last := map[event]bool{}, map[string]delivery{}, map[string]delivery{}
 	for _, m := range e.held[v.Broker] {
 		if len(m.leaks) > 0 {
@@ -158,7 +160,7 @@ func (e *evidence) judgeDeliveries(d *findings, v *BrokerVerdict) map[event]bool
 			d.addf(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
 		}
 		is, committed := e.facts[m.event]
-		if !committed || !is.published && v.Broker != scenario.Internal {
+		if !committed || !b.takes(is) {
 			v.Phantom++
 			d.addf(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
 				e.outcomes[m.event.tx].outcome)

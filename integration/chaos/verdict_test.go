@@ -23,10 +23,12 @@ func sound() *evidence {
 		},
 		outcomes: map[string]outcome{"a": {scenario.Committed, false}, "b": {scenario.Unknown, true}, "c": {scenario.RolledBack, false}},
 		held:     map[string][]delivery{}, seen: map[string]map[string]struct{}{}, summed: map[string]map[string]sums{},
+		brokers: brokers, behind: map[string]int64{},
 	}
-	for _, broker := range scenario.Brokers() {
+	for _, b := range brokers {
+		broker := b.name
 		e.seen[broker] = map[string]struct{}{}
-		e.consumers, e.summed[broker] = append(e.consumers, ConsumerVerdict{Broker: broker}), e.due(broker)
+		e.consumers, e.summed[broker] = append(e.consumers, ConsumerVerdict{Broker: broker}), e.due(b)
 		for _, at := range []event{{"a", 0}, {"a", 1}, {"b", 0}} {
 			is := e.facts[at]
 			if !is.published && broker != scenario.Internal {
@@ -48,7 +50,7 @@ func TestSoundEvidence(t *testing.T) {
 	assert.Empty(t, violations)
 	assert.Equal(t, ConsumerVerdict{Broker: scenario.Internal, Expected: 3, Handled: 3, Sums: 1, Right: 1}, e.consumers[0])
 	assert.Equal(t, ConsumerVerdict{Broker: scenario.Partner, Expected: 2, Handled: 2, Sums: 1, Right: 1}, e.consumers[1])
-	require.Len(t, verdicts, 3)
+	require.Len(t, verdicts, 5)
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
 }
@@ -70,7 +72,7 @@ func TestCrimes(t *testing.T) {
 		"lost by the broker": {func(e *evidence) { e.held[scenario.Partner] = e.held[scenario.Partner][:1] }, []Rule{Lost, Unconfirmed, Vanished}},
 		"not captured": {func(e *evidence) {
 			e.facts[event{"b", 1}] = fact{"account-2", 1, false}
-			e.summed[scenario.Internal] = e.due(scenario.Internal)
+			e.summed[scenario.Internal] = e.due(brokers[0])
 		}, []Rule{Lost, NoRow}},
 		"stuck":     {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "failed" }, []Rule{Stuck}},
 		"abandoned": {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "abandoned" }, []Rule{Abandoned}},
@@ -99,16 +101,18 @@ func TestCrimes(t *testing.T) {
 		"duplicate, which is allowed": {func(e *evidence) {
 			e.held[scenario.Internal] = append(e.held[scenario.Internal], e.held[scenario.Internal][0])
 		}, nil},
-		"counted twice":  {func(e *evidence) { e.summed[scenario.PubSub]["account-1"] = sums{3, 5} }, []Rule{Projection}},
-		"not counted":    {func(e *evidence) { delete(e.summed[scenario.Partner], "account-1") }, []Rule{Projection}},
-		"another's sum":  {func(e *evidence) { e.summed[scenario.Partner]["account-9"] = sums{1, 1} }, []Rule{Projection}},
-		"wrong contents": {func(e *evidence) { e.summed[scenario.Internal]["account-1"] = sums{3, 7} }, []Rule{Projection}},
-		"dead letters":   {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Rule{DeadLetters}},
-		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Rule{Fence}},
-		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Rule{Sessions}},
-		"goroutines":     {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Rule{Goroutines}},
-		"crash":          {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Rule{Crash}},
-		"wrong clock":    {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Rule{Clock}},
+		"counted twice":                          {func(e *evidence) { e.summed[scenario.PubSub]["account-1"] = sums{3, 5} }, []Rule{Projection}},
+		"not counted":                            {func(e *evidence) { delete(e.summed[scenario.Partner], "account-1") }, []Rule{Projection}},
+		"another's sum":                          {func(e *evidence) { e.summed[scenario.Partner]["account-9"] = sums{1, 1} }, []Rule{Projection}},
+		"wrong contents":                         {func(e *evidence) { e.summed[scenario.Internal]["account-1"] = sums{3, 7} }, []Rule{Projection}},
+		"dead letters":                           {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Rule{DeadLetters}},
+		"handled out of order":                   {func(e *evidence) { e.behind[scenario.RabbitMQ] = 1 }, []Rule{Disorder}},
+		"handled out of order, which is allowed": {func(e *evidence) { e.behind[scenario.Internal] = 1 }, nil},
+		"fence":                                  {func(e *evidence) { e.watch = []string{"held by another"} }, []Rule{Fence}},
+		"sessions":                               {func(e *evidence) { e.sessions = 1 }, []Rule{Sessions}},
+		"goroutines":                             {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Rule{Goroutines}},
+		"crash":                                  {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Rule{Crash}},
+		"wrong clock":                            {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Rule{Clock}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +140,7 @@ func TestCauses(t *testing.T) {
 	}
 	e := &evidence{faults: []performed{
 		fault(Reset, "relay-0/redis", 100, 104), fault(Kill, "relay-1", 101, 103),
-		fault(Kill, "producer-0", 200, 201), fault(Delay, "reader/redis", 200, 201),
+		fault(Kill, "producer-0", 200, 201), fault(Delay, "observer-redis/redis", 200, 201),
 		fault(RedisKill, "redis", 300, 302), fault(Throttle, "relay-0/redis", 300, 302),
 		fault(Stop, "relay-2", 400, 410),
 	}}

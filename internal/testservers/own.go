@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
@@ -75,7 +77,7 @@ func OwnRedis(ctx context.Context) (*Own, error) {
 	if err := own.begin(ctx); err != nil {
 		return nil, err
 	}
-	own.URL = redisURL(net.JoinHostPort("127.0.0.1", own.port))
+	own.URL = redisURL(own.Address())
 	return own, nil
 }
 
@@ -96,9 +98,40 @@ func OwnMySQL(ctx context.Context, options ...string) (*Own, error) {
 	if err := own.begin(ctx); err != nil {
 		return nil, err
 	}
-	own.URL = mysqlDSN("root", net.JoinHostPort("127.0.0.1", own.port))
+	own.URL = mysqlDSN("root", own.Address())
 	return own, nil
 }
+
+// OwnProgram starts a server that is a program of the caller's, and returns when ready says that it
+// answers at an address (host:port). environ are variables for it, by the directory of its data and
+// its port. It does not outlive its standard input, which ends with this process. Its URL is the
+// caller's to set.
+func OwnProgram(ctx context.Context, name, program string, environ func(dir, port string) []string, ready func(ctx context.Context, address string) error) (*Own, error) {
+	files, err := newWorkspace(strings.ToLower(name), nil)
+	if err != nil {
+		return nil, err
+	}
+	own := &Own{Name: name}
+	own.run = &local{
+		name: name, workspace: files, shutdown: redisShutdown,
+		command: func(port string) *exec.Cmd {
+			cmd := files.command(ctx, program)
+			cmd.Env = append(cmd.Env, environ(files.path("data"), port)...)
+			_, _ = cmd.StdinPipe() // fails for a command that has one already
+			return cmd
+		},
+		ready: func(ctx context.Context, port string, _ int) error {
+			return ready(ctx, net.JoinHostPort("127.0.0.1", port))
+		},
+	}
+	if err := own.begin(ctx); err != nil {
+		return nil, err
+	}
+	return own, nil
+}
+
+// Address is host:port of the server.
+func (o *Own) Address() string { return net.JoinHostPort("127.0.0.1", o.port) }
 
 // begin starts the server for the first time.
 func (o *Own) begin(ctx context.Context) (err error) {

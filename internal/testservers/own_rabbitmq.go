@@ -3,7 +3,6 @@ package testservers
 import (
 	"context"
 	"fmt"
-	"net"
 )
 
 // RabbitMQ is a node of a test's own. [Own] tells what can be done with it.
@@ -29,12 +28,9 @@ func OwnRabbitMQ(ctx context.Context, settings ...string) (*RabbitMQ, error) {
 	if err := own.begin(ctx); err != nil {
 		return nil, err
 	}
-	own.URL = rabbitMQURL(net.JoinHostPort("127.0.0.1", own.port))
+	own.URL = rabbitMQURL(own.Address())
 	return &RabbitMQ{Own: own, node: node}, nil
 }
-
-// Address is host:port of the node.
-func (r *RabbitMQ) Address() string { return net.JoinHostPort("127.0.0.1", r.port) }
 
 // Control runs rabbitmqctl with arguments on the node, which has to run, and returns what it said.
 func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) {

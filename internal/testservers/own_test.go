@@ -3,6 +3,8 @@ package testservers
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -111,6 +113,33 @@ func TestOwnRabbitMQ(t *testing.T) {
 		require.Error(t, err, signal)
 		require.NoError(t, own.Start(t.Context()), signal)
 	}
+}
+
+// A program of the caller's is told where its data and its port are, the same ones each time.
+func TestOwnProgram(t *testing.T) {
+	t.Parallel()
+	bin, found := findRedis(t.Context())
+	if !found {
+		t.Skip(ErrNoBinary)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	script := "#!/bin/sh\nmkdir -p $DATA && exec " + bin + " --bind 127.0.0.1 --port $PORT --dir $DATA --appendonly yes\n"
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	own, err := OwnProgram(t.Context(), "program", program, func(dir, port string) []string { return []string{"DATA=" + dir, "PORT=" + port} },
+		func(ctx context.Context, address string) error {
+			_, err := redisInfo(ctx, redisURL(address))
+			return err
+		})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	client := goredis.NewClient(&goredis.Options{Addr: own.Address()})
+	require.NoError(t, client.Set(t.Context(), "kept", 1, 0).Err())
+	require.NoError(t, client.Close())
+	require.NoError(t, own.End(syscall.SIGTERM, patience))
+	require.NoError(t, own.Start(t.Context()))
+	client = goredis.NewClient(&goredis.Options{Addr: own.Address()})
+	require.Equal(t, "1", client.Get(t.Context(), "kept").Val())
+	require.NoError(t, client.Close())
 }
 
 func TestRabbitMQGreeting(t *testing.T) {

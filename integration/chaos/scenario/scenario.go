@@ -4,6 +4,7 @@
 package scenario
 
 import (
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -12,13 +13,12 @@ import (
 
 // The brokers of the rig.
 const (
-	Internal = "default" // Redis: every event, in full
-	Partner  = "partner" // Redis: published events as CloudEvents, in streams of their own
-	PubSub   = "pubsub"  // Pub/Sub: published events in the native form
+	Internal = "default"  // Redis: every event, in full
+	Partner  = "partner"  // Redis: published events as CloudEvents, in streams of their own
+	PubSub   = "pubsub"   // Pub/Sub: published events in the native form
+	RabbitMQ = "rabbitmq" // RabbitMQ: published events as CloudEvents
+	NATS     = "nats"     // NATS JetStream: published events in the native form
 )
-
-// Brokers lists them.
-func Brokers() []string { return []string{Internal, Partner, PubSub} }
 
 // Context is the bounded context of the application, and so the stream of events without an
 // aggregate.
@@ -40,7 +40,8 @@ func PartnerStreams() []string {
 	return streams
 }
 
-// ProjectionGroup is the consumer group of the projections in Redis.
+// ProjectionGroup is the consumer group of the projections in Redis, and their durable consumer of
+// JetStream.
 const ProjectionGroup = "projection"
 
 // ProjectionSubscription is the whole name of the projections' subscription of a stream's topic.
@@ -61,6 +62,20 @@ func Topic(stream string) string {
 	}
 	return "chaos.account"
 }
+
+// What the exchange of RabbitMQ is bound to. Each queue gets every message.
+const (
+	Exchange        = "chaos"
+	LedgerQueue     = "ledger"     // a quorum queue, which nobody reads before the end: that is what RabbitMQ holds
+	ObserverQueue   = "observer"   // a classic queue
+	ProjectionQueue = "projection" // a quorum queue, of which one consumer at a time has all
+)
+
+// JetStream is the stream of NATS that takes all subjects.
+const JetStream = "CHAOS"
+
+// Subject is that of a stream's messages, as brokers/nats documents it.
+func Subject(stream string) string { return strings.ReplaceAll(stream, "::", ".") }
 
 // Account is the aggregate. Seq counts its events, in the transactions that write them: the order
 // of its commits.
@@ -132,6 +147,7 @@ type Line struct {
 	Stream  string `json:"stream,omitempty"`
 	Entry   string `json:"entry,omitempty"`   // the broker's own id
 	Message string `json:"message,omitempty"` // ours
+	At      int64  `json:"at,omitempty"`      // in milliseconds: when it was seen, where the broker does not tell when it arrived
 
 	// Of a projector: a copy of a message that its inbox knew already came to the consumer of this
 	// broker.

@@ -16,9 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// fake is Google's fake of Pub/Sub. It prints two addresses: its own, and one where it shows all
+// servePubSub is Google's fake of Pub/Sub. It prints two addresses: its own, and one where it shows all
 // that it holds, by HTTP.
-func fake(ctx context.Context, _ *scenario.Ledger) error {
+func servePubSub(ctx context.Context, _ *scenario.Ledger) error {
 	server := pstest.NewServerWithAddress("127.0.0.1:0")
 	for _, stream := range scenario.Streams() {
 		topic := fmt.Sprintf("projects/%s/topics/%s", scenario.Project, scenario.Topic(stream))
@@ -37,11 +37,7 @@ func fake(ctx context.Context, _ *scenario.Ledger) error {
 	if err != nil {
 		return err
 	}
-	show := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/count" {
-			fmt.Fprintln(w, len(server.Messages()))
-			return
-		}
+	show := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		lines := json.NewEncoder(w)
 		for _, m := range server.Messages() {
 			if err := lines.Encode(scenario.Message{ID: m.ID, Key: m.OrderingKey, Attributes: m.Attributes, Data: m.Data, At: m.PublishTime}); err != nil {

@@ -3,71 +3,84 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
-	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 const (
-	// claimAfter is how long a Redis consumer may be silent before others claim its messages.
-	claimAfter = 3 * time.Second
 	// handlerPatience bounds a handler whose connection is dead.
 	handlerPatience = 4 * time.Second
 	// projectorsShutdown is how long what a consumer has claimed may take when it is asked to end.
 	projectorsShutdown = 5 * time.Second
 )
 
-// project is a service that consumes everything: a projection of the accounts, once for each
+// retry is that of all consumers. No message is at fault.
+var retry = inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
+
+// projector is a service that consumes everything: a projection of the accounts, once for each
 // broker, kept with the inbox.
+type projector struct {
+	handler   inbox.Handler
+	consumers []runner
+	closers   []func() error
+}
+
+// runner is a consumer of any kind.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// projections make the consumers of a broker, by its type.
+var projections = map[string]func(p *projector, broker string, cfg config.Broker) error{
+	config.TypeRedis:    projectRedis,
+	config.TypePubSub:   projectPubSub,
+	config.TypeRabbitMQ: projectRabbitMQ,
+	config.TypeNATS:     projectNATS,
+}
+
 func project(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
 	cfg, err := config.Load(os.Getenv(ConfigVariable))
 	if err != nil {
 		return err
 	}
-	db, err := openDatabase(cfg.Databases["default"], 6)
+	db, err := openDatabase(cfg.Databases["default"], 2*len(cfg.Brokers))
 	if err != nil {
 		return err
 	}
-	handlers := projectionHandlers(db)
-	options, err := redis.ParseURL(cfg.Brokers[scenario.Internal].URL.Reveal())
-	if err != nil {
-		return err
-	}
-	options.ReadTimeout = 2 * readPatience
-	streams := redis.NewClient(options)
-	topics, err := pubsub.NewClient(ctx, scenario.Project, append(brokerpubsub.ClientOptions(), option.WithEndpoint(cfg.Brokers[scenario.PubSub].Endpoint),
-		option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
-	if err != nil {
-		return err
-	}
-	consumers, err := projectionConsumers(streams, topics, &noting{handlers, ledger})
-	if err != nil {
-		return err
+	p := &projector{handler: &noting{projectionHandlers(db), ledger}}
+	for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
+		if err := projections[cfg.Brokers[broker].Type](p, broker, cfg.Brokers[broker]); err != nil {
+			return fmt.Errorf("worker: consume %s: %w", broker, err)
+		}
 	}
 	all, running := errgroup.WithContext(ctx)
-	for _, consumer := range consumers {
+	for _, consumer := range p.consumers {
 		all.Go(func() error { return consumer.Run(running) })
 	}
-	if err := errors.Join(all.Wait(), streams.Close(), topics.Close(), closeApplication(db)); err != nil {
+	problems := []error{all.Wait()}
+	for _, end := range p.closers {
+		problems = append(problems, end())
+	}
+	if err := errors.Join(append(problems, closeApplication(db))...); err != nil {
 		return err
 	}
-	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
+	if _, google := cfg.Brokers[scenario.PubSub]; google {
+		return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
+	}
+	return ended(ledger, scenario.Line{})
 }
 
 // projectionHandlers add what an event says to the sums of its account. An event that was handled
@@ -80,10 +93,11 @@ func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 	return handlers
 }
 
-// projection is what a consumer has made of the events of an account.
+// projection is what a consumer has made of the events of an account. Latest is the highest place in
+// its sequence so far, and behind counts the events that came after a higher one.
 type projection struct {
-	Consumer, Account string `gorm:"primaryKey"`
-	Events, Total     int64
+	Consumer, Account             string `gorm:"primaryKey"`
+	Events, Total, Latest, Behind int64
 }
 
 // apply is the same for all types of events.
@@ -91,11 +105,14 @@ func apply[E scenario.Moved | scenario.Noted | scenario.Audited](tx *gorm.DB, ev
 	moved := scenario.Moved(event)
 	add := clause.OnConflict{
 		Columns: []clause.Column{{Name: "consumer"}, {Name: "account"}},
-		DoUpdates: clause.Assignments(map[string]any{
-			"events": gorm.Expr("projections.events + 1"), "total": gorm.Expr("projections.total + ?", moved.Seq),
-		}),
+		DoUpdates: clause.Set{ // in this order: MySQL sees what it has just assigned
+			{Column: clause.Column{Name: "events"}, Value: gorm.Expr("projections.events + 1")},
+			{Column: clause.Column{Name: "total"}, Value: gorm.Expr("projections.total + ?", moved.Seq)},
+			{Column: clause.Column{Name: "behind"}, Value: gorm.Expr("projections.behind + CASE WHEN projections.latest > ? THEN 1 ELSE 0 END", moved.Seq)},
+			{Column: clause.Column{Name: "latest"}, Value: gorm.Expr("CASE WHEN projections.latest > ? THEN projections.latest ELSE ? END", moved.Seq, moved.Seq)},
+		},
 	}
-	return tx.Clauses(add).Create(&projection{m.Consumer, moved.Account, 1, moved.Seq}).Error
+	return tx.Clauses(add).Create(&projection{m.Consumer, moved.Account, 1, moved.Seq, moved.Seq, 0}).Error
 }
 
 // noting records the duplicates that the inbox has dropped.
@@ -112,26 +129,4 @@ func (n *noting) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, e
 		err = n.ledger.Write(scenario.Line{Dropped: m.Consumer})
 	}
 	return outcome, err
-}
-
-// runner is a consumer of either kind.
-type runner interface {
-	Run(ctx context.Context) error
-}
-
-func projectionConsumers(streams *redis.Client, topics *pubsub.Client, handlers inbox.Handler) ([]runner, error) {
-	retry := inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
-	consumers, problems := []runner{}, []error{}
-	for consumer, names := range map[string][]string{scenario.Internal: scenario.Streams(), scenario.Partner: scenario.PartnerStreams()} {
-		made, err := redisconsumer.NewConsumer(streams, scenario.ProjectionGroup, names, handlers, redisconsumer.WithConsumer(consumer),
-			redisconsumer.WithRetry(retry), redisconsumer.WithTimeout(handlerPatience), redisconsumer.WithClaimAfter(claimAfter),
-			redisconsumer.WithWorkers(3), redisconsumer.WithShutdownTimeout(projectorsShutdown))
-		consumers, problems = append(consumers, made), append(problems, err)
-	}
-	for _, stream := range scenario.Streams() {
-		made, err := pubsubconsumer.NewConsumer(topics, scenario.ProjectionSubscription(stream), handlers, pubsubconsumer.WithConsumer(scenario.PubSub),
-			pubsubconsumer.WithRetry(retry), pubsubconsumer.WithTimeout(handlerPatience), pubsubconsumer.WithWorkers(3), pubsubconsumer.WithShutdownTimeout(projectorsShutdown))
-		consumers, problems = append(consumers, made), append(problems, err)
-	}
-	return consumers, errors.Join(problems...)
 }

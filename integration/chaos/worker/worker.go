@@ -1,5 +1,5 @@
-// Package worker holds the processes of the chaos rig: producers, relays, consumers, and the fake
-// of Pub/Sub. The environment of a process names its role, and it records what it knows in a
+// Package worker holds the processes of the chaos rig: producers, relays, observers and projectors,
+// which consume, the fake of Pub/Sub and the server of NATS. The environment of a process names its role, and it records what it knows in a
 // ledger.
 package worker
 
@@ -23,11 +23,13 @@ import (
 
 // The environment of a process.
 const (
-	RoleVariable   = "CHAOS_ROLE"   // producer, relay, redis, pubsub, project, fake
+	RoleVariable   = "CHAOS_ROLE"   // producer, relay, project, one of the roles
 	NameVariable   = "CHAOS_NAME"   // of the process
 	LedgerVariable = "CHAOS_LEDGER" // path of its ledger
 	ConfigVariable = "CHAOS_CONFIG" // path of the configuration of Fanout: producers, relays and projectors
-	ServerVariable = "CHAOS_SERVER" // URL or address of what a consumer reads
+	ServerVariable = "CHAOS_SERVER" // URL or address: of what an observer reads, or of a server itself
+	StoreVariable  = "CHAOS_STORE"  // of a server: the directory of its data
+	SoleVariable   = "CHAOS_SOLE"   // of a projector: not empty where it consumes what one process at a time may
 	SeedVariable   = "CHAOS_SEED"   // of a producer
 	RateVariable   = "CHAOS_RATE"   // of a producer: transactions per second
 	KeysVariable   = "CHAOS_KEYS"   // of a producer: number of accounts
@@ -45,12 +47,15 @@ const ExitCannot = 3
 
 // roles are what a process can be.
 var roles = map[string]func(context.Context, *scenario.Ledger) error{
-	"producer": produce,
-	"relay":    relay,
-	"redis":    readRedis,
-	"pubsub":   readPubSub,
-	"project":  project,
-	"fake":     fake,
+	"producer":         produce,
+	"relay":            relay,
+	"project":          project,
+	"observe-redis":    observeRedis,
+	"observe-pubsub":   observePubSub,
+	"observe-rabbitmq": observeRabbitMQ,
+	"observe-nats":     observeNATS,
+	"serve-pubsub":     servePubSub,
+	"serve-nats":       serveNATS,
 }
 
 // Main is the process: it ends at SIGTERM, or when its parent has ended, and returns the exit code.
@@ -102,6 +107,22 @@ func ended(ledger *scenario.Ledger, line scenario.Line) error {
 		line.Leaked = err.Error()
 	}
 	return ledger.Write(line)
+}
+
+// readPatience bounds one call of an observer.
+const readPatience = time.Second
+
+// heartbeat finds a connection to RabbitMQ that has gone silent within thrice as long.
+const heartbeat = 2 * time.Second
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // number reads a number from the environment.

@@ -34,6 +34,7 @@ const (
 type settings struct {
 	options chaos.Options
 	only    string
+	brokers string
 	json    string
 	broken  optional
 }
@@ -76,6 +77,7 @@ func main() {
 	flags.IntVar(&o.Keys, "keys", 0, "accounts that are written (40)")
 	flags.BoolVar(&o.TrueClocks, "true-clocks", false, "leave the clocks of processes alone")
 	flags.StringVar(&o.Keep, "keep", "", "directory to keep ledgers and logs in")
+	flags.StringVar(&s.brokers, "brokers", "", "external ones, with commas between them: partner (Redis, CloudEvents), pubsub, rabbitmq, nats (all)")
 	flags.StringVar(&s.only, "only", "", "kinds of faults, with commas between them (all)")
 	flags.StringVar(&s.json, "json", "", "file to write the report to, as JSON")
 	flags.Var(&s.broken, "broken", "build in a defect (--broken=NAME), or each of them in turn (--broken), and fail if it is not noticed")
@@ -85,17 +87,21 @@ func main() {
 		}
 		os.Exit(exitUsage)
 	}
-	for kind := range strings.SplitSeq(s.only, ",") {
-		if kind != "" {
-			o.Only = append(o.Only, chaos.Kind(kind))
-		}
+	for _, kind := range list(s.only) {
+		o.Only = append(o.Only, chaos.Kind(kind))
 	}
+	o.Brokers = list(s.brokers)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	sound := s.run(ctx)
 	stop()
 	if !sound {
 		os.Exit(exitFailed)
 	}
+}
+
+// list are the words between the commas of a flag.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // run reports whether all is as it should be.
@@ -126,11 +132,9 @@ func (s *settings) runBroken(ctx context.Context) bool {
 			return false
 		}
 		report.Print(os.Stdout)
-		for _, rule := range defect.Rules {
-			if !report.Violated(rule) {
-				fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): no violation %q\n", defect.Name, defect.What, rule)
-				noticed = false
-			}
+		for _, missed := range defect.Missed(report) {
+			fmt.Fprintf(os.Stdout, "NOT NOTICED: %s (%s): %s\n", defect.Name, defect.What, missed)
+			noticed = false
 		}
 		noticed = s.write(report) && noticed
 	}

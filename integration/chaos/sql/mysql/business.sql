@@ -17,11 +17,14 @@ CREATE TABLE facts (
     UNIQUE INDEX facts_sequence (sequenced, seq)
 );
 
--- What consumers make of the events, each with the inbox: their number and the sum of their places in the sequence, by account.
+-- What consumers make of the events, each with the inbox: their number and the sum of their places in the sequence, by account, the highest
+-- of these places, and how many events came after a higher one.
 CREATE TABLE projections (
     consumer varchar(64) NOT NULL,
     account  varchar(64) NOT NULL,
     events   bigint      NOT NULL,
     total    bigint      NOT NULL,
+    latest   bigint      NOT NULL,
+    behind   bigint      NOT NULL,
     PRIMARY KEY (consumer, account)
 );

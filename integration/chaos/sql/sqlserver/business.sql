@@ -17,11 +17,14 @@ CREATE TABLE facts (
 -- No two transactions have the same place in an account's sequence.
 CREATE UNIQUE INDEX facts_sequence ON facts (account, seq) WHERE account <> '';
 
--- What consumers make of the events, each with the inbox: their number and the sum of their places in the sequence, by account.
+-- What consumers make of the events, each with the inbox: their number and the sum of their places in the sequence, by account, the highest
+-- of these places, and how many events came after a higher one.
 CREATE TABLE projections (
     consumer nvarchar(64) NOT NULL,
     account  nvarchar(64) NOT NULL,
     events   bigint       NOT NULL,
     total    bigint       NOT NULL,
+    latest   bigint       NOT NULL,
+    behind   bigint       NOT NULL,
     PRIMARY KEY (consumer, account)
 );

@@ -1,0 +1,68 @@
+//go:build unix
+
+package chaos
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
+)
+
+// The internal broker is there always, the external ones in the rig's own order; each has a
+// configuration that is understood.
+func TestBrokersOf(t *testing.T) {
+	t.Parallel()
+	all, err := brokersOf(nil)
+	require.NoError(t, err)
+	assert.Len(t, all, 5)
+	chosen, err := brokersOf([]string{scenario.NATS, scenario.Partner})
+	require.NoError(t, err)
+	require.Len(t, chosen, 3)
+	for n, name := range []string{scenario.Internal, scenario.Partner, scenario.NATS} {
+		assert.Equal(t, name, chosen[n].name)
+	}
+	assert.Equal(t, brokers, all, "it was not changed")
+	_, err = brokersOf([]string{scenario.Internal})
+	require.ErrorContains(t, err, "no external broker \"default\"; there are partner, pubsub, rabbitmq, nats")
+
+	kind, err := databaseOf("postgres")
+	require.NoError(t, err)
+	s := &fixture{brokers: all, database: kind, options: Options{}.withDefaults()}
+	cfg, err := config.Parse([]byte(s.configuration("postgres://127.0.0.1/x", map[*serverKind]string{
+		redisServer: "redis://127.0.0.1:1", pubSubServer: "127.0.0.1:2", rabbitMQServer: "amqp://127.0.0.1:3/", natsServer: "nats://127.0.0.1:4",
+	})), "chaos.yaml")
+	require.NoError(t, err)
+	assert.Len(t, cfg.Brokers, 5)
+	assert.Equal(t, []string{"partner", "pubsub", "rabbitmq", "nats"}, cfg.Outbox.ExternalBrokers)
+}
+
+// Whatever kind of fault a server has, there is a server that has it, and a place in the deck.
+func TestFaultsOfServers(t *testing.T) {
+	t.Parallel()
+	signals := map[Kind]string{}
+	for _, d := range databases {
+		for kind := range d.signals {
+			signals[kind] = "database"
+		}
+	}
+	for _, b := range brokers {
+		for kind := range b.server.signals {
+			signals[kind] = b.server.name
+		}
+	}
+	assert.Equal(t, serverOf, signals)
+}
+
+// A defect is noticed where each of its rules is reported at each of its brokers.
+func TestMissed(t *testing.T) {
+	t.Parallel()
+	d := &Defect{Rules: []Rule{Lost, Fence}}
+	report := &Report{Violations: []Violation{{Rule: Lost, Broker: scenario.NATS}}}
+	assert.Equal(t, []string{`no violation "fence"`}, d.Missed(report))
+	d = &Defect{Rules: []Rule{Lost}, At: []string{scenario.NATS, scenario.RabbitMQ}}
+	assert.Equal(t, []string{`no violation "lost" at rabbitmq`}, d.Missed(report))
+}

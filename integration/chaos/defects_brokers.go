@@ -1,0 +1,59 @@
+//go:build unix
+
+package chaos
+
+import (
+	"time"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
+)
+
+// brokerDefects are those of the brokers and consumers of RabbitMQ and NATS.
+func brokerDefects() []Defect {
+	return []Defect{
+		{
+			Name: "counts-sent", What: "the brokers of RabbitMQ and NATS count what they have sent as published, whatever becomes of it", Rules: []Rule{Lost, Unconfirmed},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits: []edit{
+				{
+					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.fail(m.index, err)\n\t}\n",
+					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n",
+				},
+				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n}\n\n// await"},
+			},
+			options: func(o *Options) { // messages that are long on their way when the server dies
+				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond
+			},
+		},
+		{
+			Name: "acks-first", What: "consumers of RabbitMQ and NATS confirm a message at the broker before it is handled", Rules: []Rule{Projection},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits: []edit{
+				{
+					"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+					"\tif e.Past.Failures == 0 {\n\t\te.First().Ack()\n\t}\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+				},
+				{"inbox/internal/session/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
+			},
+			// One projector, which has the worst of it, and a backlog: after a kill, the consumer of NATS waits
+			// for longer than its AckWait, and has nothing under way then.
+			options: func(o *Options) {
+				o.Only, o.For, o.Every, o.Rate, o.Producers, o.Relays, o.Projectors = []Kind{Kill, Delay}, 40*time.Second, 600*time.Millisecond, 100, 1, 1, 1
+			},
+		},
+		{
+			Name: "keys-beside", What: "consumers of RabbitMQ and NATS handle the messages of a key beside each other", Rules: []Rule{Disorder},
+			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
+			edits:   []edit{{"inbox/internal/session/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
+			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
+		},
+		{
+			Name: "overtakes-lost", What: "the sole consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
+			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
+			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.options.sole, doubtful: c.options.sole}", "order: order{}"}},
+			options: func(o *Options) {
+				o.Only, o.Every, o.Keys, o.Rate, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 60, 1, 1
+			},
+		},
+	}
+}
