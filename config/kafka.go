@@ -82,7 +82,7 @@ func (r *reader) readKafkaSASL(entry *object, login *KafkaSASL) {
 		r.rejectf(at, "must begin with https://")
 	}
 	password, tokens := []string{"username", "password"}, []string{"token_url", "client_id", "client_secret"}
-	wanted, foreign := password, append(tokens, "scopes")
+	wanted, foreign := password, slices.Concat(tokens, []string{"scopes"})
 	if login.Mechanism == SASLOAuthBearer {
 		wanted, foreign = tokens, password
 	}

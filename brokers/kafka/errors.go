@@ -107,6 +107,16 @@ func unsure(err error) bool {
 	}
 }
 
+// ruleOf finds the rule for a code. One at which a topic could not be created says nothing of the message,
+// nor of other topics.
+func ruleOf(code int16, err error) (r rule, known bool) {
+	r, known = rules[code]
+	if errors.Is(err, errNotCreated) && r.scope != brokers.ScopeDestination {
+		return destinationOut("create the topic yourself, or grant the user Create (kafka-acls)"), true
+	}
+	return r, known
+}
+
 // classified gives an error its class and scope, and says what to do.
 func classified(what string, err error) error {
 	said := fmt.Errorf("kafka: %s: %w", what, err)
@@ -117,10 +127,7 @@ func classified(what string, err error) error {
 		return fmt.Errorf("%w: %s", said, advice)
 	}
 	if n := code(err); n != 0 {
-		r, known := rules[n]
-		if errors.Is(err, errNotCreated) && r.scope != brokers.ScopeDestination { // it says nothing of the message, nor of other topics
-			r, known = destinationOut("create the topic yourself, or grant the user Create (kafka-acls)"), true
-		}
+		r, known := ruleOf(n, err)
 		switch {
 		case !known || r.class == brokers.ClassRetryable:
 			return brokers.Retryable(advise(r.advice))

@@ -36,7 +36,7 @@ func TestOneBatchForAPartition(t *testing.T) {
 		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
 			batches[fmt.Sprint(topic.Topic, topic.TopicID)] += len(topic.Partitions)
 		}
-		return nil, nil, false
+		return nil, nil, false //nolint:nilnil // the fake cluster answers
 	})
 	b := open(t, c.seeds())
 	for i := 0; i < topics; i += 2 { // two topics in each round, so that one is sent to while the other is learnt of
