@@ -38,6 +38,9 @@ type Harness struct {
 	// is called; other messages are not to be touched. The class of the error is the
 	// implementation's choice, but it has to be the message's own (permanent or retryable).
 	Refuse func(t *testing.T, id string) (restore func())
+	// RefusesElsewhere is true where no server refuses a message for itself, so that Refuse has it sent
+	// to a destination of its own that takes none: the class may then be unavailable, for that one.
+	RefusesElsewhere bool
 	// Stop takes the server away from brokers that are open, and Start brings it back at the same
 	// address, with all the messages that it had confirmed.
 	Stop, Start func(t *testing.T)

@@ -68,7 +68,7 @@ func (s *suite) headFails(t *testing.T) {
 		case m.OrderingKey != "held" || i < head:
 			require.NoError(t, err, "message %d, key %q, has nothing to do with it", i, m.OrderingKey)
 		case i == head:
-			require.True(t, own(err), "the refused message has a failure of its own: %v", err)
+			require.True(t, s.own(err), "the refused message has a failure of its own: %v", err)
 			again = append(again, m)
 		default:
 			require.Error(t, err, "message %d follows the refused one", i)
@@ -115,7 +115,7 @@ func (s *suite) partialFailure(t *testing.T) {
 	results := s.publish(t, b, msgs)
 	for i, result := range results {
 		if slices.Contains(refused, i) {
-			require.True(t, own(result.Err), "message %d was refused: %v", i, result.Err)
+			require.True(t, s.own(result.Err), "message %d was refused: %v", i, result.Err)
 			require.Empty(t, result.BrokerMessageID)
 		} else {
 			require.NoError(t, result.Err, "message %d", i)

@@ -240,10 +240,12 @@ func sorted(attributes []brokers.Attribute) []brokers.Attribute {
 	})
 }
 
-// own is true for a failure that is the message's own.
-func own(err error) bool {
-	class, _ := brokers.Classify(err)
-	return class == brokers.ClassPermanent || class == brokers.ClassRetryable
+// own is true for a failure that is the message's own, or that of the place to which the harness has sent
+// it alone.
+func (s *suite) own(err error) bool {
+	class, scope := brokers.Classify(err)
+	return class == brokers.ClassPermanent || class == brokers.ClassRetryable ||
+		s.RefusesElsewhere && class == brokers.ClassUnavailable && scope == brokers.ScopeDestination
 }
 
 // refuse has the server refuse a message until the end of the case, or skips the case.

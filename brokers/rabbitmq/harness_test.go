@@ -126,7 +126,8 @@ func harness(t *testing.T, url, prefix, queueType string) brokertest.Harness {
 			c.bind(t, name)
 			return name
 		},
-		Received: c.received,
+		Received:         c.received,
+		RefusesElsewhere: true, // to a queue that is full
 		Refuse: func(_ *testing.T, id string) (restore func()) {
 			refused.Store(id, true)
 			return func() { refused.Delete(id) }

@@ -77,7 +77,7 @@ func (c *Consumer) final(err error) error {
 // client does not say that the server is out. No permission is needed; with that to look
 // (pubsub.subscriptions.get) it also knows the settings.
 func (r *run) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	outage := session.Outage{Log: r.log}
+	outage := session.Outage{Log: r.log, Steady: time.Second} // what a connection waits at first before it tries again
 	known := false
 	for before := int64(0); ; before = r.arrived.Load() {
 		if before == r.arrived.Load() {

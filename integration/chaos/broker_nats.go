@@ -158,7 +158,7 @@ func natsFields(m jetstream.Msg) map[string]string {
 	for name, values := range m.Headers() {
 		fields[name] = strings.Join(values, ", ")
 	}
-	if fields[jetstream.MsgIDHeader] == fields["id"] {
+	if fields[jetstream.MsgIDHeader] == fields["id"]+"@"+m.Subject() {
 		delete(fields, jetstream.MsgIDHeader)
 	}
 	return fields

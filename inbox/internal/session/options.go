@@ -91,10 +91,14 @@ func (o *Options) Settings(handler inbox.Handler, log *slog.Logger, counts *Coun
 // of a broker of which nothing is known yet; Log has to be set. It is safe for concurrent use.
 type Outage struct {
 	Log *slog.Logger
+	// Steady is how long nothing must have failed before it is over. Default: 0, the first answer ends it.
+	// A client with several connections has answers on one while another is still out.
+	Steady time.Duration
 
 	mu       sync.Mutex
 	failures int
-	since    time.Time
+	since    time.Time // of the first failure
+	last     time.Time // failure
 }
 
 // pauses between attempts to reach a broker.
@@ -105,8 +109,9 @@ func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failures++
+	o.last = time.Now()
 	if o.since.IsZero() {
-		o.since = time.Now()
+		o.since = o.last
 		o.Log.WarnContext(ctx, "broker unavailable", "error", err)
 	}
 	return pauses.Delay(o.failures)
@@ -116,6 +121,9 @@ func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 func (o *Outage) Over(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if time.Since(o.last) < o.Steady {
+		return
+	}
 	if !o.since.IsZero() {
 		o.Log.InfoContext(ctx, "broker available again", "after", time.Since(o.since))
 	}
