@@ -309,8 +309,5 @@ func (r *run) leave() {
 	if err := r.kafka.CommitMarkedOffsets(ctx); err != nil {
 		r.commitFailed(ctx, err)
 	}
-	if err := r.kafka.LeaveGroupContext(ctx); err != nil {
-		r.log.DebugContext(ctx, "group not left", "error", err)
-	}
-	r.kafka.CloseAllowingRebalance()
+	r.kafka.CloseAllowingRebalance() // it leaves the group; to leave twice would leave a goroutine behind
 }
