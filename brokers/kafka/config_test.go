@@ -69,8 +69,15 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	var closed atomic.Bool
+	var away atomic.Value // where to else
 	endpoint := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
+		if to := away.Load(); to != nil {
+			w.Header().Set("Location", to.(string))
+			w.WriteHeader(http.StatusTemporaryRedirect)
+			_, _ = io.WriteString(w, strings.Repeat("long ", 10_000))
+			return
+		}
 		id, secret, _ := r.BasicAuth()
 		if closed.Load() || id != "relay" || secret != "hush" || r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("scope") != "kafka" {
 			http.Error(w, `{"error": "invalid_client"}`, http.StatusUnauthorized)
@@ -115,6 +122,15 @@ func TestTokens(t *testing.T) {
 	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
 	require.ErrorContains(t, results[0].Err, "invalid_client")
 	assert.NotContains(t, results[0].Err.Error(), "loud")
+
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the secret went to %s", r.Host) }))
+	t.Cleanup(elsewhere.Close)
+	away.Store(elsewhere.URL)
+	led, err := configured(t, settings("hush"))
+	require.NoError(t, err)
+	results = led.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "d", 4)})
+	assert.Equal(t, []string{"unavailable broker"}, classes(results))
+	assert.Less(t, len(results[0].Err.Error()), 1500)
 }
 
 // refuse lets a cluster answer as Kafka does when a password is wrong or, without it, when it has no
