@@ -182,14 +182,14 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
 	source := "databases: {main: {driver: sqlite, dsn: '" + filepath.Join(t.TempDir(), "outbox.db") + "'}}\n" +
-		"outbox: {external_brokers: [bus]}\nbrokers: {default: {type: memory}, bus: {type: nats, url: 'nats://h'}}\n"
+		"outbox: {external_brokers: [bus]}\nbrokers: {default: {type: memory}, bus: {type: sqs, url: 'sqs://h'}}\n"
 	require.NoError(t, os.WriteFile(p.config, []byte(source), 0o600))
 	p.migrate()
 
 	code, stdout, stderr := p.run("validate")
 	assert.Zero(t, code)
 	assert.Contains(t, stdout, "broker default: reached\n")
-	assert.Contains(t, stderr, `warning: broker bus is not checked: its type "nats" is not built in, and only a program that registers it can deliver`)
+	assert.Contains(t, stderr, `warning: broker bus is not checked: its type "sqs" is not built in, and only a program that registers it can deliver`)
 	code, stdout, _ = p.run("broker", "pause", "bus")
 	assert.Zero(t, code)
 	assert.Equal(t, "main: broker bus is paused\n", stdout)
@@ -199,7 +199,7 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, stderr, `brokers.bus.type: "nats" is not known: use redis, pubsub or memory, or register it in Go`)
+	assert.Contains(t, stderr, `brokers.bus.type: "sqs" is not known: use redis, pubsub, rabbitmq, nats, kafka, webhook or memory, or register it in Go`)
 }
 
 // A type that nobody knows is reported together with what else is wrong: one who corrects only that
