@@ -404,6 +404,8 @@ func (s *suite) startsDuringOutage(t *testing.T, source *Source) {
 	s.confirmed(t, source)
 	s.eventually(t, func() bool { return j.count("broker available again") == j.count("broker unavailable") }, "the outage ends")
 	require.NoError(t, p.stop())
-	assert.Equal(t, []seen{{"a", 0}, {"a", 1}, {"a", 2}}, l.finished())
+	// A connection that the fault held up may break after it, and what was not confirmed comes again.
+	l.inOrder(t)
+	assert.Len(t, l.firsts(), 3)
 	assert.Less(t, j.count("broker unavailable"), 5, "it is not said at each attempt: %s", j.all.String())
 }

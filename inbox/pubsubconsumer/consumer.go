@@ -47,6 +47,10 @@ func usual() pace {
 // NewConsumer returns a consumer of a subscription, given by its id or in full
 // ("projects/P/subscriptions/S"). The client stays the caller's, who closes it after [Consumer.Run]
 // has ended. Its error names all that is wrong; nothing is sent yet.
+//
+// During an outage Google's client waits longer and longer before it tries again, up to a minute,
+// and cannot be woken. One made by pubsub.NewClientWithConfig with a shorter backoff for
+// StreamingPull in SubscriptionAdminCallOptions is back sooner.
 func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
 	o := defaults()
 	for _, opt := range opts {

@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
+	apiv1 "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/google/uuid"
+	"github.com/googleapis/gax-go/v2"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
@@ -29,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) {
 	consumertest.Main(m, func(addr string, handler inbox.Handler) (consumertest.Consumer, error) {
-		client, err := pubsub.NewClient(context.Background(), project, clientOptions(addr)...)
+		client, err := pubsub.NewClientWithConfig(context.Background(), project, impatient(), clientOptions(addr)...)
 		if err != nil {
 			return nil, err
 		}
@@ -194,6 +197,17 @@ func (s *sender) SendMsg(m any) error {
 // pass lets the leases of dead processes end.
 func (s *server) pass(d time.Duration) { s.offset.Add(int64(d)) }
 
+// impatient makes Google's client try again soon. It cannot be stopped while it waits, up to a
+// minute otherwise: its goroutines would outlive a test with an outage.
+func impatient() *pubsub.ClientConfig {
+	return &pubsub.ClientConfig{SubscriptionAdminCallOptions: &apiv1.SubscriptionAdminCallOptions{
+		StreamingPull: []gax.CallOption{gax.WithRetry(func() gax.Retryer {
+			return gax.OnCodes([]codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.DeadlineExceeded},
+				gax.Backoff{Initial: 100 * time.Millisecond, Max: 200 * time.Millisecond, Multiplier: 2})
+		})},
+	}}
+}
+
 func clientOptions(addr string) []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint(addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
@@ -203,7 +217,7 @@ func clientOptions(addr string) []option.ClientOption {
 
 func newClient(t testing.TB, addr string) *pubsub.Client {
 	t.Helper()
-	client, err := pubsub.NewClient(context.Background(), project, clientOptions(addr)...)
+	client, err := pubsub.NewClientWithConfig(context.Background(), project, impatient(), clientOptions(addr)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
