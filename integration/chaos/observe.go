@@ -47,7 +47,7 @@ func (s *fixture) countSessions(ctx context.Context, peaks map[string]int) {
 }
 
 // openRows counts the rows that are not final.
-func (s *fixture) openRows(ctx context.Context) (n int, err error) {
+func (s *fixture) openRows(ctx context.Context) (n int64, err error) {
 	err = s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
 		return db.QueryRowContext(ctx, "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n)
 	})
@@ -70,9 +70,9 @@ func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	}
 }
 
-// behind reports whether consumers have messages left to see, or to handle: whether observers have
-// seen, or projections counted, fewer events than were committed for their broker.
-func (s *fixture) behind(ctx context.Context) (behind bool, err error) {
+// behind is how many messages consumers have left to see, or to handle: how many events that were
+// committed for their broker observers have not seen, and projections not counted.
+func (s *fixture) behind(ctx context.Context) (left int64, err error) {
 	var (
 		events, published, handled int64
 		consumer                   string
@@ -88,12 +88,12 @@ func (s *fixture) behind(ctx context.Context) (behind bool, err error) {
 			return nil
 		})
 	}); err != nil {
-		return true, err
+		return 0, err
 	}
 	seen := map[string]map[string]struct{}{}
 	for _, observer := range s.cluster.observers {
 		if err := scenario.ReadLedger(s.processes[observer].path("ledger"), func(line scenario.Line) { noteSeen(seen, line) }); err != nil {
-			return true, err
+			return 0, err
 		}
 	}
 	for _, b := range s.brokers {
@@ -101,11 +101,12 @@ func (s *fixture) behind(ctx context.Context) (behind bool, err error) {
 		if b.internal() {
 			want = events
 		}
-		if int64(len(seen[b.name])) < want || s.options.Projectors > 0 && done[b.name] < want {
-			return true, nil
+		left += max(0, want-int64(len(seen[b.name])))
+		if s.options.Projectors > 0 {
+			left += max(0, want-done[b.name])
 		}
 	}
-	return false, nil
+	return left, nil
 }
 
 // noteSeen adds a line of an observer to what was seen, by broker.

@@ -17,7 +17,8 @@ type Options struct {
 	Seed uint64
 	// For is how long faults go on. Default 1 minute.
 	For time.Duration
-	// Drain is how long the backlog may take to drain afterwards. Default 1 minute.
+	// Drain is how long afterwards the backlog may stand still, of rows and then of what consumers have
+	// to handle, before it counts as stuck. Default 1 minute.
 	Drain time.Duration
 	// Every is the mean time between faults. Default 3 seconds.
 	Every time.Duration

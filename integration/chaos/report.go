@@ -16,8 +16,9 @@ import (
 type Report struct {
 	Seed       uint64            `json:"seed"`
 	Broken     string            `json:"broken,omitempty"`
-	Faulty     time.Duration     `json:"faulty"`  // how long faults went on
-	Drained    time.Duration     `json:"drained"` // how long the backlog then took
+	Faulty     time.Duration     `json:"faulty"`    // how long faults went on
+	Drained    time.Duration     `json:"drained"`   // how long the backlog of rows then took
+	CaughtUp   time.Duration     `json:"caught_up"` // and how long consumers took after that
 	Schedule   Schedule          `json:"schedule"`
 	Performed  map[Kind]int      `json:"performed"`
 	Skipped    []string          `json:"skipped,omitempty"` // what could not be done here
@@ -57,7 +58,8 @@ func (r *Report) Violated(rule Rule) bool {
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "\nseed %d, %s of faults, drained in %s\n", r.Seed, r.Faulty.Round(time.Second), r.Drained.Round(100*time.Millisecond))
+	fmt.Fprintf(w, "\nseed %d, %s of faults, drained in %s, consumers waited for another %s\n", r.Seed, r.Faulty.Round(time.Second),
+		r.Drained.Round(100*time.Millisecond), r.CaughtUp.Round(100*time.Millisecond))
 	if r.Broken != "" {
 		fmt.Fprintf(w, "a BROKEN build: %s\n", r.Broken)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ func (s *fixture) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	report := &Report{Seed: s.options.Seed, Broken: s.options.Broken, Faulty: time.Since(began), Schedule: schedule}
-	if report.Drained, err = s.drain(ctx); err != nil {
+	if report.Drained, report.CaughtUp, err = s.drain(ctx); err != nil {
 		return nil, err
 	}
 	s.endAll()
@@ -122,31 +123,37 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// drain ends the producers and waits until every row is final and consumers have seen everything,
-// or the time for it has passed.
-func (s *fixture) drain(ctx context.Context) (time.Duration, error) {
+// drain ends the producers and waits until every row is final, and then until consumers have seen
+// and handled everything, or neither has come further for as long as it may take.
+func (s *fixture) drain(ctx context.Context) (rows, consumers time.Duration, err error) {
 	for _, name := range s.cluster.producers {
 		s.processes[name].close()
 	}
+	rows = s.dwindle(ctx, s.openRows)
+	consumers = s.dwindle(ctx, s.behind)
+	return rows, consumers, context.Cause(ctx)
+}
+
+// dwindle waits until nothing is left, or for as long as a backlog may stand still, and returns how
+// long that took. Where a server that takes a minute to start was out for most of a run, what it
+// holds is worked off for longer than that; a consumer that is stuck is not waited for.
+func (s *fixture) dwindle(ctx context.Context, left func(context.Context) (int64, error)) time.Duration {
 	began := time.Now()
-	bound, cancel := context.WithTimeout(ctx, s.options.Drain)
-	defer cancel()
-	for bound.Err() == nil {
-		if open, err := s.openRows(bound); err == nil && open == 0 {
-			break
+	least, since := int64(math.MaxInt64), began
+	for ctx.Err() == nil && time.Since(since) < s.options.Drain {
+		asking, cancel := context.WithTimeout(ctx, s.options.Drain)
+		n, err := left(asking)
+		cancel()
+		switch {
+		case err != nil:
+		case n == 0:
+			return time.Since(began)
+		case n < least:
+			least, since = n, time.Now()
 		}
-		pauseFor(bound, 100*time.Millisecond)
+		pauseFor(ctx, 100*time.Millisecond)
 	}
-	took := time.Since(began)
-	catchUp, cancel := context.WithTimeout(ctx, s.options.Drain)
-	defer cancel()
-	for catchUp.Err() == nil {
-		if behind, err := s.behind(catchUp); err == nil && !behind {
-			break
-		}
-		pauseFor(catchUp, 200*time.Millisecond)
-	}
-	return took, context.Cause(ctx)
+	return time.Since(began)
 }
 
 // endAll ends all processes in good order.

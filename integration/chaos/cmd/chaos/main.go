@@ -68,7 +68,7 @@ func main() {
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "decides the schedule and what producers do; default: a new one")
 	flags.DurationVar(&o.For, "for", 0, "how long faults go on (1m; 20s with --broken)")
 	flags.DurationVar(&o.Every, "every", 0, "mean time between faults (3s)")
-	flags.DurationVar(&o.Drain, "drain", 0, "how long the backlog may take to drain (1m)")
+	flags.DurationVar(&o.Drain, "drain", 0, "how long the backlog may stand still after the faults (1m)")
 	flags.DurationVar(&o.Lease, "lease", 0, "of the relays (3s)")
 	flags.IntVar(&o.Producers, "producers", 0, "processes (2)")
 	flags.IntVar(&o.Relays, "relays", 0, "processes (3)")
