@@ -86,45 +86,63 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 // destinations differently: the internal and the stripped form of an event, or two copies of it,
 // would stand in the same streams.
 func (r *reader) checkStreams(cfg *Config, targets []*target) {
-	seen := map[[3]string]*target{}
+	seen := map[address]*target{}
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
-		where := place(broker)
+		servers, inside := place(broker)
 		reported := !target.sound("endpoint", "exchange", "subject_prefix", "bootstrap_servers", "destination")
-		if !slices.Contains(cfg.BrokerNames(), target.name) || where == "" || reported {
+		if !slices.Contains(cfg.BrokerNames(), target.name) || len(servers) == 0 || reported {
 			continue
 		}
-		place := [3]string{broker.Type, where, cmp.Or(broker.Destination, "{stream}")}
-		if first := seen[place]; first != nil {
-			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, "+
-				"or a destination such as partner.{stream}", first.name)
-			continue
+		shared := ""
+		for _, server := range servers { // a cluster has several, any of which names it
+			at := address{broker.Type, server, inside, cmp.Or(broker.Destination, "{stream}")}
+			if first := seen[at]; first == nil {
+				seen[at] = target
+			} else if first != target {
+				shared = cmp.Or(shared, first.name)
+			}
 		}
-		seen[place] = target
+		partners := broker.Type == TypeWebhook && !slices.Contains([]string{shared, target.name}, cfg.Outbox.InternalBroker)
+		if shared != "" && !partners { // an endpoint may get two sorts of events, each signed in its way
+			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another %s, "+
+				"or a destination such as partner.{stream}", shared, elsewhere[broker.Type])
+		}
 	}
 }
 
-// place is where the destinations of a broker are; empty where that is not known.
-func place(broker Broker) string {
+// address is where a broker puts its messages.
+type address struct{ kind, server, inside, destination string }
+
+// elsewhere is what brokers of each type are told apart by.
+var elsewhere = map[string]string{
+	TypeRedis: "server or database", TypeRabbitMQ: "server, virtual host or exchange", TypeNATS: "server or subject_prefix", TypeKafka: "cluster",
+	TypeWebhook: "URL", TypePubSub: "project",
+}
+
+// place is where the destinations of a broker are: the servers, any of which says that it is the same
+// one, and what is chosen there. No servers: it is not known.
+func place(broker Broker) (servers []string, inside string) {
 	switch address := broker.URL.Reveal(); {
 	case broker.Type == TypeRedis && address != "":
-		return urlPlace(address, "6379", "0", "db")
+		return []string{urlPlace(address, "6379", "0", "db")}, ""
 	case broker.Type == TypeRabbitMQ && address != "":
-		port := "5672"
+		server := urlPlace(address, "5672", "/", "")
 		if strings.HasPrefix(address, "amqps:") {
-			port = "5671"
+			server = strings.Replace(urlPlace(address, "5671", "/", ""), ":5671 ", ":5672 ", 1) // one server, by default
 		}
-		return urlPlace(address, port, "/", "") + " " + cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
+		return []string{server}, cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
 	case broker.Type == TypeNATS && address != "":
-		return serversPlace(address, "nats://", "4222") + " " + broker.NATS.SubjectPrefix
+		return serversOf(address, "nats://", "4222"), broker.NATS.SubjectPrefix
 	case broker.Type == TypeKafka && broker.Kafka.BootstrapServers != "":
-		return serversPlace(broker.Kafka.BootstrapServers, "kafka://", "9092")
+		return serversOf(broker.Kafka.BootstrapServers, "kafka://", "9092"), ""
 	case broker.Type == TypeWebhook && address != "":
-		return urlPlace(address, "443", "", "")
+		_, query, _ := strings.Cut(address, "?")
+		return []string{urlPlace(address, "443", "", "")}, query
 	case broker.Type == TypePubSub && broker.Project != "":
-		return broker.Project + " " + broker.Endpoint
+		return []string{broker.Project}, broker.Endpoint
 	default:
-		return ""
+		return nil, ""
 	}
 }
 

@@ -12,9 +12,6 @@ type Kafka struct {
 	BootstrapServers string
 	// SASL is how to log in. Default: not at all, or by the certificate of the section tls.
 	SASL KafkaSASL
-	// Encrypted is set by the section tls, an empty one as well. Default: false, connections are not
-	// encrypted.
-	Encrypted bool
 	// Topics has the settings of topics that are created. Only with CreateDestinations.
 	Topics KafkaTopics
 }
@@ -103,7 +100,6 @@ func (r *reader) readKafkaSASL(entry *object, login *KafkaSASL) {
 func (r *reader) checkKafka(entry *object, broker *Broker) {
 	r.require(entry, "bootstrap_servers", "kafka-1:9092,kafka-2:9092")
 	r.checkCreated(entry, "topics", broker.CreateDestinations)
-	broker.Kafka.Encrypted = entry.has("tls")
 }
 
 // checkCreated refuses settings of destinations that are never created.
@@ -113,17 +109,14 @@ func (r *reader) checkCreated(entry *object, name string, creates bool) {
 	}
 }
 
-// serversPlace is the set of servers of a text with commas between: servers that were given in another
-// order are the same cluster.
-func serversPlace(servers, scheme, port string) string {
-	var hosts []string
+// serversOf are the servers of a text with commas between.
+func serversOf(servers, scheme, port string) (all []string) {
 	for server := range strings.SplitSeq(servers, ",") {
 		server = strings.TrimSpace(server)
 		if !strings.Contains(server, "://") {
 			server = scheme + server
 		}
-		hosts = append(hosts, urlPlace(server, port, "", ""))
+		all = append(all, urlPlace(server, port, "", ""))
 	}
-	slices.Sort(hosts)
-	return strings.Join(hosts, ",")
+	return all
 }

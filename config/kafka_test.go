@@ -19,9 +19,9 @@ brokers:
 `)
 	assert.Equal(t, config.Broker{Type: config.TypeKafka, Kafka: config.Kafka{BootstrapServers: "x:9092,y"}}, cfg.Brokers["default"])
 	assert.Equal(t, config.Broker{
-		Type: config.TypeKafka, TLS: config.TLS{CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 100000,
+		Type: config.TypeKafka, TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 100000,
 		Kafka: config.Kafka{
-			BootstrapServers: "z", Encrypted: true, SASL: config.KafkaSASL{Mechanism: config.SASLScram256, Username: "relay", Password: "hush"},
+			BootstrapServers: "z", SASL: config.KafkaSASL{Mechanism: config.SASLScram256, Username: "relay", Password: "hush"},
 			Topics: config.KafkaTopics{Partitions: 6, Replicas: 3},
 		},
 	}, cfg.Brokers["a"])
@@ -75,10 +75,10 @@ brokers:
 	})
 }
 
-// The servers of a cluster are one place in whatever order.
+// Any server of a cluster says which one it is.
 func TestKafkaPlaces(t *testing.T) {
 	t.Parallel()
-	for other, same := range map[string]bool{"b:9092, A": true, "a": false, "a:9092,b:9093": false} {
+	for other, same := range map[string]bool{"b:9092, A": true, "a": true, "b:9093,a:9092": true, "a:9093": false, "c": false} {
 		_, err := config.Parse([]byte("outbox: {external_brokers: [x]}\nbrokers: {default: {type: kafka, bootstrap_servers: 'a,b'}, x: {type: kafka, bootstrap_servers: '"+other+"'}}\n"), "f")
 		if same {
 			require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, other)

@@ -20,7 +20,7 @@ brokers:
 `)
 	assert.Equal(t, config.Broker{Type: config.TypeNATS, URL: "nats://u:p@x:4222,nats://y"}, cfg.Brokers["default"])
 	assert.Equal(t, config.Broker{
-		Type: config.TypeNATS, URL: "tls://z", TLS: config.TLS{CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 100000,
+		Type: config.TypeNATS, URL: "tls://z", TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 100000,
 		NATS: config.NATS{
 			SubjectPrefix: "shop.", CredentialsFile: "relay.creds",
 			Stream: config.NATSStream{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 10 * time.Minute},
@@ -55,12 +55,13 @@ brokers:
 	})
 }
 
-// The servers of a cluster are one place in whatever order.
+// Any server of a cluster says which one it is.
 func TestNATSPlaces(t *testing.T) {
 	t.Parallel()
 	for other, same := range map[string]bool{
 		"url: 'nats://b:4222, nats://u:p@A'":             true,
-		"url: 'nats://a'":                                false,
+		"url: 'tls://b'":                                 true,
+		"url: 'nats://c'":                                false,
 		"url: 'nats://a,nats://b', subject_prefix: out.": false,
 	} {
 		_, err := config.Parse([]byte("outbox: {external_brokers: [x]}\nbrokers: {default: {type: nats, url: 'nats://a,nats://b'}, x: {type: nats, "+other+"}}\n"), "f")

@@ -20,7 +20,7 @@ brokers:
 `)
 	assert.Equal(t, config.Broker{Type: config.TypeRabbitMQ, URL: "amqp://x"}, cfg.Brokers["default"])
 	assert.Equal(t, config.Broker{
-		Type: config.TypeRabbitMQ, URL: "amqps://y/shop", TLS: config.TLS{CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 5,
+		Type: config.TypeRabbitMQ, URL: "amqps://y/shop", TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 5,
 		RabbitMQ: config.RabbitMQ{Exchange: "out", DropUnroutable: true, Expiration: 90 * time.Minute},
 	}, cfg.Brokers["a"])
 	assert.Equal(t, config.RabbitMQ{Exchange: "out"}, cfg.Brokers["b"].RabbitMQ)
@@ -66,7 +66,7 @@ func TestRabbitMQPlaces(t *testing.T) {
 		"url: 'amqp://ada:secret@H:5672', exchange: fanout": true,
 		"url: amqp://h/shop":                                       false,
 		"url: amqp://h:5673":                                       false,
-		"url: amqps://h":                                           false,
+		"url: amqps://h":                                           true,
 		"url: amqp://h, exchange: other":                           false,
 		"url: amqp://h, destination: 'partner.{stream}'":           false,
 		"url: amqp://h, destination: '{stream}', unroutable: drop": true,

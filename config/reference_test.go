@@ -67,7 +67,8 @@ func TestReferenceLoads(t *testing.T) {
 			"warehouse": {
 				Type: config.TypeRabbitMQ, URL: "amqps://relay@rabbit.internal/shop", CreateDestinations: true, MaxMessageBytes: 1 << 20,
 				TLS: config.TLS{
-					CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal",
+					Enabled: true,
+					CAFile:  "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal",
 				},
 				RabbitMQ: config.RabbitMQ{Exchange: "fanout", Expiration: 72 * time.Hour},
 			},
@@ -79,11 +80,11 @@ func TestReferenceLoads(t *testing.T) {
 				},
 			},
 			"lake": {
-				Type: config.TypeKafka, CreateDestinations: true, MaxMessageBytes: 1_048_588,
+				Type: config.TypeKafka, TLS: config.TLS{Enabled: true}, CreateDestinations: true, MaxMessageBytes: 1_048_588,
 				Kafka: config.Kafka{
-					BootstrapServers: "one:9092,two:9092", Encrypted: true,
-					SASL:   config.KafkaSASL{Mechanism: config.SASLScram512, Username: "relay", Password: "hush"},
-					Topics: config.KafkaTopics{Partitions: 12, Replicas: 3},
+					BootstrapServers: "one:9092,two:9092",
+					SASL:             config.KafkaSASL{Mechanism: config.SASLScram512, Username: "relay", Password: "hush"},
+					Topics:           config.KafkaTopics{Partitions: 12, Replicas: 3},
 				},
 			},
 			"shop": {

@@ -11,6 +11,9 @@ import (
 // TLS is how the client of a broker and its server prove to each other who they are. The zero value
 // trusts the authorities of the system, and has no certificate.
 type TLS struct {
+	// Enabled is set by the section tls, an empty one as well. Connections to Kafka and NATS are
+	// encrypted then; the others say so in their URL. Default: false.
+	Enabled bool
 	// CAFile holds the certificates, in PEM, of the authorities that are trusted. Default: those of
 	// the system.
 	CAFile string
@@ -21,7 +24,7 @@ type TLS struct {
 	ServerName string
 }
 
-// Config reads the files. It is nil where nothing is set, so that the client's defaults hold.
+// Config reads the files. It is nil where there is no section, so that the client's defaults hold.
 func (t TLS) Config() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil //nolint:nilnil // as crypto/tls has it: nil is the default configuration
@@ -59,6 +62,7 @@ func (r *reader) readTLS(entry *object, dst *TLS) {
 	section.text("key_file", &dst.KeyFile)
 	section.text("server_name", &dst.ServerName)
 	section.close()
+	dst.Enabled = entry.has("tls")
 	if section.has("cert_file") != section.has("key_file") {
 		r.problemf(section.at, section.path, "cert_file and key_file go together: the certificate, and the private key that belongs to it")
 	}

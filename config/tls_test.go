@@ -17,7 +17,7 @@ func TestTLSIsNothingWhereNothingIsSet(t *testing.T) {
 	secured, err := config.TLS{}.Config()
 	require.NoError(t, err)
 	assert.Nil(t, secured)
-	secured, err = config.TLS{ServerName: "broker.internal"}.Config()
+	secured, err = config.TLS{Enabled: true, ServerName: "broker.internal"}.Config()
 	require.NoError(t, err)
 	assert.Equal(t, "broker.internal", secured.ServerName)
 	assert.Nil(t, secured.RootCAs, "the system's")

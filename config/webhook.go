@@ -42,4 +42,5 @@ func (r *reader) checkWebhook(entry *object, broker *Broker) {
 		r.checkScheme(entry, broker.URL, "https://")
 	}
 	r.checkURL(entry, "url", broker.URL)
+	r.checkTLS(entry, broker.URL, "https://")
 }

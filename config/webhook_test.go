@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/config"
 )
@@ -14,12 +15,12 @@ func TestWebhookSettings(t *testing.T) {
 	cfg := parse(t, `outbox: {external_brokers: [a]}
 brokers:
   default: {type: webhook, url: https://x/hooks, secrets: [whsec_a]}
-  a: {type: webhook, url: "http://u:p@y:8080", secrets: [whsec_b, whsec_a], allow_http: true, allow_private_networks: true, concurrency: 2, request_timeout: 3s,
+  a: {type: webhook, url: "https://u:p@y:8080", secrets: [whsec_b, whsec_a], allow_http: true, allow_private_networks: true, concurrency: 2, request_timeout: 3s,
       max_message_bytes: 100000, tls: {ca_file: ca.pem}}
 `)
 	assert.Equal(t, config.Broker{Type: config.TypeWebhook, URL: "https://x/hooks", Webhook: config.Webhook{Secrets: []config.Secret{"whsec_a"}}}, cfg.Brokers["default"])
 	assert.Equal(t, config.Broker{
-		Type: config.TypeWebhook, URL: "http://u:p@y:8080", TLS: config.TLS{CAFile: "ca.pem"}, MaxMessageBytes: 100000,
+		Type: config.TypeWebhook, URL: "https://u:p@y:8080", TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, MaxMessageBytes: 100000,
 		Webhook: config.Webhook{
 			Secrets: []config.Secret{"whsec_b", "whsec_a"}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 2, RequestTimeout: 3 * time.Second,
 		},
@@ -34,7 +35,7 @@ brokers:
   default: {type: webhook, url: http://x, secrets: whsec_hush, concurrency: 300, request_timeout: 0s, create_destinations: true}
   a: {type: webhook, allow_http: 1}
   b: {type: redis, url: redis://x, secrets: [a], allow_http: true}
-  c: {type: webhook, url: https://x/hooks, secrets: [5], allow_private_networks: false}
+  c: {type: webhook, url: http://x/hooks, secrets: [5], allow_private_networks: false, allow_http: true, tls: {}}
 `, []string{
 			"3:33: brokers.default.url: must begin with https://",
 			"3:52: brokers.default.secrets: must be a list, as in [a, b], but is a text",
@@ -46,7 +47,36 @@ brokers:
 			"4:34: brokers.a.allow_http: must be true or false",
 			"5:36: brokers.b.secrets: does nothing for a broker of type redis: remove it",
 			"5:50: brokers.b.allow_http: does nothing for a broker of type redis: remove it",
-			"6:54: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
+			"6:53: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
+			"6:106: brokers.c.tls: does nothing without TLS: let url begin with https://, or remove it",
 		}},
 	})
+}
+
+// Partners' webhooks may share an endpoint, each with its filter and secret; the internal broker's own
+// is nobody else's.
+func TestWebhookPlaces(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b, internal, external string
+		same                     bool
+	}{
+		{"https://x/hooks", "https://u:p@X:443/hooks", "a", "b, c", true},
+		{"https://x/hooks", "https://x/hooks", "b", "a, c", true},
+		{"https://x/hooks", "https://x/other", "a", "b, c", false},
+		{"https://x/hooks?tenant=1", "https://x/hooks?tenant=2", "a", "b, c", false},
+		{"https://x/hooks", "https://x/hooks", "c", "a, b", false},
+	} {
+		_, err := config.Parse([]byte(`outbox: {internal_broker: `+c.internal+`, external_brokers: [`+c.external+`]}
+brokers:
+  a: {type: webhook, url: "`+c.a+`", secrets: [whsec_a]}
+  b: {type: webhook, url: "`+c.b+`", secrets: [whsec_b]}
+  c: {type: redis, url: redis://x}
+`), "f")
+		if c.same {
+			require.ErrorContains(t, err, `brokers.b: is the same place as broker "a"`, c)
+		} else {
+			require.NoError(t, err, c)
+		}
+	}
 }

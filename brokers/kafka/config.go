@@ -30,9 +30,6 @@ func FromConfig(_ context.Context, _ string, cfg config.Broker) (brokers.Broker,
 		return nil, fmt.Errorf("kafka: open: max_message_bytes is %d: use %d to %d", n, leastMaxMessageBytes, mostMaxMessageBytes)
 	}
 	opts := []Option{WithMaxMessageBytes(cfg.MaxMessageBytes)}
-	if settings.Encrypted && secured == nil {
-		secured = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
 	opts = append(opts, WithTLS(secured))
 	switch login := settings.SASL; login.Mechanism {
 	case config.SASLPlain:
