@@ -62,6 +62,9 @@ func (r *Relay) openBrokers(ctx context.Context, cfg *config.Config, o *options)
 			continue
 		}
 		r.brokers[name] = broker
+		if can := broker.Capabilities(); !can.Takes(cfg.Outbox.MaxPayloadBytes) {
+			o.log.WarnContext(ctx, "payload limit above the broker's", "broker", name, "max_payload_bytes", cfg.Outbox.MaxPayloadBytes, "broker_takes", can.MaxMessageBytes)
+		}
 	}
 	return errors.Join(problems...)
 }

@@ -126,6 +126,11 @@ type Capabilities struct {
 	MaxBatch int
 }
 
+// Takes reports whether a payload of so many bytes is not too large for the broker.
+func (c Capabilities) Takes(bytes int) bool {
+	return c.MaxMessageBytes <= 0 || bytes <= c.MaxMessageBytes
+}
+
 // Fields returns the flat fields of a message in a fixed order: id, type, ordering_key and
 // correlation_id when present, content_type when it is not DefaultContentType, then the attributes
 // in their order. It is what a broker with headers, attributes or stream fields sends beside the

@@ -174,6 +174,7 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	r.checkOverride(target.breaker, section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
 	r.checkReplicas(cfg, section, target)
 	r.checkBackfill(cfg, section, target)
+	r.checkRequestTimeout(section, target, broker.Webhook.RequestTimeout, policy.PublishTimeout)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "extensions", "filter"} {
 			if f := target.find(name); f != nil {
@@ -210,6 +211,9 @@ func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		r.adviseOnWorkers(target.object, broker.Workers)
+		if prefix := broker.NATS.SubjectPrefix; prefix != "" && !strings.HasSuffix(prefix, ".") && target.sound("subject_prefix") {
+			r.warnf(target.where("subject_prefix"), target.path+".subject_prefix", "does not end with a dot: subjects begin with %s", shown(prefix+"ordering"))
+		}
 		if !slices.Contains(used, target.name) {
 			r.warnf(target.at, target.path, "is neither the internal broker nor an external one: nothing is sent there")
 		} else if broker.Type == TypeMemory {

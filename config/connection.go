@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -126,7 +127,14 @@ func (r *reader) checkURL(entry *object, name string, secret Secret) {
 	if f == nil || f.bad || !strings.Contains(secret.Reveal(), "://") {
 		return
 	}
-	if _, err := url.Parse(secret.Reveal()); err != nil { // whose text would quote the password
+	u, err := url.Parse(secret.Reveal())
+	if err == nil && u.Port() != "" {
+		var n uint64
+		if n, err = strconv.ParseUint(u.Port(), 10, 16); n == 0 {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil { // whose text would quote the password
 		r.rejectf(f, "cannot be read as a URL: check the port, and write special characters in the password as %%40 and the like")
 	}
 }

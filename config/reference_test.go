@@ -33,7 +33,7 @@ func TestReferenceLoads(t *testing.T) {
 		},
 		Outbox: config.Outbox{
 			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake", "shop"},
-			MaxPayloadBytes: 1 << 20,
+			MaxPayloadBytes: 1_000_000,
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
 				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,

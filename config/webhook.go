@@ -44,3 +44,11 @@ func (r *reader) checkWebhook(entry *object, broker *Broker) {
 	r.checkURL(entry, "url", broker.URL)
 	r.checkTLS(entry, broker.URL, "https://")
 }
+
+// checkRequestTimeout refuses a bound of a request that never comes into effect.
+func (r *reader) checkRequestTimeout(section *outboxSection, target *target, request, publish time.Duration) {
+	if target.sound("request_timeout", "publish_timeout") && section.sound("publish_timeout") && request > publish {
+		r.problemf(target.where("request_timeout"), target.path+".request_timeout", "is %s, longer than publish_timeout (%s), which ends the request before",
+			short(request), short(publish))
+	}
+}

@@ -30,11 +30,12 @@ brokers:
 func TestProblemsInWebhookSettings(t *testing.T) {
 	t.Parallel()
 	checkBadInputs(t, []badInput{
-		{"wrong values", `outbox: {external_brokers: [a, b, c]}
+		{"wrong values", `outbox: {external_brokers: [a, b, c, d]}
 brokers:
   default: {type: webhook, url: http://x, secrets: whsec_hush, concurrency: 300, request_timeout: 0s, create_destinations: true}
   a: {type: webhook, allow_http: 1}
   b: {type: redis, url: redis://x, secrets: [a], allow_http: true}
+  d: {type: webhook, url: https://x/hooks/d, secrets: [a], request_timeout: 15001ms, publish_timeout: 15s}
   c: {type: webhook, url: http://x/hooks, secrets: [5], allow_private_networks: false, allow_http: true, tls: {}}
 `, []string{
 			"3:33: brokers.default.url: must begin with https://",
@@ -47,8 +48,9 @@ brokers:
 			"4:34: brokers.a.allow_http: must be true or false",
 			"5:36: brokers.b.secrets: does nothing for a broker of type redis: remove it",
 			"5:50: brokers.b.allow_http: does nothing for a broker of type redis: remove it",
-			"6:53: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
-			"6:106: brokers.c.tls: does nothing without TLS: let url begin with https://, or remove it",
+			"6:77: brokers.d.request_timeout: is 15.001s, longer than publish_timeout (15s), which ends the request before",
+			"7:53: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
+			"7:106: brokers.c.tls: does nothing without TLS: let url begin with https://, or remove it",
 		}},
 	})
 }

@@ -15,9 +15,10 @@ import (
 // DefaultInternalBroker is the broker that gets every event where the configuration names none.
 const DefaultInternalBroker = "default"
 
-// DefaultMaxPayloadBytes bounds one payload where the configuration does not: 1 MiB, well below
-// what brokers take.
-const DefaultMaxPayloadBytes = 1 << 20
+// DefaultMaxPayloadBytes bounds one payload where the configuration does not: a million bytes, so
+// that with what goes beside it a message has room in the default limit of a NATS server, 1 MiB, and of
+// Kafka, which is 12 bytes more.
+const DefaultMaxPayloadBytes = 1_000_000
 
 // Routing says which brokers an event is written for, and in which form. Writers and relays share
 // it through the configuration; the relay itself needs only the names. The zero value routes

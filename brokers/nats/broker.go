@@ -106,7 +106,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 	err := ctx.Err()
 	switch {
 	case err != nil:
-	case !b.conn.IsConnected():
+	case !b.settled(ctx):
 		err = nats.ErrDisconnected
 	default:
 		err = b.conn.FlushWithContext(ctx)
@@ -115,6 +115,23 @@ func (b *Broker) Ping(ctx context.Context) error {
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("nats: ping: %w", b.explained(err)))
 	}
 	return nil
+}
+
+// settled reports whether the broker is connected. Just after it was opened the client may be trying
+// still, and what keeps it from connecting is not known yet.
+func (b *Broker) settled(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	look := time.NewTicker(minReconnectDelay)
+	defer look.Stop()
+	for !b.conn.IsConnected() && b.trouble.Load() == nil {
+		select {
+		case <-ctx.Done():
+			return b.conn.IsConnected()
+		case <-look.C:
+		}
+	}
+	return b.conn.IsConnected()
 }
 
 // CheckDestination implements [brokers.DestinationChecker]. It asks which stream takes the subject;

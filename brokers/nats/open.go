@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,15 +41,9 @@ var errURL = errors.New("nats: open: the URL is not understood; write nats://use
 // on in the background where that fails: use Ping to find out. A user without a password is a
 // token. No part of the URL appears in an error.
 func Open(servers string, opts ...Option) (*Broker, error) {
-	if !validURL(servers) {
-		return nil, errURL
-	}
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if err := checkPrefix(o.prefix); err != nil {
-		return nil, fmt.Errorf("nats: open: %w", err)
+	o, err := prepare(servers, opts)
+	if err != nil {
+		return nil, err
 	}
 	b := &Broker{options: o, slots: make(chan struct{}, o.maxPending), abandoned: make(chan struct{}), lanes: map[string]*lane{}}
 	conn, err := nats.Connect(servers, slices.Concat([]nats.Option{
@@ -77,6 +72,27 @@ func Open(servers string, opts ...Option) (*Broker, error) {
 	return b, nil
 }
 
+// prepare gathers the options, and checks everything that can be checked without a server.
+func prepare(servers string, opts []Option) (options, error) {
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if !validURL(servers) {
+		return o, errURL
+	}
+	if err := checkPrefix(o.prefix); err != nil {
+		return o, fmt.Errorf("nats: open: %w", err)
+	}
+	settings := nats.GetDefaultOptions()
+	for _, set := range o.client {
+		if err := set(&settings); err != nil {
+			return o, fmt.Errorf("nats: open: %w", err)
+		}
+	}
+	return o, nil
+}
+
 func validURL(servers string) bool {
 	for server := range strings.SplitSeq(servers, ",") {
 		server = strings.TrimSpace(server)
@@ -84,11 +100,17 @@ func validURL(servers string) bool {
 			server = "nats://" + server
 		}
 		u, err := url.Parse(server)
-		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+		if err != nil || u.Hostname() == "" || !validPort(u.Port()) || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
 			return false
 		}
 	}
 	return true
+}
+
+// validPort knows what the package url does not: how many ports there are. Empty is the default one.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 func reconnectDelay(attempts int) time.Duration {

@@ -17,6 +17,9 @@ func FromConfig(_ context.Context, _ string, cfg config.Broker) (brokers.Broker,
 	if err != nil {
 		return nil, fmt.Errorf("rabbitmq: open: %w", err)
 	}
+	if n := cfg.MaxMessageBytes; n > maxMessageBytes {
+		return nil, fmt.Errorf("rabbitmq: open: max_message_bytes is %d: no server takes more than %d", n, maxMessageBytes)
+	}
 	opts := []Option{
 		WithExchange(cfg.RabbitMQ.Exchange), WithExpiration(cfg.RabbitMQ.Expiration), WithMaxMessageBytes(cfg.MaxMessageBytes), WithTLS(secured),
 	}

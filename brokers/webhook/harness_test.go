@@ -55,7 +55,8 @@ func TestConformance(t *testing.T) {
 				OpenThroughNetwork: func(t *testing.T) brokers.Broker {
 					return p.connect(t, proxy.Addr(t), webhook.WithTimeout(2*time.Second))
 				},
-				Network: proxy,
+				Network:  proxy,
+				Patience: 4 * patience, // a bulk is a request for each message
 			})
 		})
 	}

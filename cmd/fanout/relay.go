@@ -44,6 +44,9 @@ func relayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := checkSettings(cmd.Context(), cfg); err != nil {
+			return usageError{err}
+		}
 		relayLog.Store(log)
 		listener, err := listen(cmd.Context(), cfg.Monitor.Listen) // first of all: a port that is taken is soon said
 		if err != nil {

@@ -40,6 +40,9 @@ func validateCommand() *cobra.Command {
 		if err != nil {
 			return allProblems(*path, err)
 		}
+		if err := checkSettings(cmd.Context(), cfg); err != nil {
+			return usageError{err}
+		}
 		cmd.Printf("%s: the configuration is valid\n", *path)
 		sayWhatLeaves(cmd, cfg)
 		asked, err := newDestinations(cfg, *destinations)
@@ -62,6 +65,15 @@ func validateCommand() *cobra.Command {
 		return errors.Join(append(problems, strictly(*strict, warnings))...)
 	}
 	return cmd
+}
+
+// checkSettings has the clients of all brokers look at their settings.
+func checkSettings(ctx context.Context, cfg *config.Config) error {
+	var problems []error
+	for _, name := range cfg.BrokerNames() {
+		problems = append(problems, clients.Check(ctx, cfg, name))
+	}
+	return errors.Join(problems...)
 }
 
 // sayWhatLeaves names what each external broker gets beside the fields that all of them get.
@@ -116,7 +128,12 @@ func checkBroker(cmd *cobra.Command, cfg *config.Config, name string, destinatio
 		return 1, nil
 	}
 	cmd.Printf("broker %s: reached\n", name)
-	return checkDestinations(cmd, name, broker, destinations), nil
+	if can := broker.Capabilities(); !can.Takes(cfg.Outbox.MaxPayloadBytes) {
+		cmd.PrintErrf("warning: broker %s takes payloads of at most %d bytes, and outbox.max_payload_bytes is %d: what lies between is committed and then abandoned\n",
+			name, can.MaxMessageBytes, cfg.Outbox.MaxPayloadBytes)
+		warnings++
+	}
+	return warnings + checkDestinations(cmd, name, broker, destinations), nil
 }
 
 // destinations are the names of streams and topics that are known, by broker.
@@ -178,6 +195,6 @@ func checkDestinations(cmd *cobra.Command, name string, broker brokers.Broker, d
 			warnings++
 		}
 	}
-	cmd.Printf("broker %s: %d of %d known destinations take messages\n", name, len(destinations)-warnings, len(destinations))
+	cmd.Printf("broker %s: %d of %d known destinations: nothing in the way\n", name, len(destinations)-warnings, len(destinations))
 	return warnings
 }

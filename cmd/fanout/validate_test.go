@@ -176,6 +176,48 @@ func TestValidateOffline(t *testing.T) {
 	assert.Contains(t, stderr, `fanout: database "main": postgres: cannot reach the database`)
 }
 
+// What a client would refuse is refused without connecting to anything, all of it at once; files
+// that are where the relay runs are not looked for.
+func TestValidateChecksSettingsOfClients(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p := newPlace(t, "sqlite", dsn)
+	configure := func(brokers string) {
+		require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\n"+
+			"outbox: {external_brokers: [a, b, c]}\nbrokers:\n  default: {type: redis, url: 'redis://127.0.0.1:1'}\n"+brokers), 0o600))
+	}
+	configure(`  a: {type: webhook, url: "https://10.0.0.1/hooks", secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]}
+  b: {type: kafka, bootstrap_servers: "one:9092,two:99999"}
+  c: {type: nats, url: "nats://one,nats://two:99999", max_message_bytes: 1000}
+`)
+	for _, command := range [][]string{{"validate", "--offline"}, {"validate"}, {"relay"}} {
+		code, stdout, stderr := p.run(command...)
+		assert.Equal(t, exitUsage, code, command)
+		assert.NotContains(t, stdout, "valid")
+		assert.Contains(t, stderr, "brokers.a: ")
+		assert.Contains(t, stderr, "the address 10.0.0.1 is not public")
+		assert.Contains(t, stderr, "brokers.b: ")
+		assert.Contains(t, stderr, "brokers.c: ")
+		assert.Contains(t, stderr, "max_message_bytes is 1000")
+	}
+	configure(`  a: {type: webhook, url: "https://partner.example/hooks", secrets: [whsec_hush]}
+  b: {type: rabbitmq, url: "amqp://one", max_message_bytes: 1000000000}
+  c: {type: nats, url: "nats://one", subject_prefix: "shop.>"}
+`)
+	_, _, stderr := p.run("validate", "--offline")
+	for _, problem := range []string{"brokers.a: ", "brokers.b: ", "max_message_bytes is 1000000000", "brokers.c: "} {
+		assert.Contains(t, stderr, problem)
+	}
+	assert.NotContains(t, stderr, "hush")
+	configure(`  a: {type: webhook, url: "https://partner.example/hooks", secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw], tls: {ca_file: there.pem}}
+  b: {type: kafka, bootstrap_servers: "one:9092,two:9092", tls: {}}
+  c: {type: nats, url: "nats://one", credentials_file: there.creds}
+`)
+	code, stdout, stderr := p.run("validate", "--offline")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "the configuration is valid")
+}
+
 // A configuration whose brokers another program delivers to is as good for the commands that
 // deliver nothing.
 func TestBrokersOfOtherPrograms(t *testing.T) {
@@ -266,8 +308,8 @@ func TestValidateDestinations(t *testing.T) {
 	insert(1, "published", "ordering::order")
 	code, stdout, stderr := p.run("validate", "--strict")
 	assert.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "broker default: 1 of 1 known destinations take messages\n")
-	assert.Contains(t, stdout, "broker partner: 1 of 1 known destinations take messages\n")
+	assert.Contains(t, stdout, "broker default: 1 of 1 known destinations: nothing in the way\n")
+	assert.Contains(t, stdout, "broker partner: 1 of 1 known destinations: nothing in the way\n")
 
 	code, _, stderr = p.run("validate", "--strict", "--destination", "default=ordering::cart")
 	assert.Equal(t, exitFailed, code)
@@ -280,7 +322,7 @@ func TestValidateDestinations(t *testing.T) {
 	assert.Zero(t, code, "a relay starts in spite of it")
 	assert.Contains(t, stderr, `warning: broker default: destination "shipping::parcel" is unavailable`)
 	assert.Contains(t, stderr, `warning: broker partner: destination "acme-misspelt" is unavailable`)
-	assert.Contains(t, stdout, "broker default: 1 of 2 known destinations take messages\n")
+	assert.Contains(t, stdout, "broker default: 1 of 2 known destinations: nothing in the way\n")
 
 	for _, bad := range []string{"ordering::cart", "nobody=ordering::cart", "default="} {
 		code, _, stderr = p.run("validate", "--offline", "--destination", bad)

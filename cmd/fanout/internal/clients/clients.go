@@ -3,6 +3,9 @@
 package clients
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
@@ -23,4 +26,24 @@ func Options() []fanout.Option {
 		fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
 		fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig),
 	}
+}
+
+// Check returns what a broker's client refuses of its settings. It connects to no server, and reads
+// no file: those are where the relay runs.
+func Check(ctx context.Context, cfg *config.Config, name string) error {
+	settings := cfg.Brokers[name]
+	settings.TLS, settings.NATS.CredentialsFile = config.TLS{Enabled: settings.TLS.Enabled}, ""
+	switch settings.Type {
+	case config.TypeNATS: // whose client connects when it is opened
+		if err := nats.CheckConfig(settings); err != nil {
+			return fmt.Errorf("brokers.%s: %w", name, err)
+		}
+	case config.TypeRabbitMQ, config.TypeKafka, config.TypeWebhook:
+		broker, err := fanout.OpenBroker(ctx, &config.Config{Brokers: map[string]config.Broker{name: settings}}, name, Options()...)
+		if err != nil {
+			return fmt.Errorf("brokers.%s: %w", name, err)
+		}
+		_ = broker.Close(ctx)
+	}
+	return nil
 }
