@@ -64,8 +64,8 @@ func WithBroker(name string, broker brokers.Broker) Option {
 //
 //	fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig)
 //
-// and so does a type of the application's own, for which see config.WithBrokerTypes. Types redis
-// and memory are built in, and need none.
+// and so does a type of the application's own, for which see config.WithBrokerTypes. Types redis,
+// webhook and memory are built in, and need none.
 func WithBrokerType(name string, factory BrokerFactory) Option {
 	return func(o *options) { o.types[name] = factory }
 }

@@ -6,5 +6,5 @@ import _ "embed"
 var reference string
 
 // Reference returns an example configuration with every key, what it means and its default. It
-// loads once DATABASE_URL, REPORTING_DSN and REDIS_URL are set in the environment.
+// loads once the variables that it names, such as DATABASE_URL, are set in the environment.
 func Reference() string { return reference }

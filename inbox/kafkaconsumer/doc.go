@@ -53,7 +53,8 @@
 //     Its key waits behind it, and the offset of its partition stays where it is.
 //
 // Failures are counted in this process, and Kafka counts no deliveries: a message whose handler kills the
-// process is tried again by the next one, for ever. Let inbox.Handle count, whose table outlives them.
+// process is tried again by the next one, for ever. inbox.Handle does not see it either: its transaction
+// was rolled back. Move the group's offset beyond it (kafka-consumer-groups --reset-offsets).
 //
 // # Stopping and errors
 //

@@ -61,8 +61,8 @@
 //     Its key waits behind it.
 //
 // Failures are counted in this process; [inbox.Message.Deliveries] is the server's count. A message whose
-// handler kills the process is tried again by the next one: let inbox.Handle count, whose table outlives
-// them.
+// handler kills the process is tried again by the next one; inbox.Handle does not see it, since its
+// transaction was rolled back. Let the handler return inbox.Permanent where Deliveries is too high.
 //
 // # Stopping and errors
 //
