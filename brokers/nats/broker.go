@@ -82,9 +82,10 @@ func (b *Broker) asyncError(err error) {
 	}
 }
 
-// note keeps what explains an outage.
+// note keeps what explains an outage. That no server could be connected to does not: each attempt has
+// its own error.
 func (b *Broker) note(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, nats.ErrNoServers) {
 		b.trouble.Store(&err)
 	}
 }

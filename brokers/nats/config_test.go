@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -46,6 +47,26 @@ func TestSettings(t *testing.T) {
 	assert.Equal(t, 7*time.Minute, info.Duplicates)
 }
 
+// With a section tls nothing is said to a server in plain text, a password least of all; and where a
+// server cannot be reached, the first question already has the reason.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	nobody, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, nobody.Close())
+	for settings, want := range map[string]string{
+		"url: '" + s.url + "', tls: {}":                       "secure connection not available",
+		"url: 'nats://u:hush@" + nobody.Addr().String() + "'": nobody.Addr().String() + ": connect: connection refused",
+	} {
+		b, err := configured(t, settings)
+		require.NoError(t, err)
+		err = b.Ping(t.Context())
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+}
+
 func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{
@@ -53,6 +74,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		"url: 'nats://h', subject_prefix: '*.'":                  `nats: open: the subject prefix "*."`,
 		"url: 'nats://h', max_message_bytes: 1000":               "nats: open: max_message_bytes is 1000: ",
 		"url: 'tls://u:hush@h', tls: {ca_file: /missing/ca.pem}": "nats: open: tls: ca_file: open /missing/ca.pem",
+		"url: 'nats://h:99999'":                                  "nats: open: the URL is not understood",
 		"url: 'nats://h', credentials_file: /missing/creds":      "nats: open: the credentials file: open /missing/creds",
 	} {
 		_, err := configured(t, settings)
