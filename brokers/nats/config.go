@@ -41,7 +41,8 @@ func optionsOf(cfg config.Broker) ([]Option, error) {
 		return nil, fmt.Errorf("nats: open: %w", err)
 	}
 	if n := cfg.MaxMessageBytes; n > 0 && (n <= 2*maxHeaderBytes || n > maxMaxPayload) {
-		return nil, fmt.Errorf("nats: open: max_message_bytes is %d: use the servers' max_payload, above %d, of which half is for headers, and at most %d", n, 2*maxHeaderBytes, maxMaxPayload)
+		return nil, fmt.Errorf("nats: open: max_message_bytes is %d: use the servers' max_payload, above %d, of which half is for headers, and at most %d",
+			n, 2*maxHeaderBytes, maxMaxPayload)
 	}
 	opts := []Option{WithSubjectPrefix(cfg.NATS.SubjectPrefix), WithMaxPayload(cfg.MaxMessageBytes)}
 	if secured != nil {
