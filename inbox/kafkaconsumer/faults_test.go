@@ -154,3 +154,25 @@ func TestStopInSilence(t *testing.T) {
 	require.NoError(t, <-ended)
 	assert.Less(t, time.Since(from), 20*time.Second)
 }
+
+// A cluster answers for topics in an order of its own: those that exist first.
+func TestMissingTopicIsNamed(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+	require.NoError(t, err)
+	t.Cleanup(fake.Close)
+	fake.ControlKey(int16(kmsg.Metadata), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		if len(asked.(*kmsg.MetadataRequest).Topics) != 2 {
+			return nil, nil, false
+		}
+		there, missing := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopic()
+		there.Topic, missing.Topic, missing.ErrorCode = kmsg.StringPtr("there"), kmsg.StringPtr("missing"), kerr.UnknownTopicOrPartition.Code
+		answer := asked.ResponseKind().(*kmsg.MetadataResponse)
+		answer.Topics = append(answer.Topics, there, missing)
+		return answer, nil, true
+	})
+	c, err := NewConsumer(fake.ListenAddrs(), "billing", []string{"missing", "there"}, handler, silent)
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Run(t.Context()), `topic "missing"`)
+}

@@ -121,9 +121,10 @@ func (r *run) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range answer.Topics {
-		if err := kerr.ErrorForCode(answer.Topics[i].ErrorCode); err != nil {
-			return fmt.Errorf("topic %q: %w", r.topics[i], err)
+	for i := range answer.Topics { // in an order of the cluster's own
+		topic := &answer.Topics[i]
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && topic.Topic != nil {
+			return fmt.Errorf("topic %q: %w", *topic.Topic, err)
 		}
 	}
 	coordinator := kmsg.NewPtrFindCoordinatorRequest()

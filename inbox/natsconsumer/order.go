@@ -37,7 +37,8 @@ func (o *order) follows(m jetstream.Msg) bool {
 	return !o.doubtful
 }
 
-// settle claims what was delivered and has not arrived. It is false where ctx ended first.
+// settle claims what was delivered and has not arrived. It is false where ctx or the connection ended
+// first.
 func (r *run) settle(ctx, arriving context.Context, n int) bool {
 	for r.order.doubtful {
 		if !r.awaitReturn(ctx) {
@@ -59,9 +60,13 @@ func (r *run) settle(ctx, arriving context.Context, n int) bool {
 }
 
 // awaitReturn waits until everything that was delivered and is not renewed is due again, a little
-// longer than AckWait, or until there is no such thing. It is false where ctx ended first.
+// longer than AckWait and the longest step of BackOff, or until there is no such thing. It is false
+// where ctx or the connection ended first.
 func (r *run) awaitReturn(ctx context.Context) bool {
-	for since := time.Now(); time.Since(since) <= r.ackWait+r.ackWait/10; {
+	for since := time.Now(); time.Since(since) <= r.due+r.due/10; {
+		if r.conn.IsClosed() {
+			return false
+		}
 		info, err := r.info(ctx)
 		if err != nil || info.Delivered.Consumer != r.order.number { // out of reach, or delivered meanwhile, and not to us
 			since = time.Now()
@@ -99,9 +104,14 @@ func (r *run) returned(ctx context.Context, n int) (found []jetstream.Msg, err e
 			r.order.doubtful = true
 			return nil, err
 		}
-		claimed, _ := r.Figures()
+		here, _ := r.Figures()
+		for _, m := range bySequence { // copies of what is claimed come, too
+			if meta, err := m.Metadata(); err != nil || !r.Has(idOf(meta)) {
+				here++
+			}
+		}
 		// What somebody has given back with a delay that is longer still is not waited for.
-		if info.NumAckPending <= claimed+len(bySequence) || time.Since(since) > r.ackWait+2*r.options.pace.away {
+		if info.NumAckPending <= here || time.Since(since) > r.due+2*r.options.pace.away {
 			break
 		}
 		for _, m := range bySequence {

@@ -37,6 +37,7 @@ type run struct {
 
 	pull    jetstream.Consumer
 	ackWait time.Duration
+	due     time.Duration // when what was delivered and not confirmed is delivered again at the latest
 	outage  session.Outage
 	order   order
 
@@ -127,6 +128,9 @@ func (r *run) receive(ctx context.Context) error {
 	})()
 	for r.Room(ctx, few) {
 		if r.order.doubtful && !r.settle(ctx, arriving, few) {
+			if r.conn.IsClosed() && ctx.Err() == nil {
+				return r.closed()
+			}
 			break
 		}
 		err := r.fetch(few, func(m jetstream.Msg) {
@@ -138,14 +142,19 @@ func (r *run) receive(ctx context.Context) error {
 			break
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
-			return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
-				"give it nats.MaxReconnects(-1)", r.stream)
+			return r.closed()
 		}
 		if err != nil {
 			session.Pause(ctx, r.outage.Failed(ctx, err))
 		}
 	}
 	return nil
+}
+
+// closed is the error of a connection that the caller, or its last attempt to reconnect, has closed.
+func (r *run) closed() error {
+	return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
+		"give it nats.MaxReconnects(-1)", r.stream)
 }
 
 // fetch asks for what there is, n messages at most, and waits for it.
@@ -220,7 +229,10 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	if config.MaxDeliver > 0 {
 		r.log.WarnContext(ctx, "deliveries limited by the durable consumer", "max_deliver", config.MaxDeliver)
 	}
-	r.pull, r.ackWait = pull, config.AckWait
+	r.pull, r.ackWait, r.due = pull, config.AckWait, config.AckWait
+	for _, d := range config.BackOff {
+		r.ackWait, r.due = min(r.ackWait, d), max(r.due, d)
+	}
 	return "", nil
 }
 
@@ -282,8 +294,7 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
 	r.Arrive(ctx, &session.Entry{
-		// A stream that is made anew counts from 1 again.
-		ID:    position + " " + strconv.FormatInt(meta.Timestamp.UnixNano(), 10),
+		ID:    idOf(meta),
 		Bytes: len(m.Data()), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.ackWait, // one that was lost comes AckWait later
 	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
 }
@@ -325,4 +336,9 @@ func (d *delivery) note(what string, err error) {
 	if err != nil {
 		d.run.AckFailed(what, strconv.FormatUint(d.sequence, 10), err)
 	}
+}
+
+// idOf tells messages apart, also of a stream that was made anew and counts from 1 again.
+func idOf(meta *jetstream.MsgMetadata) string {
+	return strconv.FormatUint(meta.Sequence.Stream, 10) + " " + strconv.FormatInt(meta.Timestamp.UnixNano(), 10)
 }

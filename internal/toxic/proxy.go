@@ -121,6 +121,7 @@ func (p *Proxy) Heal(t testing.TB) {
 
 func (p *Proxy) add(t testing.TB, kind string, attributes map[string]any, streams ...string) {
 	t.Helper()
+	p.Addr(t) // which ends a test that has no proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, stream := range streams {

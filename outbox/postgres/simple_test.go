@@ -62,8 +62,10 @@ func TestSimpleHead(t *testing.T) {
 		not++
 		require.Empty(rt, taken)
 	})
-	assert.Positive(t, simple)
-	assert.Positive(t, not)
+	if !testing.Short() { // a few programs may all be of one kind
+		assert.Positive(t, simple)
+		assert.Positive(t, not)
+	}
 }
 
 // claimHead claims the head of a shard as it stands, and looks at what was taken.
