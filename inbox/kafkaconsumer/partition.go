@@ -43,12 +43,21 @@ func (p *partition) add(record *kgo.Record) *claim {
 	c := &claim{partition: p, record: record}
 	p.claims = append(p.claims, c)
 	p.open++
-	p.bytes += len(record.Value)
+	p.bytes += sizeOf(record)
 	if o := &p.run.options; !p.paused && (p.open >= o.maxMessages || p.bytes >= o.maxBytes) {
 		p.paused = true
 		p.run.kafka.PauseFetchPartitions(p.list())
 	}
 	return c
+}
+
+// sizeOf is what a record takes: a foreign producer may put it all into the key and the headers.
+func sizeOf(record *kgo.Record) int {
+	n := len(record.Key) + len(record.Value)
+	for i := range record.Headers {
+		n += len(record.Headers[i].Key) + len(record.Headers[i].Value)
+	}
+	return n
 }
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
@@ -60,7 +69,7 @@ func (c *claim) Ack() {
 	defer p.mu.Unlock()
 	c.done = true
 	p.open--
-	p.bytes -= len(c.record.Value)
+	p.bytes -= sizeOf(c.record)
 	if p.lost { // it is another's by now, and its offset, too
 		return
 	}

@@ -194,7 +194,7 @@ func (r *run) take(record *kgo.Record) {
 	}
 	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
 	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
-	r.Take(&session.Entry{ID: id, Bytes: len(record.Value), Message: message, Broken: broken}, p.add(record))
+	r.Take(&session.Entry{ID: id, Bytes: sizeOf(record), Message: message, Broken: broken}, p.add(record))
 }
 
 // attributesOf are the headers. Those of CloudEvents begin with "ce_" on Kafka.

@@ -229,10 +229,8 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	if config.MaxDeliver > 0 {
 		r.log.WarnContext(ctx, "deliveries limited by the durable consumer", "max_deliver", config.MaxDeliver)
 	}
-	r.pull, r.ackWait, r.due = pull, config.AckWait, config.AckWait
-	for _, d := range config.BackOff {
-		r.ackWait, r.due = min(r.ackWait, d), max(r.due, d)
-	}
+	steps := append([]time.Duration{config.AckWait}, config.BackOff...)
+	r.pull, r.ackWait, r.due = pull, slices.Min(steps), slices.Max(steps)
 	return "", nil
 }
 
