@@ -27,7 +27,8 @@ type Message struct {
 	Form envelope.Form
 	// OrderingKey groups messages that are handled one after the other, in order: the producer's
 	// ordering key as it is on the wire, which is the flat field ordering_key, the broker's own
-	// ordering key (of Kafka, the record's key), or the partitionkey of a CloudEvent. Empty means that the message has no order:
+	// ordering key (of Kafka, the record's key), or the partitionkey of a CloudEvent. Empty means that
+	// the message has no order:
 	// it waits for no other, and no other waits for it.
 	OrderingKey string
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
