@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,47 @@ func TestFullPartition(t *testing.T) {
 	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
 	require.NoError(t, stop())
 	assert.Equal(t, []int64{1500, 300}, []int64{hot.Load(), cold.Load()})
+}
+
+// What a foreign producer puts into keys and headers takes room, too: a partition that is full of it waits,
+// and others go on.
+func TestKeysAndHeadersTakeRoom(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	free := make(chan struct{})
+	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.Attributes["big"] != "" {
+			<-free
+		}
+		return inbox.Handled, nil
+	}), silent, hurried, WithMaxOutstanding(10_000, 100_000))
+	require.NoError(t, err)
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	defer client.Close()
+	const all = 1000
+	big := strings.Repeat("x", 5000)
+	records := make([]*kgo.Record, all)
+	for n := range records {
+		records[n] = &kgo.Record{
+			Topic: s.name, Key: []byte(big), Headers: []kgo.RecordHeader{{Key: "big", Value: []byte(big)}},
+			Value: message("", strconv.Itoa(n)).Payload,
+		}
+	}
+	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Claimed >= 10 }, "it is full")
+	const small = 50
+	for n := range small {
+		record := &kgo.Record{Topic: s.name, Partition: 1, Value: message("", "small"+strconv.Itoa(n)).Payload}
+		require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
+		eventually(t, func() bool { return c.Stats().Handled > int64(n) }, "another partition goes on")
+	}
+	assert.Less(t, c.Stats().Claimed, int64(all/2))
+	close(free)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	require.NoError(t, stop())
+	assert.EqualValues(t, all+small, c.Stats().Handled)
 }
 
 // A member that the cluster has given up on, as one that was frozen, loses its partitions: its handlers

@@ -32,10 +32,10 @@
 // # At least once
 //
 // What was not confirmed comes again: AckWait after a crash, after a lost confirmation, or when a process
-// could not reach the server for that long. Then the contexts of its handlers end, and whatever they
-// return, nothing of theirs is confirmed; a sole process goes on, as nobody else gets its messages. A copy
-// of a message that is claimed shares its fate. Other copies are for the handler to tell, as inbox.Handle
-// does. Leave MaxDeliver of the durable at -1: where it is set, the server drops a message that was
+// could not reach the server, or was frozen, for that long. Then the contexts of its handlers end, and
+// whatever they return, nothing of theirs is confirmed or given back; a sole process goes on, as nobody
+// else gets its messages. A copy of a message that is claimed shares its fate. Other copies are for the
+// handler to tell, as inbox.Handle does. Leave MaxDeliver of the durable at -1: where it is set, the server drops a message that was
 // delivered as often, whoever was at fault; a warning says so.
 //
 // # What is claimed
@@ -46,6 +46,7 @@
 // of the key waits here until they have come again. With [WithSole] nothing is given back, since an outage
 // could keep it away for longer than it is waited for: other keys wait until the head is done with or
 // abandoned. MaxAckPending bounds it all.
+// What is asked for at once keeps to MaxRequestBatch and MaxRequestExpires of the durable.
 //
 // # Dead letters
 //

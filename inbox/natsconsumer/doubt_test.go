@@ -2,23 +2,43 @@ package natsconsumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-// steal is a process that dies with the message that is delivered next.
-func (s *jetServer) steal(t *testing.T) {
+// steal is a process that dies with the n messages that are delivered next.
+func (s *jetServer) steal(t *testing.T, n int) (stolen []jetstream.Msg) {
 	t.Helper()
 	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
 	require.NoError(t, err)
-	batch, err := durable.Fetch(1, jetstream.FetchMaxWait(20*time.Second))
+	batch, err := durable.Fetch(n, jetstream.FetchMaxWait(20*time.Second))
 	require.NoError(t, err)
-	_, some := <-batch.Messages()
-	require.True(t, some)
+	for m := range batch.Messages() {
+		stolen = append(stolen, m)
+	}
+	require.Len(t, stolen, n)
+	return stolen
+}
+
+// pending are the messages that were delivered and are not confirmed.
+func (s *jetServer) pending(t *testing.T) int {
+	t.Helper()
+	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	require.NoError(t, err)
+	return durable.CachedInfo().NumAckPending
 }
 
 // With BackOff a message that was lost twice comes again later than AckWait, which is the first step of
@@ -27,8 +47,8 @@ func TestSoleWaitsForBackOff(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{BackOff: []time.Duration{200 * time.Millisecond, 4 * time.Second}})
 	s.publish(t, message("k", "1"))
-	s.steal(t)
-	s.steal(t)
+	s.steal(t, 1)
+	s.steal(t, 1)
 	s.publish(t, message("k", "2"))
 	o := &diary{}
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
@@ -39,21 +59,113 @@ func TestSoleWaitsForBackOff(t *testing.T) {
 	require.Equal(t, []string{"1", "2"}, o.done())
 }
 
-// A connection that is closed while what was lost is waited for ends Run, as at any other time.
+// A connection that is closed ends a sole consumer's Run, too, while what was lost is waited for and while
+// there is no room for anything new.
 func TestSoleWithoutConnection(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: time.Minute})
-	s.publish(t, message("k", "1"))
-	s.steal(t)
-	conn, err := nats.Connect(s.url)
+	for name, test := range map[string]struct {
+		handler inbox.Handler
+		lost    bool
+		until   func(s *jetServer, c *Consumer) bool
+	}{
+		"in doubt": {handler, true, func(_ *jetServer, c *Consumer) bool { return c.conn.Stats().OutMsgs > 3 }},
+		"full": {
+			inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+				return "", inbox.Permanent(errors.New("never"))
+			}), false,
+			func(s *jetServer, c *Consumer) bool {
+				durable, err := s.js.Consumer(context.Background(), "ORDERING", "billing")
+				return err == nil && durable.CachedInfo().NumWaiting == 0 && c.Stats().Held == 1
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, jetstream.ConsumerConfig{AckWait: time.Minute})
+			s.publish(t, message("k", "1"))
+			if test.lost {
+				s.steal(t, 1)
+			}
+			conn, err := nats.Connect(s.url)
+			require.NoError(t, err)
+			c, err := NewConsumer(conn, "ORDERING", "billing", test.handler, silent, hurried, WithSole(), WithMaxOutstanding(1, 1<<20))
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(ctx) }()
+			eventually(t, func() bool { return test.until(s, c) }, "it is there")
+			conn.Close()
+			require.ErrorContains(t, <-ended, "the connection was closed before the consumer had stopped")
+		})
+	}
+}
+
+// While a message that was delivered is not due, however long it takes, next to nothing new is taken from
+// the server beside it.
+func TestSoleInDoubtTakesNoMore(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{MaxAckPending: -1})
+	s.publish(t, message("k", "0"))
+	somebody := s.steal(t, 1)
+	require.NoError(t, somebody[0].NakWithDelay(time.Hour))
+	var some []consumertest.Message
+	for n := range 2000 {
+		some = append(some, message(fmt.Sprint("k", n), strconv.Itoa(n)))
+	}
+	s.publish(t, some...)
+	taken := make(chan int, 1)
+	var once sync.Once
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		once.Do(func() { taken <- s.pending(t) })
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), WithMaxOutstanding(40, 1<<20))
 	require.NoError(t, err)
-	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, hurried, WithSole())
+	stop := begin(t, c)
+	eventually(t, func() bool { return s.unconfirmed(t) == 1 }, "all others are done")
+	require.NoError(t, stop())
+	require.Less(t, <-taken, 100, "of 2,000")
+}
+
+// What is claimed and comes once more, as it could not be renewed, is not taken for one of those that were
+// lost meanwhile: they are waited for, too.
+func TestSoleCountsCopiesOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
+	proxy := toxic.Start(t, s.addr)
+	release := make(chan struct{})
+	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "stuck" {
+			<-release
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
+		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	eventually(t, func() bool { return conn.Stats().OutMsgs > 3 }, "it looks what is missing")
-	conn.Close()
-	require.ErrorContains(t, <-ended, "the connection was closed before the consumer had stopped")
+	stop := begin(t, c)
+	s.publish(t, message("stuck", "s0"), message("stuck", "s1"), message("stuck", "s2"), message("stuck", "s3"))
+	eventually(t, func() bool { return c.Stats().Claimed == 4 }, "they are claimed")
+	proxy.Reset(t)
+	eventually(t, func() bool { return !c.conn.IsConnected() }, "it is cut off")
+	var want []string
+	for n := range 6 {
+		want = append(want, fmt.Sprint("k", n))
+		s.publish(t, message("k", want[n]))
+	}
+	stolen := s.steal(t, 10) // as soon as all is due, and comes again in another order
+	for _, sequence := range []int{7, 8, 1, 2, 3, 4, 9, 10, 5, 6} {
+		at := slices.IndexFunc(stolen, func(m jetstream.Msg) bool {
+			meta, err := m.Metadata()
+			return err == nil && meta.Sequence.Stream == uint64(sequence)
+		})
+		require.NoError(t, stolen[at].Nak())
+	}
+	require.NoError(t, s.conn.Flush())
+	proxy.Heal(t)
+	eventually(t, func() bool { return len(o.done()) >= 6 }, "those of k are handled")
+	require.Equal(t, want, o.done()[:6])
+	close(release)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
 }

@@ -2,6 +2,7 @@ package natsconsumer
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(frozenVariable); url != "" {
+		frozen(url)
+	}
 	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
 		conn, err := nats.Connect(source)
 		if err != nil {

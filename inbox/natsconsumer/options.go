@@ -64,8 +64,9 @@ func WithSource(name string) Option { return func(o *options) { o.Source = name 
 func WithWorkers(n int) Option { return func(o *options) { o.Workers = n } }
 
 // WithMaxOutstanding bounds what the consumer has claimed: the messages that are handled, and those
-// that wait for it or for their next attempt. Defaults: 500 messages, 64 MiB. A message larger than
-// bytes goes alone. MaxAckPending of the durable consumer (1,000 by default) bounds all its processes
+// that wait for it or for their next attempt. Defaults: 500 messages, 64 MiB of payloads and headers. A
+// message larger than bytes goes alone. While a sole consumer waits for what was lost ([WithSole]), what
+// has come is in memory beside that, up to what was delivered and not confirmed. MaxAckPending of the durable consumer (1,000 by default) bounds all its processes
 // together.
 func WithMaxOutstanding(messages, bytes int) Option {
 	return func(o *options) { o.maxMessages, o.maxBytes = messages, bytes }

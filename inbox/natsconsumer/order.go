@@ -37,36 +37,29 @@ func (o *order) follows(m jetstream.Msg) bool {
 	return !o.doubtful
 }
 
-// settle claims what was delivered and has not arrived. It is false where ctx or the connection ended
-// first.
-func (r *run) settle(ctx, arriving context.Context, n int) bool {
-	for r.order.doubtful {
-		if !r.awaitReturn(ctx) {
-			return false
-		}
-		found, err := r.returned(ctx, n)
+// settle claims what was delivered and has not arrived. Doubts remain where ctx ended first.
+func (r *run) settle(ctx, arriving context.Context) {
+	for r.order.doubtful && r.awaitReturn(ctx) && r.order.doubtful {
+		found, err := r.returned(ctx)
 		if ctx.Err() != nil {
-			return false // what was found comes again
+			r.order.doubtful = true // what was found comes again
+			return
 		}
 		if err != nil {
-			session.Pause(ctx, r.outage.Failed(ctx, err))
+			r.failed(ctx, err)
 			continue
 		}
 		for _, m := range found {
 			r.arrive(arriving, m)
 		}
 	}
-	return true
 }
 
 // awaitReturn waits until everything that was delivered and is not renewed is due again, a little
 // longer than AckWait and the longest step of BackOff, or until there is no such thing. It is false
-// where ctx or the connection ended first.
+// where ctx ended first.
 func (r *run) awaitReturn(ctx context.Context) bool {
 	for since := time.Now(); time.Since(since) <= r.due+r.due/10; {
-		if r.conn.IsClosed() {
-			return false
-		}
 		info, err := r.info(ctx)
 		if err != nil || info.Delivered.Consumer != r.order.number { // out of reach, or delivered meanwhile, and not to us
 			since = time.Now()
@@ -77,7 +70,7 @@ func (r *run) awaitReturn(ctx context.Context) bool {
 				return true
 			}
 		}
-		if !session.Pause(ctx, min(r.ackWait/20, r.options.pace.probe)) {
+		if !session.Pause(ctx, r.glance()) {
 			return false
 		}
 	}
@@ -87,35 +80,42 @@ func (r *run) awaitReturn(ctx context.Context) bool {
 // returned fetches until there is nothing that was delivered and is neither claimed nor found, and
 // returns it in the order of the stream: the server delivers what is due again in the order in which it
 // came due, and not all of it at once. Doubts remain where a delivery was lost meanwhile.
-func (r *run) returned(ctx context.Context, n int) (found []jetstream.Msg, err error) {
+//
+// What is due comes before anything new. So a new message shows that nothing is due, and what somebody has
+// given back with a delay may not be for long: then one message is asked for at a time, with pauses.
+func (r *run) returned(ctx context.Context) (found []jetstream.Msg, err error) {
 	bySequence := map[uint64]jetstream.Msg{}
 	r.order.doubtful = false
-	for since := time.Now(); ; {
-		err := r.fetch(n, func(m jetstream.Msg) {
-			if meta, err := m.Metadata(); err == nil && r.order.follows(m) {
-				bySequence[meta.Sequence.Stream] = m
-			}
-		})
-		var info *jetstream.ConsumerInfo
-		if err == nil && !r.order.doubtful {
-			info, err = r.info(ctx)
-		}
-		if err != nil || r.order.doubtful {
+	for n, since := 1, time.Now(); ; {
+		missing, err := r.missing(ctx, bySequence)
+		if err != nil {
 			r.order.doubtful = true
 			return nil, err
 		}
-		here, _ := r.Figures()
-		for _, m := range bySequence { // copies of what is claimed come, too
-			if meta, err := m.Metadata(); err != nil || !r.Has(idOf(meta)) {
-				here++
-			}
-		}
-		// What somebody has given back with a delay that is longer still is not waited for.
-		if info.NumAckPending <= here || time.Since(since) > r.due+2*r.options.pace.away {
+		// What was given back with a delay that is longer still is not waited for.
+		if missing <= 0 || time.Since(since) > r.due+2*r.options.pace.away {
 			break
 		}
 		for _, m := range bySequence {
 			_ = m.InProgress() // else it would be due again
+		}
+		again, fresh := false, false
+		err = r.fetch(min(n, missing), func(m jetstream.Msg) {
+			if meta, err := m.Metadata(); err == nil && r.order.follows(m) {
+				bySequence[meta.Sequence.Stream] = m
+				again, fresh = again || meta.NumDelivered > 1, fresh || meta.NumDelivered == 1
+			}
+		})
+		if err != nil || r.order.doubtful {
+			r.order.doubtful = true
+			return nil, err
+		}
+		n = 1
+		switch {
+		case fresh:
+			session.Pause(ctx, r.glance())
+		case again:
+			n = r.few
 		}
 	}
 	for _, sequence := range slices.Sorted(maps.Keys(bySequence)) {
@@ -123,3 +123,23 @@ func (r *run) returned(ctx context.Context, n int) (found []jetstream.Msg, err e
 	}
 	return found, nil
 }
+
+// missing is how many messages were delivered that are neither claimed nor found, unless what is claimed
+// was confirmed just now.
+func (r *run) missing(ctx context.Context, found map[uint64]jetstream.Msg) (int, error) {
+	info, err := r.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	claimed, _ := r.Figures()
+	n := info.NumAckPending - claimed
+	for _, m := range found { // copies of what is claimed come, too
+		if meta, err := m.Metadata(); err != nil || !r.Has(idOf(meta)) {
+			n--
+		}
+	}
+	return n, nil
+}
+
+// glance is how long to wait between looks at what is due.
+func (r *run) glance() time.Duration { return min(r.ackWait/20, r.options.pace.probe) }

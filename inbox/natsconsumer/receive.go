@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,6 +39,8 @@ type run struct {
 	pull    jetstream.Consumer
 	ackWait time.Duration
 	due     time.Duration // when what was delivered and not confirmed is delivered again at the latest
+	few     int           // messages that a fetch asks for at most
+	wait    time.Duration // of a fetch at most
 	outage  session.Outage
 	order   order
 
@@ -45,6 +48,7 @@ type run struct {
 	stopping bool              // what is given back is kept until nothing is under way any more
 	back     map[uint64]string // what is to be given back at the end, and where to, by the place in the stream
 
+	lapsing    atomic.Bool // what is given back is not the server's to know of
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
 	over       context.CancelFunc
@@ -100,6 +104,9 @@ func (r *run) giveBack() error {
 	if len(r.back) == 0 {
 		return r.conn.FlushTimeout(closing)
 	}
+	if !r.conn.IsConnected() { // see Nack
+		return nats.ErrDisconnected
+	}
 	sequences := slices.Sorted(maps.Keys(r.back))
 	last := len(sequences) - 1
 	for _, sequence := range sequences[:last] {
@@ -116,50 +123,50 @@ func (r *run) receive(ctx context.Context) error {
 	if err := r.find(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	r.background.Go(func() { r.KeepTime(r.life) })
 	r.background.Go(func() { r.renew(r.life) })
-	r.background.Go(func() { r.watch(r.life) })
-	few := max(r.options.maxMessages/4, 1)
+	r.background.Go(func() { r.watch(r.life, end) })
 	arriving, refuse := context.WithCancel(context.WithoutCancel(ctx))
 	defer refuse()
 	defer context.AfterFunc(ctx, func() {
 		r.stop()
-		time.AfterFunc(fetchWait, refuse) // messages for whose bytes there is no room
+		time.AfterFunc(r.wait, refuse) // messages for whose bytes there is no room
 	})()
-	for r.Room(ctx, few) {
-		if r.order.doubtful && !r.settle(ctx, arriving, few) {
-			if r.conn.IsClosed() && ctx.Err() == nil {
-				return r.closed()
-			}
-			break
+	for r.Room(ctx, r.few) {
+		if r.order.doubtful {
+			r.settle(ctx, arriving)
+			continue
 		}
-		err := r.fetch(few, func(m jetstream.Msg) {
+		err := r.fetch(r.few, func(m jetstream.Msg) {
 			if r.order.follows(m) {
 				r.arrive(arriving, m)
 			}
 		})
-		if ctx.Err() != nil {
-			break
-		}
-		if errors.Is(err, nats.ErrConnectionClosed) || r.conn.IsClosed() {
-			return r.closed()
-		}
 		if err != nil {
-			session.Pause(ctx, r.outage.Failed(ctx, err))
+			r.failed(ctx, err)
 		}
+	}
+	if errors.Is(context.Cause(ctx), nats.ErrConnectionClosed) {
+		return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
+			"give it nats.MaxReconnects(-1)", r.stream)
 	}
 	return nil
 }
 
-// closed is the error of a connection that the caller, or its last attempt to reconnect, has closed.
-func (r *run) closed() error {
-	return fmt.Errorf("natsconsumer: consume %s: the connection was closed before the consumer had stopped: close it after Run has returned, and "+
-		"give it nats.MaxReconnects(-1)", r.stream)
+// failed waits before the next attempt, no longer than a question that gets no answer would.
+func (r *run) failed(ctx context.Context, err error) {
+	session.Pause(ctx, min(r.outage.Failed(ctx, err), fetchWait))
 }
 
-// fetch asks for what there is, n messages at most, and waits for it.
+// fetch asks for what there is, n messages at most, and waits for it. Without a connection it does not
+// ask: the client would keep a subscription for each question that cannot be sent.
 func (r *run) fetch(n int, take func(m jetstream.Msg)) error {
-	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(fetchWait))
+	if !r.conn.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(r.wait))
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
@@ -222,6 +229,11 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	case err != nil:
 		return "", err
 	}
+	return r.adopt(ctx, pull)
+}
+
+// adopt notes what the durable consumer says of itself.
+func (r *run) adopt(ctx context.Context, pull jetstream.Consumer) (advice string, err error) {
 	config := pull.CachedInfo().Config
 	if config.AckPolicy != jetstream.AckExplicitPolicy {
 		return "make one whose AckPolicy is explicit", fmt.Errorf("the durable consumer %s does not want each message confirmed (AckPolicy %s)", r.durable, config.AckPolicy)
@@ -231,6 +243,13 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	}
 	steps := append([]time.Duration{config.AckWait}, config.BackOff...)
 	r.pull, r.ackWait, r.due = pull, slices.Min(steps), slices.Max(steps)
+	r.few, r.wait = max(r.options.maxMessages/4, 1), fetchWait
+	if config.MaxRequestBatch > 0 {
+		r.few = min(r.few, config.MaxRequestBatch)
+	}
+	if config.MaxRequestExpires > 0 {
+		r.wait = min(r.wait, config.MaxRequestExpires)
+	}
 	return "", nil
 }
 
@@ -244,11 +263,15 @@ func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return durable.CachedInfo(), nil
 }
 
-// watch looks at the durable consumer now and then: a fetch does not say that the server is out.
-func (r *run) watch(ctx context.Context) {
+// watch looks at the durable consumer now and then: a fetch does not say that the server is out. It ends
+// what receives when the caller, or the last attempt to reconnect, has closed the connection.
+func (r *run) watch(ctx context.Context, end context.CancelCauseFunc) {
 	for session.Pause(ctx, r.options.pace.probe) {
 		switch _, err := r.info(ctx); {
 		case ctx.Err() != nil:
+			return
+		case r.conn.IsClosed():
+			end(nats.ErrConnectionClosed)
 			return
 		case err != nil:
 			r.outage.Failed(ctx, err)
@@ -258,25 +281,41 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// renew tells the server that what is claimed is worked on. Where that cannot be told for AckWait, the
-// server gives the messages to others, and the contexts of their handlers end. Where there are no
-// others, they come here again, as copies of what is claimed.
+// renew tells the server that what is claimed is worked on. Where that was not told for AckWait, as the
+// server could not be reached or this process was frozen, the messages are others' by now.
 func (r *run) renew(ctx context.Context) {
 	told := time.Now()
-	for session.Pause(ctx, r.ackWait/renewals) {
+	lapse := func() {
+		if time.Since(told) >= r.ackWait {
+			told = time.Now()
+			r.lapse(ctx)
+		}
+	}
+	for session.Pause(ctx, min(r.ackWait/renewals, time.Until(told.Add(r.ackWait)))) {
+		lapse()
 		began := time.Now()
 		for _, d := range r.Claimed() {
 			_ = d.(*delivery).message.InProgress() //nolint:forcetypeassert // the only kind there is; the flush says whether it arrived
 		}
-		switch err := r.conn.FlushTimeout(min(r.ackWait/renewals, closing)); {
-		case err == nil:
+		if r.conn.FlushTimeout(min(r.ackWait/renewals, closing)) == nil {
 			told = began
-		case time.Since(told) >= r.ackWait && !r.options.sole:
-			over, cancel := context.WithCancel(ctx)
-			cancel()
-			r.Withdraw(over, func(*session.Entry) bool { return true })
 		}
+		lapse()
 	}
+}
+
+// lapse gives up all that is claimed, and the contexts of its handlers end. Nothing is said to the server,
+// which would take it away from those who have it now. What a sole consumer has claimed comes to nobody
+// but to it, as copies: it goes on.
+func (r *run) lapse(ctx context.Context) {
+	if r.options.sole {
+		return
+	}
+	r.lapsing.Store(true)
+	defer r.lapsing.Store(false)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	r.Withdraw(over, func(*session.Entry) bool { return true })
 }
 
 // arrive claims a message.
@@ -293,8 +332,19 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
 	r.Arrive(ctx, &session.Entry{
 		ID:    idOf(meta),
-		Bytes: len(m.Data()), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.ackWait, // one that was lost comes AckWait later
+		Bytes: sizeOf(m), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.ackWait, // one that was lost comes AckWait later
 	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
+}
+
+// sizeOf is what a message takes: a foreign sender may put it all into the headers.
+func sizeOf(m jetstream.Msg) int {
+	n := len(m.Data())
+	for name, values := range m.Headers() {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return n
 }
 
 // attributesOf are the headers, the first value of each. An ordering key may be escaped, as headers
@@ -325,7 +375,8 @@ func (d *delivery) Ack() { d.note("ack", d.message.Ack()) }
 // Nack implements [session.Delivery]. What is given back to make room comes again later: what it made
 // room for comes first. The server redelivers in the order of the stream what comes due together.
 func (d *delivery) Nack() {
-	if !d.run.keep(d) {
+	// What is said without a connection arrives when the message may be another's: it comes again anyway.
+	if !d.run.keep(d) && !d.run.lapsing.Load() && d.run.conn.IsConnected() {
 		d.note("nak", d.message.NakWithDelay(d.run.options.pace.away))
 	}
 }
