@@ -94,7 +94,7 @@ cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, a
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
-	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox ./outbox/relay ./integration/otelrelay ./integration/otelinbox
+	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./brokers/kafka ./outbox ./outbox/relay ./integration/otelrelay ./integration/otelinbox
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos

@@ -96,15 +96,21 @@ func (c *client) place(record *kgo.Record) {
 	}
 }
 
-// begin begins a round of records, at least one, which abandon ends where no server can be reached. The
+// begin begins a round of items, at least one, which abandon ends where no server can be reached. The
 // channel is closed when each has its partition, or an error instead.
-func (c *client) begin(records []kgo.Record, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
+func (c *client) begin(round []item, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes, c.misses, c.abandon = map[int32]int{}, 0, abandon
-	c.homeless, c.placed = make(map[*kgo.Record]bool, len(records)), make(chan struct{})
-	for i := range records {
-		c.homeless[&records[i]] = true
+	c.homeless, c.placed = make(map[*kgo.Record]bool, len(round)), make(chan struct{})
+	for i := range round {
+		it := &round[i]
+		if it.sent { // what was refused with others goes again, as it was
+			old := it.record
+			it.record = &kgo.Record{Topic: old.Topic, Key: old.Key, Value: old.Value, Headers: old.Headers}
+		}
+		it.sent = true
+		c.homeless[it.record] = true
 	}
 	return c.placed
 }

@@ -5,7 +5,18 @@ import (
 	"net"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/brokers"
 )
+
+// Encode makes the records of the first round of msgs, and says how many these are.
+func (b *Broker) Encode(ctx context.Context, msgs []brokers.Message) int {
+	p := &publication{
+		Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs)), held: map[string]hold{}, topics: map[string]destination{},
+	}
+	round, _ := p.round(ctx, 0)
+	return len(round)
+}
 
 // WithDialer lets tests stand between the client and its servers.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {

@@ -71,8 +71,8 @@ type destination struct {
 // item is a message that can be sent.
 type item struct {
 	index  int
-	record kgo.Record
-	size   int
+	record *kgo.Record
+	sent   bool  // the client has had the record, and changed it
 	err    error // of its round
 }
 
@@ -113,6 +113,9 @@ func (p *publication) unreachable(ctx context.Context, err error) {
 func (p *publication) round(ctx context.Context, next int) (round []item, after int) {
 	limit := min(p.options.maxBytes, roundBytes) - batchOverhead
 	bytes, topicOf := 0, map[string]string{}
+	most := min(len(p.msgs)-next, roundMessages)
+	round = make([]item, 0, most)
+	room := newPage(most)
 	for ; next < len(p.msgs) && len(round) < roundMessages; next++ {
 		m := &p.msgs[next]
 		if p.results[next].Err != nil { // it was the first one of a call without a server
@@ -127,7 +130,7 @@ func (p *publication) round(ctx context.Context, next int) (round []item, after 
 		if topic, known := topicOf[m.OrderingKey]; known && topic != d.topic && m.OrderingKey != "" {
 			break
 		}
-		record, size, omitted, err := p.encode(m, d.topic)
+		record, size, omitted, err := p.encode(m, d.topic, room)
 		if err != nil {
 			p.fail(next, brokers.Permanent(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)))
 			continue
@@ -138,7 +141,7 @@ func (p *publication) round(ctx context.Context, next int) (round []item, after 
 		p.results[next].Omitted = omitted
 		topicOf[m.OrderingKey] = d.topic
 		bytes += size
-		round = append(round, item{index: next, record: record, size: size})
+		round = append(round, item{index: next, record: record})
 	}
 	return round, next
 }
@@ -170,7 +173,7 @@ func (p *publication) obstacle(ctx context.Context, i int, d destination) error 
 // send sends items of one round, and gives them their results. Of items that Kafka refused together,
 // each half is sent by itself, until the one that is refused is alone.
 func (p *publication) send(ctx context.Context, round []item) {
-	sendable := round[:0:0]
+	sendable := make([]item, 0, len(round))
 	for _, it := range round {
 		d := p.destination(p.msgs[it.index].Destination)
 		switch why := p.obstacle(ctx, it.index, d); {
@@ -191,7 +194,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 	for _, it := range sendable {
 		switch {
 		case it.err == nil:
-			r := &it.record
+			r := it.record
 			p.results[it.index].BrokerMessageID = r.Topic + ":" + strconv.Itoa(int(r.Partition)) + ":" + strconv.FormatInt(r.Offset, 10)
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
@@ -265,18 +268,15 @@ func (p *publication) exchange(ctx context.Context, round []item) (repeated bool
 	defer cancel()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	records := make([]kgo.Record, len(round)) // which the client changes; refused ones are sent again
 	client := p.client
-	placed := client.begin(records, abandon)
+	placed := client.begin(round, abandon)
 	var answers sync.WaitGroup
 	answers.Add(len(round))
 	patient := context.WithoutCancel(ctx) // that of a record would end it alone, and let one behind it go
 	for i := range round {
-		it, record := &round[i], &records[i]
-		*record = it.record
-		client.Produce(patient, record, func(_ *kgo.Record, err error) {
+		it := &round[i]
+		client.Produce(patient, it.record, func(record *kgo.Record, err error) {
 			it.err = err
-			it.record.Partition, it.record.Offset = record.Partition, record.Offset
 			client.place(record)
 			answers.Done()
 		})
