@@ -461,7 +461,7 @@ func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	conn := s.connect(t, s.url)
-	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, hurried)
+	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, func(o *options) { o.pace.probe = time.Hour }) // a fetch notices it
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }()

@@ -69,10 +69,11 @@
 //
 // When the context of [Consumer.Run] ends, the fetch that is under way is waited for, a second at most; then
 // handlers that are under way have the time of [WithShutdownTimeout] and are confirmed, and all else is
-// given back. No attempt is charged.
+// given back. No attempt is charged. A server that does not answer is waited for, up to ten seconds in all.
 //
-// Outages are waited for, with one line in the log at their beginning and one at their end; the durable
-// consumer is looked at every five seconds. These end Run, with advice:
+// Outages are waited for, with one line in the log at their beginning and one at their end. The durable
+// consumer is looked at every five seconds, and may be changed or paused while it is consumed. These end Run,
+// with advice:
 //
 //	stream not found, consumer not found   at the start: create it, or see WithCreate
 //	not a pull consumer, AckPolicy         at the start: it has to be one with explicit acks

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -127,6 +128,39 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	require.Less(t, <-taken, 100, "of 2,000")
 }
 
+// flap is an outage in which messages are lost: four of the key "stuck", at places 1 to 4, are claimed, six
+// of the key "k", at places 5 to 10, are published and delivered to a process that dies, and all ten come
+// again in another order when the network is there again.
+func (s *jetServer) flap(t *testing.T, c *Consumer, proxy *toxic.Proxy) (want []string) {
+	t.Helper()
+	for n := range 4 {
+		s.publish(t, message("stuck", fmt.Sprint("s", n)))
+	}
+	eventually(t, func() bool { return c.Stats().Claimed == 4 }, "they are claimed")
+	proxy.Reset(t)
+	eventually(t, func() bool { return !c.conn.IsConnected() }, "it is cut off")
+	for n := range 6 {
+		want = append(want, fmt.Sprint("k", n))
+		s.publish(t, message("k", want[n]))
+	}
+	s.giveBack(t, s.steal(t, 10), 7, 8, 1, 2, 3, 4, 9, 10, 5, 6)
+	return want
+}
+
+// giveBack gives messages back, by their places in the stream, so that they come again at once and in this
+// order.
+func (s *jetServer) giveBack(t *testing.T, stolen []jetstream.Msg, places ...uint64) {
+	t.Helper()
+	for _, place := range places {
+		at := slices.IndexFunc(stolen, func(m jetstream.Msg) bool {
+			meta, err := m.Metadata()
+			return err == nil && meta.Sequence.Stream == place
+		})
+		require.NoError(t, stolen[at].Nak())
+		require.NoError(t, s.conn.Flush())
+	}
+}
+
 // What is claimed and comes once more, as it could not be renewed, is not taken for one of those that were
 // lost meanwhile: they are waited for, too.
 func TestSoleCountsCopiesOnce(t *testing.T) {
@@ -144,28 +178,135 @@ func TestSoleCountsCopiesOnce(t *testing.T) {
 		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
 	require.NoError(t, err)
 	stop := begin(t, c)
-	s.publish(t, message("stuck", "s0"), message("stuck", "s1"), message("stuck", "s2"), message("stuck", "s3"))
-	eventually(t, func() bool { return c.Stats().Claimed == 4 }, "they are claimed")
-	proxy.Reset(t)
-	eventually(t, func() bool { return !c.conn.IsConnected() }, "it is cut off")
-	var want []string
-	for n := range 6 {
-		want = append(want, fmt.Sprint("k", n))
-		s.publish(t, message("k", want[n]))
-	}
-	stolen := s.steal(t, 10) // as soon as all is due, and comes again in another order
-	for _, sequence := range []int{7, 8, 1, 2, 3, 4, 9, 10, 5, 6} {
-		at := slices.IndexFunc(stolen, func(m jetstream.Msg) bool {
-			meta, err := m.Metadata()
-			return err == nil && meta.Sequence.Stream == uint64(sequence)
-		})
-		require.NoError(t, stolen[at].Nak())
-	}
-	require.NoError(t, s.conn.Flush())
+	want := s.flap(t, c, proxy)
 	proxy.Heal(t)
 	eventually(t, func() bool { return len(o.done()) >= 6 }, "those of k are handled")
 	require.Equal(t, want, o.done()[:6])
 	close(release)
 	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+}
+
+// asked is JetStream with a hook at each question for the durable consumer.
+type asked struct {
+	jetstream.JetStream
+
+	hook func(info *jetstream.ConsumerInfo)
+}
+
+func (a *asked) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	if c, err := a.JetStream.Consumer(ctx, stream, name); err == nil {
+		a.hook(c.CachedInfo())
+	}
+	return a.JetStream.Consumer(ctx, stream, name)
+}
+
+// What was claimed and is done with while what was lost comes again is not taken for one of the lost.
+func TestSoleIsDoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
+	proxy := toxic.Start(t, s.addr)
+	release := make(chan struct{})
+	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "stuck" {
+			<-release
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
+		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
+	require.NoError(t, err)
+	var once sync.Once
+	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
+		const found = 4 + 10 + 4 + 3 // of those that are stuck, some have come again
+		if info.Delivered.Consumer < found {
+			return
+		}
+		once.Do(func() {
+			close(release)
+			eventually(t, func() bool { return c.Stats().Claimed == 0 && s.pending(t) == 6 }, "those that were stuck are done")
+		})
+	}}
+	stop := begin(t, c)
+	want := s.flap(t, c, proxy)
+	proxy.Heal(t)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	require.NoError(t, stop())
+	require.Equal(t, append([]string{"s0", "s1", "s2", "s3"}, want...), o.done())
+}
+
+// What is claimed and was purged is not taken for one of those that were lost.
+func TestSolePurged(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	proxy := toxic.Start(t, s.addr)
+	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "held" {
+			return inbox.Permanent(errors.New("never"))
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	s.publish(t, message("held", "h"))
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
+	proxy.Reset(t)
+	eventually(t, func() bool { return !c.conn.IsConnected() }, "it is cut off")
+	stream, err := s.js.Stream(t.Context(), "ORDERING")
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(t.Context()))
+	s.publish(t, message("k", "1"), message("k", "2"))
+	s.giveBack(t, s.steal(t, 2), 3, 2)
+	proxy.Heal(t)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all others are done")
+	require.NoError(t, stop())
+	require.Equal(t, []string{"1", "2"}, o.done())
+}
+
+// While the durable consumer is paused, nothing that was lost can come again: it is waited for.
+func TestSolePaused(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	s.publish(t, message("k", "1"), message("k", "2"))
+	lost := s.steal(t, 2)
+	_, err := s.js.PauseConsumer(t.Context(), "ORDERING", "billing", time.Now().Add(3*time.Second))
+	require.NoError(t, err)
+	s.giveBack(t, lost, 2, 1)
+	o := &diary{}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "both are done")
+	require.NoError(t, stop())
+	require.Equal(t, []string{"1", "2"}, o.done())
+}
+
+// However much was lost and however little room there is, all of it is found before the first is handled,
+// and renewed no more often than it has to be.
+func TestSoleFindsMuch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{MaxAckPending: -1, AckWait: 400 * time.Millisecond})
+	const all = 1500
+	var some []consumertest.Message
+	var places []uint64
+	for n := range all {
+		some = append(some, message("k", strconv.Itoa(n)))
+		places = append(places, all-uint64(n))
+	}
+	s.publish(t, some...)
+	s.giveBack(t, s.steal(t, all), places...)
+	first := make(chan string, 1)
+	conn := s.connect(t, s.url)
+	c, err := NewConsumer(conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		select {
+		case first <- fmt.Sprint(m.ID, " ", conn.Stats().OutMsgs < 200*all):
+		default:
+		}
+		return inbox.Handled, nil
+	}), silent, hurried, WithSole(), WithMaxOutstanding(4, 1<<20))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	assert.Equal(t, "0 true", <-first)
 	require.NoError(t, stop())
 }

@@ -3,13 +3,14 @@ package natsconsumer
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"slices"
+	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,14 +30,7 @@ func TestLostIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
 	proxy := toxic.Start(t, s.addr)
-	var mu sync.Mutex
-	var said []string
-	_, err := s.conn.Subscribe("$JS.ACK.ORDERING.billing.>", func(m *nats.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, string(m.Data))
-	})
-	require.NoError(t, err)
+	said := s.overhear(t)
 	a, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing",
 		inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 			<-ctx.Done()
@@ -57,12 +51,103 @@ func TestLostIsNotGivenBack(t *testing.T) {
 	eventually(t, func() bool { return len(o.done()) == 8 }, "they are another's")
 	proxy.Heal(t)
 	eventually(t, func() bool { return a.conn.FlushTimeout(time.Second) == nil }, "it has said all that it had to say")
-	require.NoError(t, s.conn.Flush())
 	require.NoError(t, stopA())
 	require.NoError(t, stopB())
-	mu.Lock()
-	defer mu.Unlock()
-	assert.False(t, slices.ContainsFunc(said, func(what string) bool { return strings.HasPrefix(what, "-NAK") }), "%q", said)
+	assert.NotContains(t, said(), "-NAK")
+}
+
+// overhear returns what consumers have told the server of messages since it was called.
+func (s *jetServer) overhear(t *testing.T) (said func() []string) {
+	t.Helper()
+	sub, err := s.conn.SubscribeSync("$JS.ACK.ORDERING.billing.>")
+	require.NoError(t, err)
+	require.NoError(t, s.conn.Flush())
+	var all []string
+	return func() []string {
+		require.NoError(t, s.conn.Flush())
+		for n, _, err := sub.Pending(); n > 0; n-- {
+			require.NoError(t, err)
+			m, err := sub.NextMsg(time.Second)
+			require.NoError(t, err)
+			what, _, _ := strings.Cut(string(m.Data), " ")
+			all = append(all, what)
+		}
+		return all
+	}
+}
+
+// What a stop keeps for its end stays claimed, though handlers take longer than AckWait: nobody else gets
+// it, and so it is taken away from nobody.
+func TestStopKeepsWhatItGivesBack(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 500 * time.Millisecond})
+	free := make(chan struct{})
+	a, err := NewConsumer(s.connect(t, s.url), "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		<-free
+		return inbox.Handled, nil
+	}), silent, hurried, WithWorkers(1))
+	require.NoError(t, err)
+	s.publish(t, message("a", "1"), message("b", "2"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	eventually(t, func() bool { return a.Stats().Claimed == 2 }, "both are claimed")
+	cancel()
+	eventually(t, func() bool { return a.Stats().Claimed == 1 }, "one is kept for the end")
+	said := s.overhear(t)
+	deliveries := make(chan int, 10)
+	b, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		deliveries <- m.Deliveries
+		return inbox.Handled, nil
+	}), silent, hurried)
+	require.NoError(t, err)
+	stop := begin(t, b)
+	eventually(t, func() bool { return len(said()) > 2*2*renewals }, "more than AckWait is over")
+	assert.Empty(t, deliveries)
+	close(free)
+	require.NoError(t, <-ended)
+	assert.Equal(t, 2, <-deliveries)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	require.NoError(t, stop())
+	assert.Empty(t, deliveries)
+}
+
+// What is lost during a stop is not given back at its end either.
+func TestLostInAStop(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	proxy := toxic.Start(t, s.addr)
+	free := make(chan struct{})
+	var lost atomic.Int64
+	a, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing",
+		inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+			<-ctx.Done()
+			lost.Add(1)
+			<-free // it takes its time
+			return "", ctx.Err()
+		}), silent, hurried, WithWorkers(2))
+	require.NoError(t, err)
+	s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	eventually(t, func() bool { return a.Stats().Claimed == 3 && a.Stats().Running == 2 }, "all are claimed")
+	cancel()
+	eventually(t, func() bool { return a.Stats().Claimed == 2 }, "one is kept for the end")
+	proxy.Reset(t)
+	eventually(t, func() bool { return lost.Load() == 2 && a.Stats().Claimed == 0 }, "all are lost")
+	o := &diary{}
+	b, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	require.NoError(t, err)
+	stop := begin(t, b)
+	eventually(t, func() bool { return len(o.done()) == 3 }, "all are another's")
+	said := s.overhear(t)
+	proxy.Heal(t)
+	eventually(t, a.conn.IsConnected, "it is there again")
+	close(free)
+	require.NoError(t, <-ended)
+	require.NoError(t, stop())
+	assert.NotContains(t, said(), "-NAK")
 }
 
 const frozenVariable = "FANOUT_TEST_FROZEN"
@@ -154,8 +239,6 @@ func TestDurableBoundsRequests(t *testing.T) {
 	for name, config := range map[string]jetstream.ConsumerConfig{
 		"batch":   {MaxRequestBatch: 10},
 		"expires": {MaxRequestExpires: 500 * time.Millisecond},
-		"bytes":   {MaxRequestMaxBytes: 1 << 10},
-		"waiting": {MaxWaiting: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,6 +252,64 @@ func TestDurableBoundsRequests(t *testing.T) {
 			eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
 			require.NoError(t, stop())
 		})
+	}
+}
+
+// A durable consumer may be changed while it is consumed: what is asked for keeps to the new bound, and what
+// is claimed is renewed within the new AckWait.
+func TestDurableIsChanged(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: time.Minute})
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "held" {
+			return "", inbox.Permanent(errors.New("never"))
+		}
+		return inbox.Handled, nil
+	}), silent, hurried)
+	require.NoError(t, err)
+	s.publish(t, message("held", "held"))
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
+	_, err = s.js.UpdateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxRequestBatch: 10,
+	})
+	require.NoError(t, err)
+	said := s.overhear(t)
+	for n := range 3 { // the first one may come to a fetch from before
+		s.publish(t, message("k", strconv.Itoa(n)))
+		eventually(t, func() bool { return c.Stats().Handled == int64(n)+1 }, "it is handled")
+	}
+	renewed := func() (n int) {
+		for _, what := range said() {
+			if what == "+WPI" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, func() bool { return renewed() >= 2*renewals }, "it is renewed for longer than AckWait")
+	assert.Zero(t, c.Stats().Copies)
+	require.NoError(t, stop())
+}
+
+// The terms of a durable consumer are within bounds, whatever it says.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	c, err := NewConsumer(new(nats.Conn), "ORDERING", "billing", handler, silent, WithMaxOutstanding(100, 1))
+	require.NoError(t, err)
+	for _, test := range []struct {
+		config jetstream.ConsumerConfig
+		want   terms
+	}{
+		{jetstream.ConsumerConfig{AckWait: 30 * time.Second}, terms{30 * time.Second, 30 * time.Second, 25, time.Second}},
+		{jetstream.ConsumerConfig{AckWait: time.Second, BackOff: []time.Duration{0, 5 * time.Second}}, terms{leastAckWait, 5 * time.Second, 25, time.Second}},
+		{jetstream.ConsumerConfig{MaxRequestBatch: 3, MaxRequestExpires: time.Millisecond}, terms{leastAckWait, leastAckWait, 3, time.Millisecond}},
+		{jetstream.ConsumerConfig{AckWait: time.Hour, MaxRequestBatch: 500, MaxRequestExpires: time.Hour}, terms{time.Hour, time.Hour, 25, time.Second}},
+	} {
+		r := c.newRun(t.Context())
+		r.note(&test.config)
+		assert.Equal(t, test.want, *r.terms())
+		r.over()
 	}
 }
 

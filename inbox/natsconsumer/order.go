@@ -39,8 +39,15 @@ func (o *order) follows(m jetstream.Msg) bool {
 
 // settle claims what was delivered and has not arrived. Doubts remain where ctx ended first.
 func (r *run) settle(ctx, arriving context.Context) {
-	for r.order.doubtful && r.awaitReturn(ctx) && r.order.doubtful {
-		found, err := r.returned(ctx)
+	for r.order.doubtful {
+		mine := map[uint64]bool{} // nothing else is claimed until this is settled
+		for _, d := range r.claimed() {
+			mine[d.sequence] = true
+		}
+		if !r.awaitReturn(ctx) || !r.order.doubtful {
+			return
+		}
+		found, err := r.returned(ctx, mine)
 		if ctx.Err() != nil {
 			r.order.doubtful = true // what was found comes again
 			return
@@ -59,9 +66,9 @@ func (r *run) settle(ctx, arriving context.Context) {
 // longer than AckWait and the longest step of BackOff, or until there is no such thing. It is false
 // where ctx ended first.
 func (r *run) awaitReturn(ctx context.Context) bool {
-	for since := time.Now(); time.Since(since) <= r.due+r.due/10; {
+	for since := time.Now(); time.Since(since) <= r.terms().due+r.terms().due/10; {
 		info, err := r.info(ctx)
-		if err != nil || info.Delivered.Consumer != r.order.number { // out of reach, or delivered meanwhile, and not to us
+		if err != nil || info.Delivered.Consumer != r.order.number || info.Paused { // out of reach, or delivered meanwhile, and not to us
 			since = time.Now()
 		}
 		if err == nil {
@@ -77,64 +84,94 @@ func (r *run) awaitReturn(ctx context.Context) bool {
 	return true
 }
 
+// A search is for what was delivered and has not arrived.
+type search struct {
+	*run
+
+	mine  map[uint64]bool          // what was claimed when the doubt began, by its place in the stream
+	found map[uint64]jetstream.Msg // likewise
+	since time.Time                // the last time that one was found, or that none could be
+	told  time.Time                // when the server was told last that they are worked on
+}
+
 // returned fetches until there is nothing that was delivered and is neither claimed nor found, and
 // returns it in the order of the stream: the server delivers what is due again in the order in which it
 // came due, and not all of it at once. Doubts remain where a delivery was lost meanwhile.
 //
-// What is due comes before anything new. So a new message shows that nothing is due, and what somebody has
-// given back with a delay may not be for long: then one message is asked for at a time, with pauses.
-func (r *run) returned(ctx context.Context) (found []jetstream.Msg, err error) {
-	bySequence := map[uint64]jetstream.Msg{}
+// What is due comes before anything new: so a fetch that brings something new, or nothing, shows that
+// nothing is due. What somebody has given back with a delay may not be for long: then one message is asked
+// for at a time, with pauses.
+func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetstream.Msg, err error) {
+	s := &search{run: r, mine: mine, found: map[uint64]jetstream.Msg{}, since: time.Now(), told: time.Now()}
 	r.order.doubtful = false
-	for n, since := 1, time.Now(); ; {
-		missing, err := r.missing(ctx, bySequence)
+	defer func() { r.order.doubtful = r.order.doubtful || err != nil }()
+	for n, again, fresh := 1, true, false; ; {
+		missing, err := s.missing(ctx)
 		if err != nil {
-			r.order.doubtful = true
 			return nil, err
 		}
 		// What was given back with a delay that is longer still is not waited for.
-		if missing <= 0 || time.Since(since) > r.due+2*r.options.pace.away {
+		if missing <= 0 && (fresh || !again) || time.Since(s.since) > r.terms().due+2*r.options.pace.away {
 			break
 		}
-		for _, m := range bySequence {
-			_ = m.InProgress() // else it would be due again
+		if fresh {
+			session.Pause(ctx, r.glance())
 		}
-		again, fresh := false, false
-		err = r.fetch(min(n, missing), func(m jetstream.Msg) {
-			if meta, err := m.Metadata(); err == nil && r.order.follows(m) {
-				bySequence[meta.Sequence.Stream] = m
-				again, fresh = again || meta.NumDelivered > 1, fresh || meta.NumDelivered == 1
-			}
-		})
+		again, fresh, err = s.look(min(n, max(missing, 1)))
 		if err != nil || r.order.doubtful {
-			r.order.doubtful = true
 			return nil, err
 		}
 		n = 1
-		switch {
-		case fresh:
-			session.Pause(ctx, r.glance())
-		case again:
-			n = r.few
+		if again && !fresh {
+			n = r.terms().few
 		}
 	}
-	for _, sequence := range slices.Sorted(maps.Keys(bySequence)) {
-		found = append(found, bySequence[sequence])
+	for _, sequence := range slices.Sorted(maps.Keys(s.found)) {
+		found = append(found, s.found[sequence])
 	}
 	return found, nil
 }
 
-// missing is how many messages were delivered that are neither claimed nor found, unless what is claimed
-// was confirmed just now.
-func (r *run) missing(ctx context.Context, found map[uint64]jetstream.Msg) (int, error) {
-	info, err := r.info(ctx)
+// look fetches n messages at most, and says whether some were delivered again, and some for the first time.
+func (s *search) look(n int) (again, fresh bool, err error) {
+	if time.Since(s.told) > s.terms().ackWait/renewals { // else it would be due again
+		s.told = time.Now()
+		for _, m := range s.found {
+			_ = m.InProgress()
+		}
+	}
+	err = s.fetch(n, func(m jetstream.Msg) {
+		meta, err := m.Metadata()
+		if err != nil || !s.order.follows(m) {
+			return
+		}
+		if meta.NumDelivered == 1 {
+			fresh = true
+		} else {
+			again = true
+			if s.found[meta.Sequence.Stream] == nil {
+				s.since = time.Now()
+			}
+		}
+		s.found[meta.Sequence.Stream] = m
+	})
+	return again, fresh, err
+}
+
+// missing is how many messages were delivered that are neither claimed nor found. It is more where
+// confirmations are on their way, and less where the server has dropped what is claimed, as a purge does.
+func (s *search) missing(ctx context.Context) (int, error) {
+	info, err := s.info(ctx)
 	if err != nil {
 		return 0, err
 	}
-	claimed, _ := r.Figures()
+	if info.Paused {
+		s.since = time.Now()
+	}
+	claimed, _ := s.Figures()
 	n := info.NumAckPending - claimed
-	for _, m := range found { // copies of what is claimed come, too
-		if meta, err := m.Metadata(); err != nil || !r.Has(idOf(meta)) {
+	for sequence := range s.found { // copies of what is or was claimed come, too
+		if !s.mine[sequence] {
 			n--
 		}
 	}
@@ -142,4 +179,4 @@ func (r *run) missing(ctx context.Context, found map[uint64]jetstream.Msg) (int,
 }
 
 // glance is how long to wait between looks at what is due.
-func (r *run) glance() time.Duration { return min(r.ackWait/20, r.options.pace.probe) }
+func (r *run) glance() time.Duration { return min(r.terms().ackWait/20, r.options.pace.probe) }

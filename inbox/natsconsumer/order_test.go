@@ -129,7 +129,7 @@ func TestCutOffKeepsOrder(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(), WithTimeout(3*time.Second))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	want := []string{"0", "1", "2"}

@@ -202,13 +202,6 @@ func (s *Session) Figures() (claimed, running int) {
 	return len(s.queues.byID), s.queues.running
 }
 
-// Has reports whether a message is claimed.
-func (s *Session) Has(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queues.find(id) != nil
-}
-
 // Claimed are the deliveries that are neither confirmed nor given back.
 func (s *Session) Claimed() (all []Delivery) {
 	s.mu.Lock()
