@@ -21,19 +21,27 @@ type delivery struct {
 	run      *run
 	message  jetstream.Msg
 	sequence uint64 // in the stream
+	epoch    int64
 }
 
+// current reports whether the message is still what the server knows by its place in the stream, and this
+// process's. The server takes a confirmation, a renewal and a message that is given back for whatever it has
+// at that place, from whoever says so.
+func (d *delivery) current() bool { return d.epoch == d.run.epoch.Load() }
+
 // Ack implements [session.Delivery].
-func (d *delivery) Ack() { d.note("ack", d.message.Ack()) }
+func (d *delivery) Ack() {
+	if d.current() {
+		d.note("ack", d.message.Ack())
+	}
+}
 
 // Nack implements [session.Delivery]. What is given back to make room comes again later: what it made
-// room for comes first. The server redelivers in the order of the stream what comes due together.
-//
-// The server takes a message away from whoever has it, whoever says so. What is said without a connection
-// arrives when the message may be another's: it comes again anyway.
+// room for comes first. The server redelivers in the order of the stream what comes due together. What is
+// said without a connection arrives when the message may be another's: it comes again anyway.
 func (d *delivery) Nack() {
 	r := d.run
-	if !r.lapsing.Load() && !r.keep(d) && r.conn.IsConnected() {
+	if d.current() && !r.keep(d) && r.conn.IsConnected() {
 		d.note("nak", d.message.NakWithDelay(r.options.pace.away))
 	}
 }
@@ -50,11 +58,11 @@ func (r *run) claimed() (all []*delivery) {
 		all = append(all, d.(*delivery)) //nolint:forcetypeassert // the only kind there is
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, d := range r.back {
 		all = append(all, d)
 	}
-	return all
+	r.mu.Unlock()
+	return slices.DeleteFunc(all, func(d *delivery) bool { return !d.current() })
 }
 
 // renew tells the server that what is claimed is worked on. Where that was not told for AckWait, as the
@@ -78,8 +86,10 @@ func (r *run) renew(ctx context.Context) {
 			continue
 		}
 		tried = time.Now()
-		for _, d := range r.claimed() {
-			_ = d.message.InProgress() // the flush says whether it arrived
+		if r.conn.IsConnected() { // else it would fill the client's buffer
+			for _, d := range r.claimed() {
+				_ = d.message.InProgress() // the flush says whether it arrived
+			}
 		}
 		if r.flush(ctx, min(ackWait/renewals, closing)) == nil {
 			told = tried
@@ -101,14 +111,10 @@ func (r *run) lapse(ctx context.Context) {
 	if r.options.sole {
 		return
 	}
-	r.lapsing.Store(true)
-	defer r.lapsing.Store(false)
+	r.epoch.Add(1)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	r.Withdraw(over, func(*session.Entry) bool { return true })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	clear(r.back)
 }
 
 // stop begins to keep what is given back.
@@ -144,19 +150,25 @@ func (r *run) end() {
 func (r *run) giveBack() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	maps.DeleteFunc(r.back, func(_ uint64, d *delivery) bool { return !d.current() })
 	if len(r.back) == 0 {
 		return r.conn.FlushTimeout(closing)
 	}
-	if !r.conn.IsConnected() { // see Nack
-		return nats.ErrDisconnected
-	}
 	sequences := slices.Sorted(maps.Keys(r.back))
-	last := len(sequences) - 1
-	for _, sequence := range sequences[:last] {
-		if err := r.conn.Publish(r.back[sequence].message.Reply(), []byte("-NAK")); err != nil {
+	for i, sequence := range sequences {
+		reply, last := r.back[sequence].message.Reply(), i == len(sequences)-1
+		if !r.conn.IsConnected() { // see Nack
+			return nats.ErrDisconnected
+		}
+		var err error
+		if last {
+			_, err = r.conn.Request(reply, []byte("-NAK"), closing)
+		} else {
+			err = r.conn.Publish(reply, []byte("-NAK"))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	_, err := r.conn.Request(r.back[sequences[last]].message.Reply(), []byte("-NAK"), closing)
-	return err
+	return nil
 }

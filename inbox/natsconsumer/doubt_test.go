@@ -224,7 +224,7 @@ func TestSoleIsDoneMeanwhile(t *testing.T) {
 		}
 		once.Do(func() {
 			close(release)
-			eventually(t, func() bool { return c.Stats().Claimed == 0 && s.pending(t) == 6 }, "those that were stuck are done")
+			assert.Eventually(t, func() bool { return c.Stats().Claimed == 0 && s.pending(t) == 6 }, time.Minute, 5*time.Millisecond, "those that were stuck are done")
 		})
 	}}
 	stop := begin(t, c)
@@ -309,4 +309,81 @@ func TestSoleFindsMuch(t *testing.T) {
 	stop := begin(t, c)
 	assert.Equal(t, "0 true", <-first)
 	require.NoError(t, stop())
+}
+
+// A process that dies while a batch is on its way to it leaves messages behind that were not delivered at
+// all. They come first, as if for the first time, though they are behind those that were.
+func TestSoleAfterDeathInABatch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	const all, arrived = 500, 20
+	var some []consumertest.Message
+	var want []string
+	for n := range all {
+		want = append(want, strconv.Itoa(n))
+		some = append(some, message("k", want[n]))
+	}
+	s.publish(t, some...)
+	dying := s.connect(t, s.url)
+	batch := make(chan *nats.Msg, all)
+	to := dying.NewInbox()
+	subscription, err := dying.ChanSubscribe(to, batch)
+	require.NoError(t, err)
+	require.NoError(t, subscription.AutoUnsubscribe(arrived)) // in the middle of the batch, as a death does
+	require.NoError(t, dying.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERING.billing", to, fmt.Appendf(nil, `{"batch":%d,"expires":1000000000}`, all)))
+	eventually(t, func() bool { return len(batch) == arrived }, "some have arrived")
+	dying.Close()
+	o := &diary{}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	require.NoError(t, stop())
+	require.Equal(t, want, o.done())
+}
+
+// A process that stands still for long while it looks for what was lost goes on looking.
+func TestSoleStandsStill(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	s.publish(t, message("k", "1"), message("k", "2"))
+	s.giveBack(t, s.steal(t, 2), 2, 1)
+	o := &diary{}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	var once sync.Once
+	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
+		if info.Delivered.Consumer == 3 { // one was found
+			once.Do(func() { time.Sleep(800 * time.Millisecond) }) // more than it waits for one that does not come
+		}
+	}}
+	stop := begin(t, c)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "both are done")
+	require.NoError(t, stop())
+	require.Equal(t, []string{"1", "2"}, o.done())
+}
+
+// With an AckWait that is shorter than a fetch waits, what was found does not come again during one.
+func TestSoleShortAckWait(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 500 * time.Millisecond})
+	s.publish(t, message("k", "1"))
+	s.steal(t, 1)
+	received := make(chan uint64, 1)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		received <- s.delivered(t)
+		return inbox.Handled, nil
+	}), silent, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+	assert.LessOrEqual(t, <-received, uint64(5), "deliveries of one message")
+	require.NoError(t, stop())
+}
+
+// delivered is how often messages were delivered.
+func (s *jetServer) delivered(t *testing.T) uint64 {
+	t.Helper()
+	durable, err := s.js.Consumer(context.Background(), "ORDERING", "billing")
+	assert.NoError(t, err)
+	return durable.CachedInfo().Delivered.Consumer
 }

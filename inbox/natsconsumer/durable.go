@@ -30,8 +30,16 @@ type terms struct {
 
 func (r *run) terms() *terms { return r.latest.Load() }
 
-// note notes the terms of the durable consumer.
-func (r *run) note(config *jetstream.ConsumerConfig) {
+// note notes the terms of the durable consumer. One that was made anew may be that of another stream, in
+// which what was claimed is not: nothing is said of that any more. Its handlers go on.
+func (r *run) note(info *jetstream.ConsumerInfo) {
+	r.mu.Lock()
+	if !r.created.IsZero() && !r.created.Equal(info.Created) {
+		r.epoch.Add(1)
+	}
+	r.created = info.Created
+	r.mu.Unlock()
+	config := &info.Config
 	steps := append([]time.Duration{config.AckWait}, config.BackOff...)
 	t := &terms{
 		ackWait: max(slices.Min(steps), leastAckWait), due: max(slices.Max(steps), leastAckWait),
@@ -107,7 +115,7 @@ func (r *run) adopt(ctx context.Context, pull jetstream.Consumer) (advice string
 		r.log.WarnContext(ctx, "deliveries limited by the durable consumer", "max_deliver", config.MaxDeliver)
 	}
 	r.pull = pull
-	r.note(&config)
+	r.note(pull.CachedInfo())
 	return "", nil
 }
 
@@ -119,7 +127,7 @@ func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		return nil, err
 	}
 	info := durable.CachedInfo()
-	r.note(&info.Config)
+	r.note(info)
 	return info, nil
 }
 

@@ -80,7 +80,7 @@ func (s *jetServer) overhear(t *testing.T) (said func() []string) {
 // it, and so it is taken away from nobody.
 func TestStopKeepsWhatItGivesBack(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 500 * time.Millisecond})
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
 	free := make(chan struct{})
 	a, err := NewConsumer(s.connect(t, s.url), "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		<-free
@@ -224,7 +224,7 @@ func TestNoQuestionsWithoutConnection(t *testing.T) {
 	eventually(t, func() bool { return !conn.IsConnected() }, "it is cut off")
 	r := c.running.Load()
 	for range 20 {
-		require.Error(t, r.fetch(1, func(jetstream.Msg) {}))
+		require.Error(t, r.fetch(1, time.Second, func(jetstream.Msg) {}))
 	}
 	require.LessOrEqual(t, conn.NumSubscriptions(), before+1)
 	proxy.Heal(t)
@@ -271,7 +271,7 @@ func TestDurableIsChanged(t *testing.T) {
 	stop := begin(t, c)
 	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
 	_, err = s.js.UpdateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{
-		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxRequestBatch: 10,
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 3 * time.Second, MaxRequestBatch: 10,
 	})
 	require.NoError(t, err)
 	said := s.overhear(t)
@@ -307,7 +307,7 @@ func TestTerms(t *testing.T) {
 		{jetstream.ConsumerConfig{AckWait: time.Hour, MaxRequestBatch: 500, MaxRequestExpires: time.Hour}, terms{time.Hour, time.Hour, 25, time.Second}},
 	} {
 		r := c.newRun(t.Context())
-		r.note(&test.config)
+		r.note(&jetstream.ConsumerInfo{Config: test.config})
 		assert.Equal(t, test.want, *r.terms())
 		r.over()
 	}

@@ -40,10 +40,7 @@ func (o *order) follows(m jetstream.Msg) bool {
 // settle claims what was delivered and has not arrived. Doubts remain where ctx ended first.
 func (r *run) settle(ctx, arriving context.Context) {
 	for r.order.doubtful {
-		mine := map[uint64]bool{} // nothing else is claimed until this is settled
-		for _, d := range r.claimed() {
-			mine[d.sequence] = true
-		}
+		mine := r.places() // nothing else is claimed until this is settled
 		if !r.awaitReturn(ctx) || !r.order.doubtful {
 			return
 		}
@@ -88,21 +85,24 @@ func (r *run) awaitReturn(ctx context.Context) bool {
 type search struct {
 	*run
 
-	mine  map[uint64]bool          // what was claimed when the doubt began, by its place in the stream
-	found map[uint64]jetstream.Msg // likewise
-	since time.Time                // the last time that one was found, or that none could be
-	told  time.Time                // when the server was told last that they are worked on
+	mine   map[uint64]bool          // what was claimed when the doubt began, by its place in the stream
+	found  map[uint64]jetstream.Msg // likewise
+	newest uint64                   // place of what was delivered when it began: what is behind is new
+	since  time.Time                // the last time that one was found, or that none could be
+	asked  time.Time                // the last time that one was asked for
+	told   time.Time                // when the server was told last that they are worked on
 }
 
 // returned fetches until there is nothing that was delivered and is neither claimed nor found, and
 // returns it in the order of the stream: the server delivers what is due again in the order in which it
 // came due, and not all of it at once. Doubts remain where a delivery was lost meanwhile.
 //
-// What is due comes before anything new: so a fetch that brings something new, or nothing, shows that
-// nothing is due. What somebody has given back with a delay may not be for long: then one message is asked
-// for at a time, with pauses.
+// What is due comes before anything new: so a fetch that brings something new, or nothing that was not
+// found before, shows that nothing is due. What somebody has given back with a delay may not be for long:
+// then one message is asked for at a time, with pauses.
 func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetstream.Msg, err error) {
-	s := &search{run: r, mine: mine, found: map[uint64]jetstream.Msg{}, since: time.Now(), told: time.Now()}
+	began := time.Now()
+	s := &search{run: r, mine: mine, found: map[uint64]jetstream.Msg{}, since: began, asked: began, told: began}
 	r.order.doubtful = false
 	defer func() { r.order.doubtful = r.order.doubtful || err != nil }()
 	for n, again, fresh := 1, true, false; ; {
@@ -111,13 +111,14 @@ func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetst
 			return nil, err
 		}
 		// What was given back with a delay that is longer still is not waited for.
-		if missing <= 0 && (fresh || !again) || time.Since(s.since) > r.terms().due+2*r.options.pace.away {
+		over := missing <= 0 || s.asked.Sub(s.since) > r.terms().due+2*r.options.pace.away
+		if over && (fresh || !again) {
 			break
 		}
 		if fresh {
 			session.Pause(ctx, r.glance())
 		}
-		again, fresh, err = s.look(min(n, max(missing, 1)))
+		again, fresh, err = s.seek(min(n, max(missing, 1)))
 		if err != nil || r.order.doubtful {
 			return nil, err
 		}
@@ -132,28 +133,29 @@ func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetst
 	return found, nil
 }
 
-// look fetches n messages at most, and says whether some were delivered again, and some for the first time.
-func (s *search) look(n int) (again, fresh bool, err error) {
-	if time.Since(s.told) > s.terms().ackWait/renewals { // else it would be due again
-		s.told = time.Now()
+// seek fetches n messages at most, and says whether some were found again, and some are new.
+func (s *search) seek(n int) (again, fresh bool, err error) {
+	s.asked = time.Now()
+	soon := s.terms().ackWait / renewals
+	if s.asked.Sub(s.told) > soon { // else it would be due again
+		s.told = s.asked
 		for _, m := range s.found {
 			_ = m.InProgress()
 		}
 	}
-	err = s.fetch(n, func(m jetstream.Msg) {
+	err = s.fetch(n, min(s.terms().wait, soon), func(m jetstream.Msg) {
 		meta, err := m.Metadata()
 		if err != nil || !s.order.follows(m) {
 			return
 		}
-		if meta.NumDelivered == 1 {
+		place := meta.Sequence.Stream
+		switch {
+		case place > s.newest:
 			fresh = true
-		} else {
-			again = true
-			if s.found[meta.Sequence.Stream] == nil {
-				s.since = time.Now()
-			}
+		case s.found[place] == nil:
+			again, s.since = true, time.Now()
 		}
-		s.found[meta.Sequence.Stream] = m
+		s.found[place] = m
 	})
 	return again, fresh, err
 }
@@ -168,14 +170,25 @@ func (s *search) missing(ctx context.Context) (int, error) {
 	if info.Paused {
 		s.since = time.Now()
 	}
-	claimed, _ := s.Figures()
-	n := info.NumAckPending - claimed
+	if s.newest == 0 {
+		s.newest = info.Delivered.Stream
+	}
+	n := info.NumAckPending - len(s.places())
 	for sequence := range s.found { // copies of what is or was claimed come, too
 		if !s.mine[sequence] {
 			n--
 		}
 	}
 	return n, nil
+}
+
+// places are those in the stream of what is claimed.
+func (r *run) places() map[uint64]bool {
+	all := map[uint64]bool{}
+	for _, d := range r.claimed() {
+		all[d.sequence] = true
+	}
+	return all
 }
 
 // glance is how long to wait between looks at what is due.

@@ -84,16 +84,29 @@ func TestHotKeyGrows(t *testing.T) {
 	assert.Equal(t, want, o.done())
 }
 
-// A stream that is made anew begins to count again: what is in it is no copy of what was claimed before.
+// makeAnew deletes the stream and its durable consumer, and creates both.
+func (s *jetServer) makeAnew(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.js.DeleteStream(t.Context(), "ORDERING"))
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.>"}})
+	require.NoError(t, err)
+	_, err = s.js.CreateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second})
+	require.NoError(t, err)
+}
+
+// A stream that is made anew begins to count again: what is in it is no copy of what was claimed before, and
+// is not confirmed with that.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	begun, let := make(chan struct{}), make(chan struct{})
+	begun, letOld, letNew := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
-		if m.ID == "old" {
-			close(begun)
-			<-let
+		if m.ID == "new" {
+			<-letNew
+			return nil
 		}
+		close(begun)
+		<-letOld
 		return nil
 	}}
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
@@ -101,17 +114,40 @@ func TestStreamMadeAnew(t *testing.T) {
 	stop := begin(t, c)
 	s.publish(t, message("k", "old"))
 	<-begun
-	require.NoError(t, s.js.DeleteStream(t.Context(), "ORDERING"))
-	_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.>"}})
-	require.NoError(t, err)
-	_, err = s.js.CreateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second})
-	require.NoError(t, err)
+	s.makeAnew(t)
 	s.publish(t, message("other", "new"))
 	eventually(t, func() bool { return c.Stats().Received == 2 }, "the new one has come")
-	close(let)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is confirmed")
+	close(letOld)
+	eventually(t, func() bool { return c.Stats().Claimed == 1 }, "the old one is done")
+	require.NoError(t, s.conn.Flush())
+	assert.Equal(t, 1, s.unconfirmed(t))
+	close(letNew)
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "the new one is confirmed")
 	require.NoError(t, stop())
-	assert.ElementsMatch(t, []string{"old", "new"}, o.done())
+	assert.Equal(t, []string{"old", "new"}, o.done())
+}
+
+// Nor does a message of the old stream that is held keep the one at its place in the new stream from coming
+// again to a sole consumer.
+func TestSoleStreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "held" {
+			return inbox.Permanent(errors.New("never"))
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	s.publish(t, message("held", "h"))
+	stop := begin(t, c)
+	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
+	s.makeAnew(t)
+	s.publish(t, message("k", "1"), message("k", "2"))
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all that is new is done")
+	require.NoError(t, stop())
+	assert.Equal(t, []string{"1", "2"}, o.done())
 }
 
 // Messages that were lost in an outage come again, and what is new does not overtake them.

@@ -40,7 +40,10 @@ type run struct {
 	stopping bool                 // what is given back is kept until nothing is under way any more
 	back     map[uint64]*delivery // what is to be given back at the end, by the place in the stream
 
-	lapsing    atomic.Bool // what is given back is others' by now
+	created time.Time    // when the durable was, under mu
+	epoch   atomic.Int64 // of what is claimed: what was before belongs to others, or to a stream that is gone
+	number  uint64       // of the delivery that came last
+
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
 	over       context.CancelFunc
@@ -81,7 +84,7 @@ func (r *run) receive(ctx context.Context) error {
 			r.settle(ctx, arriving)
 			continue
 		}
-		err := r.fetch(r.terms().few, func(m jetstream.Msg) {
+		err := r.fetch(r.terms().few, r.terms().wait, func(m jetstream.Msg) {
 			if r.order.follows(m) {
 				r.arrive(arriving, m)
 			}
@@ -108,15 +111,16 @@ func (r *run) failed(ctx context.Context, err error) {
 
 // fetch asks for what there is, n messages at most, and waits for it. Without a connection it does not
 // ask: the client would keep a subscription for each question that cannot be sent.
-func (r *run) fetch(n int, take func(m jetstream.Msg)) error {
+func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg)) error {
 	if !r.conn.IsConnected() {
 		return nats.ErrDisconnected
 	}
-	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(r.terms().wait))
+	batch, err := r.pull.Fetch(n, jetstream.FetchMaxWait(wait))
 	if err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
 	for m := range batch.Messages() {
+		r.count(m)
 		take(m)
 	}
 	switch err := batch.Error(); {
@@ -125,6 +129,19 @@ func (r *run) fetch(n int, take func(m jetstream.Msg)) error {
 	default:
 		return fmt.Errorf("fetch: %w", err)
 	}
+}
+
+// count looks at the server's number of a delivery. One that is no higher than that of the one before is of
+// a durable that was made anew, and perhaps of another stream.
+func (r *run) count(m jetstream.Msg) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return
+	}
+	if meta.Sequence.Consumer <= r.number {
+		_, _ = r.info(r.life) // which looks; else watch does
+	}
+	r.number = meta.Sequence.Consumer
 }
 
 // arrive claims a message.
@@ -142,7 +159,7 @@ func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
 	r.Arrive(ctx, &session.Entry{
 		ID:    idOf(meta),
 		Bytes: sizeOf(m), Message: message, Broken: broken, Gap: o.pace.gap + 2*r.terms().ackWait, // one that was lost comes AckWait later
-	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream})
+	}, &delivery{run: r, message: m, sequence: meta.Sequence.Stream, epoch: r.epoch.Load()})
 }
 
 // sizeOf is what a message takes: a foreign sender may put it all into the headers.
