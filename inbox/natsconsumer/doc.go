@@ -35,9 +35,10 @@
 // could not reach the server, or was frozen, for that long. Then the contexts of its handlers end, and
 // whatever they return, nothing of theirs is confirmed or given back; a sole process goes on, as nobody
 // else gets its messages. A copy of a message that is claimed shares its fate. Other copies are for the
-// handler to tell, as inbox.Handle does. A stream that is deleted and made anew counts from 1 again: what was
-// claimed of the old one is handled and not confirmed, as that would confirm the new one's message. Leave MaxDeliver of the durable at -1: where it is set, the server drops a message that was
-// delivered as often, whoever was at fault; a warning says so.
+// handler to tell, as inbox.Handle does. A stream that is deleted and made anew counts from 1 again: what
+// was claimed of the old one is handled and not confirmed, as that would confirm the new one's message.
+// Leave MaxDeliver of the durable at -1: where it is set, the server drops a message that was delivered
+// as often, whoever was at fault; a warning says so.
 //
 // # What is claimed
 //
