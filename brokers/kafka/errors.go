@@ -103,7 +103,8 @@ func unsure(err error) bool {
 	case kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.NetworkException.Code, kerr.KafkaStorageError.Code:
 		return true
 	default:
-		return false
+		_, known := rules[code(err)] // UNKNOWN_SERVER_ERROR, too, may come after the batch was taken
+		return !known
 	}
 }
 

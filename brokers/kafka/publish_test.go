@@ -162,25 +162,43 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// answer answers what is published with an error, for as long as that is so.
+func (c *cluster) answer(err *kerr.Error, so *atomic.Bool) {
+	c.fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			out, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+			out.Topic, out.TopicID = topic.Topic, topic.TopicID
+			partition.ErrorCode = err.Code
+			out.Partitions = append(out.Partitions, partition)
+			answer.Topics = append(answer.Topics, out)
+		}
+		return answer, nil, so.Load()
+	})
+}
+
+// A server that does not say what went wrong may have taken a batch: none of it counts as not sent.
+func TestUnknownServerError(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ill"))
+	var ill atomic.Bool
+	ill.Store(true)
+	c.answer(kerr.UnknownServerError, &ill)
+	b := open(t, c.seeds())
+	msgs := []brokers.Message{numbered("ill", "a", 1), numbered("ill", "a", 2)}
+	assert.Equal(t, []string{"retryable", "retryable"}, classes(b.Publish(t.Context(), msgs)))
+	ill.Store(false)
+	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
+}
+
 // A partition without enough replicas is its topic's matter alone, and passes.
 func TestNotEnoughReplicas(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ill", "well"))
 	var ill atomic.Bool
 	ill.Store(true)
-	fake := c.fake
-	fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		fake.KeepControl()
-		answer := request.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-			out.Topic, out.TopicID = topic.Topic, topic.TopicID
-			partition.ErrorCode = kerr.NotEnoughReplicas.Code
-			out.Partitions = append(out.Partitions, partition)
-			answer.Topics = append(answer.Topics, out)
-		}
-		return answer, nil, ill.Load()
-	})
+	c.answer(kerr.NotEnoughReplicas, &ill)
 	b := open(t, c.seeds())
 	msgs := []brokers.Message{numbered("ill", "a", 1), numbered("ill", "a", 2)}
 	results := b.Publish(t.Context(), msgs)
