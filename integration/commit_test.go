@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -41,6 +42,7 @@ type doubt struct {
 	through  string // DSN
 	received map[string]*memory.Broker
 	rows     int // that were inserted
+	lease    time.Duration
 }
 
 // notes keeps every change of a state.
@@ -58,7 +60,7 @@ var notes = map[outbox.Dialect][]string{
 
 func newDoubt(t *testing.T, driver outbox.Dialect) *doubt {
 	t.Helper()
-	d := &doubt{place: newPlace(t, driver), received: map[string]*memory.Broker{"default": memory.New(), "partner": memory.New()}}
+	d := &doubt{place: newPlace(t, driver), received: map[string]*memory.Broker{"default": memory.New(), "partner": memory.New()}, lease: shortLease().Lease}
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(d.dsn)
 	if address == "" {
 		t.Skipf("the proxy is for a server at 127.0.0.1")
@@ -108,7 +110,7 @@ func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []
 	targets := map[string]relay.Target{}
 	for name, broker := range d.received {
 		policy := shortLease()
-		policy.BatchSize = 50
+		policy.BatchSize, policy.Lease = 50, d.lease
 		targets[name] = relay.Target{Broker: broker, Policy: policy}
 	}
 	engine, err := relay.NewEngine(relay.EngineConfig{Stores: map[string]driver.Delivery{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
@@ -249,6 +251,9 @@ func TestUnknownCommitOfAnEnqueueOutsideGORM(t *testing.T) {
 func TestUnknownCommitOfAClaim(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {
+		if swallowed {
+			d.lease = time.Minute // none is to expire, however slow the machine is
+		}
 		const cuts, most = 6, 10
 		rounds := 0
 		round := func() {
