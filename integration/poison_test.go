@@ -34,6 +34,7 @@ type poisoned struct {
 func newPoisoned() (brokers.Broker, outbox.Policy, error) {
 	file, err := os.OpenFile(os.Getenv(deliveredVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	policy := shortLease()
+	policy.Lease = 30 * time.Second // it ends when the test says so, however slow the machine is
 	policy.Retry = outbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 500 * time.Millisecond}
 	return &poisoned{file: file}, policy, err
 }
