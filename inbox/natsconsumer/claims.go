@@ -86,12 +86,13 @@ func (r *run) renew(ctx context.Context) {
 			continue
 		}
 		tried = time.Now()
-		if r.conn.IsConnected() { // else it would fill the client's buffer
+		connected := r.conn.IsConnected()
+		if connected { // else it would fill the client's buffer
 			for _, d := range r.claimed() {
 				_ = d.message.InProgress() // the flush says whether it arrived
 			}
 		}
-		if r.flush(ctx, min(ackWait/renewals, closing)) == nil {
+		if r.flush(ctx, min(ackWait/renewals, closing)) == nil && connected {
 			told = tried
 		}
 		lapse()
