@@ -128,6 +128,22 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	require.Less(t, <-taken, 100, "of 2,000")
 }
 
+// stuck is a sole consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
+func (s *jetServer) stuck(t *testing.T, proxy *toxic.Proxy) (c *Consumer, o *diary, release chan struct{}) {
+	t.Helper()
+	release = make(chan struct{})
+	o = &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "stuck" {
+			<-release
+		}
+		return nil
+	}}
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
+		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
+	require.NoError(t, err)
+	return c, o, release
+}
+
 // flap is an outage in which messages are lost: four of the key "stuck", at places 1 to 4, are claimed, six
 // of the key "k", at places 5 to 10, are published and delivered to a process that dies, and all ten come
 // again in another order when the network is there again.
@@ -167,16 +183,7 @@ func TestSoleCountsCopiesOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
 	proxy := toxic.Start(t, s.addr)
-	release := make(chan struct{})
-	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
-		if m.OrderingKey == "stuck" {
-			<-release
-		}
-		return nil
-	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
-		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
-	require.NoError(t, err)
+	c, o, release := s.stuck(t, proxy)
 	stop := begin(t, c)
 	want := s.flap(t, c, proxy)
 	proxy.Heal(t)
@@ -206,16 +213,7 @@ func TestSoleIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
 	proxy := toxic.Start(t, s.addr)
-	release := make(chan struct{})
-	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
-		if m.OrderingKey == "stuck" {
-			<-release
-		}
-		return nil
-	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
-		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
-	require.NoError(t, err)
+	c, o, release := s.stuck(t, proxy)
 	var once sync.Once
 	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
 		const found = 4 + 10 + 4 + 3 // of those that are stuck, some have come again

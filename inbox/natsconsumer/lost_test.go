@@ -224,7 +224,7 @@ func TestNoQuestionsWithoutConnection(t *testing.T) {
 	eventually(t, func() bool { return !conn.IsConnected() }, "it is cut off")
 	r := c.running.Load()
 	for range 20 {
-		require.Error(t, r.fetch(1, time.Second, func(jetstream.Msg) {}))
+		require.Error(t, r.fetch(1, time.Second, func(jetstream.Msg, *jetstream.MsgMetadata) {}))
 	}
 	require.LessOrEqual(t, conn.NumSubscriptions(), before+1)
 	proxy.Heal(t)

@@ -17,22 +17,15 @@ import (
 // again before anything newer is handled. The server numbers its deliveries, and a number that is
 // missing tells of one that was lost.
 type order struct {
-	kept     bool   // there is one
+	kept     bool   // it is, as the consumer is the sole one
 	doubtful bool   // something was delivered that has not arrived
 	number   uint64 // of the last delivery
 }
 
 // follows reports whether all that was delivered before a message has arrived. If not, the message is
 // to be left alone: it comes again, too.
-func (o *order) follows(m jetstream.Msg) bool {
-	if !o.kept {
-		return true
-	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return true // it is none of JetStream's
-	}
-	o.doubtful = o.doubtful || meta.Sequence.Consumer != o.number+1
+func (o *order) follows(meta *jetstream.MsgMetadata) bool {
+	o.doubtful = o.kept && (o.doubtful || meta.Sequence.Consumer != o.number+1)
 	o.number = meta.Sequence.Consumer
 	return !o.doubtful
 }
@@ -54,7 +47,9 @@ func (r *run) settle(ctx, arriving context.Context) {
 			continue
 		}
 		for _, m := range found {
-			r.arrive(arriving, m)
+			if meta, err := m.Metadata(); err == nil { // it was read before
+				r.arrive(arriving, m, meta)
+			}
 		}
 	}
 }
@@ -143,9 +138,8 @@ func (s *search) seek(n int) (again, fresh bool, err error) {
 			_ = m.InProgress()
 		}
 	}
-	err = s.fetch(n, min(s.terms().wait, soon), func(m jetstream.Msg) {
-		meta, err := m.Metadata()
-		if err != nil || !s.order.follows(m) {
+	err = s.fetch(n, min(s.terms().wait, soon), func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+		if !s.order.follows(meta) {
 			return
 		}
 		place := meta.Sequence.Stream

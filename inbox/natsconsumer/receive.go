@@ -42,7 +42,6 @@ type run struct {
 
 	created time.Time    // when the durable was, under mu
 	epoch   atomic.Int64 // of what is claimed: what was before belongs to others, or to a stream that is gone
-	number  uint64       // of the delivery that came last
 
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what goes on in the background
@@ -84,9 +83,9 @@ func (r *run) receive(ctx context.Context) error {
 			r.settle(ctx, arriving)
 			continue
 		}
-		err := r.fetch(r.terms().few, r.terms().wait, func(m jetstream.Msg) {
-			if r.order.follows(m) {
-				r.arrive(arriving, m)
+		err := r.fetch(r.terms().few, r.terms().wait, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+			if r.order.follows(meta) {
+				r.arrive(arriving, m, meta)
 			}
 		})
 		if err != nil {
@@ -111,7 +110,7 @@ func (r *run) failed(ctx context.Context, err error) {
 
 // fetch asks for what there is, n messages at most, and waits for it. Without a connection it does not
 // ask: the client would keep a subscription for each question that cannot be sent.
-func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg)) error {
+func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg, meta *jetstream.MsgMetadata)) error {
 	if !r.conn.IsConnected() {
 		return nats.ErrDisconnected
 	}
@@ -120,8 +119,15 @@ func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg)) error
 		return fmt.Errorf("fetch: %w", err)
 	}
 	for m := range batch.Messages() {
-		r.count(m)
-		take(m)
+		meta, err := m.Metadata()
+		if err != nil { // it is none of JetStream's
+			r.log.WarnContext(r.life, "message without a place in the stream", "subject", m.Subject(), "error", err)
+			continue
+		}
+		if meta.Sequence.Consumer <= r.order.number { // of a durable that was made anew, and perhaps of another stream
+			_, _ = r.info(r.life) // which looks; else watch does
+		}
+		take(m, meta)
 	}
 	switch err := batch.Error(); {
 	case err == nil, errors.Is(err, nats.ErrTimeout):
@@ -131,26 +137,8 @@ func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg)) error
 	}
 }
 
-// count looks at the server's number of a delivery. One that is no higher than that of the one before is of
-// a durable that was made anew, and perhaps of another stream.
-func (r *run) count(m jetstream.Msg) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return
-	}
-	if meta.Sequence.Consumer <= r.number {
-		_, _ = r.info(r.life) // which looks; else watch does
-	}
-	r.number = meta.Sequence.Consumer
-}
-
 // arrive claims a message.
-func (r *run) arrive(ctx context.Context, m jetstream.Msg) {
-	meta, err := m.Metadata()
-	if err != nil { // it is none of JetStream's
-		r.log.WarnContext(ctx, "message without a place in the stream", "subject", m.Subject(), "error", err)
-		return
-	}
+func (r *run) arrive(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
 	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
 	o := &r.options

@@ -7,7 +7,9 @@
 package testenv
 
 import (
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -50,3 +52,30 @@ const treeVariable = "FANOUT_TEST_TREE"
 // where a test builds a program of another module: from now on they come from its cache only while
 // no file has changed. Without the sum, in a plain go test, -count=1 is needed.
 func UsesAllFiles() { _ = os.Getenv(treeVariable) }
+
+// NeedExactAllocations skips a test where the compiler adds allocations of its own. make
+// allocations runs those tests.
+func NeedExactAllocations(t testing.TB) {
+	t.Helper()
+	if raceDetector || testing.CoverMode() != "" {
+		t.Skip("allocations are counted without the race detector and without coverage")
+	}
+}
+
+// seedVariable replays a run.
+const seedVariable = "FANOUT_TEST_SEED"
+
+// Seed returns the seed for this test's random choices: the one in FANOUT_TEST_SEED, else a new
+// one. It is logged together with how to replay it, so that the output of a failed test holds it.
+func Seed(t testing.TB) int64 {
+	t.Helper()
+	seed := rand.Int64()
+	if given := os.Getenv(seedVariable); given != "" {
+		var err error
+		if seed, err = strconv.ParseInt(given, 10, 64); err != nil {
+			t.Fatalf("%s is not a whole number: %v", seedVariable, err)
+		}
+	}
+	t.Logf("seed %d: replay with %s=%d", seed, seedVariable, seed)
+	return seed
+}
