@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/sqltx"
 )
 
 //go:embed migrations
@@ -97,15 +98,8 @@ func migrating(ctx context.Context, pool *sql.DB, statements *statements, f func
 	if statements.dialect == mySQL {
 		return lockedByName(ctx, connection, statements, f)
 	}
-	tx, err := connection.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // whatever the server's default
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	options := &sql.TxOptions{Isolation: sql.LevelReadCommitted} // whatever the server's default
+	return sqltx.Run(ctx, connection, options, func(tx *sql.Tx) error { return f(tx) })
 }
 
 // lockName is what a migration locks.

@@ -30,6 +30,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -276,15 +277,7 @@ func (s *Store) list(ctx context.Context, on conn, name string, given args) (ids
 // transaction runs f in one transaction, which is rolled back where f fails. Each statement sees
 // what was committed before it, and locks no gaps.
 func (s *Store) transaction(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return sqltx.Run(ctx, s.db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, f)
 }
 
 // discard takes a connection out of the pool.

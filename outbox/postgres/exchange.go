@@ -156,6 +156,8 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 	}
 	x := exchange{store: s.Store, claim: c, token: token}
 	x.answer.Batch.Seen = len(choice.IDs)
+	taken := true
+	all := func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&taken, nil, nil, nil) }
 	x.send(nil, begin)
 	isolated := !c.Shared && len(choice.IDs) == 1
 	if c.Unordered {
@@ -163,11 +165,13 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 		x.send(nil, s.sql.takeUnordered, c.Broker, c.Shard, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
 	} else {
 		x.send(nil, s.sql.tryLock, shardLock(c.Broker, c.Shard))
-		x.send(nil, s.sql.take, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
+		x.send(all, s.sql.take, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
 	}
 	x.send(nil, "COMMIT")
 	x.fetch()
-	err = conflict(x.flush(ctx))
+	if err = conflict(x.flush(ctx)); err == nil && !taken {
+		err = claims.ErrConflict
+	}
 	return x.answer.Batch, err
 }
 

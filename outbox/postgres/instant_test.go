@@ -31,7 +31,7 @@ func TestListOfOneInstant(t *testing.T) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
 			p := plannedSQL{text: "list_abandoned", settings: "settings_browse", args: fmt.Sprintf("broker 'b'; status 'abandoned'; scan %d; limit %[1]d; %%filter; %s", scan, place)}
-			plan := explainAnalyze(t, conn, p.render(t, table), p.literals(t, plansSize{}), p.settings)
+			plan := explainAnalyze(t, conn, textOf(t, p.text, table), p.literals(t, plansSize{}), p.settings)
 			assert.Equal(t, []string{"instant_abandoned"}, plan.indexes(), place)
 			assert.LessOrEqual(t, plan.read(table), scan+1, "%s, %s", place, mode)
 			plan.walk(func(n *planNode) { assert.NotEqual(t, "Incremental Sort", n.Type, "%s, %s", place, mode) })

@@ -39,7 +39,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 			}
 			all := planned(thePlansSize())
 			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
-			assert.NotContains(t, explainOnly(t, conn, p.render(t, "small"), p.literals(t, thePlansSize())), "Seq Scan", "%s, analysed: %v", text, analysed)
+			assert.NotContains(t, explainOnly(t, conn, textOf(t, p.text, "small"), p.literals(t, thePlansSize())), "Seq Scan", "%s, analysed: %v", text, analysed)
 			exec(t, conn, "ROLLBACK")
 		}
 	}

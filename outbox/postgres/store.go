@@ -232,14 +232,22 @@ func readSQL(name, table string) string {
 // the server's default. A server that is set to read-only, say because its disk is full, stays so.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// conn runs f on one connection of the pool.
+// idle is the state of a connection outside of transactions
+// (https://www.postgresql.org/docs/current/protocol-message-formats.html, ReadyForQuery).
+const idle = 'I'
+
+// conn runs f on one connection of the pool. What f has left of a transaction that failed is rolled
+// back: the pool would close the connection, and a new one costs more than what broke off.
 func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", redact(err))
 	}
-	defer conn.Release() // a connection inside a failed transaction is closed, not reused
+	defer conn.Release()
 	err = f(conn.Conn())
+	if pg := conn.Conn().PgConn(); err != nil && pg.TxStatus() != idle && !pg.IsBusy() && !pg.IsClosed() {
+		_, _ = pg.Exec(ctx, "ROLLBACK").ReadAll() // where it fails, the connection is closed
+	}
 	if s.owned && conn.Conn().IsClosed() && ctx.Err() == nil {
 		// The server has ended it, and the idle ones most likely, too: each of them would fail once
 		// more.

@@ -11,6 +11,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -54,35 +55,33 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("sqlserver: migrate %s: %w", s.table, err)
 }
 
-func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string, error) {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
-	// Options that are set in a batch with parameters end with it; these stay.
-	if _, err := tx.ExecContext(ctx, "SET XACT_ABORT ON; SET NOCOUNT ON"); err != nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, s.sql.migrate, sql.Named("lock", "fanout:migrate:"+bareName(s.table))); err != nil {
-		return nil, err
-	}
-	done, _, err := s.appliedSteps(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	applied, err := driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
-		// Without parameters the text is a batch of its own, which may hold several statements.
-		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
+func (s *Store) migrate(ctx context.Context, steps []driver.Migration) (applied []string, err error) {
+	err = sqltx.Run(ctx, s.db, nil, func(tx *sql.Tx) error {
+		// Options that are set in a batch with parameters end with it; these stay.
+		if _, err := tx.ExecContext(ctx, "SET XACT_ABORT ON; SET NOCOUNT ON"); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name))
+		if _, err := tx.ExecContext(ctx, s.sql.migrate, sql.Named("lock", "fanout:migrate:"+bareName(s.table))); err != nil {
+			return err
+		}
+		done, _, err := s.appliedSteps(ctx, tx)
+		if err != nil {
+			return err
+		}
+		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
+			// Without parameters the text is a batch of its own, which may hold several statements.
+			if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name))
+			return err
+		})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return applied, tx.Commit()
+	return applied, nil
 }
 
 // appliedSteps are the versions that Migrate has recorded. recorded is false where another tool has

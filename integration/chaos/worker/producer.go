@@ -88,6 +88,7 @@ func openDatabase(cfg config.Database, conns int) (*gorm.DB, error) {
 		return nil, err
 	}
 	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns) // of the two that are the default the others would be closed after each use
 	var dialector gorm.Dialector
 	switch cfg.Driver {
 	case outbox.MySQL:
