@@ -84,7 +84,7 @@ test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
 	$(WITHSERVERS) -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES) && \
 	{ [ '$(PKG)' != './...' ] || \
-	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=20m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
+	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
 	{ [ '$(PKG)' != './...' ] || $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; }
 
 cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, across packages

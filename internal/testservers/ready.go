@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	readyPatience  = 3 * time.Minute        // for a server to answer: seconds, and a minute for RabbitMQ on a busy machine
+	readyPatience  = 10 * time.Minute       // for a server to answer: seconds, and minutes for RabbitMQ on a machine with more to do than it can
 	attemptTimeout = 5 * time.Second        // for one attempt to connect
 	firstPause     = 10 * time.Millisecond  // between attempts, doubled up to lastPause
 	lastPause      = 500 * time.Millisecond // so that a ready server is noticed soon
