@@ -40,7 +40,7 @@ const (
 // retryable.
 var rules = map[int16]rule{
 	kerr.UnknownTopicOrPartition.Code:      destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
-	kerr.UnknownTopicID.Code:               destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
+	kerr.UnknownTopicID.Code:               destinationOut("the topic was deleted, and perhaps made anew: the next call asks for it by its name again"),
 	kerr.InvalidTopicException.Code:        destinationOut("choose another destination, or in Go another topic for it (WithTopic)"),
 	kerr.TopicAuthorizationFailed.Code:     destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
 	kerr.PolicyViolation.Code:              destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),

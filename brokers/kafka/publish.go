@@ -53,6 +53,7 @@ type publication struct {
 	held   map[string]hold        // by key
 	topics map[string]destination // by name
 	out    error                  // set when the broker as a whole is out
+	stale  bool                   // the client knows a topic that is no more
 }
 
 // A hold keeps what is behind a failed message of a key from being sent.
@@ -87,7 +88,7 @@ func (p *publication) work(ctx context.Context) {
 		} else {
 			defer func() {
 				if p.client != nil {
-					p.release(p.client, true)
+					p.release(p.client, !p.stale)
 				}
 			}()
 		}
@@ -315,6 +316,12 @@ func (p *publication) drop() {
 
 // settle gives an item that failed its result.
 func (p *publication) settle(ctx context.Context, it item, err error, repeated bool) {
+	if errors.Is(err, kerr.UnknownTopicID) {
+		// A client keeps to the id that it has learned for a name. That it forgets a topic
+		// (PurgeTopicsFromProducing) would have it count from 0 again under the same producer's number:
+		// where the topic is there all the same, Kafka would take a new batch for an old one.
+		p.stale = true
+	}
 	if why := p.heldFor(it.index); why != nil && !repeated && !unsure(err) {
 		p.results[it.index] = brokers.Result{Err: brokers.NotSentBecause(why)} // refused, as was the one before it
 		return

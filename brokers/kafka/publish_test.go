@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -36,6 +37,32 @@ func TestMissingTopic(t *testing.T) {
 	c.create(t, "missing")
 	assert.Equal(t, []string{"", "", ""}, classes(b.Publish(t.Context(), msgs[:3])))
 	require.NoError(t, b.CheckDestination(t.Context(), "missing"))
+}
+
+// A topic that is deleted and made anew is another one of the same name: the next call finds it.
+func TestTopicIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1))
+	for _, pause := range []bool{false, true} {
+		name := fmt.Sprint("again-", pause)
+		c.create(t, name)
+		b := open(t, c.seeds())
+		msgs := []brokers.Message{numbered(name, "a", 1), numbered(name, "a", 2)}
+		require.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
+		_, err := c.admin.DeleteTopics(t.Context(), name)
+		require.NoError(t, err)
+		if pause {
+			assert.Equal(t, "unavailable destination", classes(b.Publish(t.Context(), msgs))[0])
+		}
+		c.create(t, name)
+		results := b.Publish(t.Context(), msgs)
+		if results[0].Err != nil {
+			require.ErrorContains(t, results[0].Err, "made anew")
+			results = b.Publish(t.Context(), msgs)
+		}
+		assert.Equal(t, []string{"", ""}, classes(results))
+		assert.Len(t, c.received(t, name), 2)
+	}
 }
 
 func TestCreateTopics(t *testing.T) {
