@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,7 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 	}, o.client...),
 		kgo.SeedBrokers(servers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(o.pace.commit), kgo.BlockRebalanceOnPoll(),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.FetchMaxPartitionBytes(int32(min(o.maxBytes, DefaultMaxBytes))), //nolint:gosec // bounded by that
 	)
 	if errors.Join(wrong...) == nil { // what the client's own options are worth
@@ -86,22 +87,44 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("kafkaconsumer: consume %q: this consumer runs already", c.topics)
 	}
 	defer c.running.Store(nil)
-	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
 	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	defer c.log.InfoContext(ctx, "consumer stopped")
+	for renewed := map[string]bool{}; ; {
+		err := r.run(ctx)
+		var anew *anewError
+		if !errors.As(err, &anew) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.log.WarnContext(ctx, "topic made anew", "topic", anew.topic)
+		renewed[anew.topic] = true
+		r = c.newRun(ctx)
+		r.anew = maps.Clone(renewed)
+		c.running.Store(r)
+	}
+}
+
+// run consumes until ctx ends, or until there is no going on with this client.
+func (r *run) run(ctx context.Context) (err error) {
+	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	r.end = cancel
 	received := make(chan error, 1)
 	go func() { received <- r.receive(receiving) }()
-	var err error
 	select {
 	case <-ctx.Done():
-		cancel()
+		cancel(nil)
 		r.Stop(func() {}) // what is under way may end while a partition moves
 		err = <-received
 	case err = <-received:
 		r.Stop(func() {})
 	}
 	r.leave() //nolint:contextcheck // ctx has ended
-	c.log.InfoContext(ctx, "consumer stopped")
+	if anew := (*anewError)(nil); errors.As(context.Cause(receiving), &anew) {
+		return anew
+	}
 	return err
 }
 

@@ -33,6 +33,9 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 		// The message was as large as the topic allows: without anything added it still is.
 		err = r.kafka.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: from.Headers}).FirstErr()
 	}
+	if errors.Is(err, kerr.UnknownTopicID) {
+		r.end(&anewError{topic})
+	}
 	if err != nil {
 		return fmt.Errorf("produce to %q: %w", topic, err)
 	}

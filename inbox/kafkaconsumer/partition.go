@@ -21,9 +21,11 @@ type partition struct {
 	run *run
 
 	mu     sync.Mutex
-	claims []*claim // in the order of their offsets; the first one is not done
-	open   int      // claims that are not done
-	bytes  int      // of these
+	claims []*claim    // in the order of their offsets; the first one is not done
+	open   int         // claims that are not done
+	bytes  int         // of these
+	last   *kgo.Record // all up to it are done; nil = the first one is not
+	told   int64       // the offset behind the last one that the cluster knows to be done
 	paused bool
 	lost   bool
 }
@@ -62,7 +64,26 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
-// Ack implements [session.Delivery]: it marks what may be committed.
+// next is the offset behind what is done. changed says that the cluster does not know it yet.
+func (p *partition) next() (at kgo.EpochOffset, changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil || p.lost || p.last.Offset+1 == p.told {
+		return at, false
+	}
+	return kgo.EpochOffset{Epoch: p.last.LeaderEpoch, Offset: p.last.Offset + 1}, true
+}
+
+// committed notes what the cluster knows.
+func (p *partition) committed(offsets map[string]map[int32]kgo.EpochOffset) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, is := offsets[p.topic][p.partition]; is {
+		p.told = at.Offset
+	}
+}
+
+// Ack implements [session.Delivery]: what is done up to here may be committed.
 func (c *claim) Ack() {
 	p := c.partition
 	p.mu.Lock()
@@ -73,14 +94,10 @@ func (c *claim) Ack() {
 	if p.lost { // it is another's by now, and its offset, too
 		return
 	}
-	var last *kgo.Record
 	for len(p.claims) > 0 && p.claims[0].done {
-		last = p.claims[0].record
+		p.last = p.claims[0].record
 		p.claims[0] = nil
 		p.claims = p.claims[1:]
-	}
-	if last != nil {
-		p.run.kafka.MarkCommitRecords(last)
 	}
 	if o := &p.run.options; p.paused && p.open <= o.maxMessages/2 && p.bytes <= o.maxBytes/2 {
 		p.paused = false

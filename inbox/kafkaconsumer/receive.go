@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +27,22 @@ type run struct {
 	*session.Session
 
 	kafka  *kgo.Client
-	kill   context.CancelFunc // ends the client, whatever it waits for
+	kill   context.CancelFunc      // ends the client, whatever it waits for
+	end    context.CancelCauseFunc // ends receiving
+	anew   map[string]bool         // topics that were made anew; nil in the consumer's first run
 	outage session.Outage
+
+	committing     sync.Mutex // one commit at a time
+	commits        sync.WaitGroup
+	stopCommitting context.CancelFunc
 
 	mu         sync.Mutex
 	partitions map[place]*partition
+	ids        map[string][16]byte // of the topics, as of the beginning
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, partitions: map[place]*partition{}, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, partitions: map[place]*partition{}, ids: map[string][16]byte{}, outage: session.Outage{Log: c.log}}
 	settings := c.options.Settings(c.handler, c.log, &c.counts)
 	settings.Recurs = true
 	if c.options.letters != nil {
@@ -50,7 +58,7 @@ func (r *run) receive(ctx context.Context) error {
 	life, r.kill = context.WithCancel(context.WithoutCancel(ctx))
 	client, err := kgo.NewClient(append(slices.Clip(r.client), kgo.WithContext(life),
 		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
-		kgo.AutoCommitCallback(r.committed))...)
+		kgo.AdjustFetchOffsetsFn(r.fetched))...)
 	if err != nil {
 		r.kill()
 		return wrapped(err)
@@ -64,6 +72,9 @@ func (r *run) receive(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching.Go(func() { r.watch(ctx) })
+	goesOn, stop := context.WithCancel(life)
+	r.stopCommitting = stop
+	r.commits.Go(func() { r.keepCommitting(goesOn, life) })
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, pollMessages)
 		fetches.EachRecord(r.take)
@@ -96,9 +107,9 @@ func (r *run) inspect(ctx context.Context) error {
 		case err == nil:
 			r.outage.Over(ctx)
 			return nil
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || r.begunAnew(err):
 			return nil //nolint:nilerr // that is what it was told
-		case errors.As(err, &said) && final[said.Code] != "":
+		case errors.As(err, &said) && final[said.Code] != "" && r.anew == nil:
 			return fmt.Errorf("kafkaconsumer: consume: %w: %s", err, final[said.Code])
 		}
 		if !session.Pause(ctx, r.outage.Failed(ctx, err)) {
@@ -111,21 +122,8 @@ func (r *run) inspect(ctx context.Context) error {
 func (r *run) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(r.options.pace.probe, time.Second))
 	defer cancel()
-	request := kmsg.NewPtrMetadataRequest()
-	for _, topic := range r.topics {
-		wanted := kmsg.NewMetadataRequestTopic()
-		wanted.Topic = kmsg.StringPtr(topic)
-		request.Topics = append(request.Topics, wanted)
-	}
-	answer, err := request.RequestWith(ctx, r.kafka)
-	if err != nil {
+	if _, err := r.look(ctx); err != nil {
 		return err
-	}
-	for i := range answer.Topics { // in an order of the cluster's own
-		topic := &answer.Topics[i]
-		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && topic.Topic != nil {
-			return fmt.Errorf("topic %q: %w", *topic.Topic, err)
-		}
 	}
 	coordinator := kmsg.NewPtrFindCoordinatorRequest()
 	coordinator.CoordinatorKey, coordinator.CoordinatorKeys = r.group, []string{r.group}
@@ -147,7 +145,7 @@ func (r *run) ask(ctx context.Context) error {
 func (r *run) watch(ctx context.Context) {
 	for session.Pause(ctx, r.options.pace.probe) {
 		switch err := r.ask(ctx); {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || r.begunAnew(err):
 			return
 		case err != nil:
 			r.outage.Failed(ctx, err)
@@ -210,6 +208,19 @@ func attributesOf(record *kgo.Record) map[string]string {
 	return attributes
 }
 
+// fetched adjusts where partitions are read from: those of a topic that was made anew from their
+// beginning, also with WithNewOnly.
+func (r *run) fetched(_ context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for topic := range r.anew {
+		for partition, offset := range all[topic] {
+			if offset.EpochOffset().Offset < 0 { // the group has none yet
+				all[topic][partition] = kgo.NewOffset().AtStart()
+			}
+		}
+	}
+	return all, nil
+}
+
 // assigned notes the partitions that this member has got.
 func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
 	r.mu.Lock()
@@ -232,9 +243,7 @@ func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]
 	r.Withdraw(ctx, gone.match)
 	commit, end := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer end()
-	if err := client.CommitMarkedOffsets(commit); err != nil {
-		r.commitFailed(ctx, err)
-	}
+	r.commit(commit, slices.Collect(maps.Keys(gone)))
 	gone.end()
 }
 
@@ -276,28 +285,6 @@ func (g parting) end() {
 	}
 }
 
-// committed is told of each commit.
-func (r *run) committed(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
-	if err == nil && answer != nil {
-		for i := range answer.Topics {
-			for j := range answer.Topics[i].Partitions {
-				err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].Partitions[j].ErrorCode))
-			}
-		}
-	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		r.commitFailed(r.Context(), err)
-	}
-}
-
-func (r *run) commitFailed(ctx context.Context, err error) {
-	if said := (*kerr.Error)(nil); errors.As(err, &said) {
-		r.AckFailed("commit", "", err)
-	} else {
-		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
-	}
-}
-
 // leave commits what is done, and leaves the group.
 func (r *run) leave() {
 	if r.kafka == nil {
@@ -307,8 +294,10 @@ func (r *run) leave() {
 	defer cancel()
 	context.AfterFunc(ctx, r.kill) // the client would wait for a cluster that is silent for minutes
 	r.kafka.AllowRebalance()
-	if err := r.kafka.CommitMarkedOffsets(ctx); err != nil {
-		r.commitFailed(ctx, err)
+	if r.stopCommitting != nil {
+		r.stopCommitting()
+		r.commits.Wait()
 	}
+	r.commit(ctx, r.held())
 	r.kafka.CloseAllowingRebalance() // it leaves the group; to leave twice would leave a goroutine behind
 }
