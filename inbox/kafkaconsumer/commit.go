@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,14 +14,30 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-// An anewError says that a topic was deleted and made anew. The client keeps to the one that is gone.
-type anewError struct{ topic string }
+// A knownTopic is what is known of a topic that is consumed. A topic that is deleted and made anew has
+// another id, and the client keeps to the one that it began with.
+type knownTopic struct {
+	id    [16]byte // of the cluster's own, from Kafka 2.8 on; zero = unknown
+	gone  bool     // what the client consumes is there no more
+	anew  bool     // it was made anew since the consumer began
+	purge purge    // of one that is gone
+	since time.Time
+}
 
-func (e *anewError) Error() string { return fmt.Sprintf("topic %q was deleted and made anew", e.topic) }
+// A purge has the client forget a topic. It must not be told of the topic again before it has begun a
+// session of the group without: to partitions that it gets back in the next session it would give no
+// thought, and not read them.
+type purge int
 
-// look asks for the topics, and says which of them are those that the run began with: a topic has an id
-// of the cluster's own, from Kafka 2.8 on.
-func (r *run) look(ctx context.Context) (same map[string]bool, err error) {
+const (
+	notPurged   purge = iota
+	givingBack        // its partitions
+	withoutThem       // as soon as the next session begins
+	purged
+)
+
+// look asks for the topics, and says which of them are there.
+func (r *run) look(ctx context.Context) (there map[string]bool, err error) {
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range r.topics {
 		wanted := kmsg.NewMetadataRequestTopic()
@@ -32,50 +50,147 @@ func (r *run) look(ctx context.Context) (same map[string]bool, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same = map[string]bool{}
-	var anew *anewError
+	there = map[string]bool{}
 	for i := range answer.Topics { // in an order of the cluster's own
-		topic := &answer.Topics[i]
-		if topic.Topic == nil {
+		said := &answer.Topics[i]
+		if said.Topic == nil || r.known[*said.Topic] == nil {
 			continue
 		}
-		name := *topic.Topic
-		if missing := kerr.ErrorForCode(topic.ErrorCode); missing != nil {
-			err = fmt.Errorf("topic %q: %w", name, missing)
+		if missing := kerr.ErrorForCode(said.ErrorCode); missing != nil {
+			err = fmt.Errorf("topic %q: %w", *said.Topic, missing)
 			continue
 		}
-		id, known := r.ids[name]
-		if !known {
-			id, r.ids[name] = topic.TopicID, topic.TopicID
+		there[*said.Topic] = true
+		switch topic := r.known[*said.Topic]; {
+		case said.TopicID == [16]byte{}: // an old server
+		case topic.id == [16]byte{}:
+			topic.id = said.TopicID
+		case topic.id != said.TopicID:
+			topic.gone = true
 		}
-		if same[name] = id == topic.TopicID; !same[name] {
-			anew = &anewError{name}
-		}
 	}
-	if anew != nil {
-		err = anew
-	}
-	return same, err
-}
-
-// begunAnew ends the run where an error says that a topic is another one by now.
-func (r *run) begunAnew(err error) bool {
-	var anew *anewError
-	if !errors.As(err, &anew) {
-		return false
-	}
-	r.end(anew)
-	return true
+	return there, err
 }
 
 // keepCommitting commits now and then what is done, until ctx ends; a commit that has begun is not cut
 // short, for nobody would know what came of it.
 func (r *run) keepCommitting(ctx, life context.Context) {
 	for session.Pause(ctx, r.options.pace.commit) {
-		commit, cancel := context.WithTimeout(life, closing)
-		r.commit(commit, r.held())
+		bounded, cancel := context.WithTimeout(life, closing)
+		r.commit(bounded, r.held())
+		if len(r.gone()) > 0 {
+			r.renew(bounded)
+		}
 		cancel()
 	}
+}
+
+// vanished notes that what the client consumes is there no more.
+func (r *run) vanished(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if topic := r.known[name]; topic != nil {
+		topic.gone = true
+	}
+}
+
+// gone are the topics that are not what the client consumes.
+func (r *run) gone() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := map[string]bool{}
+	for name, topic := range r.known {
+		if topic.gone {
+			gone[name] = true
+		}
+	}
+	return gone
+}
+
+// patience bounds a purge, of which nothing is heard where the group has taken the partitions back at the
+// same time.
+const patience = time.Minute
+
+// renew has the client consume topics that were made anew, as soon as they are there.
+func (r *run) renew(ctx context.Context) {
+	there, _ := r.look(ctx) // an outage is seen elsewhere
+	for name := range r.gone() {
+		switch r.stage(name) {
+		case notPurged:
+			if !there[name] {
+				continue
+			}
+			r.log.WarnContext(ctx, "topic made anew", "topic", name)
+			r.advance(notPurged, givingBack, func(topic string) bool { return topic == name })
+			mine := r.removeWhere(func(p *partition) bool { return p.topic == name })
+			if len(mine) == 0 {
+				r.advance(givingBack, purged, func(topic string) bool { return topic == name })
+			}
+			r.drop(ctx, mine)
+			r.kafka.PurgeTopicsFromConsuming(name)
+		case givingBack, withoutThem: // the group has yet to begin a session
+		case purged:
+			r.mu.Lock()
+			*r.known[name] = knownTopic{anew: true}
+			r.mu.Unlock()
+			r.kafka.AddConsumeTopics(name)
+		}
+	}
+}
+
+// stage is how far the purge of a topic is.
+func (r *run) stage(name string) purge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	topic := r.known[name]
+	if topic.purge != notPurged && time.Since(topic.since) > patience {
+		return purged
+	}
+	return topic.purge
+}
+
+// advance moves purges on.
+func (r *run) advance(from, to purge, concerned func(name string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, topic := range r.known {
+		if topic.purge == from && concerned(name) {
+			topic.purge = to
+			if from == notPurged {
+				topic.since = time.Now()
+			}
+		}
+	}
+}
+
+// fetched adjusts where partitions are read from of which the group has no offset. Those of a topic that
+// was made anew are read from their beginning, also with WithNewOnly. With it the others begin at their
+// end, which is committed: who gets them next goes on there, and not at what is the end by then.
+func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var ends kadm.ListedOffsets
+	for name, partitions := range all {
+		for n, offset := range partitions {
+			if !r.options.fromNow || offset.EpochOffset().Offset >= 0 {
+				continue
+			}
+			r.mu.Lock()
+			anew, p := r.known[name].anew, r.partitions[place{name, n}]
+			r.mu.Unlock()
+			if anew && p != nil {
+				p.begin(0)
+				partitions[n] = kgo.NewOffset().At(0)
+				continue
+			}
+			if ends == nil {
+				ends, _ = kadm.NewClient(r.kafka).ListCommittedOffsets(ctx, r.topics...) // what is missing begins at its end, as it is
+			}
+			if end, is := ends.Lookup(name, n); is && end.Err == nil && p != nil {
+				p.begin(end.Offset)
+				partitions[n] = kgo.NewOffset().At(end.Offset).WithEpoch(-1)
+			}
+		}
+	}
+	return all, nil
 }
 
 // held are the partitions that this member has.
@@ -95,36 +210,36 @@ func (r *run) held() []*partition {
 func (r *run) commit(ctx context.Context, partitions []*partition) {
 	r.committing.Lock()
 	defer r.committing.Unlock()
-	offsets := done(partitions, nil)
+	if len(done(partitions, func(string) bool { return true })) == 0 {
+		return
+	}
+	there, err := r.look(ctx)
+	if there == nil {
+		r.commitFailed(ctx, err)
+		return
+	}
+	gone := r.gone()
+	offsets := done(partitions, func(topic string) bool { return there[topic] && !gone[topic] })
 	if len(offsets) == 0 {
 		return
 	}
-	same, err := r.look(ctx)
-	r.begunAnew(err)
-	if same == nil && ctx.Err() == nil {
-		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
-	}
-	if offsets = done(partitions, same); len(offsets) == 0 {
-		return
-	}
 	r.kafka.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
-		if err = errors.Join(err, refusedIn(answer)); err == nil {
-			for _, p := range partitions {
-				p.committed(offsets)
-			}
-		} else if !errors.Is(err, context.Canceled) {
+		if err = errors.Join(err, refusedIn(answer)); err != nil {
 			r.commitFailed(ctx, err)
+			return
+		}
+		for _, p := range partitions {
+			p.committed(offsets)
 		}
 	})
 }
 
-// done are the offsets of partitions that are to be committed, in the topics of which same says so;
-// nil = all.
-func done(partitions []*partition, same map[string]bool) map[string]map[int32]kgo.EpochOffset {
+// done are the offsets of partitions that are to be committed, in the topics of which of says so.
+func done(partitions []*partition, of func(topic string) bool) map[string]map[int32]kgo.EpochOffset {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for _, p := range partitions {
 		next, changed := p.next()
-		if !changed || same != nil && !same[p.topic] {
+		if !changed || !of(p.topic) {
 			continue
 		}
 		if offsets[p.topic] == nil {
@@ -149,9 +264,10 @@ func refusedIn(answer *kmsg.OffsetCommitResponse) (err error) {
 }
 
 func (r *run) commitFailed(ctx context.Context, err error) {
-	if said := (*kerr.Error)(nil); errors.As(err, &said) {
+	switch said := (*kerr.Error)(nil); {
+	case errors.As(err, &said):
 		r.AckFailed("commit", "", err)
-	} else {
+	case !errors.Is(err, context.Canceled):
 		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
 	}
 }

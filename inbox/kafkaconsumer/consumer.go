@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +21,8 @@ type Consumer struct {
 	group   string
 	topics  []string
 	options options
-	client  []kgo.Opt
+	client  []kgo.Opt // of the member of the group
+	produce []kgo.Opt // of the client that writes dead letters
 	handler inbox.Handler
 	log     *slog.Logger
 	counts  session.Counts
@@ -42,13 +43,14 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 	if o.fromNow {
 		start = kgo.NewOffset().AtEnd()
 	}
-	c.client = append(append([]kgo.Opt{
+	common := append(append([]kgo.Opt{
 		kgo.ClientID("fanout"), kgo.DisableClientMetrics(),
 		kgo.FetchMaxWait(fetchWait),         // a partition that is read on after a pause is in the next fetch: an idle one must end soon
 		kgo.ProducerBatchMaxBytes(maxBatch), // how large dead letters may be is for their topic to say
 		kgo.ProducerLinger(0),               // each is waited for
-	}, o.client...),
-		kgo.SeedBrokers(servers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
+	}, o.client...), kgo.SeedBrokers(servers...))
+	c.produce = common
+	c.client = append(slices.Clip(common), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.FetchMaxPartitionBytes(int32(min(o.maxBytes, DefaultMaxBytes))), //nolint:gosec // bounded by that
@@ -87,44 +89,22 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("kafkaconsumer: consume %q: this consumer runs already", c.topics)
 	}
 	defer c.running.Store(nil)
+	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
-	defer c.log.InfoContext(ctx, "consumer stopped")
-	for renewed := map[string]bool{}; ; {
-		err := r.run(ctx)
-		var anew *anewError
-		if !errors.As(err, &anew) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		c.log.WarnContext(ctx, "topic made anew", "topic", anew.topic)
-		renewed[anew.topic] = true
-		r = c.newRun(ctx)
-		r.anew = maps.Clone(renewed)
-		c.running.Store(r)
-	}
-}
-
-// run consumes until ctx ends, or until there is no going on with this client.
-func (r *run) run(ctx context.Context) (err error) {
-	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	r.end = cancel
 	received := make(chan error, 1)
 	go func() { received <- r.receive(receiving) }()
+	var err error
 	select {
 	case <-ctx.Done():
-		cancel(nil)
+		cancel()
 		r.Stop(func() {}) // what is under way may end while a partition moves
 		err = <-received
 	case err = <-received:
 		r.Stop(func() {})
 	}
 	r.leave() //nolint:contextcheck // ctx has ended
-	if anew := (*anewError)(nil); errors.As(context.Cause(receiving), &anew) {
-		return anew
-	}
+	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,16 +29,62 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 		headers = slices.DeleteFunc(headers, func(h kgo.RecordHeader) bool { return h.Key == added.Name })
 		headers = append(headers, kgo.RecordHeader{Key: added.Name, Value: []byte(added.Value)})
 	}
-	err := r.kafka.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: headers}).FirstErr()
+	err := r.letters.produce(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: headers})
 	if errors.Is(err, kerr.MessageTooLarge) {
 		// The message was as large as the topic allows: without anything added it still is.
-		err = r.kafka.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: from.Headers}).FirstErr()
-	}
-	if errors.Is(err, kerr.UnknownTopicID) {
-		r.end(&anewError{topic})
+		err = r.letters.produce(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: from.Headers})
 	}
 	if err != nil {
 		return fmt.Errorf("produce to %q: %w", topic, err)
 	}
 	return nil
+}
+
+// letters is the producer of dead letters, which is made when there is one. It is a client of its own,
+// since a client keeps to the id of a topic that was deleted and made anew, and must be changed then.
+type letters struct {
+	options []kgo.Opt
+
+	using  sync.RWMutex // the client is not closed while it is used
+	client *kgo.Client
+}
+
+func (l *letters) produce(ctx context.Context, record *kgo.Record) error {
+	client, err := l.open()
+	if err != nil {
+		return wrapped(err)
+	}
+	l.using.RLock()
+	err = client.ProduceSync(ctx, record).FirstErr()
+	l.using.RUnlock()
+	if errors.Is(err, kerr.UnknownTopicID) {
+		l.discard(client)
+	}
+	return err
+}
+
+func (l *letters) open() (client *kgo.Client, err error) {
+	l.using.Lock()
+	defer l.using.Unlock()
+	if l.client == nil {
+		l.client, err = kgo.NewClient(l.options...)
+	}
+	return l.client, err
+}
+
+// discard closes a client, unless it is closed already.
+func (l *letters) discard(client *kgo.Client) {
+	l.using.Lock()
+	defer l.using.Unlock()
+	if l.client == client && client != nil {
+		client.Close()
+		l.client = nil
+	}
+}
+
+func (l *letters) close() {
+	l.using.RLock()
+	client := l.client
+	l.using.RUnlock()
+	l.discard(client)
 }

@@ -71,10 +71,10 @@
 //	SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM  the login is wrong
 //	INVALID_GROUP_ID                                        the group cannot have that name
 //
-// A topic that is deleted and made anew is another one of the same name. Within seconds the consumer says
-// so in its log, stops as it does at its end, and begins again with the new topic's first message; nothing
-// of the old one is committed to it, also not what was under way. Kafka deletes the group's offsets with a
-// topic; it tells topics apart from 2.8 on. Before that, stop the consumers, and delete the offsets.
+// A topic that is deleted and made anew is another one of the same name. The consumer finds that out within
+// seconds, says so in its log, and reads the new one from its beginning; other topics go on. What is under
+// way of the old one ends, and no offset of it is committed to the new one. Kafka deletes a group's offsets
+// with their topic; it tells topics apart from 2.8 on. Before that, stop the consumers, and delete the offsets.
 //
 // Messages that retention deletes before they were read are lost to the group, without a word from Kafka;
 // what an unclean election of a leader has lost is reported as an error.

@@ -24,11 +24,15 @@ type partition struct {
 	claims []*claim    // in the order of their offsets; the first one is not done
 	open   int         // claims that are not done
 	bytes  int         // of these
+	from   int64       // where it began without an offset of the group's
 	last   *kgo.Record // all up to it are done; nil = the first one is not
-	told   int64       // the offset behind the last one that the cluster knows to be done
+	told   int64       // the offset that the group has
 	paused bool
 	lost   bool
 }
+
+// unknown is an offset that is not known.
+const unknown = -1
 
 // claim implements [session.Delivery].
 type claim struct {
@@ -64,14 +68,22 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
-// next is the offset behind what is done. changed says that the cluster does not know it yet.
+// begin notes where a partition begins of which the group has no offset.
+func (p *partition) begin(at int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.from = at
+}
+
+// next is where the group is to go on. changed says that the cluster does not know it yet.
 func (p *partition) next() (at kgo.EpochOffset, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil || p.lost || p.last.Offset+1 == p.told {
-		return at, false
+	at = kgo.EpochOffset{Epoch: -1, Offset: p.from}
+	if p.last != nil {
+		at = kgo.EpochOffset{Epoch: p.last.LeaderEpoch, Offset: p.last.Offset + 1}
 	}
-	return kgo.EpochOffset{Epoch: p.last.LeaderEpoch, Offset: p.last.Offset + 1}, true
+	return at, !p.lost && at.Offset != unknown && at.Offset != p.told
 }
 
 // committed notes what the cluster knows.

@@ -26,11 +26,10 @@ type run struct {
 	*Consumer
 	*session.Session
 
-	kafka  *kgo.Client
-	kill   context.CancelFunc      // ends the client, whatever it waits for
-	end    context.CancelCauseFunc // ends receiving
-	anew   map[string]bool         // topics that were made anew; nil in the consumer's first run
-	outage session.Outage
+	kafka   *kgo.Client
+	kill    context.CancelFunc // ends the clients, whatever they wait for
+	outage  session.Outage
+	letters letters
 
 	committing     sync.Mutex // one commit at a time
 	commits        sync.WaitGroup
@@ -38,11 +37,14 @@ type run struct {
 
 	mu         sync.Mutex
 	partitions map[place]*partition
-	ids        map[string][16]byte // of the topics, as of the beginning
+	known      map[string]*knownTopic // by name
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, partitions: map[place]*partition{}, ids: map[string][16]byte{}, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, partitions: map[place]*partition{}, known: map[string]*knownTopic{}, outage: session.Outage{Log: c.log}}
+	for _, topic := range c.topics {
+		r.known[topic] = &knownTopic{}
+	}
 	settings := c.options.Settings(c.handler, c.log, &c.counts)
 	settings.Recurs = true
 	if c.options.letters != nil {
@@ -64,6 +66,7 @@ func (r *run) receive(ctx context.Context) error {
 		return wrapped(err)
 	}
 	r.kafka = client
+	r.letters.options = append(slices.Clip(r.produce), kgo.WithContext(life))
 	if err := r.inspect(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -107,9 +110,9 @@ func (r *run) inspect(ctx context.Context) error {
 		case err == nil:
 			r.outage.Over(ctx)
 			return nil
-		case ctx.Err() != nil || r.begunAnew(err):
+		case ctx.Err() != nil:
 			return nil //nolint:nilerr // that is what it was told
-		case errors.As(err, &said) && final[said.Code] != "" && r.anew == nil:
+		case errors.As(err, &said) && final[said.Code] != "":
 			return fmt.Errorf("kafkaconsumer: consume: %w: %s", err, final[said.Code])
 		}
 		if !session.Pause(ctx, r.outage.Failed(ctx, err)) {
@@ -145,7 +148,7 @@ func (r *run) ask(ctx context.Context) error {
 func (r *run) watch(ctx context.Context) {
 	for session.Pause(ctx, r.options.pace.probe) {
 		switch err := r.ask(ctx); {
-		case ctx.Err() != nil || r.begunAnew(err):
+		case ctx.Err() != nil:
 			return
 		case err != nil:
 			r.outage.Failed(ctx, err)
@@ -158,6 +161,9 @@ func (r *run) watch(ctx context.Context) {
 // failure is what a fetch has failed with; nil where that is nothing to wait for.
 func (r *run) failure(ctx context.Context, fetches kgo.Fetches) (failed error) {
 	fetches.EachError(func(topic string, partition int32, err error) {
+		if errors.Is(err, kerr.UnknownTopicID) { // which the client only says after several attempts
+			r.vanished(topic)
+		}
 		var (
 			lost  *kgo.ErrDataLoss
 			group *kgo.ErrGroupSession
@@ -208,27 +214,15 @@ func attributesOf(record *kgo.Record) map[string]string {
 	return attributes
 }
 
-// fetched adjusts where partitions are read from: those of a topic that was made anew from their
-// beginning, also with WithNewOnly.
-func (r *run) fetched(_ context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	for topic := range r.anew {
-		for partition, offset := range all[topic] {
-			if offset.EpochOffset().Offset < 0 { // the group has none yet
-				all[topic][partition] = kgo.NewOffset().AtStart()
-			}
-		}
-	}
-	return all, nil
-}
-
-// assigned notes the partitions that this member has got.
+// assigned notes the partitions that this member has got, at the beginning of a session of the group.
 func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	r.advance(withoutThem, purged, func(name string) bool { return len(all[name]) == 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for topic, partitions := range all {
 		for _, n := range partitions {
 			at := place{topic, n}
-			r.partitions[at] = &partition{place: at, run: r}
+			r.partitions[at] = &partition{place: at, run: r, told: unknown, from: unknown}
 		}
 	}
 }
@@ -239,6 +233,7 @@ func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]
 	patience := client.OptValue(kgo.RebalanceTimeout).(time.Duration) / 2 //nolint:forcetypeassert // it is one
 	ctx, cancel := context.WithTimeout(ctx, min(r.options.Shutdown, patience))
 	defer cancel()
+	r.givenBack(all)
 	gone := r.remove(all)
 	r.Withdraw(ctx, gone.match)
 	commit, end := context.WithTimeout(context.WithoutCancel(ctx), closing)
@@ -249,7 +244,16 @@ func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]
 
 // lost gives up partitions that others may have already.
 func (r *run) lost(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
-	gone := r.remove(all)
+	r.givenBack(all)
+	r.drop(ctx, r.remove(all))
+}
+
+func (r *run) givenBack(all map[string][]int32) {
+	r.advance(givingBack, withoutThem, func(name string) bool { return len(all[name]) > 0 })
+}
+
+// drop ends what is under way with partitions, of which nothing more is committed.
+func (r *run) drop(ctx context.Context, gone parting) {
 	gone.end()
 	over, cancel := context.WithCancel(ctx)
 	cancel()
@@ -260,16 +264,17 @@ func (r *run) lost(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
 type parting map[*partition]bool
 
 func (r *run) remove(all map[string][]int32) parting {
+	return r.removeWhere(func(p *partition) bool { return slices.Contains(all[p.topic], p.partition) })
+}
+
+func (r *run) removeWhere(goes func(*partition) bool) parting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := parting{}
-	for topic, partitions := range all {
-		for _, n := range partitions {
-			at := place{topic, n}
-			if p := r.partitions[at]; p != nil {
-				gone[p] = true
-				delete(r.partitions, at)
-			}
+	for at, p := range r.partitions {
+		if goes(p) {
+			gone[p] = true
+			delete(r.partitions, at)
 		}
 	}
 	return gone
@@ -299,5 +304,6 @@ func (r *run) leave() {
 		r.commits.Wait()
 	}
 	r.commit(ctx, r.held())
+	r.letters.close()
 	r.kafka.CloseAllowingRebalance() // it leaves the group; to leave twice would leave a goroutine behind
 }
