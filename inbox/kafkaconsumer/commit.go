@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -76,12 +77,10 @@ func (r *run) look(ctx context.Context) (there map[string]bool, err error) {
 // short, for nobody would know what came of it.
 func (r *run) keepCommitting(ctx, life context.Context) {
 	for session.Pause(ctx, r.options.pace.commit) {
-		bounded, cancel := context.WithTimeout(life, closing)
-		r.commit(bounded, r.held())
+		r.commit(life, r.held())
 		if len(r.gone()) > 0 {
-			r.renew(bounded)
+			r.renew(life)
 		}
-		cancel()
 	}
 }
 
@@ -111,16 +110,15 @@ func (r *run) gone() map[string]bool {
 // same time.
 const patience = time.Minute
 
-// renew has the client consume topics that were made anew, as soon as they are there.
+// renew has the client forget topics that are gone, and consume those of the same name as soon as they
+// are there.
 func (r *run) renew(ctx context.Context) {
-	there, _ := r.look(ctx) // an outage is seen elsewhere
+	bounded, cancel := context.WithTimeout(ctx, closing)
+	defer cancel()
+	there, _ := r.look(bounded) // an outage is seen elsewhere
 	for name := range r.gone() {
 		switch r.stage(name) {
 		case notPurged:
-			if !there[name] {
-				continue
-			}
-			r.log.WarnContext(ctx, "topic made anew", "topic", name)
 			r.advance(notPurged, givingBack, func(topic string) bool { return topic == name })
 			mine := r.removeWhere(func(p *partition) bool { return p.topic == name })
 			if len(mine) == 0 {
@@ -130,6 +128,10 @@ func (r *run) renew(ctx context.Context) {
 			r.kafka.PurgeTopicsFromConsuming(name)
 		case givingBack, withoutThem: // the group has yet to begin a session
 		case purged:
+			if !there[name] {
+				continue
+			}
+			r.log.WarnContext(ctx, "topic made anew", "topic", name)
 			r.mu.Lock()
 			*r.known[name] = knownTopic{anew: true}
 			r.mu.Unlock()
@@ -167,30 +169,36 @@ func (r *run) advance(from, to purge, concerned func(name string) bool) {
 // was made anew are read from their beginning, also with WithNewOnly. With it the others begin at their
 // end, which is committed: who gets them next goes on there, and not at what is the end by then.
 func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	var ends kadm.ListedOffsets
+	if !r.options.fromNow {
+		return all, nil
+	}
+	ends := sync.OnceValue(func() kadm.ListedOffsets {
+		bounded, cancel := context.WithTimeout(ctx, closing) // nothing is read meanwhile
+		defer cancel()
+		ends, _ := kadm.NewClient(r.kafka).ListCommittedOffsets(bounded, r.topics...)
+		return ends
+	})
 	for name, partitions := range all {
 		for n, offset := range partitions {
-			if !r.options.fromNow || offset.EpochOffset().Offset >= 0 {
+			if offset.EpochOffset().Offset >= 0 {
 				continue
 			}
 			r.mu.Lock()
 			anew, p := r.known[name].anew, r.partitions[place{name, n}]
 			r.mu.Unlock()
-			if anew && p != nil {
-				p.begin(0)
-				partitions[n] = kgo.NewOffset().At(0)
+			if p == nil {
 				continue
 			}
-			if ends == nil {
-				ends, _ = kadm.NewClient(r.kafka).ListCommittedOffsets(ctx, r.topics...) // what is missing begins at its end, as it is
-			}
-			if end, is := ends.Lookup(name, n); is && end.Err == nil && p != nil {
+			if anew {
+				p.begin(0)
+				partitions[n] = kgo.NewOffset().At(0)
+			} else if end, is := ends().Lookup(name, n); is && end.Err == nil {
 				p.begin(end.Offset)
 				partitions[n] = kgo.NewOffset().At(end.Offset).WithEpoch(-1)
-			}
+			} // else it begins at its end, too, but nobody knows yet where that is
 		}
 	}
-	return all, nil
+	return all, ctx.Err() // the next session asks again
 }
 
 // held are the partitions that this member has.
@@ -210,6 +218,8 @@ func (r *run) held() []*partition {
 func (r *run) commit(ctx context.Context, partitions []*partition) {
 	r.committing.Lock()
 	defer r.committing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, closing)
+	defer cancel()
 	if len(done(partitions, func(string) bool { return true })) == 0 {
 		return
 	}
@@ -224,7 +234,7 @@ func (r *run) commit(ctx context.Context, partitions []*partition) {
 		return
 	}
 	r.kafka.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
-		if err = errors.Join(err, refusedIn(answer)); err != nil {
+		if err = errors.Join(err, r.refusedIn(answer)); err != nil {
 			r.commitFailed(ctx, err)
 			return
 		}
@@ -251,13 +261,17 @@ func done(partitions []*partition, of func(topic string) bool) map[string]map[in
 }
 
 // refusedIn is what an answer says of the partitions that it refuses.
-func refusedIn(answer *kmsg.OffsetCommitResponse) (err error) {
+func (r *run) refusedIn(answer *kmsg.OffsetCommitResponse) (err error) {
 	if answer == nil {
 		return nil
 	}
 	for i := range answer.Topics {
 		for j := range answer.Topics[i].Partitions {
-			err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].Partitions[j].ErrorCode))
+			refusal := kerr.ErrorForCode(answer.Topics[i].Partitions[j].ErrorCode)
+			if errors.Is(refusal, kerr.UnknownTopicID) {
+				r.vanished(answer.Topics[i].Topic)
+			}
+			err = errors.Join(err, refusal)
 		}
 	}
 	return err
@@ -267,7 +281,7 @@ func (r *run) commitFailed(ctx context.Context, err error) {
 	switch said := (*kerr.Error)(nil); {
 	case errors.As(err, &said):
 		r.AckFailed("commit", "", err)
-	case !errors.Is(err, context.Canceled):
+	case ctx.Err() == nil: // else the next one follows, and an outage is seen elsewhere
 		r.outage.Failed(ctx, fmt.Errorf("commit: %w", err))
 	}
 }

@@ -45,18 +45,17 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 type letters struct {
 	options []kgo.Opt
 
-	using  sync.RWMutex // the client is not closed while it is used
+	mu     sync.Mutex
 	client *kgo.Client
+	closed bool
 }
 
 func (l *letters) produce(ctx context.Context, record *kgo.Record) error {
 	client, err := l.open()
 	if err != nil {
-		return wrapped(err)
+		return err
 	}
-	l.using.RLock()
 	err = client.ProduceSync(ctx, record).FirstErr()
-	l.using.RUnlock()
 	if errors.Is(err, kerr.UnknownTopicID) {
 		l.discard(client)
 	}
@@ -64,27 +63,36 @@ func (l *letters) produce(ctx context.Context, record *kgo.Record) error {
 }
 
 func (l *letters) open() (client *kgo.Client, err error) {
-	l.using.Lock()
-	defer l.using.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, kgo.ErrClientClosed
+	}
 	if l.client == nil {
 		l.client, err = kgo.NewClient(l.options...)
 	}
-	return l.client, err
+	return l.client, wrapped(err)
 }
 
-// discard closes a client, unless it is closed already.
+// discard closes a client, unless another one has taken its place. What others write with it fails, and
+// is tried again.
 func (l *letters) discard(client *kgo.Client) {
-	l.using.Lock()
-	defer l.using.Unlock()
-	if l.client == client && client != nil {
-		client.Close()
+	l.mu.Lock()
+	mine := l.client == client
+	if mine {
 		l.client = nil
+	}
+	l.mu.Unlock()
+	if mine && client != nil {
+		client.Close()
 	}
 }
 
+// close ends the producer, and what is written with it.
 func (l *letters) close() {
-	l.using.RLock()
+	l.mu.Lock()
+	l.closed = true
 	client := l.client
-	l.using.RUnlock()
+	l.mu.Unlock()
 	l.discard(client)
 }

@@ -155,6 +155,37 @@ func TestStopInSilence(t *testing.T) {
 	assert.Less(t, time.Since(from), 20*time.Second)
 }
 
+// Nor does it wait for the dead letters that cannot be written there.
+func TestStopInSilenceWithADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	source := s.source(t)
+	proxy := source.Network.(*toxic.Proxy)
+	settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true, DeadLetters: true}
+	proceed := make(chan struct{})
+	var begun, done atomic.Int64
+	p := source.Consumer(t, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		begun.Add(1)
+		defer done.Add(1)
+		if m.ID != "1" {
+			<-proceed
+		}
+		return "", inbox.Permanent(kerr.InvalidRecord)
+	}), settings)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
+	eventually(t, func() bool { return begun.Load() == 3 && p.(*Consumer).Stats().Forwarded == 1 }, "one is written")
+	proxy.BlackHole(t)
+	close(proceed)
+	eventually(t, func() bool { return done.Load() == 3 }, "the others cannot be")
+	cancel()
+	from := time.Now()
+	require.NoError(t, <-ended)
+	assert.Less(t, time.Since(from), 40*time.Second)
+}
+
 // A cluster answers for topics in an order of its own: those that exist first.
 func TestMissingTopicIsNamed(t *testing.T) {
 	t.Parallel()

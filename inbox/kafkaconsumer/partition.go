@@ -24,7 +24,7 @@ type partition struct {
 	claims []*claim    // in the order of their offsets; the first one is not done
 	open   int         // claims that are not done
 	bytes  int         // of these
-	from   int64       // where it began without an offset of the group's
+	from   int64       // where it began
 	last   *kgo.Record // all up to it are done; nil = the first one is not
 	told   int64       // the offset that the group has
 	paused bool
@@ -50,7 +50,10 @@ func (p *partition) add(record *kgo.Record) *claim {
 	p.claims = append(p.claims, c)
 	p.open++
 	p.bytes += sizeOf(record)
-	if o := &p.run.options; !p.paused && (p.open >= o.maxMessages || p.bytes >= o.maxBytes) {
+	if p.run.options.fromNow && p.from == unknown && p.last == nil && len(p.claims) == 1 {
+		p.from = record.Offset
+	}
+	if o := &p.run.options; !p.lost && !p.paused && (p.open >= o.maxMessages || p.bytes >= o.maxBytes) {
 		p.paused = true
 		p.run.kafka.PauseFetchPartitions(p.list())
 	}
@@ -68,7 +71,7 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
-// begin notes where a partition begins of which the group has no offset.
+// begin notes where a partition begins, before anything of it was read.
 func (p *partition) begin(at int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -82,8 +82,8 @@ func (r *run) receive(ctx context.Context) error {
 		fetches := client.PollRecords(ctx, pollMessages)
 		fetches.EachRecord(r.take)
 		client.AllowRebalance()
-		if err := r.failure(ctx, fetches); err != nil {
-			session.Pause(ctx, r.outage.Failed(ctx, err)) // once for all partitions, and none waits for it to move
+		if pause := r.failure(ctx, fetches); pause > 0 {
+			session.Pause(ctx, pause) // once for all partitions, and none waits for it to move
 		}
 	}
 	return nil
@@ -158,12 +158,13 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// failure is what a fetch has failed with; nil where that is nothing to wait for.
-func (r *run) failure(ctx context.Context, fetches kgo.Fetches) (failed error) {
+// vanishing is the pause where a topic is gone, until the client forgets it.
+const vanishing = 100 * time.Millisecond
+
+// failure says how long to wait after what a fetch has failed with; 0 = that is nothing to wait for.
+func (r *run) failure(ctx context.Context, fetches kgo.Fetches) (pause time.Duration) {
+	var failed error
 	fetches.EachError(func(topic string, partition int32, err error) {
-		if errors.Is(err, kerr.UnknownTopicID) { // which the client only says after several attempts
-			r.vanished(topic)
-		}
 		var (
 			lost  *kgo.ErrDataLoss
 			group *kgo.ErrGroupSession
@@ -174,11 +175,17 @@ func (r *run) failure(ctx context.Context, fetches kgo.Fetches) (failed error) {
 			r.log.ErrorContext(ctx, "messages lost by the broker", "topic", topic, "partition", partition, "from", lost.ResetTo, "to", lost.ConsumedTo)
 		case errors.As(err, &group):
 			failed = err
+		case errors.Is(err, kerr.UnknownTopicID): // which the client only says after several attempts
+			r.vanished(topic)
+			pause = vanishing
 		default:
 			failed = fmt.Errorf("topic %q, partition %d: %w", topic, partition, err)
 		}
 	})
-	return failed
+	if failed != nil {
+		return r.outage.Failed(ctx, failed)
+	}
+	return pause
 }
 
 // take claims a record.
@@ -236,9 +243,7 @@ func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]
 	r.givenBack(all)
 	gone := r.remove(all)
 	r.Withdraw(ctx, gone.match)
-	commit, end := context.WithTimeout(context.WithoutCancel(ctx), closing)
-	defer end()
-	r.commit(commit, slices.Collect(maps.Keys(gone)))
+	r.commit(context.WithoutCancel(ctx), slices.Collect(maps.Keys(gone)))
 	gone.end()
 }
 
