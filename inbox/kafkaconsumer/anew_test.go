@@ -64,9 +64,7 @@ func TestTopicIsMadeAnew(t *testing.T) {
 	for _, options := range [][]Option{nil, {WithNewOnly()}} {
 		t.Run(fmt.Sprint(len(options)), func(t *testing.T) {
 			t.Parallel()
-			fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-			require.NoError(t, err)
-			t.Cleanup(fake.Close)
+			fake := newFake(t)
 			var anew atomic.Bool
 			var highest atomic.Int64
 			fake.ControlKey(int16(kmsg.OffsetCommit), func(asked kmsg.Request) (kmsg.Response, error, bool) {
@@ -111,6 +109,10 @@ func TestTopicIsMadeAnew(t *testing.T) {
 			s.publish(t, message("slow", "slow"))
 			eventually(t, func() bool { _, is := old.Load("slow"); return is && count(&old) > 100 }, "the old ones")
 
+			// All but the slow one is done and committed: what is committed from here on is of the new topic.
+			eventually(t, func() bool {
+				return c.Stats().Claimed == 1 && len(done(c.running.Load().held(), func(string) bool { return true })) == 0
+			}, "it is committed")
 			anew.Store(true)
 			s.remake(t, s.name)
 			close(slow)
@@ -308,9 +310,7 @@ func TestClientHeardOfTheOldTopic(t *testing.T) {
 	for wrong := int64(1); wrong <= 3; wrong++ {
 		t.Run(fmt.Sprint("question ", wrong), func(t *testing.T) {
 			t.Parallel()
-			fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-			require.NoError(t, err)
-			t.Cleanup(fake.Close)
+			fake := newFake(t)
 			s := newTopic(t, fake.ListenAddrs())
 			s.publish(t, message("k", "1"))
 			s.ids(t, fake, func(n int64) *[16]byte {
@@ -331,9 +331,7 @@ func TestClientHeardOfTheOldTopic(t *testing.T) {
 // A cluster that learns to tell topics apart has not made them anew.
 func TestIdsAppear(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	s := newTopic(t, fake.ListenAddrs())
 	var knows atomic.Bool
 	var asked atomic.Int64
@@ -358,9 +356,7 @@ func TestIdsAppear(t *testing.T) {
 // While nobody says whether a topic is still the one that it was, nothing is committed to it.
 func TestNoCommitUnchecked(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	var silence atomic.Bool
 	var refused, commits atomic.Int64
 	fake.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {

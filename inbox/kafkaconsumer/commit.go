@@ -18,11 +18,11 @@ import (
 // A knownTopic is what is known of a topic that is consumed. A topic that is deleted and made anew has
 // another id, and the client keeps to the one that it began with.
 type knownTopic struct {
-	id    [16]byte // of the cluster's own, from Kafka 2.8 on; zero = unknown
-	gone  bool     // what the client consumes is there no more
-	anew  bool     // it was made anew since the consumer began
-	purge purge    // of one that is gone
-	since time.Time
+	id    [16]byte  // of the cluster's own, from Kafka 2.8 on; zero = unknown
+	gone  bool      // what the client consumes is there no more
+	anew  bool      // it was made anew since the consumer began
+	purge purge     // how far that is with one that is gone
+	since time.Time // it has been purged
 }
 
 // A purge has the client forget a topic. It must not be told of the topic again before it has begun a
@@ -119,10 +119,11 @@ func (r *run) renew(ctx context.Context) {
 	for name := range r.gone() {
 		switch r.stage(name) {
 		case notPurged:
-			r.advance(notPurged, givingBack, func(topic string) bool { return topic == name })
-			mine := r.removeWhere(func(p *partition) bool { return p.topic == name })
+			this := func(topic string) bool { return topic == name }
+			r.advance(notPurged, givingBack, this)
+			mine := r.removeWhere(func(p *partition) bool { return this(p.topic) })
 			if len(mine) == 0 {
-				r.advance(givingBack, purged, func(topic string) bool { return topic == name })
+				r.advance(givingBack, purged, this)
 			}
 			r.drop(ctx, mine)
 			r.kafka.PurgeTopicsFromConsuming(name)

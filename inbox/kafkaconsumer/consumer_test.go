@@ -78,9 +78,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Run(t.Context()), "create the topic")
 
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "right"))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "right"))
 	fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) { // which itself hangs up
 		fake.KeepControl()
 		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
@@ -179,9 +177,7 @@ func TestKeysAndHeadersTakeRoom(t *testing.T) {
 // are told, and it commits nothing of theirs any more. It joins again.
 func TestThrownOut(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	s := newTopic(t, fake.ListenAddrs())
 	var told atomic.Int64
 	begun := make(chan struct{}, 10)

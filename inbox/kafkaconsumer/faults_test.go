@@ -33,11 +33,9 @@ func holds(c *Consumer) int {
 // Partitions that cannot be read, however many, keep none from moving to another member.
 func TestErrorsDoNotBlockRebalances(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	s := newTopic(t, fake.ListenAddrs())
-	_, err = s.admin.CreateTopic(t.Context(), 40, 1, nil, "many")
+	_, err := s.admin.CreateTopic(t.Context(), 40, 1, nil, "many")
 	require.NoError(t, err)
 	var refused atomic.Int64
 	fake.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -72,9 +70,7 @@ func TestErrorsDoNotBlockRebalances(t *testing.T) {
 // The timeouts of the group are the caller's to set.
 func TestRebalanceTimeout(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	s := newTopic(t, fake.ListenAddrs())
 	asked := make(chan int32, 10)
 	fake.ControlKey(int16(kmsg.JoinGroup), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -111,12 +107,10 @@ func TestOffsetUsedAgain(t *testing.T) {
 // A message that is larger than what producers send by default fits the dead letters, too.
 func TestHugeDeadLetter(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t)
 	s := newTopic(t, fake.ListenAddrs())
 	const huge = 3 << 20
-	_, err = s.admin.CreateTopics(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, "huge", "huge-dead")
+	_, err := s.admin.CreateTopics(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, "huge", "huge-dead")
 	require.NoError(t, err)
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ProducerBatchMaxBytes(2*huge))
 	require.NoError(t, err)
@@ -189,9 +183,7 @@ func TestStopInSilenceWithADeadLetter(t *testing.T) {
 // A cluster answers for topics in an order of its own: those that exist first.
 func TestMissingTopicIsNamed(t *testing.T) {
 	t.Parallel()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
-	require.NoError(t, err)
-	t.Cleanup(fake.Close)
+	fake := newFake(t, kfake.SeedTopics(1, "there"))
 	fake.ControlKey(int16(kmsg.Metadata), func(asked kmsg.Request) (kmsg.Response, error, bool) {
 		fake.KeepControl()
 		if len(asked.(*kmsg.MetadataRequest).Topics) != 2 {

@@ -60,10 +60,16 @@ func TestConformance(t *testing.T) {
 // startFake starts a Kafka in this process.
 func startFake(t testing.TB) (servers []string) {
 	t.Helper()
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	return newFake(t).ListenAddrs()
+}
+
+// newFake starts one for a test that answers in its place.
+func newFake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	fake, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1))...)
 	require.NoError(t, err)
 	t.Cleanup(fake.Close)
-	return fake.ListenAddrs()
+	return fake
 }
 
 // hurried makes a consumer look and commit more often, and be missed sooner.
