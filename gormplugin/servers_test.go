@@ -51,9 +51,13 @@ var databases = []database{
 	{outbox.SQLServer, startSQLServer},
 }
 
-// onEach runs a test on every database that can be had.
+// onEach runs a test on every database that can be had, or on the one whose turn it is.
 func onEach(t *testing.T, test func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
+	if testenv.Spread() {
+		onOne(t, test, opts)
+		return
+	}
 	for _, database := range databases {
 		t.Run(string(database.dialect), func(t *testing.T) {
 			t.Parallel()
@@ -62,9 +66,18 @@ func onEach(t *testing.T, test func(b *bench), opts ...gormplugin.Option) {
 	}
 }
 
-// runCases runs each case on every database that can be had.
+// runCases runs each case on every database that can be had, or on the one whose turn it is.
 func runCases(t *testing.T, cases map[string]func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
+	if testenv.Spread() {
+		for name, test := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				onOne(t, test, opts)
+			})
+		}
+		return
+	}
 	for _, database := range databases {
 		t.Run(string(database.dialect), func(t *testing.T) {
 			t.Parallel()
@@ -76,6 +89,23 @@ func runCases(t *testing.T, cases map[string]func(b *bench), opts ...gormplugin.
 				})
 			}
 		})
+	}
+}
+
+// onOne runs a test on one database, the next one where the test says that it is not about the
+// first, or that one cannot be had. With a name and a seed it is always the same.
+func onOne(t *testing.T, test func(b *bench), options []gormplugin.Option) {
+	t.Helper()
+	first := testenv.Turn(t, len(databases))
+	for i := range databases {
+		database, ran := databases[(first+i)%len(databases)], false
+		t.Run(string(database.dialect), func(t *testing.T) {
+			t.Cleanup(func() { ran = !t.Skipped() })
+			run(t, database.start(t)(t), test, options)
+		})
+		if ran {
+			return
+		}
 	}
 }
 

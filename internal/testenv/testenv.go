@@ -7,6 +7,7 @@
 package testenv
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -43,6 +44,22 @@ func NeedLong(t testing.TB) {
 	if !Long() {
 		t.Skipf("takes minutes: make test-all runs it (%s=1)", longVariable)
 	}
+}
+
+// spreadVariable is set to 1 by make test.
+const spreadVariable = "FANOUT_TEST_SPREAD"
+
+// Spread reports whether a case that is not about one database runs on one only, and the cases
+// together on all of them. Otherwise, as in make test-all, each case runs on every database.
+func Spread() bool { return os.Getenv(spreadVariable) == "1" }
+
+// Turn is a number below n for this test where [Spread] holds: by its name and FANOUT_TEST_SEED, so
+// that another seed pairs cases and databases otherwise.
+func Turn(t testing.TB, n int) int {
+	t.Helper()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(os.Getenv(seedVariable) + " " + t.Name()))
+	return int(h.Sum64() % uint64(n)) //nolint:gosec // it is below n
 }
 
 // treeVariable is a sum over all files of the repository.

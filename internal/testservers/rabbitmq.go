@@ -184,8 +184,8 @@ func (n *rabbitMQNode) local(ctx context.Context, version *string) *local {
 				"RABBITMQ_ALLOW_INPUT=1",
 				"RABBITMQ_IGNORE_SIGINT=false",
 				"RABBITMQ_SERVER_START_ARGS=-noinput +B d",
-				// Two schedulers are enough, and the distribution is for this machine alone.
-				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}")
+				// Two schedulers are enough, idle ones sleep, and the distribution is for this machine alone.
+				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}")
 			return cmd
 		},
 		ready: func(ctx context.Context, port string, _ int) error {

@@ -25,6 +25,9 @@ type workspace struct {
 // newWorkspace creates a directory for the server called name, owned by who.
 func newWorkspace(name string, who *account) (*workspace, error) {
 	parent := os.TempDir()
+	if os.Getenv(fsyncVariable) == "off" && inMemory(memoryDir) {
+		parent = memoryDir
+	}
 	if who != nil {
 		var err error
 		if parent, err = traversable(parent, "/tmp", "/var/tmp"); err != nil {
@@ -42,6 +45,14 @@ func newWorkspace(name string, who *account) (*workspace, error) {
 	}
 	return &workspace{dir: dir, account: who}, nil
 }
+
+// memoryDir is where Linux keeps files in memory. A server waits there for no disk: the thousands of
+// statements with which tests make and remove tables take a sixth of the time on MariaDB. A killed
+// process loses nothing by it.
+const (
+	memoryDir  = "/dev/shm"
+	memoryRoom = 4 << 30 // bytes that must be free: all servers of a run take less than half of it
+)
 
 // traversable returns the first of dirs that every account can reach.
 func traversable(dirs ...string) (string, error) {

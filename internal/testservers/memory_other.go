@@ -1,0 +1,5 @@
+//go:build !linux
+
+package testservers
+
+func inMemory(string) bool { return false }
