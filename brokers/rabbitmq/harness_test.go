@@ -28,27 +28,30 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
+	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: what stops is the way to it
 		t.Parallel()
-		brokertest.Run(t, harness(t, testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t), amqp.QueueTypeQuorum))
+		url := testenv.RabbitMQ(t)
+		h := harness(t, url, testenv.RabbitMQPrefix(t), amqp.QueueTypeQuorum)
+		uri, err := amqp.ParseURI(url)
+		require.NoError(t, err)
+		way := toxic.Start(t, hostPort(uri))
+		h.Open = func(t *testing.T) brokers.Broker { return h.openAt(t, at(url, way.Addr(t))) }
+		h.Stop, h.Start = func(t *testing.T) { way.Down(t) }, func(t *testing.T) { way.Up(t) }
+		h.throughProxy(t, url, hostPort(uri))
+		brokertest.Run(t, h.Harness)
 	})
-	t.Run("process", func(t *testing.T) { // a server of our own
+	t.Run("process", func(t *testing.T) { // a server of our own, which is stopped
 		t.Parallel()
+		testenv.NeedLong(t)
 		server := startServer(t)
 		h := harness(t, server.URL, "", amqp.QueueTypeClassic)
 		// Not SIGKILL: RabbitMQ 3.10 then keeps the queue and its messages, but may forget a binding that was
 		// made a moment before.
 		h.Stop = func(t *testing.T) { require.NoError(t, server.End(syscall.SIGTERM, 3*time.Minute)) }
 		h.Start = func(t *testing.T) { require.NoError(t, server.Start(t.Context())) }
-		proxy := toxic.Start(t, server.Address())
-		h.Network = proxy
-		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
-			b, err := rabbitmq.Open(at(server.URL, proxy.Addr(t)))
-			require.NoError(t, err)
-			return b
-		}
+		h.throughProxy(t, server.URL, server.Address())
 		h.Patience = 4 * time.Minute // a node takes many seconds to start
-		brokertest.Run(t, h)
+		brokertest.Run(t, h.Harness)
 	})
 }
 
@@ -83,8 +86,30 @@ func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
 	return b
 }
 
+// rig is a harness that can open brokers at other addresses of its server.
+type rig struct {
+	brokertest.Harness
+
+	options []rabbitmq.Option
+}
+
+func (r *rig) openAt(t *testing.T, url string) brokers.Broker {
+	t.Helper()
+	b, err := rabbitmq.Open(url, r.options...)
+	require.NoError(t, err)
+	return b
+}
+
+// throughProxy puts a network before the server that can be made ill.
+func (r *rig) throughProxy(t *testing.T, url, address string) {
+	t.Helper()
+	proxy := toxic.Start(t, address)
+	r.Network = proxy
+	r.OpenThroughNetwork = func(t *testing.T) brokers.Broker { return r.openAt(t, at(url, proxy.Addr(t))) }
+}
+
 // harness reaches the server at url: one exchange for all destinations, and a queue of a type for each.
-func harness(t *testing.T, url, prefix, queueType string) brokertest.Harness {
+func harness(t *testing.T, url, prefix, queueType string) *rig {
 	t.Helper()
 	var (
 		number  atomic.Int64
@@ -115,12 +140,9 @@ func harness(t *testing.T, url, prefix, queueType string) brokertest.Harness {
 			return m.Destination
 		}),
 	}
-	return brokertest.Harness{
-		Open: func(t *testing.T) brokers.Broker {
-			b, err := rabbitmq.Open(url, options...)
-			require.NoError(t, err)
-			return b
-		},
+	r := &rig{options: options}
+	r.Harness = brokertest.Harness{
+		Open: func(t *testing.T) brokers.Broker { return r.openAt(t, url) },
 		Destination: func(t *testing.T) string {
 			name := fmt.Sprintf("%sordering::order%d", prefix, number.Add(1))
 			c.bind(t, name)
@@ -133,6 +155,7 @@ func harness(t *testing.T, url, prefix, queueType string) brokertest.Harness {
 			return func() { refused.Delete(id) }
 		},
 	}
+	return r
 }
 
 // A consumer has a queue for each destination, and takes out of it what there is.

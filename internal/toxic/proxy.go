@@ -108,6 +108,24 @@ func (p *Proxy) BlackHole(t testing.TB) {
 	p.add(t, "timeout", map[string]any{"timeout": 0}, answers)
 }
 
+// Down ends all connections and refuses new ones, as a server does that has stopped, until Up.
+func (p *Proxy) Down(t testing.TB) {
+	t.Helper()
+	p.enable(t, false)
+}
+
+// Up ends what Down began.
+func (p *Proxy) Up(t testing.TB) {
+	t.Helper()
+	p.enable(t, true)
+}
+
+func (p *Proxy) enable(t testing.TB, enabled bool) {
+	t.Helper()
+	p.Addr(t) // which ends a test that has no proxy
+	call(t, http.MethodPost, p.url, map[string]any{"enabled": enabled}, nil)
+}
+
 // Heal ends all faults. Connections that they held up may break.
 func (p *Proxy) Heal(t testing.TB) {
 	t.Helper()

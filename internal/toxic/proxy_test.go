@@ -146,4 +146,15 @@ func TestFaults(t *testing.T) {
 	assert.Zero(t, back)
 	e.await(t, 1000)
 	healthy()
+
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr(t))
+	require.NoError(t, err)
+	defer conn.Close()
+	p.Down(t)
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr(t))
+	require.ErrorContains(t, err, "refused")
+	p.Up(t)
+	healthy()
 }

@@ -22,18 +22,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	conform(t, dsn, dsn)
+	conform(t, storetest.Run, dsn, dsn)
 }
 
 // conform runs the suite in one database, each test on a table of its own. The stores connect by a
 // DSN of their own.
-func conform(t *testing.T, dsn, storeDSN string) {
+func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string) {
 	t.Helper()
 	db := openDB(t, dsn)
 	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA app")
 	require.NoError(t, err)
 	var tables atomic.Int32
-	storetest.Run(t, func(t *testing.T) storetest.Bundle {
+	suite(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
 		open := func(t *testing.T, table string) admin.Store { return openStore(t, storeDSN, table) }

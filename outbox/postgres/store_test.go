@@ -13,6 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
 // TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple
@@ -26,7 +27,7 @@ func TestConformanceOfExecModes(t *testing.T) {
 				testenv.NeedLong(t)
 			}
 			dsn := testenv.Postgres(t)
-			conform(t, dsn, with(t, dsn, "default_query_exec_mode", mode))
+			conform(t, storetest.RunOnceMore, dsn, with(t, dsn, "default_query_exec_mode", mode))
 		})
 	}
 }
@@ -141,7 +142,7 @@ func TestReadOnly(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	conform(t, dsn, with(t, with(t, dsn, "default_transaction_isolation", "serializable"), "pool_max_conns", "1"))
+	conform(t, storetest.RunOnceMore, dsn, with(t, with(t, dsn, "default_transaction_isolation", "serializable"), "pool_max_conns", "1"))
 }
 
 var _ pgx.BatchTracer = (*tracer)(nil)

@@ -12,6 +12,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -40,6 +41,23 @@ type Bundle struct {
 
 // Run runs the suite. newBundle is called once for each test, from tests that run in parallel.
 func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
+	t.Helper()
+	run(t, 1, newBundle)
+}
+
+// RunOnceMore runs the suite in another setting of a store that [Run] tests, too. Where
+// [testenv.Spread] holds, as in make test, it is a quarter of the tests, another one with each seed.
+func RunOnceMore(t *testing.T, newBundle func(t *testing.T) Bundle) {
+	t.Helper()
+	share := 1
+	if testenv.Spread() {
+		share = 4
+	}
+	run(t, share, newBundle)
+}
+
+// run runs one of so many tests.
+func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 	t.Helper()
 	for _, group := range []struct {
 		name  string
@@ -80,6 +98,9 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 			for _, test := range group.tests {
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
+					if testenv.Turn(t, share) != 0 {
+						t.Skip("another test's turn: make test-all runs all of them")
+					}
 					bundle := newBundle(t)
 					if !test.bare {
 						if _, err := bundle.Store.Migrate(t.Context()); err != nil {
