@@ -44,6 +44,8 @@ type database struct {
 	start   func(t *testing.T) func(t *testing.T) place
 }
 
+func (d database) String() string { return string(d.dialect) }
+
 // databases are all of them; make test adds those of testdata/mysql.
 var databases = []database{
 	{outbox.SQLite, startSQLite},
@@ -54,16 +56,9 @@ var databases = []database{
 // onEach runs a test on every database that can be had, or on the one whose turn it is.
 func onEach(t *testing.T, test func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
-	if testenv.Spread() {
-		onOne(t, test, opts)
-		return
-	}
-	for _, database := range databases {
-		t.Run(string(database.dialect), func(t *testing.T) {
-			t.Parallel()
-			run(t, database.start(t)(t), test, opts)
-		})
-	}
+	testenv.OnEach(t, databases, database.String, func(t *testing.T, on database) {
+		run(t, on.start(t)(t), test, opts)
+	})
 }
 
 // runCases runs each case on every database that can be had, or on the one whose turn it is.
@@ -73,40 +68,20 @@ func runCases(t *testing.T, cases map[string]func(b *bench), opts ...gormplugin.
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				onOne(t, test, opts)
+				onEach(t, test, opts...)
 			})
 		}
 		return
 	}
-	for _, database := range databases {
-		t.Run(string(database.dialect), func(t *testing.T) {
-			t.Parallel()
-			settle := database.start(t)
-			for name, test := range cases {
-				t.Run(name, func(t *testing.T) {
-					t.Parallel()
-					run(t, settle(t), test, opts)
-				})
-			}
-		})
-	}
-}
-
-// onOne runs a test on one database, the next one where the test says that it is not about the
-// first, or that one cannot be had. With a name and a seed it is always the same.
-func onOne(t *testing.T, test func(b *bench), options []gormplugin.Option) {
-	t.Helper()
-	first := testenv.Turn(t, len(databases))
-	for i := range databases {
-		database, ran := databases[(first+i)%len(databases)], false
-		t.Run(string(database.dialect), func(t *testing.T) {
-			t.Cleanup(func() { ran = !t.Skipped() })
-			run(t, database.start(t)(t), test, options)
-		})
-		if ran {
-			return
+	testenv.OnEach(t, databases, database.String, func(t *testing.T, on database) {
+		settle := on.start(t)
+		for name, test := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(t, settle(t), test, opts)
+			})
 		}
-	}
+	})
 }
 
 // run is one case, with what holds after every case: it leaves no connection in use.

@@ -62,15 +62,14 @@ var databases = []database{
 	}},
 }
 
-// onEach runs a test on every database that can be had.
+func (d database) String() string { return d.name }
+
+// onEach runs a test on every database that can be had, or on the one whose turn it is.
 func onEach(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
-	for _, database := range databases {
-		t.Run(database.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newPlace(t, database.dial(t)))
-		})
-	}
+	testenv.OnEach(t, databases, database.String, func(t *testing.T, on database) {
+		test(t, newPlace(t, on.dial(t)))
+	})
 }
 
 // on is a place on one kind of database.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,15 +42,13 @@ var servers = map[outbox.Dialect]func(testing.TB) string{
 	outbox.Postgres: testenv.Postgres, outbox.MySQL: testenv.MySQL, outbox.SQLServer: testenv.SQLServerDatabase,
 }
 
-// onServers runs a test on an empty database of each server that can be had.
+// onServers runs a test on an empty database of each server that can be had, or of the one whose
+// turn it is.
 func onServers(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
-	for driver := range servers {
-		t.Run(string(driver), func(t *testing.T) {
-			t.Parallel()
-			test(t, newPlace(t, driver))
-		})
-	}
+	testenv.OnEach(t, slices.Sorted(maps.Keys(servers)), func(d outbox.Dialect) string { return string(d) }, func(t *testing.T, driver outbox.Dialect) {
+		test(t, newPlace(t, driver))
+	})
 }
 
 // onServersInTurn does so on PostgreSQL, and on the others where there is time: what it is about is

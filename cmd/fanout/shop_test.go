@@ -4,8 +4,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,20 +35,18 @@ type shop struct {
 	store  admin.Store
 }
 
-// onEach runs a test on each database that can be had.
+// onEach runs a test on each database that can be had, or on the one whose turn it is.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
-	for driver, dsn := range map[outbox.Dialect]func(testing.TB) string{
+	dsn := map[outbox.Dialect]func(testing.TB) string{
 		outbox.SQLite:    func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") },
 		outbox.Postgres:  testenv.Postgres,
 		outbox.SQLServer: testenv.SQLServerDatabase,
 		outbox.MySQL:     testenv.MySQL,
-	} {
-		t.Run(string(driver), func(t *testing.T) {
-			t.Parallel()
-			test(t, newShop(t, driver, dsn(t)))
-		})
 	}
+	testenv.OnEach(t, slices.Sorted(maps.Keys(dsn)), func(d outbox.Dialect) string { return string(d) }, func(t *testing.T, driver outbox.Dialect) {
+		test(t, newShop(t, driver, dsn[driver](t)))
+	})
 }
 
 const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}

@@ -53,13 +53,37 @@ const spreadVariable = "FANOUT_TEST_SPREAD"
 // together on all of them. Otherwise, as in make test-all, each case runs on every database.
 func Spread() bool { return os.Getenv(spreadVariable) == "1" }
 
-// Turn is a number below n for this test where [Spread] holds: by its name and FANOUT_TEST_SEED, so
+// OnEach runs a test on each of several databases, side by side; where [Spread] holds, on the one
+// whose turn it is, or the next one where the test skips itself: since it is not about the first, or
+// that one cannot be had.
+func OnEach[D any](t *testing.T, databases []D, name func(D) string, test func(*testing.T, D)) {
+	t.Helper()
+	if !Spread() {
+		for _, database := range databases {
+			t.Run(name(database), func(t *testing.T) {
+				t.Parallel()
+				test(t, database)
+			})
+		}
+		return
+	}
+	first := Turn(t, len(databases))
+	for i, ran := 0, false; i < len(databases) && !ran; i++ {
+		database := databases[(first+i)%len(databases)]
+		t.Run(name(database), func(t *testing.T) {
+			t.Cleanup(func() { ran = !t.Skipped() })
+			test(t, database)
+		})
+	}
+}
+
+// Turn is a number below n for this test: always the same with its name and FANOUT_TEST_SEED, so
 // that another seed pairs cases and databases otherwise.
 func Turn(t testing.TB, n int) int {
 	t.Helper()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(os.Getenv(seedVariable) + " " + t.Name()))
-	return int(h.Sum64() % uint64(n)) //nolint:gosec // it is below n
+	return int(h.Sum64() >> 32 % uint64(n)) //nolint:gosec // it is below n
 }
 
 // treeVariable is a sum over all files of the repository.

@@ -3,7 +3,10 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -132,4 +135,47 @@ func TestSeed(t *testing.T) {
 	t.Setenv(seedVariable, "")
 	first, second := Seed(t), Seed(t)
 	require.NotEqual(t, first, second)
+}
+
+// In make test a case runs on one database, and on the next one where it is not about the first.
+func TestOnEach(t *testing.T) {
+	all := []string{"a", "b", "c"}
+	run := func(t *testing.T, suited ...string) (ran []string) {
+		t.Helper()
+		t.Run("case", func(t *testing.T) {
+			OnEach(t, all, func(s string) string { return s }, func(t *testing.T, on string) {
+				if !slices.Contains(suited, on) {
+					t.Skip("not on " + on)
+				}
+				ran = append(ran, on) // one after the other, as there is a turn
+			})
+		})
+		return ran
+	}
+	t.Setenv(spreadVariable, "1")
+	turns := map[string]bool{}
+	for seed := range 20 {
+		t.Setenv(seedVariable, strconv.Itoa(seed))
+		ran := run(t, all...)
+		require.Len(t, ran, 1)
+		require.Equal(t, ran, run(t, all...), "the same with the same seed and name")
+		turns[ran[0]] = true
+		require.Equal(t, []string{"b"}, run(t, "b"))
+		require.Empty(t, run(t))
+	}
+	require.Len(t, turns, len(all), "each has a turn")
+
+	t.Setenv(spreadVariable, "0")
+	var (
+		lock sync.Mutex
+		ran  []string
+	)
+	t.Run("case", func(t *testing.T) {
+		OnEach(t, all, func(s string) string { return s }, func(_ *testing.T, on string) {
+			lock.Lock()
+			defer lock.Unlock()
+			ran = append(ran, on)
+		})
+	})
+	require.ElementsMatch(t, all, ran)
 }
