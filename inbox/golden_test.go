@@ -1,12 +1,13 @@
 package inbox_test
 
 import (
+	"embed"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,14 +39,10 @@ func TestStatements(t *testing.T) {
 	require.ErrorContains(t, err, "has a meaning of its own")
 }
 
+//go:embed testdata/*.golden.sql
+var goldens embed.FS
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
-		require.NoError(t, os.MkdirAll("testdata", 0o750))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "FANOUT_UPDATE_GOLDEN=1 go test -run %s", t.Name())
+	testenv.Golden(t, goldens, "testdata/"+name, got)
 }

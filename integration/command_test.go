@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -138,9 +139,8 @@ func testAbandonedRowsAgain(t *testing.T, p *place) {
 	r := b.relay()
 	eventually(t, func() bool { return b.count("status = 'abandoned'") == 10 })
 
-	document, err := os.ReadFile("../docs/plain-sql.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(document), "```sql\nUPDATE")
+	document := testenv.Page(t, "plain-sql.md")
+	_, rest, ok := strings.Cut(document, "```sql\nUPDATE")
 	require.True(t, ok)
 	statement, _, _ := strings.Cut("UPDATE"+rest, "```")
 	statement = strings.Replace(statement, "'partner'", "'default'", 1)

@@ -1,22 +1,21 @@
 package monitor
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // The guide has every address.
 func TestGuideIsComplete(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/monitoring.md")
-	require.NoError(t, err)
+	guide := testenv.Page(t, "monitoring.md")
 	for _, r := range newHandler(t, &fake{}).routes {
-		assert.Contains(t, string(guide), "`"+r.method+" /"+r.path+"`")
+		assert.Contains(t, guide, "`"+r.method+" /"+r.path+"`")
 	}
 	for _, verb := range Verbs() {
-		assert.Contains(t, string(guide), "`"+verb+"`")
+		assert.Contains(t, guide, "`"+verb+"`")
 	}
 }

@@ -3,14 +3,16 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"encoding/hex"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
 	"time"
 	"unicode/utf16"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -19,6 +21,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
+
+//go:embed testdata/*.golden.sql
+var goldens embed.FS
 
 // spy keeps the statements that it is given.
 type spy struct {
@@ -49,15 +54,7 @@ func TestInsertSQL(t *testing.T) {
 			var got spy
 			require.NoError(t, inserter.Insert(t.Context(), &got, rows))
 			require.NoError(t, inserter.InsertMissing(t.Context(), &got, rows))
-			file := filepath.Join("testdata", "insert_"+string(dialect)+".golden.sql")
-			text := strings.Join(got.texts, "\n\n") + "\n"
-			if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
-				require.NoError(t, os.MkdirAll("testdata", 0o755))
-				require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), text)
+			testenv.Golden(t, goldens, "testdata/insert_"+string(dialect)+".golden.sql", strings.Join(got.texts, "\n\n")+"\n")
 			switch dialect {
 			case outbox.SQLite:
 				assert.Len(t, got.args[0], 32)

@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -61,13 +61,7 @@ func TestLockKeysSQL(t *testing.T) {
 			t.Parallel()
 			texts, _ := locked(t, dialect, keyed("a"))
 			require.Len(t, texts, 1)
-			file := filepath.Join("testdata", "lockkeys_"+string(dialect)+".golden.sql")
-			if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
-				require.NoError(t, os.WriteFile(file, []byte(texts[0]+"\n"), 0o644))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), texts[0]+"\n")
+			testenv.Golden(t, goldens, "testdata/lockkeys_"+string(dialect)+".golden.sql", texts[0]+"\n")
 		})
 	}
 	texts, _ := locked(t, outbox.SQLite, keyed("a"))

@@ -2,9 +2,9 @@ package nats
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -65,16 +65,17 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+//go:embed doc.go
+var docGo string
+
 // Each code that has a rule stands in the documentation, with its class and scope.
 func TestErrorsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
 	for code, r := range rules {
 		words := string(r.class)
 		if r.scope != "" {
 			words += " " + string(r.scope)
 		}
-		assert.Regexp(t, fmt.Sprintf(`(?m)^//\t.*\b%d\b.* %s `, code, words), string(text), "%d", code)
+		assert.Regexp(t, fmt.Sprintf(`(?m)^//\t.*\b%d\b.* %s `, code, words), docGo, "%d", code)
 	}
 }

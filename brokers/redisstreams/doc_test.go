@@ -1,21 +1,23 @@
 package redisstreams
 
 import (
-	"os"
+	_ "embed"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
+
+//go:embed doc.go
+var docGo string
 
 // What an error of the server means is written down in both places where an operator may look.
 func TestErrorsAreDocumented(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"doc.go", "../../docs/brokers.md"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+	for file, text := range map[string]string{"doc.go": docGo, "docs/brokers.md": testenv.Page(t, "brokers.md")} {
 		for _, r := range rules {
-			assert.Regexp(t, `(?m)^(//\t|\|).*\b`+r.prefix+`\b`, string(text), "%s has no line for %s", file, r.prefix)
+			assert.Regexp(t, `(?m)^(//\t|\|).*\b`+r.prefix+`\b`, text, "%s has no line for %s", file, r.prefix)
 		}
 	}
 }

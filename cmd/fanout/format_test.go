@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"embed"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
 	"time"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -16,6 +19,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
+
+//go:embed testdata/json.golden
+var goldens embed.FS
 
 func TestAgedError(t *testing.T) {
 	t.Parallel()
@@ -112,14 +118,7 @@ func TestGoldenJSON(t *testing.T) {
 	} {
 		got = regexp.MustCompile(pattern).ReplaceAllString(got, stand)
 	}
-	golden := filepath.Join("testdata", "json.golden")
-	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
+	testenv.Golden(t, goldens, "testdata/json.golden", got)
 }
 
 // A shell completes brokers, databases and statuses from the configuration, with no variable set.

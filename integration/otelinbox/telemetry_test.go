@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -163,9 +162,8 @@ func TestEveryInstrument(t *testing.T) {
 // and none that there is not.
 func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/metrics.md")
-	require.NoError(t, err)
-	_, section, ok := strings.Cut(string(text), "\n## Consumers\n")
+	text := testenv.Page(t, "metrics.md")
+	_, section, ok := strings.Cut(text, "\n## Consumers\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
 	found, want := map[string]string{}, map[string]string{}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -228,9 +227,8 @@ func until(t *testing.T, condition func() bool) {
 // that there is not.
 func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/metrics.md")
-	require.NoError(t, err)
-	_, section, ok := strings.Cut(string(text), "\n## Instruments\n")
+	text := testenv.Page(t, "metrics.md")
+	_, section, ok := strings.Cut(text, "\n## Instruments\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
 	found := map[string]string{}

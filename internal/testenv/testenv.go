@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -119,4 +120,27 @@ func Seed(t testing.TB) int64 {
 	}
 	t.Logf("seed %d: replay with %s=%d", seed, seedVariable, seed)
 	return seed
+}
+
+// docsVariable names a copy of the folder docs whose path tells what is in it.
+const docsVariable = "FANOUT_TEST_DOCS"
+
+// Page returns a page of the folder docs, for tests of what it prints. go test knows a cached result
+// by the paths and contents of the files that it has read in the module, and not at all of others;
+// so make test has the pages read from a copy elsewhere, named by a sum over them.
+func Page(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv(docsVariable)
+	for up := "docs"; dir == ""; up = filepath.Join("..", up) {
+		if _, err := os.Stat(filepath.Join(up, name)); err == nil {
+			dir = up
+		} else if len(up) > len("../../../../../docs") {
+			t.Fatalf("no page %s in docs, here or above", name)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // the test names it
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +18,9 @@ type plainStatements struct{ insert, lock, again, now, unblock, bump string }
 
 func readPlain(t *testing.T) plainStatements {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/plain-sql.md")
-	require.NoError(t, err)
+	page := testenv.Page(t, "plain-sql.md")
 	var texts []string
-	for _, part := range strings.Split(string(page), "```mysql\n")[1:] {
+	for _, part := range strings.Split(page, "```mysql\n")[1:] {
 		text, _, closed := strings.Cut(part, "```")
 		require.True(t, closed)
 		texts = append(texts, text)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -355,12 +354,11 @@ var includes = regexp.MustCompile(`\{\{(?:include|each shard) (\w+)\}\}`)
 // commentOf are the comments of a statement's file, and of the files that it includes.
 func commentOf(t *testing.T, name string) string {
 	t.Helper()
-	var text []byte
-	for _, folder := range []string{"sql", "../internal/sqladmin/sql/mysql"} {
-		if found, err := os.ReadFile(filepath.Join(folder, name+".sql")); err == nil {
-			text = found
-		}
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		text, err = os.ReadFile("../internal/sqladmin/sql/mysql/" + name + ".sql")
 	}
+	require.NoError(t, err)
 	require.NotEmpty(t, text, name)
 	var comment strings.Builder
 	for line := range strings.Lines(string(text)) {

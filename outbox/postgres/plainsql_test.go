@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -16,9 +16,8 @@ import (
 // The statement of docs/plain-sql.md unblocks a key: its next message can be claimed.
 func TestUnblockByHand(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/plain-sql.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "This statement unblocks the key")
+	page := testenv.Page(t, "plain-sql.md")
+	_, rest, found := strings.Cut(page, "This statement unblocks the key")
 	require.True(t, found)
 	_, rest, _ = strings.Cut(rest, "```sql\n")
 	statement, _, _ := strings.Cut(rest, "```")

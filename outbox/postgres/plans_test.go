@@ -2,8 +2,8 @@ package postgres
 
 import (
 	"context"
+	"embed"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -343,9 +343,12 @@ func messageIDs(ranges ...int) string {
 	return "'{" + strings.Join(ids, ",") + "}'"
 }
 
+//go:embed testdata
+var testdata embed.FS
+
 func readTestdata(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/" + name)
+	text, err := testdata.ReadFile("testdata/" + name)
 	require.NoError(t, err)
 	return string(text)
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +21,8 @@ import (
 // there, for the tables of a store in the schema public. The server forgets it afterwards.
 func documentedRole(t *testing.T, owner *Store, documented string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "## Rights")
+	page := testenv.Page(t, "operations.md")
+	_, rest, found := strings.Cut(page, "## Rights")
 	require.True(t, found)
 	_, rest, _ = strings.Cut(rest, "```sql\n")
 	block, _, _ := strings.Cut(rest, "```")

@@ -1,7 +1,6 @@
 package sqlserver
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -19,10 +19,9 @@ type plainStatements struct{ insert, lock, again, now, unblock, bump string }
 // readPlain reads them, for another table.
 func readPlain(t *testing.T, table string) plainStatements {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/plain-sql.md")
-	require.NoError(t, err)
+	page := testenv.Page(t, "plain-sql.md")
 	var texts []string
-	for _, part := range strings.Split(string(page), "```tsql\n")[1:] {
+	for _, part := range strings.Split(page, "```tsql\n")[1:] {
 		text, _, closed := strings.Cut(part, "```")
 		require.True(t, closed)
 		texts = append(texts, strings.ReplaceAll(text, outbox.DefaultTable, table))

@@ -3,12 +3,15 @@ package sqldedup
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
 	"time"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/glebarez/sqlite"
 	"github.com/stretchr/testify/require"
@@ -16,6 +19,9 @@ import (
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
 )
+
+//go:embed testdata/*.golden.sql
+var goldens embed.FS
 
 // nowhere is a connection that leads nowhere: texts are made, and not sent.
 type nowhere struct{}
@@ -87,14 +93,7 @@ func TestTexts(t *testing.T) {
 				b.WriteString("-- === " + c.name + "\n" + text + "\n\n")
 			}
 			require.NotContains(t, b.String(), "{{")
-			golden := filepath.Join("testdata", name+".golden.sql")
-			if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
-				require.NoError(t, os.MkdirAll("testdata", 0o755))
-				require.NoError(t, os.WriteFile(golden, []byte(b.String()), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), b.String())
+			testenv.Golden(t, goldens, "testdata/"+name+".golden.sql", b.String())
 		})
 	}
 }
