@@ -15,6 +15,9 @@ GOLANGCI = $$(golangci-lint version 2>/dev/null | grep -q 'version v\{0,1\}$(GOL
 MODULE   := github.com/gorm-fanout/fanout
 PACKAGES  = $(patsubst ./%,$(MODULE)/%,$(patsubst .,$(MODULE),$(PKG)))
 
+# Without paths of this clone in programs, another clone finds them, and the results of unchanged packages, in Go's cache.
+export GOFLAGS += -trimpath
+
 # These need a newer Go than the library, which Go fetches where it is not there, and stand beside the workspace.
 BESIDE   := GOWORK=off GOTOOLCHAIN=auto
 
@@ -24,7 +27,7 @@ TESTREPORT  := $(BUILD)/testreport
 OVERLAY     := $(BUILD)/overlay.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
+.PHONY: help test race test-all cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,17 +64,37 @@ $(OVERLAY): FORCE
 LONG := TestConformanceOfExecModes|TestConformanceOfSessions|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestOverload|TestIsolation|TestEightBrokersThreeDown|TestPauseAndResume|TestBroken|TestAccessibility
 LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/outbox/mysql $(MODULE)/integration/...
 
-# What go test cannot see of the packages that build programs of others: a sum over all files of ours. Without it, it would take their
-# results from its cache.
-TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid \) -prune -o -type f -exec cksum {} + | LC_ALL=C sort | cksum | tr -d ' ')
+# What go test cannot see of the packages that build programs of others: a sum over all files of ours but documents. Without it, it would
+# take their results from its cache.
+TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid -o -name '*.md' \) -prune -o -type f -exec cksum {} + | LC_ALL=C sort | cksum | tr -d ' ')
+
+# The pages that tests read, at a path that tells what is in them, for the same reason: see testenv.Page.
+DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs-$$(cksum docs/*.md | cksum | tr ' ' -); \
+	[ -d "$$dir" ] || { mkdir -p "$$dir.$$$$" && cp docs/*.md "$$dir.$$$$" && mv "$$dir.$$$$" "$$dir"; }; export FANOUT_TEST_DOCS="$$dir"
+
+# Packages are tested in the order in which they are named: those that take longest first, so that none is left alone at the end.
+SLOWEST := outbox/postgres gormplugin integration internal/testservers outbox/mysql inbox outbox/relay outbox/internal/protocol \
+    inbox/natsconsumer inbox/kafkaconsumer brokers/rabbitmq integration/chaos fanoutvet
+FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 
 # Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
-# -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red.
+# -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red. With
+# FANOUT_TEST_SPREAD each case that is about no database runs on one of them; test-all runs them all on all.
 # The linters vet.
+QUICK = FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SPREAD=$${FANOUT_TEST_SPREAD-1} FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE)
 test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
-	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
+	@$(DOCS); export $(QUICK); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(PACKAGES)
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(FIRST) $(PACKAGES)
+
+# Packages with goroutines of ours: found by their statements. Suites and what runs programs of others are not among them.
+RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testdata' '(^|[^"./a-zA-Z_-])go (func|[a-zA-Z.]+\()|\.Go\(' . | \
+    xargs -n1 dirname | sort -u | grep -vE '^\./(benchmarks|deploy|examples|integration|fanoutvet|internal/testservers|.*test)(/|$$)' | sed 's|^\.|$(MODULE)|')
+RACEFLAGS := -race -gcflags=modernc.org/...=-race=false
+race: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests of packages that have goroutines with the race detector (-short)
+	@$(GO) build -race runtime/cgo >/dev/null 2>&1 || { echo 'make race: skipped: the race detector needs cgo and a C compiler' >&2; exit 0; }; \
+	$(DOCS); export $(QUICK); \
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=3 $(RACEFLAGS) -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -timeout=20m $(ARGS) $(RACY)
 
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
 # which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of
@@ -145,5 +168,5 @@ footprint: ## Count the modules that a service has which only writes
 demo: ## Show the whole outbox at work, with nothing installed
 	@$(GO) run ./cmd/fanout demo $(ARGS)
 
-ci: ## Do what the continuous integration does: lint, test, test-all, demo, tidy-check, footprint
+ci: ## Do what the continuous integration does: lint, test, race, demo, tidy-check, footprint
 	@.ci/run
