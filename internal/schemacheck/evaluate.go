@@ -69,12 +69,14 @@ var number = regexp.MustCompile(`^\.?\d[\d.eE]*$`)
 func foreign(dialect outbox.Dialect, expression string) string {
 	tokens := Scan(dialect, expression)
 	for i, token := range tokens {
-		switch {
-		case strings.HasSuffix(token.Text, "'"), unquoted(token) != token.Text, number.MatchString(token.Text):
-		case token.Text == "." || strings.HasPrefix(token.Text, ".") || strings.HasSuffix(token.Text, "."):
-			return Text(tokens[max(0, i-1):min(len(tokens), i+2)])
-		case strings.ContainsAny(token.Text, ".;"):
-			return token.Text
+		switch text := token.Text; {
+		case strings.HasSuffix(text, "'"), unquoted(token) != text, number.MatchString(text):
+		case text == "." || strings.HasPrefix(text, "."):
+			return at(tokens, i-1).Text + text + at(tokens, i+1).Text
+		case strings.HasSuffix(text, "."):
+			return text + at(tokens, i+1).Text
+		case strings.ContainsAny(text, ".;"):
+			return text
 		}
 	}
 	return ""

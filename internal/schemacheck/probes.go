@@ -131,7 +131,9 @@ func (l list) sql(dialect outbox.Dialect, counter string) string {
 	return fmt.Sprintf("(SELECT %s) AS %s_list", strings.Join(rows, " UNION ALL SELECT "), counter)
 }
 
-func hasValues(dialect outbox.Dialect) bool { return dialect == outbox.Postgres || dialect == outbox.SQLServer }
+func hasValues(dialect outbox.Dialect) bool {
+	return dialect == outbox.Postgres || dialect == outbox.SQLServer
+}
 
 // describe a row for people.
 func (p probes) describe(row int) string {
@@ -186,7 +188,7 @@ func (db *Database) constants(c *comparison) constants {
 		word := token.Word()
 		n, err := strconv.Atoi(word)
 		switch {
-		case strings.HasSuffix(word, "'"):
+		case len(word) > 1 && strings.HasSuffix(word, "'"):
 			if text := strings.ReplaceAll(word[1:len(word)-1], "''", "'"); !slices.Contains(found.texts, text) {
 				found.texts = append(found.texts, text)
 			}

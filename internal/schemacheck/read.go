@@ -36,27 +36,27 @@ func wantedStatement(dialect outbox.Dialect, tables []*Reading, text []Token) ([
 	case is(text, "set"), is(text, "insert"): // options of the session, rows
 		return tables, nil
 	case is(text, "create", "table"):
-		if is(text[name:], "if", "not", "exists") {
+		if is(from(text, name), "if", "not", "exists") {
 			name += 3
 		}
-		table := &Reading{Dialect: dialect, Table: text[name].Text}
+		table := &Reading{Dialect: dialect, Name: at(text, name).Text}
 		if len(tables) > 0 {
-			table.Owner = " of " + table.Table
+			table.Owner = " of " + table.Name
 		}
 		return append(tables, table), table.create(text)
 	case is(text, "alter", "table"): // ... set (lock_escalation = disable)
 	default:
 		name = find(text, "on") + 1 // create [unique] index ... on ...
 	}
-	at := slices.IndexFunc(tables, func(r *Reading) bool { return name < len(text) && bare(r.Table) == bare(text[name].Text) })
-	if at < 0 {
+	n := slices.IndexFunc(tables, func(r *Reading) bool { return strings.EqualFold(bare(r.Name), bare(at(text, name).Text)) })
+	if n < 0 {
 		return nil, fmt.Errorf("schemacheck: a statement that cannot be read: %s", Text(text))
 	}
-	switch table := tables[at]; {
+	switch table := tables[n]; {
 	case is(text, "create", "index"), is(text, "create", "unique", "index"):
 		table.createIndex(text)
-	case is(text[name+1:], "set", "(", "lock_escalation", "="):
-		table.add(Table+table.Table, "lock escalation", strings.ToUpper(text[name+5].Text))
+	case is(from(text, name+1), "set", "(", "lock_escalation", "="):
+		table.add(Table+table.Name, "lock escalation", strings.ToUpper(at(text, name+5).Text))
 	default:
 		return nil, fmt.Errorf("schemacheck: a statement that cannot be read: %s", Text(text))
 	}
@@ -69,9 +69,9 @@ func bare(table string) string { return table[strings.LastIndexByte(table, '.')+
 // that SQLite and MySQL tell in place of a catalog of expressions.
 type Reading struct {
 	Dialect outbox.Dialect
-	// Table is its name, and Owner what its columns have behind theirs: nothing, or " of " and the
+	// Name of the table, and Owner what its columns have behind theirs: nothing, or " of " and the
 	// table's name.
-	Table, Owner string
+	Name, Owner string
 	// Facts that were read.
 	Facts Facts
 }
@@ -97,11 +97,11 @@ func (r *Reading) create(text []Token) error {
 	if len(body) == 0 {
 		return fmt.Errorf("schemacheck: a statement that cannot be read: %s", Text(text))
 	}
-	options := text[open+len(body)+2:]
+	options := from(text, open+len(body)+2)
 	if r.Dialect == outbox.MySQL {
-		r.add(Table+r.Table, "engine", option(options, "engine"))
+		r.add(Table+r.Name, "engine", option(options, "engine"))
 	} else {
-		r.add(Table+r.Table, "kind", "table")
+		r.add(Table+r.Name, "kind", "table")
 	}
 	for _, item := range split(body, ",") {
 		named := is(item, "constraint")
@@ -126,7 +126,7 @@ func (r *Reading) create(text []Token) error {
 				r.add(constraint+name, "enabled", yes)
 				r.add(constraint+name, "trusted", yes)
 			case outbox.MySQL:
-				r.add(constraint+name, "enforced", yesNo(!is(item[open+len(columns)+2:], "not", "enforced")))
+				r.add(constraint+name, "enforced", yesNo(!is(from(item, open+len(columns)+2), "not", "enforced")))
 			}
 		case is(item, "check"), is(item, "foreign"): // not ours
 		case is(item, "primary", "key"), is(item, "unique"), is(item, "key"):
@@ -150,14 +150,14 @@ func yesNo(is bool) string {
 
 // option is what stands behind a word and perhaps a "=".
 func option(tokens []Token, word string) string {
-	at := find(tokens, word) + 1
-	if at < len(tokens) && tokens[at].Text == "=" {
-		at++
+	n := find(tokens, word) + 1
+	if at(tokens, n).Text == "=" {
+		n++
 	}
-	if at >= len(tokens) {
+	if n >= len(tokens) {
 		return None
 	}
-	return tokens[at].Text
+	return tokens[n].Text
 }
 
 // key reads a primary key, a unique constraint or an index that stands among the columns.
@@ -174,7 +174,7 @@ func (r *Reading) key(name string, item, columns []Token) {
 			object = index + unquoted(item[find(item, "(")-1])
 		}
 		r.indexed(object, unique, columns)
-		if behind := words(item[find(item, "(")+len(columns)+2:]); strings.Contains(behind, "invisible") || strings.Contains(behind, "ignored") {
+		if behind := words(from(item, find(item, "(")+len(columns)+2)); strings.Contains(behind, "invisible") || strings.Contains(behind, "ignored") {
 			r.add(object, "ignored", yes)
 		}
 	default:
@@ -191,7 +191,7 @@ func (r *Reading) key(name string, item, columns []Token) {
 
 // createIndex reads CREATE [UNIQUE] INDEX name ON table (columns) [INCLUDE (columns)] [WHERE ...].
 func (r *Reading) createIndex(text []Token) {
-	object := index + unquoted(text[find(text, "index")+1])
+	object := index + unquoted(at(text, find(text, "index")+1))
 	open := find(text, "(")
 	columns := group(text, open)
 	switch r.Dialect {
@@ -201,10 +201,10 @@ func (r *Reading) createIndex(text []Token) {
 		r.add(object, "kind", "NONCLUSTERED")
 	}
 	r.indexed(object, is(text, "create", "unique"), columns)
-	rest := text[open+len(columns)+2:]
+	rest := from(text, open+len(columns)+2)
 	if is(rest, "include") {
 		included := group(rest, 1)
-		rest = rest[len(included)+3:]
+		rest = from(rest, len(included)+3)
 		names := strings.Split(r.list(included), ", ")
 		slices.Sort(names)
 		r.add(object, "included", strings.Join(names, ", "))
@@ -296,7 +296,7 @@ func (r *Reading) column(text []Token, collation string) {
 		case is(text, "not", "null"):
 			nullable, n = false, 2
 		case is(text, "collate"):
-			collation, n = text[1].Text, 2
+			collation, n = at(text, 1).Text, 2
 		case is(text, Default):
 			n = 1 + untilEnd(text[1:])
 			if value := Text(unwrap(text[1:n])); !strings.EqualFold(value, "null") {
@@ -309,11 +309,11 @@ func (r *Reading) column(text []Token, collation string) {
 			r.add(object, "identity", "by default")
 			n = 5
 		case is(text, "generated"), is(text, "as"):
-			at := find(text, "as") + 1
-			n = at + untilEnd(text[at:])
-			r.add(object, Generated, Text(unwrap(text[at:n])))
+			begin := min(find(text, "as")+1, len(text))
+			n = begin + untilEnd(text[begin:])
+			r.add(object, Generated, Text(unwrap(text[begin:n])))
 		case is(text, "identity", "("): // of SQL Server
-			r.add(object, "identity", "by "+text[4].Text)
+			r.add(object, "identity", "by "+at(text, 4).Text)
 			n = 6
 		case is(text, "primary", "key"):
 			r.add(object, "primary key", "part 1")

@@ -82,6 +82,17 @@ func is(tokens []Token, words ...string) bool {
 	return true
 }
 
+// at is a token, or none behind the last one.
+func at(tokens []Token, n int) Token {
+	if n < 0 || n >= len(tokens) {
+		return Token{}
+	}
+	return tokens[n]
+}
+
+// from are the tokens from one on.
+func from(tokens []Token, n int) []Token { return tokens[min(n, len(tokens)):] }
+
 // Text joins tokens again, each comment and each run of blanks being one space.
 func Text(tokens []Token) string {
 	var b strings.Builder

@@ -43,8 +43,8 @@ func (s *Store) facts(ctx context.Context, tables []string) (live schemacheck.Fa
 		if len(found) == 0 {
 			continue
 		}
-		made := schemacheck.Reading{Dialect: outbox.MySQL, Table: table, Owner: owner}
-		if err := s.made(ctx, &made); err != nil {
+		made := schemacheck.Reading{Dialect: outbox.MySQL, Name: table, Owner: owner}
+		if err := s.made(ctx, table, &made); err != nil {
 			return nil, err
 		}
 		live = append(live, found.Complete(made.Facts)...)
@@ -89,8 +89,8 @@ func (s *Store) catalog(ctx context.Context, table, owner string) (live schemach
 // made reads the rest out of the statement that would make a table. It holds expressions as the
 // server would read them again; information_schema has them with escapes that differ from version to
 // version, or shows them to owners alone.
-func (s *Store) made(ctx context.Context, made *schemacheck.Reading) error {
-	rows, err := s.db.QueryContext(ctx, "SHOW CREATE TABLE "+made.Table)
+func (s *Store) made(ctx context.Context, table string, into *schemacheck.Reading) error {
+	rows, err := s.db.QueryContext(ctx, "SHOW CREATE TABLE "+table)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Store) made(ctx context.Context, made *schemacheck.Reading) error {
 		if columns[1] != "Create Table" {
 			continue
 		}
-		if err := made.Read(string(values[1])); err != nil {
+		if err := into.Read(string(values[1])); err != nil {
 			return err
 		}
 	}

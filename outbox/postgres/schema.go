@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -179,7 +180,7 @@ func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
 		ASCII:   conn.PgConn().ParameterStatus("server_encoding") != "UTF8",
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, query, pgx.QueryExecModeSimpleProtocol)
+				rows, err := tx.Query(ctx, query, pgx.QueryExecModeExec) // it is sent once: the connection need not keep it
 				if err != nil {
 					return err
 				}
@@ -203,13 +204,17 @@ var refusals = []string{"0A", "22", "25", "2F", "38", "42"}
 const queryCanceled = "57014"
 
 // catalogOnly runs f in a transaction that can write nothing and finds nothing but PostgreSQL's own
-// functions and operators where no schema is named.
+// functions and operators where no schema is named. It is rolled back, and with it what an expression
+// has set in the session.
 func catalogOnly(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = '30s'", pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-		return f(tx)
-	})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `SELECT set_config('search_path', 'pg_catalog, pg_temp', true), set_config('statement_timeout', '30s', true),
+		set_config('quote_all_identifiers', 'off', true)`)
+	if err == nil {
+		err = f(tx)
+	}
+	return cmp.Or(err, tx.Rollback(ctx))
 }

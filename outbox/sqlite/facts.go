@@ -44,7 +44,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 			return nil
 		}
 		if table, ok := strings.CutPrefix(object, schemacheck.Table); ok {
-			made.Table, made.Owner = table, ""
+			made.Name, made.Owner = table, ""
 			if !strings.EqualFold(table, tables[0]) {
 				made.Owner = " of " + table
 			}
