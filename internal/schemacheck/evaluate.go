@@ -10,7 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// patience is how long a database may take to evaluate all expressions, which takes milliseconds.
+// patience is how long a database may take to evaluate all expressions, which takes tens of
+// milliseconds.
 const patience = 30 * time.Second
 
 // A comparison is an expression that the database has, and the one that it should have.
@@ -115,8 +116,8 @@ func (c *comparison) results(dialect outbox.Dialect) (live, want string) {
 	case c.property == Default && strings.Contains(c.want, "("):
 		return clock(dialect, c.live, c.want), "1"
 	case c.object == shardColumn && c.property == Generated:
-		return comparable(dialect, c.live, c.kind), comparable(dialect, goShard, c.kind)
+		return compared(dialect, c.live, c.kind), compared(dialect, goShard, c.kind)
 	default:
-		return comparable(dialect, c.live, c.kind), comparable(dialect, c.want, c.kind)
+		return compared(dialect, c.live, c.kind), compared(dialect, c.want, c.kind)
 	}
 }

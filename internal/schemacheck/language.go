@@ -116,9 +116,9 @@ func cast(dialect outbox.Dialect, value string, of Object) string {
 	}
 }
 
-// comparable makes of an expression what two of them are compared as: what the column would hold, in
+// compared makes of an expression what two of them are compared as: what the column would hold, in
 // bytes.
-func comparable(dialect outbox.Dialect, expression, kind string) string {
+func compared(dialect outbox.Dialect, expression, kind string) string {
 	switch {
 	case dialect == outbox.Postgres && kind == None:
 		return "CAST((" + expression + ") AS text)"

@@ -211,7 +211,7 @@ func catalogOnly(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) erro
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `SELECT set_config('search_path', 'pg_catalog, pg_temp', true), set_config('statement_timeout', '30s', true),
+	_, err = tx.Exec(ctx, `SELECT set_config('search_path', 'pg_catalog, pg_temp', true), set_config('statement_timeout', '5s', true),
 		set_config('quote_all_identifiers', 'off', true)`)
 	if err == nil {
 		err = f(tx)

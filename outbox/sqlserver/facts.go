@@ -34,7 +34,7 @@ func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.
 	if err != nil {
 		return nil, err
 	}
-	return comparable(want, live), nil
+	return comparableFacts(want, live), nil
 }
 
 // tablesArg hands the names of the tables to a batch, as JSON. They have been checked: there is
@@ -43,10 +43,10 @@ func tablesArg(want schemacheck.Facts) []any {
 	return []any{sql.Named("tables", `["`+strings.Join(want.Tables(), `","`)+`"]`)}
 }
 
-// comparable leaves out, or replaces by what is wanted, what says nothing about the schema:
+// comparableFacts leaves out, or replaces by what is wanted, what says nothing about the schema:
 // collations and lock escalation that are left to the database or the owner (the catalog always
 // names one), and constraints that this user may not see.
-func comparable(want, live schemacheck.Facts) schemacheck.Facts {
+func comparableFacts(want, live schemacheck.Facts) schemacheck.Facts {
 	hidden := false
 	for i := range live {
 		wanted := want.Find(live[i].Name)
