@@ -56,9 +56,9 @@ func decoded(expression string) string {
 		switch {
 		case slices.Contains([]string{"int", "binary", "nvarchar"}, word):
 			text, blank = "["+word+"]", true
-		case slices.Contains([]string{"case", "when", "then", "else", "end"}, word):
+		case slices.Contains([]string{"case", "when", "then", "else", "end", "like"}, word):
 			blank = true
-		case slices.Contains([]string{"is", "not", "null", "and", "or"}, word):
+		case slices.Contains([]string{"is", "not", "null", "and", "or", "in"}, word):
 			text, blank = strings.ToUpper(word), true
 		case strings.HasSuffix(word, "'"):
 			text, blank = token.Text, true
