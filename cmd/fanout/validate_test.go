@@ -12,6 +12,7 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,37 @@ func TestValidateSchema(t *testing.T) {
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, "column broker_message_id: missing; index outbox_messages_finished: missing")
+}
+
+// Expressions are compared by what they do, on every version of PostgreSQL.
+func TestValidateExpressions(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	p := newPlace(t, "postgres", dsn)
+	p.migrate()
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "database main: the schema is up to date\n")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(t.Context())) }()
+	_, err = conn.Exec(t.Context(), `
+		ALTER TABLE outbox_messages ALTER status SET DEFAULT 'failed', ALTER attempts SET DEFAULT 2 - 2;
+		ALTER TABLE outbox_messages DROP CONSTRAINT outbox_messages_lease, ADD CONSTRAINT outbox_messages_lease CHECK (true);
+		DROP INDEX outbox_messages_failing; CREATE INDEX outbox_messages_failing ON outbox_messages (target_broker, id) WHERE last_error IS NOT NULL;
+		ALTER TABLE outbox_messages DROP shard;
+		ALTER TABLE outbox_messages ADD shard smallint NOT NULL GENERATED ALWAYS AS (CASE WHEN priority < 0 THEN 4 ELSE 0 END) STORED;
+		CREATE INDEX outbox_messages_open ON outbox_messages (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
+		CREATE INDEX outbox_messages_deferred ON outbox_messages (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0`)
+	require.NoError(t, err)
+	code, _, stderr = p.run("validate")
+	assert.Equal(t, exitFailed, code)
+	assert.Regexp(t, `shows:
+  column shard: generated is .*, want .* \(which differs where ordering_key is 'order-1' and .*\)
+  column status: default is 'failed'::text, want 'pending'
+  constraint outbox_messages_lease: check is true, want .* \(which differs where .*status is 'processing'\)
+  index outbox_messages_failing: predicate is \(last_error IS NOT NULL\), want .* \(which differs where .*\)
+$`, stderr)
 }
 
 // TestValidateSaysWhatLeaves: whoever reads it sees which partner gets the tenant.

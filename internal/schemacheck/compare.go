@@ -1,82 +1,120 @@
 package schemacheck
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// None is the value of a property that an object does not have.
-const None = "none"
+// A Database is how expressions are evaluated.
+type Database struct {
+	Dialect outbox.Dialect
+	// ASCII is true where the database cannot hold other characters.
+	ASCII bool
+	// Ask sends a SELECT without parameters, which reads no table, and returns its rows. Run it so
+	// that nothing can be written, whatever functions the owner of the tables has put into an
+	// expression.
+	Ask func(ctx context.Context, query string) ([]Answer, error)
+	// Refused is true for an error of the server about the statement itself. Any other ends the
+	// comparison.
+	Refused func(err error) bool
+}
+
+// An Answer tells for which of its rows an expression, as the database has it, makes something else
+// than what is wanted: the first one, or -1 for none.
+type Answer struct{ Expression, Row int }
 
 // Differences lists, for people, what of the wanted facts is missing in a live schema or different
 // there. Objects that the live schema has beyond them are its owner's business; a property that a
 // wanted object should not have, such as a default, is a difference. Of a table that is missing
 // nothing else is said. Names are the same whatever their case.
-func Differences(want, live Facts) []string {
+func (db *Database) Differences(ctx context.Context, want, live Facts) ([]string, error) {
 	there := make(map[string]Object, len(live))
 	for _, object := range live {
 		there[strings.ToLower(object.Name)] = object
 	}
 	var (
-		differences []string
-		skip        bool // the table that these objects belong to is missing
+		found       []difference
+		comparisons []*comparison
+		table       Object // the one that these objects belong to
+		columns     map[string]Object
 	)
-	for _, object := range want {
-		isTable := strings.HasPrefix(object.Name, Table)
-		if skip && !isTable {
-			continue
+	for i, object := range want {
+		live, ok := there[strings.ToLower(object.Name)]
+		if strings.HasPrefix(object.Name, Table) {
+			table, columns = live, columnsOf(want[i+1:])
 		}
-		found, ok := there[strings.ToLower(object.Name)]
-		skip = isTable && !ok
-		if !ok {
-			differences = append(differences, object.Name+": missing")
-			continue
-		}
-		differences = append(differences, object.differences(found)...)
-	}
-	return differences
-}
-
-// Forget makes properties of these names Unknown in the live facts where they differ from the
-// wanted ones but are there on both sides: they are texts of a database that promises no wording.
-func Forget(want, live Facts, properties ...string) Facts {
-	live = slices.Clone(live)
-	for i, object := range live {
-		wanted := want.Find(object.Name)
-		live[i].Properties = slices.Clone(object.Properties)
-		for j, p := range live[i].Properties {
-			if slices.Contains(properties, p.Name) && wanted.Value(p.Name) != None {
-				live[i].Properties[j].Value = Unknown
+		switch {
+		case !ok && (table.Name != "" || strings.HasPrefix(object.Name, Table)):
+			found = append(found, difference{text: object.Name + ": missing"})
+		case ok:
+			for _, d := range object.differences(live) {
+				if d.expression != nil {
+					d.expression.columns = columns
+					comparisons = append(comparisons, d.expression)
+				}
+				found = append(found, d)
 			}
 		}
 	}
-	return live
+	if err := db.evaluate(ctx, comparisons); err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, d := range found {
+		if d.expression == nil || d.expression.differs {
+			texts = append(texts, d.text+d.expression.note())
+		}
+	}
+	return texts, nil
 }
 
-func (o Object) differences(live Object) []string {
+// A difference, or one that only an evaluation can tell.
+type difference struct {
+	text       string
+	expression *comparison
+}
+
+// columnsOf are the columns that stand before the next table.
+func columnsOf(facts Facts) map[string]Object {
+	columns := map[string]Object{}
+	for _, object := range facts {
+		if strings.HasPrefix(object.Name, Table) {
+			break
+		}
+		if strings.HasPrefix(object.Name, column) {
+			columns[nameOf(object)] = object
+		}
+	}
+	return columns
+}
+
+func isExpression(property string) bool {
+	return slices.Contains([]string{Default, Generated, Predicate, Expression, CheckExpression}, property)
+}
+
+func (o Object) differences(live Object) []difference {
 	names := make([]string, 0, len(o.Properties))
 	for _, property := range slices.Concat(o.Properties, live.Properties) {
 		if !slices.Contains(names, property.Name) {
 			names = append(names, property.Name)
 		}
 	}
-	var differences []string
+	var found []difference
 	for _, name := range names {
 		is, want := live.Value(name), o.Value(name)
-		if is != Unknown && Fold(is) != Fold(want) {
-			differences = append(differences, fmt.Sprintf("%s: %s is %s, want %s", o.Name, name, is, want))
+		d := difference{text: fmt.Sprintf("%s: %s is %s, want %s", o.Name, name, is, want)}
+		switch {
+		case is == Unknown, is == want:
+		case isExpression(name) && is != None && want != None: // in other words
+			d.expression = &comparison{object: o.Name, property: name, kind: o.Value("type"), live: is, want: want}
+			found = append(found, d)
+		case !strings.EqualFold(is, want):
+			found = append(found, d)
 		}
 	}
-	return differences
-}
-
-// Value of a property.
-func (o Object) Value(property string) string {
-	for _, p := range o.Properties {
-		if p.Name == property {
-			return p.Value
-		}
-	}
-	return None
+	return found
 }

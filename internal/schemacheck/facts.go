@@ -1,27 +1,33 @@
-// Package schemacheck compares what a database says about its tables with what they should be.
+// Package schemacheck compares the tables of a database with those that the migrations make, on
+// every version of every database in the same way.
 //
-// A store reads its catalog as facts: objects (a table, a column, an index, a constraint), each
-// with properties. The facts that it wants are an embedded file, which a test writes from the
-// migrations, so that there is no second list to maintain.
+// A schema is facts: objects (a table, a column, an index, a constraint), each with properties.
+// What is wanted is read out of the migrations' own text, what is there out of the database's
+// catalog. Most properties are compared as they are. Expressions (defaults, generated columns,
+// CHECK constraints, predicates of indexes) are evaluated: a server keeps them in words of its own,
+// which differ from version to version, and what decides is what they make of rows.
 package schemacheck
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// Unknown is the value of a property that the database does not show to the user who asks. It
-// differs from nothing.
-const Unknown = "?"
+const (
+	// None is the value of a property that an object does not have.
+	None = "none"
+	// Unknown is the value of a property that the database does not show to the user who asks. It
+	// differs from nothing.
+	Unknown = "?"
+)
 
-// Facts are objects in the order in which they were found: a table before what belongs to it.
+// Facts are objects: a table before what belongs to it.
 type Facts []Object
 
 // An Object is one thing in a schema.
 type Object struct {
-	// Name with its kind in front, such as "table outbox_messages" or "column shard".
+	// Name with its kind in front, such as "table outbox_messages" or "column shard". What belongs
+	// to another table than the first one says so: "column shard of outbox_messages_shards".
 	Name string
 	// Properties in the order in which they were found.
 	Properties []Property
@@ -30,8 +36,29 @@ type Object struct {
 // A Property is one fact about an object. One that an object does not have counts as "none".
 type Property struct{ Name, Value string }
 
-// Table is what the name of an object begins with that other objects belong to.
-const Table = "table "
+// Properties that are expressions of SQL: what is wanted is in the words of the migrations, what is
+// there in those of the server.
+const (
+	// Default of a column.
+	Default = "default"
+	// Generated column.
+	Generated = "generated"
+	// Predicate of an index: the rows that it holds.
+	Predicate = "predicate"
+	// Expression in place of a column of an index.
+	Expression = "expression"
+	// CheckExpression is what a CHECK constraint lets pass.
+	CheckExpression = "check"
+)
+
+// What the names of objects begin with.
+const (
+	// Table is an object that other objects belong to.
+	Table      = "table "
+	column     = "column "
+	index      = "index "
+	constraint = "constraint "
+)
 
 // With adds one property of an object, or without a property's name the object alone. Like append
 // it returns what it made, and may change what it was called on.
@@ -43,6 +70,24 @@ func (f Facts) With(object, property, value string) Facts {
 	}
 	if property != "" {
 		f[at].Properties = append(f[at].Properties, Property{property, value})
+	}
+	return f
+}
+
+// Complete adds what more tells, but for the properties that are known already. It may change what it
+// was called on.
+func (f Facts) Complete(more Facts) Facts {
+	for _, object := range more {
+		known := f.Find(object.Name)
+		name := object.Name
+		if known.Name != "" {
+			name = known.Name
+		}
+		for _, property := range object.Properties {
+			if known.Value(property.Name) == None {
+				f = f.With(name, property.Name, property.Value)
+			}
+		}
 	}
 	return f
 }
@@ -84,52 +129,12 @@ func (f Facts) Owned(kind string) []string {
 	return names
 }
 
-// String is the form in which facts are kept in files: a line for each object, and below it,
-// indented, one for each of its properties.
-func (f Facts) String() string {
-	var b strings.Builder
-	for _, object := range f {
-		b.WriteString(object.Name + "\n")
-		for _, property := range object.Properties {
-			fmt.Fprintf(&b, "    %s: %s\n", property.Name, property.Value)
+// Value of a property.
+func (o Object) Value(property string) string {
+	for _, p := range o.Properties {
+		if p.Name == property {
+			return p.Value
 		}
 	}
-	return b.String()
-}
-
-// Template is String with the table's name taken out, for driver.RenderSQL to fill in: {{table}} in
-// the names of tables, {{name}} in those of indexes and constraints. The name must stand for
-// nothing else in the facts.
-func (f Facts) Template(table string) string {
-	name := regexp.MustCompile(`(^table | of |)\b` + regexp.QuoteMeta(table))
-	lines := strings.Split(f.String(), "\n")
-	for i, line := range lines {
-		lines[i] = name.ReplaceAllStringFunc(line, func(found string) string {
-			before := strings.TrimSuffix(found, table)
-			if before == "" {
-				return "{{name}}"
-			}
-			return before + "{{table}}"
-		})
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Parse reads that form. Lines that begin with "#" and empty lines are passed over.
-func Parse(text string) (Facts, error) {
-	var facts Facts
-	for n, line := range strings.Split(text, "\n") {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		switch {
-		case name == "" || strings.HasPrefix(line, "#"):
-		case !strings.HasPrefix(line, " "):
-			facts = append(facts, Object{Name: strings.TrimSpace(line)})
-		case !ok || len(facts) == 0:
-			return nil, fmt.Errorf("schemacheck: line %d: want an object, or an indented \"property: value\" below one: %q", n+1, line)
-		default:
-			last := &facts[len(facts)-1]
-			last.Properties = append(last.Properties, Property{name, value})
-		}
-	}
-	return facts, nil
+	return None
 }

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // A Token is a piece of an SQL text: a string, a quoted name, a word, or any other character but a
@@ -15,16 +17,31 @@ type Token struct {
 	Space bool
 }
 
-var tokens = regexp.MustCompile(`--[^\n]*|(?s:/\*.*?\*/)|[Nn]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\[\w+\]|` + "`(?:[^`]|``)*`" + `|[\w.$@#]+|\S`)
+const (
+	commentPattern = `--[^\n]*|(?s:/\*.*?\*/)|`
+	namePattern    = `"(?:[^"]|"")*"|\[\w+\]|` + "`(?:[^`]|``)*`" + `|[\w.$@#]+|\S`
+)
+
+var (
+	tokens = regexp.MustCompile(commentPattern + `[Nn]?'(?:[^']|'')*'|` + namePattern)
+	// MySQL escapes characters in strings, and writes what older servers shall pass over in comments
+	// that it reads itself.
+	mysqlTokens  = regexp.MustCompile(commentPattern + `'(?:[^'\\]|\\.|'')*'|` + namePattern)
+	mysqlComment = regexp.MustCompile(`(?s)/\*!\d*(.*?)\*/`)
+)
 
 // Scan cuts an SQL text into tokens, without its comments.
-func Scan(text string) []Token {
+func Scan(dialect outbox.Dialect, text string) []Token {
+	pattern := tokens
+	if dialect == outbox.MySQL {
+		pattern, text = mysqlTokens, mysqlComment.ReplaceAllString(text, "$1")
+	}
 	var (
 		found []Token
 		end   int
 		space bool
 	)
-	for _, at := range tokens.FindAllStringIndex(text, -1) {
+	for _, at := range pattern.FindAllStringIndex(text, -1) {
 		token := text[at[0]:at[1]]
 		space = space || at[0] > end
 		end = at[1]
@@ -41,15 +58,40 @@ func Scan(text string) []Token {
 // Word is the token as it compares: words and names in lower case, names without quotes, strings
 // without the N of Unicode.
 func (t Token) Word() string {
-	switch {
-	case strings.HasSuffix(t.Text, "'"):
+	if strings.HasSuffix(t.Text, "'") {
 		return t.Text[strings.IndexByte(t.Text, '\''):]
-	case len(t.Text) > 1 && strings.ContainsAny(t.Text[:1], "\"`["):
-		return strings.ToLower(t.Text[1 : len(t.Text)-1])
-	default:
-		return strings.ToLower(t.Text)
 	}
+	return strings.ToLower(unquoted(t))
 }
+
+// unquoted is a name as the catalog has it.
+func unquoted(name Token) string {
+	if len(name.Text) > 1 && strings.ContainsAny(name.Text[:1], "\"`[") {
+		return name.Text[1 : len(name.Text)-1]
+	}
+	return name.Text
+}
+
+// is reports whether the tokens begin with these words.
+func is(tokens []Token, words ...string) bool {
+	for i, word := range words {
+		if i >= len(tokens) || tokens[i].Word() != word {
+			return false
+		}
+	}
+	return true
+}
+
+// at is a token, or none behind the last one.
+func at(tokens []Token, n int) Token {
+	if n < 0 || n >= len(tokens) {
+		return Token{}
+	}
+	return tokens[n]
+}
+
+// from are the tokens from one on.
+func from(tokens []Token, n int) []Token { return tokens[min(n, len(tokens)):] }
 
 // Text joins tokens again, each comment and each run of blanks being one space.
 func Text(tokens []Token) string {
@@ -63,9 +105,9 @@ func Text(tokens []Token) string {
 	return b.String()
 }
 
-// Group is the part of tokens that is in the parenthesis which the token at open begins, without
+// group is the part of tokens that is in the parenthesis which the token at open begins, without
 // it.
-func Group(tokens []Token, open int) []Token {
+func group(tokens []Token, open int) []Token {
 	depth := 0
 	for i := open; i < len(tokens); i++ {
 		switch tokens[i].Text {
@@ -81,8 +123,16 @@ func Group(tokens []Token, open int) []Token {
 	return nil
 }
 
-// Index is where the first token of this word stands, or the number of tokens where none does.
-func Index(tokens []Token, word string) int {
+// unwrap is an expression without the parentheses around all of it.
+func unwrap(tokens []Token) []Token {
+	for len(tokens) > 2 && tokens[0].Text == "(" && len(group(tokens, 0)) == len(tokens)-2 {
+		tokens = tokens[1 : len(tokens)-1]
+	}
+	return tokens
+}
+
+// find is where the first token of this word stands, or the number of tokens where none does.
+func find(tokens []Token, word string) int {
 	at := slices.IndexFunc(tokens, func(t Token) bool { return t.Word() == word })
 	if at < 0 {
 		return len(tokens)
@@ -90,8 +140,8 @@ func Index(tokens []Token, word string) int {
 	return at
 }
 
-// Split cuts at the separators that stand in no parenthesis, and leaves out what is empty.
-func Split(tokens []Token, separator string) [][]Token {
+// split cuts at the separators that stand in no parenthesis, and leaves out what is empty.
+func split(tokens []Token, separator string) [][]Token {
 	var (
 		items        [][]Token
 		start, depth int

@@ -3,50 +3,51 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	_ "embed" // for the facts that are wanted
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/sqltx"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it from a server
-// and writes the file.
-//
-//go:embed schema.facts
-var wantedText string
+// keySlots is how many rows the table of key slots has.
+const keySlots = 1024
+
+const rowsProperty = "number of rows"
 
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(driver.RenderSQL(wantedText, s.table))
-}
-
-// facts reads what the wanted tables are made of, as far as it can be compared with what is wanted:
-// an expression in other words that means the same is the same.
-func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.Facts, error) {
-	live, err := s.catalog(ctx, want.Tables())
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}
-	for i := range live {
-		wanted := want.Find(live[i].Name)
-		for j, property := range live[i].Properties {
-			if property.Name != "generated" || wanted.Value("generated") == schemacheck.None {
-				continue
-			}
-			same, err := s.same(ctx, property.Value, wanted.Value("generated"))
-			if err != nil {
-				return nil, err
-			}
-			if same {
-				live[i].Properties[j].Value = wanted.Value("generated")
-			}
+	want, err := schemacheck.Wanted(outbox.MySQL, steps...)
+	return want.With(schemacheck.Table+s.table+"_key_slots", rowsProperty, strconv.Itoa(keySlots)), err
+}
+
+// facts reads what the wanted tables are made of.
+func (s *Store) facts(ctx context.Context, tables []string) (live schemacheck.Facts, err error) {
+	for n, table := range tables {
+		owner := ""
+		if n > 0 {
+			owner = " of " + table
 		}
+		found, err := s.catalog(ctx, table, owner)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			continue
+		}
+		made := schemacheck.Reading{Dialect: outbox.MySQL, Name: table, Owner: owner}
+		if err := s.made(ctx, table, &made); err != nil {
+			return nil, err
+		}
+		live = append(live, found.Complete(made.Facts)...)
 	}
 	if !live.Has(schemacheck.Table + s.table + "_key_slots") {
 		return live, nil
@@ -55,86 +56,108 @@ func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.
 	if err != nil {
 		return nil, err
 	}
-	return live.With(schemacheck.Table+s.table+"_key_slots", "number of rows", strconv.FormatInt(slots[0], 10)), nil
+	return live.With(schemacheck.Table+s.table+"_key_slots", rowsProperty, strconv.FormatInt(slots[0], 10)), nil
 }
 
-// catalog reads the facts of tables. What belongs to the first one says nothing of its owner.
-func (s *Store) catalog(ctx context.Context, tables []string) (live schemacheck.Facts, err error) {
-	for n, table := range tables {
-		database, name, found := strings.Cut(table, ".")
-		if !found {
-			database, name = "", table
+// catalog reads the facts of a table for which the catalog has the same words everywhere.
+func (s *Store) catalog(ctx context.Context, table, owner string) (live schemacheck.Facts, err error) {
+	database, name, found := strings.Cut(table, ".")
+	if !found {
+		database, name = "", table
+	}
+	err = s.query(ctx, s.db, "facts", args{"database": database, "name": name}, func(scan scanner) error {
+		var kind, object, property string
+		var value sql.NullString
+		if err := scan(&kind, &object, &property, &value); err != nil || !value.Valid {
+			return err
 		}
-		owner := ""
-		if n > 0 {
-			owner = " of " + table
+		switch {
+		case kind == "table":
+			object = schemacheck.Table + table
+		default:
+			object = "column " + object + owner
 		}
-		err := s.query(ctx, s.db, "facts", args{"database": database, "name": name}, func(scan scanner) error {
-			var kind, object, property string
-			var value sql.NullString
-			if err := scan(&kind, &object, &property, &value); err != nil {
-				return err
-			}
-			switch kind {
-			case "table":
-				object = schemacheck.Table + table
-			case "column":
-				object = "column " + object + owner
-			default: // names of indexes and constraints begin with the table's, but for that of the primary key
-				if object = kind + " " + object; strings.HasSuffix(object, " PRIMARY") {
-					object += owner
-				}
-			}
-			if text, ok := normal(property, value); ok {
-				live = live.With(object, property, text)
-			}
-			return nil
-		})
+		if property == "type" {
+			value.String = schemacheck.MySQLType(value.String)
+		}
+		live = live.With(object, property, value.String)
+		return nil
+	})
+	return live, err
+}
+
+// made reads the rest out of the statement that would make a table. It holds expressions as the
+// server would read them again; information_schema has them with escapes that differ from version to
+// version, or shows them to owners alone.
+func (s *Store) made(ctx context.Context, table string, into *schemacheck.Reading) error {
+	rows, err := s.db.QueryContext(ctx, "SHOW CREATE TABLE "+table)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() // Err tells
+	for rows.Next() {
+		columns, err := rows.Columns()
 		if err != nil {
-			return nil, err
+			return err
+		}
+		values := make([]sql.RawBytes, len(columns)) // of a view there are more
+		targets := make([]any, len(columns))
+		for i := range values {
+			targets[i] = &values[i]
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		if columns[1] != "Create Table" {
+			continue
+		}
+		if err := into.Read(string(values[1])); err != nil {
+			return err
 		}
 	}
-	return live, nil
+	return rows.Err()
 }
 
-var (
-	width      = regexp.MustCompile(`^(tinyint|int|bigint)\((?:4|11|20)\)$`)
-	introducer = regexp.MustCompile(`_utf8mb[34]\s*\\?'`)
-)
-
-// normal is a property in one form for all servers: MariaDB writes widths of numbers, quotes around
-// texts, and NULL for no default.
-func normal(property string, value sql.NullString) (text string, ok bool) {
-	text = value.String
-	switch {
-	case !value.Valid:
-		return "", false
-	case property == "type":
-		text = width.ReplaceAllString(text, "$1")
-	case property == "default" && strings.EqualFold(text, "NULL"):
-		return "", false
-	case property == "default":
-		text = strings.Trim(introducer.ReplaceAllString(text, "'"), `'\`)
-		if text == "" {
-			text = "''"
-		}
+// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
+// rights of whoever asks for the check, as they do in each of a relay's statements: so nothing can be
+// written here. The time is that of a zone in which a clock that does not tell UTC goes wrong.
+func (s *Store) evaluation() *schemacheck.Database {
+	return &schemacheck.Database{
+		Dialect: outbox.MySQL,
+		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
+			conn, err := s.db.Conn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
+			if _, err := conn.ExecContext(ctx, "SET @fanout_zone = @@time_zone, time_zone = '+05:45'"); err != nil {
+				return nil, err
+			}
+			defer func() {
+				if _, err := conn.ExecContext(context.WithoutCancel(ctx), "SET time_zone = @fanout_zone"); err != nil {
+					discard(conn)
+				}
+			}()
+			err = sqltx.Run(ctx, conn, &sql.TxOptions{ReadOnly: true}, func(tx *sql.Tx) error {
+				rows, err := tx.QueryContext(ctx, query)
+				if err != nil {
+					return err
+				}
+				defer rows.Close() // Err tells
+				for rows.Next() {
+					var answer schemacheck.Answer
+					if err := rows.Scan(&answer.Expression, &answer.Row); err != nil {
+						return err
+					}
+					answers = append(answers, answer)
+				}
+				return rows.Err()
+			})
+			return answers, err
+		},
+		Refused: func(err error) bool {
+			refused := new(mysql.MySQLError)
+			return errors.As(err, &refused) && !transient(err)
+		},
 	}
-	return text, true
-}
-
-// same reports whether two expressions of a generated column mean the same: by their words, or else
-// by what they make of rows. An expression that cannot be asked, because it needs other columns than
-// ours, say, is another one.
-func (s *Store) same(ctx context.Context, live, want string) (bool, error) {
-	if schemacheck.Fold(live) == schemacheck.Fold(want) {
-		return true, nil
-	}
-	live = strings.ReplaceAll(live, `\'`, "'") // as MySQL writes down
-	text := strings.NewReplacer("{{live}}", live, "{{want}}", want).Replace(s.statements["compare"].text)
-	var different int
-	err := s.db.QueryRowContext(ctx, text).Scan(&different)
-	if refused := new(mysql.MySQLError); errors.As(err, &refused) && !transient(err) {
-		return false, nil
-	}
-	return err == nil && different == 0, err
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
@@ -121,11 +120,15 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live, err := s.facts(ctx, want)
+	live, err := s.facts(ctx, want.Tables())
 	if err != nil {
 		return err
 	}
-	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	differences, err := s.evaluation().Differences(ctx, want, live)
+	if err != nil {
+		return err
+	}
+	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
 	recorded, err := s.list(ctx, s.db, "applied", nil)
 	for _, version := range recorded {
 		found.Versions = append(found.Versions, int(version))

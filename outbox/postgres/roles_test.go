@@ -59,6 +59,8 @@ func newStage(t *testing.T) (dsn string, owner *Store) {
 	owner = openStore(t, dsn, "outbox_messages")
 	_, err := owner.Migrate(t.Context())
 	require.NoError(t, err)
+	_, err = owner.pool.Exec(t.Context(), "REVOKE CREATE ON SCHEMA public FROM PUBLIC") // as it is from PostgreSQL 15 on
+	require.NoError(t, err)
 	return dsn, owner
 }
 

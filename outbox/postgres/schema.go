@@ -1,16 +1,19 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -19,11 +22,6 @@ var errReplica = errors.New("the database is a read replica: point the relay at 
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
-
-// wantedFacts is what the migrations make, as sql/facts.sql sees it. A test writes the file.
-//
-//go:embed schema.facts
-var wantedFacts string
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
 // other migration tools.
@@ -123,14 +121,11 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	var version int
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int / 10000").Scan(&version); err != nil {
+	differences, err := s.evaluation(conn).Differences(ctx, want, live)
+	if err != nil {
 		return err
 	}
-	if version != factsVersion {
-		live = schemacheck.Forget(want, live, "default", "definition", "generated", "predicate")
-	}
-	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(schemacheck.Table + s.table)}
+	found := driver.LiveSchema{Differences: differences, Exists: live.Has(schemacheck.Table + s.table)}
 	found.Versions, err = s.versions(ctx, conn)
 	var pgErr *pgconn.PgError
 	switch {
@@ -145,29 +140,81 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	return found.Err(steps)
 }
 
-// factsVersion is the major version of the server that wrote schema.facts. Another one may write
-// the same expression in other words, and a relay must not refuse to start for that: there
-// expressions are taken as they are.
-const factsVersion = 15
-
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(driver.RenderSQL(wantedFacts, s.table))
-}
-
-// facts reads what the named tables are made of.
-func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (schemacheck.Facts, error) {
-	rows, err := conn.Query(ctx, s.sql.facts, tables)
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}
-	var (
-		live                    schemacheck.Facts
-		object, property, value string
-	)
-	_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
-		live = live.With(object, property, value)
-		return nil
+	return schemacheck.Wanted(outbox.Postgres, steps...)
+}
+
+// facts reads what the named tables are made of.
+func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (live schemacheck.Facts, err error) {
+	var oids []*uint32 // the connection's search path finds them
+	err = conn.QueryRow(ctx, "SELECT array(SELECT to_regclass(name)::oid FROM unnest($1::text[]) WITH ORDINALITY AS listed (name, n) ORDER BY n)", tables).Scan(&oids)
+	if err != nil {
+		return nil, err
+	}
+	err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, s.sql.facts, tables, oids)
+		if err != nil {
+			return err
+		}
+		var object, property, value string
+		_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
+			live = live.With(object, property, value)
+			return nil
+		})
+		return err
 	})
 	return live, err
+}
+
+// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
+// rights of whoever asks for the check, as they do in each of a relay's statements: so nothing can
+// be written here, what is not PostgreSQL's own is not called, and it does not take for ever.
+func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
+	return &schemacheck.Database{
+		Dialect: outbox.Postgres,
+		ASCII:   conn.PgConn().ParameterStatus("server_encoding") != "UTF8",
+		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
+			err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {
+				rows, err := tx.Query(ctx, query, pgx.QueryExecModeExec) // it is sent once: the connection need not keep it
+				if err != nil {
+					return err
+				}
+				answers, err = pgx.CollectRows(rows, pgx.RowToStructByPos[schemacheck.Answer])
+				return err
+			})
+			return answers, err
+		},
+		Refused: func(err error) bool {
+			var pgErr *pgconn.PgError
+			return errors.As(err, &pgErr) && (slices.Contains(refusals, pgErr.Code[:min(2, len(pgErr.Code))]) || pgErr.Code == queryCanceled)
+		},
+	}
+}
+
+// refusals are the classes of errors with which an expression itself can fail: a feature that is not
+// supported, data, an invalid transaction state (it tried to write), a function, syntax or rights.
+var refusals = []string{"0A", "22", "25", "2F", "38", "42"}
+
+// queryCanceled is how a statement ends that took too long.
+const queryCanceled = "57014"
+
+// catalogOnly runs f in a transaction that can write nothing and finds nothing but PostgreSQL's own
+// functions and operators where no schema is named. It is rolled back, and with it what an expression
+// has set in the session.
+func catalogOnly(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `SELECT set_config('search_path', 'pg_catalog, pg_temp', true), set_config('statement_timeout', '5s', true),
+		set_config('quote_all_identifiers', 'off', true)`)
+	if err == nil {
+		err = f(tx)
+	}
+	return cmp.Or(err, tx.Rollback(ctx))
 }

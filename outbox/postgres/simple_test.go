@@ -277,7 +277,7 @@ func TestFewRows(t *testing.T) {
 			trips atomic.Int64
 			log   tracer
 		)
-		store := wired(t, dsn+"&default_query_exec_mode="+mode, "few", &trips, &stall{}, &log)
+		store := wired(t, with(t, dsn, "default_query_exec_mode", mode), "few", &trips, &stall{}, &log)
 		_, err := store.Migrate(t.Context())
 		require.NoError(t, err)
 		rapid.Check(t, func(rt *rapid.T) {

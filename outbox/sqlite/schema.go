@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -100,7 +99,11 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	differences, err := s.evaluation().Differences(ctx, want, live)
+	if err != nil {
+		return err
+	}
+	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
 	err = s.read(ctx, func(rows *sql.Rows) error { return addVersion(rows, &found.Versions) }, s.versionsSQL())
 	switch {
 	case err == nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // catalog tells facts as the catalog of a server does (2016 to 2022 and Azure SQL answer alike), by
@@ -16,18 +17,17 @@ import (
 //
 //   - sys.tables.lock_escalation_desc is TABLE, AUTO or DISABLE for every table; TABLE where nobody has chosen.
 //   - sys.columns.collation_name names a collation for every column of characters; the database's where nobody has chosen.
-//   - sys.default_constraints, sys.computed_columns and sys.indexes.filter_definition hold decoded expressions, without a promise
-//     of their wording. Servers write: parentheses around everything and around each number, brackets around names and types,
+//   - sys.default_constraints, sys.computed_columns, sys.check_constraints and sys.indexes.filter_definition hold decoded
+//     expressions, without a promise of their wording (IN becomes a chain of OR, for one). Servers write: parentheses around everything and around each number, brackets around names and types,
 //     functions and CASE in lower case, other words in upper case, and no blanks beside operators and commas.
 //   - sys.types.name is in lower case, and lengths are counted in bytes, which the query halves.
-//   - sys.check_constraints.definition is rewritten most (IN becomes a chain of OR), and not read.
 //   - Included columns have an order of their own in sys.index_columns; the query sorts them by name.
 func catalog(want schemacheck.Facts) schemacheck.Facts {
 	var told schemacheck.Facts
 	for _, object := range want {
 		for _, p := range object.Properties {
 			switch p.Name {
-			case "default", "computed", "predicate":
+			case schemacheck.Default, schemacheck.Generated, schemacheck.Predicate, schemacheck.CheckExpression:
 				p.Value = decoded(p.Value)
 			}
 			told = told.With(object.Name, p.Name, p.Value)
@@ -46,7 +46,7 @@ func catalog(want schemacheck.Facts) schemacheck.Facts {
 func decoded(expression string) string {
 	var (
 		b      strings.Builder
-		tokens = schemacheck.Scan(expression)
+		tokens = schemacheck.Scan(outbox.SQLServer, expression)
 		spaced = false // after a keyword or a value, before the next
 	)
 	for i, token := range tokens {
@@ -56,9 +56,9 @@ func decoded(expression string) string {
 		switch {
 		case slices.Contains([]string{"int", "binary", "nvarchar"}, word):
 			text, blank = "["+word+"]", true
-		case slices.Contains([]string{"case", "when", "then", "else", "end"}, word):
+		case slices.Contains([]string{"case", "when", "then", "else", "end", "like"}, word):
 			blank = true
-		case slices.Contains([]string{"is", "not", "null", "and", "or"}, word):
+		case slices.Contains([]string{"is", "not", "null", "and", "or", "in"}, word):
 			text, blank = strings.ToUpper(word), true
 		case strings.HasSuffix(word, "'"):
 			text, blank = token.Text, true
@@ -119,7 +119,16 @@ func TestCheckAfterMigration(t *testing.T) {
 				facts = change(facts, object, "lock escalation", escalation)
 			}
 		}
-		store, _ = newFake(t, "app.outbox", inTurn(updateability("READ_WRITE"), told(facts), versions(int64(1))))
+		store, _ = newFake(t, "app.outbox", checked(facts, nil, versions(int64(1))))
 		require.NoError(t, store.Check(t.Context()), name)
 	}
+}
+
+// The statement with which a migrated table is checked, as the server gets it.
+func TestEvaluationGolden(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "app.outbox", inTurn())
+	store, server := newFake(t, "app.outbox", checked(live(t, store), nil, versions(int64(1))))
+	require.NoError(t, store.Check(t.Context()))
+	golden(t, "evaluation.golden.sql", server.texts()[2]+"\n")
 }

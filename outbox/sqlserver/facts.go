@@ -3,7 +3,6 @@ package sqlserver
 import (
 	"context"
 	"database/sql"
-	_ "embed" // for the facts that are wanted
 	"errors"
 	"slices"
 	"strings"
@@ -11,18 +10,16 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it out of the
-// migrations and writes the file.
-//
-//go:embed schema.facts
-var wantedText string
 
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(driver.RenderSQL(wantedText, s.table))
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return nil, err
+	}
+	return schemacheck.Wanted(outbox.SQLServer, steps...)
 }
 
 // facts reads what the wanted tables are made of, as far as it can be compared with what is wanted.
@@ -37,7 +34,7 @@ func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.
 	if err != nil {
 		return nil, err
 	}
-	return s.comparable(ctx, want, live)
+	return comparableFacts(want, live), nil
 }
 
 // tablesArg hands the names of the tables to a batch, as JSON. They have been checked: there is
@@ -46,10 +43,10 @@ func tablesArg(want schemacheck.Facts) []any {
 	return []any{sql.Named("tables", `["`+strings.Join(want.Tables(), `","`)+`"]`)}
 }
 
-// comparable leaves out, or replaces by what is wanted, what says nothing about the schema:
+// comparableFacts leaves out, or replaces by what is wanted, what says nothing about the schema:
 // collations and lock escalation that are left to the database or the owner (the catalog always
-// names one), constraints that this user may not see, and expressions in other words.
-func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (schemacheck.Facts, error) {
+// names one), and constraints that this user may not see.
+func comparableFacts(want, live schemacheck.Facts) schemacheck.Facts {
 	hidden := false
 	for i := range live {
 		wanted := want.Find(live[i].Name)
@@ -57,25 +54,13 @@ func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (s
 			hidden = hidden || p.Name == "definitions"
 			return p.Name == "definitions" || leftToOthers(p.Name) && wanted.Value(p.Name) == schemacheck.None
 		})
-		for j, property := range live[i].Properties {
-			if property.Name != "computed" || property.Value == schemacheck.Unknown || wanted.Value("computed") == schemacheck.None {
-				continue
-			}
-			same, err := s.same(ctx, property.Value, wanted.Value("computed"))
-			if err != nil {
-				return nil, err
-			}
-			if same {
-				live[i].Properties[j].Value = wanted.Value("computed")
-			}
-		}
 	}
 	for _, object := range want {
 		if hidden && strings.HasPrefix(object.Name, "constraint ") && !live.Has(object.Name) {
 			live = append(live, object)
 		}
 	}
-	return live, nil
+	return live
 }
 
 // leftToOthers is true for properties that the catalog has for everything, whether or not the
@@ -84,18 +69,25 @@ func leftToOthers(property string) bool {
 	return property == "collation" || property == "lock escalation"
 }
 
-// same reports whether two expressions of a computed column mean the same: by their words, or else
-// by what they make of rows. An expression that cannot be asked, because it needs other columns
-// than ours, say, is another one.
-func (s *Store) same(ctx context.Context, live, want string) (bool, error) {
-	if schemacheck.Fold(live) == schemacheck.Fold(want) {
-		return true, nil
+// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
+// rights of whoever asks for the check, as they do in each of a relay's statements. A SELECT of values
+// writes nothing, and functions that are not the server's own, which an expression names with their
+// schema, are not called.
+func (s *Store) evaluation() *schemacheck.Database {
+	return &schemacheck.Database{
+		Dialect: outbox.SQLServer,
+		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
+			err = s.query(ctx, query, nil, resultSets{"fanout_expression": func(rows *sql.Rows) error {
+				var answer schemacheck.Answer
+				err := rows.Scan(&answer.Expression, &answer.Row)
+				answers = append(answers, answer)
+				return err
+			}})
+			return answers, err
+		},
+		Refused: func(err error) bool {
+			refused := new(mssql.Error)
+			return errors.As(err, refused) && !transient(err)
+		},
 	}
-	var different sql.NullInt64
-	text := strings.NewReplacer("{{live}}", live, "{{want}}", want).Replace(s.sql.compare)
-	err := s.query(ctx, text, nil, resultSets{"fanout_different": func(rows *sql.Rows) error { return rows.Scan(&different) }})
-	if refused := new(mssql.Error); errors.As(err, refused) && !transient(err) {
-		return false, nil
-	}
-	return err == nil && different.Valid && different.Int64 == 0, err
 }

@@ -10,7 +10,6 @@ import (
 
 	mssql "github.com/microsoft/go-mssqldb"
 
-	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -99,10 +98,9 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 }
 
 // Check implements admin.Administration. It looks at the tables themselves, so that it does not
-// matter which tool has made them, and at the steps that Migrate has recorded, where it has. Of
-// CHECK constraints it sees whether they are there and in force, not what they say. A user without
-// VIEW DEFINITION cannot see defaults, computed expressions and constraints: these are not compared
-// then. It also refuses a read replica, on which nothing could be claimed, and a pool of one
+// matter which tool has made them, and at the steps that Migrate has recorded, where it has. A user
+// without VIEW DEFINITION cannot see defaults, computed expressions, predicates and constraints: these
+// are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one
 // connection, which could not purge.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
@@ -138,7 +136,11 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	differences, err := s.evaluation().Differences(ctx, want, live)
+	if err != nil {
+		return err
+	}
+	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
 	found.Versions, found.Recorded, err = s.appliedSteps(ctx, s.db)
 	if err != nil && !numbered(err, permissionDenied) { // who may not read the record has the tables alone to judge by
 		return err

@@ -94,7 +94,13 @@ func TestCheck(t *testing.T) {
 		{name: "step", replies: []reply{primary, good, versions()}, wants: "step 0001_outbox", schema: true},
 		{name: "old database", replies: []reply{primary, {err: serverError(102)}}, wants: "compatibility level"},
 	} {
-		store, server := newFake(t, "app.outbox", inTurn(c.replies...))
+		answer := inTurn(c.replies...)
+		store, server := newFake(t, "app.outbox", func(r request) reply {
+			if strings.Contains(r.text, "fanout_expression") {
+				return evaluated(r.text, nil)
+			}
+			return answer(r)
+		})
 		err := store.Check(t.Context())
 		if c.wants == "" {
 			require.NoError(t, err, c.name)
@@ -114,11 +120,10 @@ func TestCheck(t *testing.T) {
 // Each kind of difference is named, and what the server says in words of its own is none.
 func TestCheckFacts(t *testing.T) {
 	t.Parallel()
-	const shard = "([other])"
 	for _, c := range []struct {
 		name, object, property, value string
-		further                       []reply // answers to what is asked beyond the facts
-		want                          string  // empty: no difference
+		differs                       bool   // when it is evaluated
+		want                          string // empty: no difference
 	}{
 		{name: "type", object: "column attempts", property: "type", value: "bigint", want: "column attempts: type is bigint, want int"},
 		{name: "length", object: "column type", property: "type", value: "nvarchar(100)", want: "column type: type is nvarchar(100), want nvarchar(512)"},
@@ -128,37 +133,33 @@ func TestCheckFacts(t *testing.T) {
 			want: "column ordering_key: collation is Latin1_General_CI_AS, want Latin1_General_100_BIN2",
 		},
 		{name: "collation of the database", object: "column locked_by", property: "collation", value: "Latin1_General_CI_AS"},
-		{name: "default", object: "column status", property: "default", value: "(N'failed')", want: "column status: default is (N'failed'), want N'pending'"},
+		{
+			name: "default", object: "column status", property: "default", value: "(N'failed')", differs: true,
+			want: "column status: default is (N'failed'), want N'pending'",
+		},
 		{name: "default in other words", object: "column status", property: "default", value: "('pending')"},
 		{name: "number in other words", object: "column attempts", property: "default", value: "((0))"},
 		{name: "clock in other words", object: "column created_at", property: "default", value: "(sysutcdatetime())"},
 		{name: "default that is not shown", object: "column status", property: "default", value: "?"},
+		{
+			name: "a function of the owner's", object: "column status", property: "default", value: "([dbo].[mine]())",
+			want: "column status: default is ([dbo].[mine]()), want N'pending' (it is not evaluated, because it refers to [dbo].[mine], ",
+		},
 		{name: "no default", object: "column crashes", property: "default", want: "column crashes: default is none, want 0"},
 		{name: "a default too many", object: "column headers", property: "default", value: "('{}')", want: "column headers: default is ('{}'), want none"},
 		{name: "identity", object: "column id", property: "identity", value: "by -1", want: "column id: identity is by -1, want by 1"},
 		{name: "not persisted", object: "column shard", property: "persisted", value: "no", want: "column shard: persisted is no, want yes"},
-		{
-			name: "computed in other words", object: "column shard", property: "computed",
-			value: "((CONVERT([int],substring(hashbytes('SHA2_256',coalesce([ordering_key],CONVERT([nvarchar](36),[message_id]))),(1),(1)))&(3))" +
-				"+case when [priority]<(0) then (4) when [priority]>(0) AND [ordering_key] IS NULL then (8) else (0) end)",
-		},
-		{
-			name: "computed alike", object: "column shard", property: "computed", value: shard,
-			further: []reply{{sets: []set{count("fanout_different", 0)}}},
-		},
-		{
-			name: "computed otherwise", object: "column shard", property: "computed", value: shard,
-			further: []reply{{sets: []set{count("fanout_different", 7)}}}, want: "column shard: computed is ([other]), want ",
-		},
-		{
-			name: "computed from other columns", object: "column shard", property: "computed", value: shard,
-			further: []reply{{err: serverError(207)}}, want: "column shard: computed is ([other]), want ",
-		},
-		{name: "computed is not shown", object: "column shard", property: "computed", value: "?"},
-		{name: "no longer computed", object: "column shard", property: "computed", want: "column shard: computed is none, want "},
+		{name: "computed alike", object: "column shard", property: "generated", value: "([other])"},
+		{name: "computed otherwise", object: "column shard", property: "generated", value: "([other])", differs: true, want: "column shard: generated is ([other]), want "},
+		{name: "computed is not shown", object: "column shard", property: "generated", value: "?"},
+		{name: "no longer computed", object: "column shard", property: "generated", want: "column shard: generated is none, want "},
 		{name: "no constraint", object: "constraint outbox_lease", want: "constraint outbox_lease: missing"},
 		{name: "disabled constraint", object: "constraint outbox_lease", property: "enabled", value: "no", want: "constraint outbox_lease: enabled is no, want yes"},
 		{name: "unchecked constraint", object: "constraint outbox_lease", property: "trusted", value: "no", want: "constraint outbox_lease: trusted is no, want yes"},
+		{
+			name: "another constraint", object: "constraint outbox_ordering_key", property: "check", value: "((1)=(1))", differs: true,
+			want: "constraint outbox_ordering_key: check is ((1)=(1)), want DATALENGTH(ordering_key) > 0 (which differs where ordering_key is 'order-1')",
+		},
 		{name: "no index", object: "index outbox_once", want: "index outbox_once: missing"},
 		{name: "disabled index", object: "index outbox_open", property: "enabled", value: "no", want: "index outbox_open: enabled is no, want yes"},
 		{
@@ -167,8 +168,8 @@ func TestCheckFacts(t *testing.T) {
 		},
 		{name: "included", object: "index outbox_deferred_key", property: "included", want: "index outbox_deferred_key: included is none, want message_id, shard"},
 		{
-			name: "predicate", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL)",
-			want: "index outbox_open: predicate is ([finished_at] IS NULL), want finished_at IS NULL AND deferred = 0",
+			name: "predicate", object: "index outbox_failing", property: "predicate", value: "([last_error] IS NOT NULL AND [deferred]=(1))", differs: true,
+			want: "index outbox_failing: predicate is ([last_error] IS NOT NULL AND [deferred]=(1)), want last_error IS NOT NULL AND finished_at IS NULL",
 		},
 		{name: "predicate in other words", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL AND [deferred]=(0))"},
 		{name: "uniqueness", object: "index outbox_blocks_key", property: "unique", value: "no", want: "index outbox_blocks_key: unique is no, want yes"},
@@ -183,13 +184,12 @@ func TestCheckFacts(t *testing.T) {
 			if c.name == "more" {
 				facts = facts.With(c.object, c.property, c.value)
 			}
-			replies := append([]reply{updateability("READ_WRITE"), told(facts)}, c.further...)
-			store, server := newFake(t, "app.outbox", inTurn(append(replies, versions(int64(1)))...))
-			err := store.Check(t.Context())
-			if len(c.further) > 0 {
-				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ([other]))")
-				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ((CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256'")
+			var different []string
+			if c.differs {
+				different = []string{c.value}
 			}
+			store, _ = newFake(t, "app.outbox", checked(facts, different, versions(int64(1))))
+			err := store.Check(t.Context())
 			if c.want == "" {
 				require.NoError(t, err)
 				return
@@ -199,6 +199,35 @@ func TestCheckFacts(t *testing.T) {
 			require.Len(t, schema.Differences, 1)
 			assert.Contains(t, schema.Differences[0], c.want)
 		})
+	}
+}
+
+// An expression that cannot be evaluated is named, and the others are evaluated all the same. A
+// failure that says nothing about the expressions is an error.
+func TestCheckRefused(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "app.outbox", inTurn())
+	facts := change(live(t, store), "column shard", "generated", "([other])")
+	for number, named := range map[int32]bool{207: true, 1205: false} {
+		answer := checked(facts, []string{"datalength([ordering_key])"}, versions(int64(1)))
+		store, _ := newFake(t, "app.outbox", func(r request) reply {
+			if strings.Contains(r.text, "([other])") {
+				return reply{err: serverError(number)}
+			}
+			return answer(r)
+		})
+		err := store.Check(t.Context())
+		var schema *driver.SchemaError
+		if !named {
+			require.Error(t, err)
+			require.NotErrorAs(t, err, &schema)
+			continue
+		}
+		require.ErrorAs(t, err, &schema)
+		require.Len(t, schema.Differences, 2)
+		assert.Contains(t, schema.Differences[0], "column shard: generated is ([other]), want ")
+		assert.Contains(t, schema.Differences[0], "(it cannot be evaluated: ")
+		assert.Contains(t, schema.Differences[1], "constraint outbox_ordering_key: check is (datalength([ordering_key])>(0)), want ")
 	}
 }
 
@@ -212,7 +241,7 @@ func TestCheckWithoutDefinitions(t *testing.T) {
 			continue
 		}
 		for _, p := range object.Properties {
-			if p.Name == "default" || p.Name == "computed" || p.Name == "predicate" {
+			if p.Name == "default" || p.Name == "generated" || p.Name == "predicate" {
 				p.Value = schemacheck.Unknown
 			}
 			facts = facts.With(object.Name, p.Name, p.Value)
@@ -224,7 +253,7 @@ func TestCheckWithoutDefinitions(t *testing.T) {
 		} else {
 			facts = change(facts, "table app.outbox", "definitions", "")
 		}
-		store, _ := newFake(t, "app.outbox", inTurn(updateability("READ_WRITE"), told(facts), versions(nil)))
+		store, _ := newFake(t, "app.outbox", checked(facts, nil, versions(nil)))
 		err := store.Check(t.Context())
 		if hidden {
 			require.NoError(t, err)

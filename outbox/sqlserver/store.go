@@ -53,12 +53,12 @@ var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	exchange                                map[parts]string
-	window, take, deferRows, lift           string
-	renew, ready                            string
-	exclusive, release                      string
-	migrate, record, replica, applied       string
-	facts, compare, diagnose, clock, rights string
+	exchange                          map[parts]string
+	window, take, deferRows, lift     string
+	renew, ready                      string
+	exclusive, release                string
+	migrate, record, replica, applied string
+	facts, diagnose, clock, rights    string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its
@@ -82,7 +82,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 		"window": &s.sql.window, "defer": &s.sql.deferRows, "lift": &s.sql.lift,
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "exclusive": &s.sql.exclusive, "release": &s.sql.release,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
-		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 	} {
 		*text = batchText(table, name)
 	}

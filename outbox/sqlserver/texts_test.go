@@ -49,7 +49,6 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"exclusive": store.sql.exclusive, "release": store.sql.release, "take": store.sql.take,
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
-		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
 	}
 	params = map[string][]string{
 		"renew":  {"broker", "shard", "token", "first", "last", "lease_seconds", "lease_micros"},

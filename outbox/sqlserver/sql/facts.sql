@@ -32,7 +32,7 @@ SELECT CONCAT(N'column ', c.name COLLATE Latin1_General_100_BIN2, t.owner) AS fa
                    , (N'nullable', CASE c.is_nullable WHEN 1 THEN N'yes' ELSE N'no' END)
                    , (N'identity', CASE c.is_identity WHEN 1 THEN CONCAT(N'by ', CONVERT(bigint, i.increment_value)) END)
                    , (N'default', CASE WHEN c.default_object_id <> 0 THEN COALESCE(d.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
-                   , (N'computed', CASE c.is_computed WHEN 1 THEN COALESCE(x.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
+                   , (N'generated', CASE c.is_computed WHEN 1 THEN COALESCE(x.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
                    , (N'persisted', CASE x.is_persisted WHEN 1 THEN N'yes' WHEN 0 THEN N'no' END)
              ) AS p (property, value)
  WHERE p.value IS NOT NULL;
@@ -40,7 +40,8 @@ SELECT CONCAT(N'column ', c.name COLLATE Latin1_General_100_BIN2, t.owner) AS fa
 SELECT CONCAT(N'constraint ', k.name COLLATE Latin1_General_100_BIN2) AS fanout_object, p.property, p.value
   FROM @named AS t
   JOIN sys.check_constraints AS k ON k.parent_object_id = OBJECT_ID(t.name)
- CROSS APPLY (VALUES (N'enabled', CASE k.is_disabled WHEN 0 THEN N'yes' ELSE N'no' END)
+ CROSS APPLY (VALUES (N'check', COALESCE(k.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)))
+                   , (N'enabled', CASE k.is_disabled WHEN 0 THEN N'yes' ELSE N'no' END)
                    , (N'trusted', CASE k.is_not_trusted WHEN 0 THEN N'yes' ELSE N'no' END)
              ) AS p (property, value);
 

@@ -1,0 +1,159 @@
+package schemacheck
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A repeated character, which is shorter to write than the text.
+type repeated struct {
+	character string
+	times     int
+}
+
+func (r repeated) text() string { return strings.Repeat(r.character, r.times) }
+
+// literal writes a value of a probe: nil, int, string, repeated, uuid.UUID, []byte. It has the type
+// of a text where cast converts it.
+func literal(dialect outbox.Dialect, value any) string {
+	switch value := value.(type) {
+	case nil:
+		if dialect == outbox.SQLServer { // where NULL alone is a number, which becomes no time
+			return "CONVERT(nvarchar(4000), NULL)"
+		}
+		return "NULL"
+	case int:
+		if dialect == outbox.Postgres || dialect == outbox.SQLServer {
+			return textLiteral(dialect, strconv.Itoa(value))
+		}
+		return strconv.Itoa(value)
+	case string:
+		return textLiteral(dialect, value)
+	case repeated:
+		character := textLiteral(dialect, value.character)
+		switch dialect {
+		case outbox.SQLite:
+			return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', %s)", value.times, character)
+		case outbox.SQLServer:
+			return fmt.Sprintf("REPLICATE(%s, %d)", character, value.times)
+		default:
+			return fmt.Sprintf("repeat(%s, %d)", character, value.times)
+		}
+	case uuid.UUID:
+		if dialect == outbox.MySQL {
+			return bytesLiteral(dialect, value[:])
+		}
+		return textLiteral(dialect, value.String())
+	case []byte:
+		return bytesLiteral(dialect, value)
+	default:
+		panic(fmt.Sprintf("schemacheck: no literal for %T", value))
+	}
+}
+
+func textLiteral(dialect outbox.Dialect, text string) string {
+	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	switch {
+	case dialect == outbox.Postgres: // whatever standard_conforming_strings says
+		return "E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	case dialect == outbox.SQLServer:
+		return "N" + quoted
+	case dialect == outbox.MySQL && text != "": // whatever the session's character set and sql_mode say
+		return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
+	default:
+		return quoted
+	}
+}
+
+func bytesLiteral(dialect outbox.Dialect, value []byte) string {
+	digits := hex.EncodeToString(value)
+	switch dialect {
+	case outbox.Postgres:
+		return `E'\\x` + digits + "'"
+	case outbox.SQLServer:
+		return "N'" + digits + "'"
+	default:
+		return "x'" + digits + "'"
+	}
+}
+
+// cast makes of a literal what the column would hold.
+func cast(dialect outbox.Dialect, value string, of Object) string {
+	kind := of.Value("type")
+	switch dialect {
+	case outbox.Postgres:
+		return fmt.Sprintf("CAST(%s AS %s)", value, kind)
+	case outbox.MySQL:
+		switch class(kind) {
+		case textClass:
+			return fmt.Sprintf("CONVERT(%s USING utf8mb4) COLLATE utf8mb4_bin", value)
+		case timeClass:
+			return fmt.Sprintf("CAST(%s AS DATETIME(6))", value)
+		case bytesClass:
+			return fmt.Sprintf("CAST(%s AS BINARY)", value)
+		default:
+			return fmt.Sprintf("CAST(%s AS SIGNED)", value)
+		}
+	case outbox.SQLServer:
+		switch collation := of.Value("collation"); {
+		case kind == None: // a computed column
+			return fmt.Sprintf("CONVERT(int, %s)", value)
+		case class(kind) == bytesClass:
+			return fmt.Sprintf("CONVERT(%s, CONVERT(varbinary(max), %s, 2))", kind, value)
+		case collation != None:
+			return fmt.Sprintf("CONVERT(%s, %s) COLLATE %s", kind, value, collation)
+		default:
+			return fmt.Sprintf("CONVERT(%s, %s)", kind, value)
+		}
+	default: // SQLite, whose columns take anything
+		return value
+	}
+}
+
+// compared makes of an expression what two of them are compared as: what the column would hold, in
+// bytes.
+func compared(dialect outbox.Dialect, expression, kind string) string {
+	switch {
+	case dialect == outbox.Postgres && kind == None:
+		return "CAST((" + expression + ") AS text)"
+	case dialect == outbox.Postgres:
+		return "CAST(CAST((" + expression + ") AS " + kind + ") AS text)"
+	case dialect == outbox.MySQL: // where texts are the same or not by collations
+		return "HEX(CONCAT(" + expression + "))"
+	case dialect == outbox.SQLServer && kind == None:
+		return "CONVERT(varbinary(8000), " + expression + ")"
+	case dialect == outbox.SQLServer:
+		return "CONVERT(varbinary(8000), CONVERT(" + kind + ", " + expression + "))"
+	default:
+		return "CAST((" + expression + ") AS TEXT)"
+	}
+}
+
+// clock is 1 where a default tells the time, as the wanted one does.
+func clock(dialect outbox.Dialect, live, want string) string {
+	same := fmt.Sprintf("(%[2]s) <= (%[1]s) AND (%[1]s) <= (%[2]s)", live, want) // they are evaluated in this order
+	if dialect == outbox.SQLServer {                                             // which promises no order
+		same = fmt.Sprintf("ABS(DATEDIFF(second, %s, %s)) < 60", live, want)
+	}
+	return "CASE WHEN " + same + " THEN 1 ELSE 0 END"
+}
+
+// differ is a condition on two columns, of which either may be NULL.
+func differ(dialect outbox.Dialect, a, b string) string {
+	switch dialect {
+	case outbox.Postgres:
+		return a + " IS DISTINCT FROM " + b
+	case outbox.MySQL:
+		return "NOT (" + a + " <=> " + b + ")"
+	case outbox.SQLServer:
+		return fmt.Sprintf("%[1]s <> %[2]s OR (%[1]s IS NULL AND %[2]s IS NOT NULL) OR (%[1]s IS NOT NULL AND %[2]s IS NULL)", a, b)
+	default:
+		return a + " IS NOT " + b
+	}
+}
