@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // errLost ends the context of a handler whose message another consumer has taken over.
@@ -103,13 +104,13 @@ func explained(what, stream string, err error) error {
 		err = errors.New(plain) // it had repeated the password, which must not get into logs
 	}
 	if r, known := ruleFor(err); known {
-		return fmt.Errorf("redisconsumer: %s %q: %w: %s", what, stream, err, r.advice)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), r.advice)
 	}
 	switch {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fmt.Errorf("redisconsumer: %s %q: %w: all connections are busy; raise PoolSize: each stream takes one for reading", what, stream, err)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), "all connections are busy; raise PoolSize: each stream takes one for reading")
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("redisconsumer: %s %q: %w: the client was closed before the consumer had stopped", what, stream, err)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), "the client was closed before the consumer had stopped")
 	}
 	return fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err)
 }
