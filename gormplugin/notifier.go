@@ -10,6 +10,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -41,6 +42,7 @@ type notifier struct {
 	next    time.Time // no notification before
 	gap     time.Duration
 	rest    time.Duration // 0 unless the last notification failed
+	failing failure.Standing
 }
 
 // wake never blocks. It copies what it needs of wakeUps.
@@ -96,28 +98,23 @@ func (n *notifier) send(wakeUps []outbox.WakeUp) error {
 	return n.inserter.Notify(ctx, n.db, wakeUps)
 }
 
-// record notes the outcome of a notification, and logs the first failure and the recovery.
+// record notes the outcome of a notification, and logs what is news.
 func (n *notifier) record(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	failed := n.rest > 0
-	switch {
-	case err == nil:
+	if err == nil {
 		n.rest = 0
 		if now := time.Now(); now.After(n.next) { // it took longer than the gap, which starts only now
 			n.next = now
 		}
-		if failed {
+		if _, was := n.failing.Over(); was {
 			n.log.Info("relays notified again")
 		}
 		return
-	case !failed:
-		n.rest = notifyRest
-		if !closed(err) {
-			n.log.Warn("relays not notified: they find rows by polling", "error", err)
-		}
-	default:
-		n.rest = min(2*n.rest, notifyLongestRest)
+	}
+	n.rest = min(max(2*n.rest, notifyRest), notifyLongestRest)
+	if !closed(err) && n.failing.Failed(err) {
+		n.log.Warn("relays not notified: they find rows by polling", "error", err)
 	}
 	n.waiting = n.waiting[:0]
 	n.next = time.Now().Add(n.rest)

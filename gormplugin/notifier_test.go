@@ -150,7 +150,14 @@ func TestNotificationsThatFail(t *testing.T) {
 		said, _ = l.taken()
 		assert.InDelta(t, time.Hour/notifyLongestRest, len(said), 10)
 		assert.Equal(t, 1, strings.Count(log.String(), "relays not notified"), "said once")
-		l.set(func(l *loudspeaker) { l.hangs = false })
+		l.set(func(l *loudspeaker) { l.hangs, l.err = false, errors.New("permission denied") })
+		for range 3600 {
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 2, strings.Count(log.String(), "relays not notified"))
+		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"), "another cause is news")
+		l.set(func(l *loudspeaker) { l.err = nil })
 		time.Sleep(notifyLongestRest)
 		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()

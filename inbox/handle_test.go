@@ -280,7 +280,7 @@ func TestCopiesKeepNobodyWaiting(t *testing.T) {
 		outcome, err := inbox.Handle(t.Context(), tx, m, p.effect(m), p.at())
 		require.NoError(t, err)
 		require.Equal(t, inbox.Duplicate, outcome)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, other := range []*inbox.Message{before, after} {
 			outcome, err = inbox.Handle(ctx, p.db, other, p.effect(other), p.at())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // DefaultRedeliverInterval is how often a [Redeliverer] polls for messages that were redriven.
@@ -21,8 +23,8 @@ type RedeliverConfig struct {
 	Timeout time.Duration
 	// Observer is told of each attempt; nil for none.
 	Observer Observer
-	// Log gets a line for each attempt that failed, and one for each poll that did. Default:
-	// slog.Default().
+	// Log gets a line for each attempt that failed; and one when polls begin to fail, when the class
+	// of the cause changes, and when they work again. Default: slog.Default().
 	Log *slog.Logger
 }
 
@@ -69,6 +71,7 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 // Run polls for redriven messages until ctx ends, and then returns nil. A handler that is under way
 // is told by its context. Errors are logged; the next poll tries again.
 func (r *Redeliverer) Run(ctx context.Context) error {
+	var failing failure.Standing
 	ticker := time.NewTicker(r.cfg.Interval)
 	defer ticker.Stop()
 	for {
@@ -81,8 +84,16 @@ func (r *Redeliverer) Run(ctx context.Context) error {
 		if n > 0 {
 			r.cfg.Log.InfoContext(ctx, "redriven messages handled", "consumer", r.consumer, "messages", n)
 		}
-		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.WarnContext(ctx, "redriven messages failed", "consumer", r.consumer, "error", err)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			if failing.Failed(err) {
+				r.cfg.Log.WarnContext(ctx, "redriven messages failed", "consumer", r.consumer, "error", err)
+			}
+		default:
+			if lasted, was := failing.Over(); was {
+				r.cfg.Log.InfoContext(ctx, "redriven messages fail no more", "consumer", r.consumer, "after", lasted)
+			}
 		}
 	}
 }

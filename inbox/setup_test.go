@@ -117,7 +117,7 @@ func (p *place) open(config *gorm.Config) *gorm.DB {
 	require.NoError(p.t, err)
 	p.t.Cleanup(func() {
 		// Where a context was cancelled database/sql rolls back on its own time.
-		require.Eventually(p.t, func() bool { return pool.Stats().InUse == 0 }, 10*time.Second, time.Millisecond, "a connection stays in use")
+		require.Eventually(p.t, func() bool { return pool.Stats().InUse == 0 }, 30*time.Second, time.Millisecond, "a connection stays in use")
 		require.NoError(p.t, pool.Close())
 	})
 	return db

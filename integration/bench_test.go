@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -126,12 +127,31 @@ func (b *bench) arrived() int {
 type relayProcess struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *bytes.Buffer
+	log *relayLog
+}
+
+// relayLog is what a process writes, which may be read meanwhile.
+type relayLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *relayLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *relayLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (b *bench) relay() *relayProcess {
 	b.Helper()
-	r := &relayProcess{t: b.T, log: new(bytes.Buffer)}
+	r := &relayProcess{t: b.T, log: new(relayLog)}
 	r.cmd = exec.Command(binary, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
 	require.NoError(b, r.cmd.Start())

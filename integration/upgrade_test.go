@@ -48,7 +48,7 @@ func (c *counting) stop(ledger map[string]bool) {
 // relayOf starts a relay of some version.
 func (b *bench) relayOf(program string) *relayProcess {
 	b.Helper()
-	r := &relayProcess{t: b.T, log: new(bytes.Buffer)}
+	r := &relayProcess{t: b.T, log: new(relayLog)}
 	r.cmd = exec.Command(program, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
 	require.NoError(b, r.cmd.Start())

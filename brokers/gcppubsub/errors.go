@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // A verdict says what a status of Pub/Sub means.
@@ -23,10 +24,7 @@ type verdict struct {
 
 // advise appends the advice to an error.
 func (v verdict) advise(err error) error {
-	if v.advice == "" {
-		return err
-	}
-	return fmt.Errorf("%w: %s", err, v.advice)
+	return failure.Advise(err, v.advice)
 }
 
 // verdicts by code; what is not listed is retryable. The documentation of the package has the same

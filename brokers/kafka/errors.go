@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // A rule says what an error code of Kafka means. The documentation of the package has the same table.
@@ -121,12 +122,7 @@ func ruleOf(code int16, err error) (r rule, known bool) {
 // classified gives an error its class and scope, and says what to do.
 func classified(what string, err error) error {
 	said := fmt.Errorf("kafka: %s: %w", what, err)
-	advise := func(advice string) error {
-		if advice == "" {
-			return said
-		}
-		return fmt.Errorf("%w: %s", said, advice)
-	}
+	advise := func(advice string) error { return failure.Advise(said, advice) }
 	if n := code(err); n != 0 {
 		r, known := ruleOf(n, err)
 		switch {

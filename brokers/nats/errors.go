@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // A rule says what an error code of JetStream means.
@@ -87,24 +88,24 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		r, known := rules[refused.ErrorCode]
 		switch {
 		case known && r.class == brokers.ClassPermanent:
-			return brokers.Permanent(fmt.Errorf("%w: %s", said, r.advice))
+			return brokers.Permanent(failure.Advise(said, r.advice))
 		case known:
-			return brokers.Unavailable(r.scope, fmt.Errorf("%w: %s", said, r.advice))
+			return brokers.Unavailable(r.scope, failure.Advise(said, r.advice))
 		case refused.Code == 503:
-			return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("%w: see the server's log", said))
+			return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(said, "see the server's log"))
 		case errors.Is(err, errNotCreated): // which says nothing of the message
-			return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("%w: check the limits of the account and the settings of WithCreateStreams", said))
+			return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "check the limits of the account and the settings of WithCreateStreams"))
 		default:
 			return brokers.Retryable(said)
 		}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("%w: %s; where there is one, it has no leader", said, missing))
+		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, missing+"; where there is one, it has no leader"))
 	case errors.Is(err, errDenied), errors.Is(err, errNotCreated):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload()))
 	case errors.Is(err, jetstream.ErrInvalidJSAck):
-		return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("%w: something else than a stream answers on this subject", said))
+		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "something else than a stream answers on this subject"))
 	case errors.Is(ctx.Err(), context.Canceled):
 		// The caller stopped waiting. Whether the message arrived is unknown, and the broker need
 		// not be ill.
@@ -134,9 +135,9 @@ func (b *Broker) explained(err error) error {
 	case b.conn.IsConnected():
 		return fmt.Errorf("%w%s", err, trouble)
 	case isAuth(last) || isAuth(err) || isAuth(known):
-		return fmt.Errorf("%w%s: check user and password, token, credentials file or nkey", err, trouble)
+		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "check user and password, token, credentials file or nkey")
 	default:
-		return fmt.Errorf("%w%s: check that the server runs and can be reached", err, trouble)
+		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "check that the server runs and can be reached")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"regexp"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // A verdict says what an error means that is no message's fault.
@@ -23,10 +23,7 @@ type verdict struct {
 
 // advise appends the advice to an error.
 func (v verdict) advise(err error) error {
-	if v.advice == "" {
-		return err
-	}
-	return fmt.Errorf("%w: %s", err, v.advice)
+	return failure.Advise(err, v.advice)
 }
 
 // A rule says what a reply code of the server means, where its text contains a phrase; the first that

@@ -32,11 +32,10 @@ func TestStuckWrite(t *testing.T) {
 	for i := range msgs {
 		msgs[i].Payload = make([]byte, 1<<20)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	began := time.Now()
 	results := b.Publish(ctx, msgs)
-	assert.Less(t, time.Since(began), 10*time.Second)
+	require.ErrorIs(t, results[0].Err, context.DeadlineExceeded, "which ends it")
 	got := verdicts(results)
 	assert.Positive(t, got["unavailable broker"], "%v", got)
 	assert.Positive(t, got["not_sent"], "%v", got)

@@ -80,13 +80,13 @@ func TestNoServer(t *testing.T) {
 
 func TestImpatientCallers(t *testing.T) {
 	t.Parallel()
-	b := open(t, "amqp://"+listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })+"?connection_timeout=60000")
+	b := open(t, "amqp://"+listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })+"?connection_timeout=3600000") // an hour
 	for name, c := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
 		want    map[string]int
 	}{
 		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 30*time.Millisecond)
+			return context.WithTimeout(ctx, time.Second)
 		}, map[string]int{"unavailable broker": 1, "not_sent": 9}},
 		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
@@ -98,9 +98,7 @@ func TestImpatientCallers(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := c.context(t.Context())
 			defer cancel()
-			began := time.Now()
 			assert.Equal(t, c.want, verdicts(b.Publish(ctx, many("d", 10, 3))))
-			assert.Less(t, time.Since(began), 5*time.Second)
 		})
 	}
 }

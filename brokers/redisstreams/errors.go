@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/discreet"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // dataField is the field of an entry that holds the payload; a contract with consumers.
@@ -98,7 +99,7 @@ var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
 func refused(stream, text string) error {
 	text = discreet.Text(strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-"))
 	if r, known := ruleFor(text); known {
-		return brokers.Unavailable(r.scope, fmt.Errorf("redisstreams: publish to %q: %w: %s", stream, &serverError{text}, r.advice))
+		return brokers.Unavailable(r.scope, failure.Advise(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}), r.advice))
 	}
 	return brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}))
 }
@@ -130,17 +131,17 @@ func explained(err error) error {
 	}
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("%w: check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
-			"that the environment variable SSL_CERT_FILE names", err)
+		return failure.Advise(err, "check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
+			"that the environment variable SSL_CERT_FILE names")
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fmt.Errorf("%w: all connections are busy; raise pool_size", err)
+		return failure.Advise(err, "all connections are busy; raise pool_size")
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: the client was closed before the broker", err)
+		return failure.Advise(err, "the client was closed before the broker")
 	case errors.As(err, &refusal) && refusal.Op == "dial":
-		return fmt.Errorf("%w: check that the server runs and can be reached", err)
+		return failure.Advise(err, "check that the server runs and can be reached")
 	case errors.As(err, &said), isServerError(err):
 		if r, known := ruleFor(err.Error()); known {
-			return fmt.Errorf("%w: %s", err, r.advice)
+			return failure.Advise(err, r.advice)
 		}
 		return err
 	default:

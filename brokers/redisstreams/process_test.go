@@ -35,16 +35,14 @@ func TestServerTakesLessThanTheBrokerKnows(t *testing.T) {
 // all.
 func TestHungServer(t *testing.T) {
 	s := startServer(t)
-	b := open(t, s.url())
+	b := open(t, s.url()+"?read_timeout=1h") // only the deadline ends it
 	msgs := many("s", 300, 3)
 	require.Equal(t, map[string]int{"": 300}, verdicts(b.Publish(t.Context(), msgs)))
 
 	thaw := s.freeze(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	began := time.Now()
 	assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 200}, verdicts(b.Publish(ctx, msgs)))
-	assert.Less(t, time.Since(began), 3*time.Second)
 	thaw()
 	assert.Equal(t, map[string]int{"": 300}, verdicts(b.Publish(t.Context(), msgs)))
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // saidf is an error that names the endpoint by its host alone: path and user may be secrets.
@@ -20,7 +21,7 @@ func (b *Broker) saidf(format string, args ...any) error {
 // judge says what an answer other than 2xx means. The documentation of the package has the same table.
 func judge(status int, said error) error {
 	out := func(advice string) error {
-		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("%w: %s", said, advice))
+		return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(said, advice))
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -58,15 +59,15 @@ func (b *Broker) unreachable(err error) error {
 	switch {
 	case errors.As(err, new(addressError)): // which says itself what to do
 	case errors.As(err, &untrusted):
-		advice = ": check the host, or name its certificate authority (tls.ca_file, WithTLS)"
+		advice = "check the host, or name its certificate authority (tls.ca_file, WithTLS)"
 	case errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch):
-		advice = ": the port does not talk TLS"
+		advice = "the port does not talk TLS"
 	case errors.As(err, &noName):
-		advice = ": check the host"
+		advice = "check the host"
 	case errors.Is(err, context.DeadlineExceeded):
-		advice = ": no answer in time"
+		advice = "no answer in time"
 	case errors.As(err, &refused) && refused.Op == "dial":
-		advice = ": check that the endpoint is up, and that it can be reached from here"
+		advice = "check that the endpoint is up, and that it can be reached from here"
 	}
-	return brokers.Unavailable(brokers.ScopeBroker, b.saidf("%w%s", err, advice))
+	return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(b.saidf("%w", err), advice))
 }

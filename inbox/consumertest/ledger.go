@@ -171,6 +171,13 @@ func (j *journal) count(text string) int {
 	return strings.Count(j.all.String(), text)
 }
 
+// last is where a text stands for the last time, -1 where it does not.
+func (j *journal) last(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.LastIndex(j.all.String(), text)
+}
+
 func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

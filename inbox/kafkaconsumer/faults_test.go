@@ -144,9 +144,12 @@ func TestStopInSilence(t *testing.T) {
 	<-began
 	proxy.BlackHole(t)
 	cancel()
-	from := time.Now()
-	require.NoError(t, <-ended)
-	assert.Less(t, time.Since(from), 20*time.Second)
+	select { // the cluster stays silent
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it waits")
+	}
 }
 
 // Nor does it wait for the dead letters that cannot be written there.
@@ -175,9 +178,12 @@ func TestStopInSilenceWithADeadLetter(t *testing.T) {
 	close(proceed)
 	eventually(t, func() bool { return done.Load() == 3 }, "the others cannot be")
 	cancel()
-	from := time.Now()
-	require.NoError(t, <-ended)
-	assert.Less(t, time.Since(from), 40*time.Second)
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it waits")
+	}
 }
 
 // A cluster answers for topics in an order of its own: those that exist first.

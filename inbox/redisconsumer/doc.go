@@ -58,10 +58,10 @@
 //
 // # Errors of the server
 //
-// Outages are waited out, with one line in the log at their beginning and one at their end. A
-// stream or group that was deleted (DEL, FLUSHALL, XGROUP DESTROY) is created again, loudly; it
-// starts where it started at first, and duplicates are for the handler to recognise. What is
-// pending but was trimmed from its stream is reported, counted, and let go.
+// Outages are waited out, with lines in the log at their beginning, when another cause replaces the
+// first, and at their end. A stream or group that was deleted (DEL, FLUSHALL, XGROUP DESTROY) is
+// created again, loudly; it starts where it started at first, and duplicates are for the handler to
+// recognise. What is pending but was trimmed from its stream is reported, counted, and let go.
 //
 //	the server says                                at the start   later
 //	NOAUTH, WRONGPASS, ERR AUTH, ERR DB index      ends Run       waited out

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // errLost ends the context of a handler whose message another consumer has taken over.
@@ -103,19 +104,19 @@ func explained(what, stream string, err error) error {
 		err = errors.New(plain) // it had repeated the password, which must not get into logs
 	}
 	if r, known := ruleFor(err); known {
-		return fmt.Errorf("redisconsumer: %s %q: %w: %s", what, stream, err, r.advice)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), r.advice)
 	}
 	switch {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fmt.Errorf("redisconsumer: %s %q: %w: all connections are busy; raise PoolSize: each stream takes one for reading", what, stream, err)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), "all connections are busy; raise PoolSize: each stream takes one for reading")
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("redisconsumer: %s %q: %w: the client was closed before the consumer had stopped", what, stream, err)
+		return failure.Advise(fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err), "the client was closed before the consumer had stopped")
 	}
 	return fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err)
 }
 
-// outages tells the log of each outage once when it begins and once when it is over. A connection
-// that breaks, and a next one that does not, is none.
+// outages logs each outage when it begins, when the class of its cause changes, and when it is
+// over. A connection that breaks, and a next one that does not, is none.
 type outages struct {
 	log     *slog.Logger
 	sharded bool
@@ -125,9 +126,9 @@ type outages struct {
 }
 
 type outage struct {
-	since    time.Time
+	since    time.Time // of the first failure, which need not be reported
 	failures int
-	told     bool
+	standing failure.Standing
 }
 
 // scopes are what an outage can be about: the server that holds a stream, or one thing that is done
@@ -156,11 +157,11 @@ func (o *outages) begin(ctx context.Context, st *stream, what string, err error)
 		o.under[scope] = one
 	}
 	one.failures++
-	tell := !one.told && (answered || one.failures > 1)
-	one.told = one.told || tell
+	err = explained(what, st.name, err)
+	tell := (answered || one.failures > 1) && one.standing.Failed(err)
 	o.mu.Unlock()
 	if tell {
-		o.log.WarnContext(ctx, "redis unavailable", "stream", st.name, "error", explained(what, st.name, err))
+		o.log.WarnContext(ctx, "redis unavailable", "stream", st.name, "error", err)
 	}
 }
 
@@ -180,7 +181,7 @@ func (o *outages) end(ctx context.Context, st *stream, what string, begun time.T
 			continue
 		}
 		delete(o.under, scope)
-		if one.told {
+		if one.standing.Lasts() {
 			over = append(over, one.since)
 		}
 	}

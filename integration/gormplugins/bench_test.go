@@ -116,7 +116,7 @@ func runCases(t *testing.T, cases map[string]func(b *bench)) {
 					b := settle(t)
 					test(b)
 					for _, pool := range b.pools {
-						assert.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, time.Second, time.Millisecond, "a connection stays in use")
+						assert.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, 30*time.Second, time.Millisecond, "a connection stays in use")
 					}
 				})
 			}

@@ -179,3 +179,22 @@ func TestOnEach(t *testing.T) {
 	})
 	require.ElementsMatch(t, all, ran)
 }
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	ctx, pass := Deadline(t.Context())
+	require.NoError(t, ctx.Err())
+	child, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pass()
+	<-child.Done()
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	require.ErrorIs(t, child.Err(), context.DeadlineExceeded)
+	pass()
+	parent, end := context.WithCancel(t.Context())
+	ctx, pass = Deadline(parent)
+	end()
+	<-ctx.Done()
+	pass()
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "which was first")
+}

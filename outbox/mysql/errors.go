@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -65,7 +66,7 @@ func explain(err error) error {
 	default:
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, remedy)
+	return failure.Advise(err, remedy)
 }
 
 // errReplica is the answer to a relay that was pointed at a replica.

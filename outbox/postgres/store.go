@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -210,9 +211,9 @@ func explain(err error) error {
 	}
 	switch pgErr.Code {
 	case insufficientPrivilege:
-		return fmt.Errorf("%w: docs/operations.md lists what the roles of relays, operators and writers need", err)
+		return failure.Advise(err, "docs/operations.md lists what the roles of relays, operators and writers need")
 	case readOnlyTransaction:
-		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
+		return failure.Advise(err, "the relay needs the primary, not a read replica, and a server that is not set to read-only")
 	default:
 		return dbtable.Explain(err, outbox.ErrSchema)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -31,20 +32,18 @@ const (
 type breaker struct {
 	policy  outbox.Breaker
 	machine *gobreaker.TwoStepCircuitBreaker[struct{}] // never called with mu held
-	ending  sync.Mutex                                 // one try ends at a time, so that the news is told to whose end made it
+	ending  sync.Mutex                                 // one try ends at a time, so that the news goes to the one whose end made it
+	failing failure.Standing                           // from when it opens until it closes
 
 	mu       sync.Mutex
 	openings int       // without a success in between
-	until    time.Time // nobody tries before
+	until    time.Time // no worker tries before
 	open     bool      // or half-open
-	news     bool      // it opened or closed, and nobody has said so yet
 	changed  chan struct{}
 }
 
-var (
-	errOutage    = errors.New("outbox: unavailable")
-	errNoOutcome = errors.New("outbox: nothing was tried")
-)
+// errNoOutcome ends a pass with which nothing was tried.
+var errNoOutcome = errors.New("outbox: nothing was tried")
 
 func newBreaker(policy outbox.Breaker) *breaker {
 	b := &breaker{policy: policy, changed: make(chan struct{})}
@@ -59,7 +58,7 @@ func newBreaker(policy outbox.Breaker) *breaker {
 }
 
 // turn follows the machine, which holds its lock.
-func (b *breaker) turn(_ string, from, to gobreaker.State) {
+func (b *breaker) turn(_ string, _, to gobreaker.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch to {
@@ -67,9 +66,8 @@ func (b *breaker) turn(_ string, from, to gobreaker.State) {
 		delay := b.delay()
 		b.openings++
 		b.open, b.until = true, time.Now().Add(delay-time.Duration(rand.Int64N(int64(delay)/4+1)))
-		b.news = b.news || from == gobreaker.StateClosed
 	case gobreaker.StateClosed:
-		b.openings, b.open, b.until, b.news = 0, false, time.Time{}, true
+		b.openings, b.open, b.until = 0, false, time.Time{}
 	case gobreaker.StateHalfOpen:
 	}
 	b.broadcast()
@@ -140,8 +138,9 @@ func (b *breaker) enter(ctx context.Context) (pass, error) {
 	}
 }
 
-// end tells how a try ended: nil, errOutage or errNoOutcome. It returns true when the breaker has
-// opened or closed by that. Ending a pass twice does nothing.
+// end tells how a try ended: nil, errNoOutcome, or the cause of an outage. It returns true when that
+// is to be reported: the breaker has opened or closed, or it is open by now for a cause of another
+// class. Ending a pass twice does nothing.
 func (p *pass) end(outcome error) (news bool) {
 	if p.done == nil {
 		return false
@@ -153,8 +152,13 @@ func (p *pass) end(outcome error) (news bool) {
 	p.done = nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	news, b.news = b.news, false
 	b.broadcast()
+	switch {
+	case !b.open:
+		_, news = b.failing.Over()
+	case outcome != nil && !errors.Is(outcome, errNoOutcome):
+		news = b.failing.Failed(outcome)
+	}
 	return news
 }
 
@@ -330,8 +334,8 @@ func (d *destination) admit() bool {
 	return true
 }
 
-// fail notes that the destination is unavailable, and returns true when that is news.
-func (d *destination) fail() (news bool) {
+// fail notes why the destination is unavailable, and returns true when that is to be reported.
+func (d *destination) fail(cause error) (news bool) {
 	if d.out {
 		return false
 	}
@@ -340,7 +344,7 @@ func (d *destination) fail() (news bool) {
 		d.breaker = d.all.add(d.name)
 		d.pass, _ = d.breaker.try() // without one another worker has just found the same
 	}
-	return d.pass.end(errOutage)
+	return d.pass.end(cause)
 }
 
 // delay is how long one of its messages waits that is not sent now. took is its share of the time

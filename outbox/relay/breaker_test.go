@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
+
+// errOutage is the cause of an outage.
+var errOutage = errors.New("unavailable")
 
 // outage trips a breaker.
 func outage(t *testing.T, b *breaker) {
@@ -69,6 +73,10 @@ func TestBreaker(t *testing.T) {
 			assert.Equal(t, following+min(following, trySlack), b.afterTry(), "longer than the next try takes to come, but not by much")
 			assert.False(t, p.end(errOutage))
 		}
+		p = enter()
+		assert.True(t, p.end(errors.New("another cause")), "which is news")
+		p = enter()
+		assert.False(t, p.end(errors.New("another cause")))
 
 		// A worker that had nothing to try with lets the next one try.
 		p = enter()
@@ -176,14 +184,14 @@ func TestDestinations(t *testing.T) {
 		assert.Empty(t, d.breakers, "most destinations never need one")
 
 		c = d.try("a")
-		assert.False(t, c.fail(), "the first time it might be chance")
+		assert.False(t, c.fail(errOutage), "the first time it might be chance")
 		assert.False(t, c.admit(), "but in this batch it gets no more")
-		assert.False(t, c.fail())
+		assert.False(t, c.fail(errOutage))
 		assert.GreaterOrEqual(t, c.delay(0), time.Second)
 		assert.False(t, c.end())
 		assert.Empty(t, d.unavailable())
 		c = d.try("a")
-		assert.True(t, c.fail())
+		assert.True(t, c.fail(errOutage))
 		assert.False(t, c.end())
 		assert.Equal(t, []string{"a"}, d.unavailable())
 		assert.False(t, d.try("a").admit())
@@ -235,21 +243,21 @@ func TestDestinationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &destinations{policy: outbox.Breaker{TripAfter: 1, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
-		assert.True(t, d.try("renamed").fail())
-		assert.True(t, d.try("waits").fail())
+		assert.True(t, d.try("renamed").fail(errOutage))
+		assert.True(t, d.try("waits").fail(errOutage))
 		time.Sleep(maxWait) // the longest between two tries of a destination that has messages
 		c := d.try("waits")
 		assert.True(t, c.admit())
-		assert.False(t, c.fail())
+		assert.False(t, c.fail(errOutage))
 		assert.Equal(t, []string{"renamed", "waits"}, d.unavailable())
 		time.Sleep(maxWait + time.Minute)
 		assert.Equal(t, []string{"waits"}, d.unavailable())
 
 		d = &destinations{policy: outbox.Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
-		d.try("out").fail()
-		d.try("out").fail()
+		d.try("out").fail(errOutage)
+		d.try("out").fail(errOutage)
 		for i := range 3 * maxDestinations {
-			d.try(strconv.Itoa(i)).fail()
+			d.try(strconv.Itoa(i)).fail(errOutage)
 		}
 		assert.LessOrEqual(t, len(d.breakers), maxDestinations)
 		assert.Equal(t, []string{"out"}, d.unavailable())

@@ -141,7 +141,7 @@ func (d *delivery) carryOut(c *classification) {
 			d.p.log.Warn("message charged with an outage", "message_id", m.MessageID, "type", m.Type,
 				"error", d.call.Results[i].Err)
 		case one.scope == brokers.ScopeDestination:
-			if to.fail() {
+			if to.fail(one.err) {
 				d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
 			}
 			delay = d.delay(m)
@@ -212,7 +212,7 @@ func (d *delivery) delay(m *driver.Message) time.Duration {
 // without a pause it would be claimed and released again and again.
 var errNothingTaken = errors.New("none of the messages was sent")
 
-// report tells the breakers how it went, and says once what has changed by that.
+// report tells the breakers how it went, and reports what is news by that.
 func (d *delivery) report(ctx context.Context) {
 	if d.unavailable == nil && d.asked && !d.reached && ctx.Err() == nil && !d.lease.over() && d.idle() {
 		d.unavailable = errNothingTaken
@@ -225,7 +225,7 @@ func (d *delivery) report(ctx context.Context) {
 	}
 	switch {
 	case d.unavailable != nil && !d.reached:
-		if d.pass.end(errOutage) {
+		if d.pass.end(d.unavailable) {
 			d.p.log.WarnContext(ctx, "broker unavailable", "error", d.unavailable)
 		}
 	case d.reached:

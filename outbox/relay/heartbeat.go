@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -28,7 +29,7 @@ type heartbeat struct {
 	processors []*Processor // of the same database
 	instance   driver.Instance
 	log        *slog.Logger
-	failing    bool
+	failing    failure.Standing
 }
 
 // newHeartbeat names the process: by its host where the configuration gives no name.
@@ -60,7 +61,7 @@ func (p *heartbeat) run(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTime)
 	defer cancel()
-	if err := p.store.Leave(ctx, p.instance.ID); err != nil && !p.failing {
+	if err := p.store.Leave(ctx, p.instance.ID); err != nil && !p.failing.Lasts() {
 		p.log.WarnContext(ctx, "heartbeat not removed", "error", err)
 	}
 }
@@ -75,12 +76,14 @@ func (p *heartbeat) beat(ctx context.Context) {
 	err := p.store.Heartbeat(bounded, p.instance)
 	switch {
 	case ctx.Err() != nil: // cut short by the stop
-	case err != nil && !p.failing:
-		p.log.WarnContext(ctx, "heartbeat failed", "error", err)
-		p.failing = true
-	case err == nil && p.failing:
-		p.log.InfoContext(ctx, "heartbeat restored")
-		p.failing = false
+	case err != nil:
+		if p.failing.Failed(err) {
+			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
+		}
+	default:
+		if _, was := p.failing.Over(); was {
+			p.log.InfoContext(ctx, "heartbeat restored")
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -57,17 +58,8 @@ type listener struct {
 	log       *slog.Logger
 	connected atomic.Bool
 	expected  atomic.Pointer[string] // nonce of the probe under way
-	logged    trouble
+	failing   failure.Standing
 }
-
-// trouble is what the log was told last. Only what is worse is logged again.
-type trouble int
-
-const (
-	noTrouble    trouble = iota
-	disconnected         // may heal by itself
-	blocked              // by a pooler, until an operator changes the DSN
-)
 
 func (l *listener) state() ListenerState {
 	switch {
@@ -89,18 +81,13 @@ func (l *listener) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		kind := disconnected
-		if errors.Is(err, errPooler) {
-			kind = blocked
-		}
-		if kind > l.logged {
-			l.logged = kind
+		if l.failing.Failed(err) {
 			l.log.WarnContext(ctx, "listener disconnected", "error", err)
 		}
 		switch {
 		case worked:
 			delay = listenerRetry
-		case kind == blocked:
+		case errors.Is(err, errPooler):
 			delay = listenerRetryPooler
 		}
 		sleep(ctx, delay/2+time.Duration(rand.Float64()*float64(delay/2))) // not all relays at once
@@ -173,8 +160,7 @@ func (l *listener) probe(ctx context.Context, echoes <-chan struct{}, ended <-ch
 	select {
 	case <-echoes:
 		l.connected.Store(true)
-		if l.logged != noTrouble {
-			l.logged = noTrouble
+		if _, was := l.failing.Over(); was {
 			l.log.InfoContext(ctx, "listener connected again")
 		}
 		return nil

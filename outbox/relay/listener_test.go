@@ -160,8 +160,9 @@ func TestListenerReconnects(t *testing.T) {
 		assert.Equal(t, ListenerDisconnected, e.state())
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, 1, log.count("listener disconnected"), "an outage does not fill the log")
 		assert.Equal(t, 1, log.count("connection reset"))
+		assert.Equal(t, 1, log.count("no route"), "the cause that stands")
+		assert.Equal(t, 2, log.count("listener disconnected"), "an outage does not fill the log")
 		assert.Greater(t, s.tried(), int(time.Hour/listenerLongestRetry))
 		assert.Less(t, s.tried(), 3*int(time.Hour/listenerLongestRetry))
 		s.set(func(s *switchboard) { s.refuse, s.hangs = nil, true })
@@ -178,7 +179,8 @@ func TestListenerReconnects(t *testing.T) {
 		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
 		assert.Equal(t, calls+1, s.tried())
 		assert.LessOrEqual(t, s.attempt(calls).Sub(cut), listenerRetry)
-		assert.Equal(t, 2, log.count("listener disconnected"))
+		assert.Equal(t, 1, log.count("no connection within"))
+		assert.Equal(t, 4, log.count("listener disconnected"))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -48,9 +49,8 @@ type Processor struct {
 	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, and of attributes that were left out.
 	recovered, omitted seldom
-	// Whether the last look, and the last claim, failed; apart, since one may fail without the
-	// other.
-	lookFailing, claimFailing atomic.Bool
+	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
+	lookFailing, claimFailing, deferFailing failure.Standing
 }
 
 // ProcessorConfig is what a processor needs.
@@ -256,13 +256,13 @@ func (p *Processor) look(ctx context.Context, busy outbox.ShardSet) (driver.Read
 // shorter, so that a renewal can be tried again before the lease ends.
 func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second, p.policy.Lease/4) }
 
-// heard notes how the database answered, and says so when that is news: an outage must not fill the
-// log.
-func (p *Processor) heard(failing *atomic.Bool, attempt string, err error) {
-	switch {
-	case err != nil && failing.CompareAndSwap(false, true):
-		p.log.Error("database call failed", "attempt", attempt, "error", err)
-	case err == nil && failing.CompareAndSwap(true, false):
+// heard notes how the database answered, and reports it when that is news.
+func (p *Processor) heard(failing *failure.Standing, attempt string, err error) {
+	if err != nil {
+		if failing.Failed(err) {
+			p.log.Error("database call failed", "attempt", attempt, "error", err)
+		}
+	} else if _, was := failing.Over(); was {
 		p.log.Info("database answers again", "attempt", attempt)
 	}
 }

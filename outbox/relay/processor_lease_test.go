@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A publish that takes longer than the lease is renewed and delivered once.
@@ -103,5 +105,33 @@ func TestProcessorsShare(t *testing.T) {
 		assert.Len(t, broker.delivered(), 600)
 		assert.Positive(t, first.proc.Stats().Published, "%+v", second.proc.Stats())
 		assert.Positive(t, second.proc.Stats().Published, "%+v", first.proc.Stats())
+	})
+}
+
+// A process died with the rows of a key: they are delivered at the first poll after the end of its
+// lease, no earlier and no later.
+func TestProcessorDeliversWhenALeaseHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		const lease, poll = time.Minute, 5 * time.Second
+		broker := memory.New()
+		r := newRig(t, path, broker, outbox.Policy{PollMin: poll, PollMax: poll})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.insert("k", "first")
+		r.insert("k", "second")
+		died, claimed := time.Now(), 0
+		for shard := range r.store.Shards() {
+			exchanged, err := r.store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Bytes: 1 << 20, Lease: lease, Worker: "dead"})
+			require.NoError(t, err)
+			claimed += len(exchanged.Batch.Messages)
+		}
+		require.Equal(t, 2, claimed)
+		r.start()
+		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.stop()
+		published, err := strconv.ParseInt(r.query("SELECT min(published_at) FROM outbox_messages"), 10, 64)
+		require.NoError(t, err)
+		after := time.UnixMicro(published).Sub(died)
+		assert.GreaterOrEqual(t, after, lease)
+		assert.LessOrEqual(t, after, lease+poll)
 	})
 }

@@ -202,8 +202,13 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 	for _, shard := range shards {
 		deferred, err := w.p.store.Defer(ctx, &driver.Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
 		if err != nil {
-			w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
+			if w.p.deferFailing.Failed(err) {
+				w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
+			}
 			return done
+		}
+		if _, was := w.p.deferFailing.Over(); was {
+			w.p.log.InfoContext(ctx, "rows deferred again")
 		}
 		done = done || deferred > 0
 		w.blocked = w.blocked || done

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -127,7 +128,7 @@ func isBusy(err error) bool {
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
 	if err != nil && isBusy(err) {
-		return fmt.Errorf("%w: another connection holds the lock for long; set a busy timeout and a write-ahead log in the DSN", err)
+		return failure.Advise(err, "another connection holds the lock for long; set a busy timeout and a write-ahead log in the DSN")
 	}
 	return dbtable.Explain(err, outbox.ErrSchema)
 }

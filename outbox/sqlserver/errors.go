@@ -9,6 +9,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -82,7 +83,7 @@ func explain(err error) error {
 	default:
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, remedy)
+	return failure.Advise(err, remedy)
 }
 
 // errReplica is the answer to a relay that was pointed at a readable secondary.

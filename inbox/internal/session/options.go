@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // The defaults of consumers.
@@ -87,8 +88,9 @@ func (o *Options) Settings(handler inbox.Handler, log *slog.Logger, counts *Coun
 	}
 }
 
-// An Outage says once that a broker is out, and once that it is there again. The zero value is that
-// of a broker of which nothing is known yet; Log has to be set. It is safe for concurrent use.
+// An Outage logs that a broker is out, again when the class of the cause changes, and once that it
+// is there again. The zero value is that of a broker of which nothing is known yet; Log has to be
+// set. It is safe for concurrent use.
 type Outage struct {
 	Log *slog.Logger
 	// Steady is how long nothing must have failed before it is over. Default: 0, the first answer ends it.
@@ -96,8 +98,8 @@ type Outage struct {
 	Steady time.Duration
 
 	mu       sync.Mutex
+	standing failure.Standing
 	failures int
-	since    time.Time // of the first failure
 	last     time.Time // failure
 }
 
@@ -110,8 +112,7 @@ func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 	defer o.mu.Unlock()
 	o.failures++
 	o.last = time.Now()
-	if o.since.IsZero() {
-		o.since = o.last
+	if o.standing.Failed(err) {
 		o.Log.WarnContext(ctx, "broker unavailable", "error", err)
 	}
 	return pauses.Delay(o.failures)
@@ -124,8 +125,8 @@ func (o *Outage) Over(ctx context.Context) {
 	if time.Since(o.last) < o.Steady {
 		return
 	}
-	if !o.since.IsZero() {
-		o.Log.InfoContext(ctx, "broker available again", "after", time.Since(o.since))
+	if lasted, was := o.standing.Over(); was {
+		o.Log.InfoContext(ctx, "broker available again", "after", lasted)
 	}
-	o.since, o.failures = time.Time{}, 0
+	o.failures = 0
 }

@@ -1,0 +1,78 @@
+// Package failure decides when a failure that lasts is reported, and what two failures have in
+// common. A caller reports what [Standing.Failed] calls news, and the end of what was reported.
+package failure
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// FirstPause and LongestPause bound the time until a class of causes that was reported before is
+	// reported once more. The pause doubles with each such report.
+	FirstPause   = time.Minute
+	LongestPause = time.Hour
+	// MaxClasses is how many classes of causes one failure has that are reported without a pause.
+	MaxClasses = 16
+)
+
+// A Standing is a failure that lasts, such as a database that does not answer. The first cause that
+// is noted is rarely the one that stands: a server that becomes read-only ends the connections
+// first. So a cause is news at the beginning, and again when its class (see [Class]) is another one
+// than what was reported last. Causes that alternate do not fill a log: only the first MaxClasses
+// new classes are news at once; one that was reported before, or is beyond them, waits for the
+// pause. The zero value is one that has not begun. All methods are safe for concurrent use.
+type Standing struct {
+	mu       sync.Mutex
+	since    time.Time // zero: nothing fails
+	reported map[string]bool
+	last     string        // the class of the last report
+	again    time.Time     // when a class that was reported before may be reported once more
+	pause    time.Duration // until that, the next time
+}
+
+// Failed notes a failure and reports whether that is news.
+func (s *Standing) Failed(err error) (news bool) {
+	class := Class(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.since.IsZero() {
+		s.since, s.reported, s.pause, s.again = now, map[string]bool{}, FirstPause, now.Add(FirstPause)
+		s.reported[class], s.last = true, class
+		return true
+	}
+	switch {
+	case class == s.last:
+		return false
+	case !s.reported[class] && len(s.reported) < MaxClasses:
+		s.reported[class] = true
+	case now.Before(s.again):
+		return false
+	default:
+		s.pause = min(2*s.pause, LongestPause)
+		s.again = now.Add(s.pause)
+	}
+	s.last = class
+	return true
+}
+
+// Over notes that what had failed works again. lasted is how long it had not; was is false where
+// nothing had failed.
+func (s *Standing) Over() (lasted time.Duration, was bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return 0, false
+	}
+	lasted, was = time.Since(s.since), true
+	s.since, s.reported, s.last = time.Time{}, nil, ""
+	return lasted, was
+}
+
+// Lasts reports whether something has failed and is not over.
+func (s *Standing) Lasts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.since.IsZero()
+}
