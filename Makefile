@@ -82,9 +82,9 @@ test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race
 	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
 	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)}; \
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	$(WITHSERVERS) -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES) && \
+	$(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES) && \
 	{ [ '$(PKG)' != './...' ] || \
-	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
+	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
 	{ [ '$(PKG)' != './...' ] || $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; }
 
 cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, across packages

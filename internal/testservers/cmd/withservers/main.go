@@ -7,7 +7,7 @@
 // FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
 // servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR,
 // FANOUT_TEST_REDIS_BIN, FANOUT_TEST_MYSQL_BIN and FANOUT_TEST_RABBITMQ_BIN, to start servers of its
-// own.
+// own. With -optional before the -- it also gets those of the optional servers that can be had.
 //
 // The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2
 // for wrong usage. Note that go run turns every failure into 1; build the command where the code
@@ -41,14 +41,19 @@ const (
 )
 
 func main() {
-	if len(os.Args) < 3 || os.Args[1] != "--" {
-		fmt.Fprintln(os.Stderr, "usage: withservers -- COMMAND [ARGUMENT...]")
+	arguments := os.Args[1:]
+	optional := len(arguments) > 0 && arguments[0] == "-optional"
+	if optional {
+		arguments = arguments[1:]
+	}
+	if len(arguments) < 2 || arguments[0] != "--" {
+		fmt.Fprintln(os.Stderr, "usage: withservers [-optional] -- COMMAND [ARGUMENT...]")
 		os.Exit(exitUsage)
 	}
-	os.Exit(run(os.Stderr, os.Args[2:]))
+	os.Exit(run(os.Stderr, optional, arguments[1:]))
 }
 
-func run(log io.Writer, command []string) int {
+func run(log io.Writer, optional bool, command []string) int {
 	stopSignals := caughtSignals()
 	signals := make(chan os.Signal, len(stopSignals))
 	signal.Notify(signals, stopSignals...)
@@ -56,7 +61,7 @@ func run(log io.Writer, command []string) int {
 	defer cancel()
 	go endWhenOrphaned(ctx, os.Getppid())
 
-	servers, err := start(ctx, log)
+	servers, err := start(ctx, log, optional)
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(log, "withservers: interrupted while the servers were starting")
 		return exitNoServers
@@ -65,7 +70,9 @@ func run(log io.Writer, command []string) int {
 		fmt.Fprintln(log, err)
 		return exitNoServers
 	}
-	fmt.Fprintf(log, "%v\n%v\n%v\n%v\n%v\n", servers.Postgres, servers.Redis, servers.MySQL, servers.RabbitMQ, servers.Toxiproxy)
+	for _, server := range servers.All() {
+		fmt.Fprintln(log, server)
+	}
 	code := runCommand(log, command, servers.Environ(), signals)
 	if err := servers.Stop(); err != nil {
 		fmt.Fprintln(log, err)
@@ -74,13 +81,17 @@ func run(log io.Writer, command []string) int {
 	return code
 }
 
-// start gets all servers, or none.
-func start(ctx context.Context, log io.Writer) (*testservers.Servers, error) {
+// start gets all servers, or none; of the optional ones those that can be had.
+func start(ctx context.Context, log io.Writer, optional bool) (*testservers.Servers, error) {
 	servers, err := testservers.Start(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := servers.StartToxiproxy(ctx); err != nil {
+	err = servers.StartToxiproxy(ctx)
+	if err == nil && optional {
+		err = servers.StartOptional(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, servers.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
 	return servers, nil
