@@ -13,6 +13,7 @@ const (
 	natsName = "NATS"
 	// natsPackage is what tests have in their process, in the version that go.work agrees on.
 	natsPackage = "github.com/nats-io/nats-server/v2"
+	natsBinary  = "nats-server.exe" // Windows wants the ending, nobody else minds it
 )
 
 // nats is started by the tests themselves, in a few milliseconds, and killed by them.
@@ -21,25 +22,38 @@ var nats = &service{
 	remedy: "make test-all builds it with the go command; " + NATSBinVariable + " names a nats-server",
 }
 
-// findNATS returns the path that the variable names. One in PATH may be of any version.
-func findNATS(context.Context) (string, bool) {
-	found, err := exec.LookPath(os.Getenv(NATSBinVariable))
+// findNATS returns the path that the variable names, else what was built before. One in PATH may be
+// of any version.
+func findNATS(ctx context.Context) (string, bool) {
+	path := os.Getenv(NATSBinVariable)
+	if path == "" {
+		version, err := natsVersion(ctx)
+		dir, cacheErr := cacheDir()
+		if err != nil || cacheErr != nil {
+			return "", false
+		}
+		path = filepath.Join(dir, natsDir(version), natsBinary)
+	}
+	found, err := exec.LookPath(path)
 	return found, err == nil
 }
 
 // buildNATS builds the server into the cache, which keeps one of each version.
 func buildNATS(ctx context.Context, log io.Writer) (string, error) {
-	said, err := execute(ctx, "go", "list", "-f", "{{.Module.Version}}", natsPackage)
+	version, err := natsVersion(ctx)
 	if err != nil {
 		return "", err
 	}
-	version := strings.TrimSpace(said)
-	dir, err := cached(log, "nats-server-"+version, natsPackage+" "+version+", built with the go command,", func(dir string) error {
-		_, err := execute(ctx, "go", "build", "-o", filepath.Join(dir, "nats-server"), natsPackage)
+	dir, err := cached(log, natsDir(version), natsPackage+"@"+version+", built with the go command,", func(dir string) error {
+		_, err := execute(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, natsBinary), natsPackage)
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "nats-server"), nil
+	return filepath.Join(dir, natsBinary), err
 }
+
+func natsVersion(ctx context.Context) (string, error) {
+	said, err := execute(ctx, "go", "list", "-f", "{{.Module.Version}}", natsPackage)
+	return strings.TrimSpace(said), err
+}
+
+func natsDir(version string) string { return "nats-server-" + version }

@@ -16,7 +16,9 @@ var optionalServices = []*service{nats}
 // whose binaries are on this machine or can be fetched, announced first, else containers. It says
 // on log which cannot be had and the remedy, which is no error: their tests are skipped. A server
 // that is there and does not answer is an error, as in [Start].
-func (s *Servers) StartOptional(ctx context.Context) error { return s.startOptional(ctx, optionalServices) }
+func (s *Servers) StartOptional(ctx context.Context) error {
+	return s.startOptional(ctx, optionalServices)
+}
 
 func (s *Servers) startOptional(ctx context.Context, services []*service) error {
 	todo := map[source][]*service{}

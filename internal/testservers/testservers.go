@@ -90,6 +90,7 @@ type Servers struct {
 	byService map[string]*Server
 	binaries  map[string]string // service -> binary, where one is known
 	composes  []*compose        // that were started
+	version   *service          // nil before UsePostgres
 }
 
 // Start gets the servers and returns when they answer. It says on log what takes long or changes
@@ -179,7 +180,11 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // Environ is what the tests need to know, as "NAME=value" to append to an environment. The
 // binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
-	return s.environ(append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...))
+	environ := s.environ(append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...))
+	if s.version != nil { // of equals the last counts
+		environ = append(environ, PostgresVariable+"="+s.byService[s.version.name].URL, PostgresBinVariable+"="+s.binaries[s.version.name])
+	}
+	return environ
 }
 
 func (s *Servers) environ(services []*service) []string {
