@@ -1,12 +1,18 @@
 package testservers
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 const (
@@ -57,3 +63,129 @@ func natsVersion(ctx context.Context) (string, error) {
 }
 
 func natsDir(version string) string { return "nats-server-" + version }
+
+// OwnNATS starts a nats-server with JetStream, with flags of the caller's, and returns when it
+// answers. The error is [ErrNoBinary] where no binary is known: only make test-all builds one.
+func OwnNATS(ctx context.Context, flags ...string) (*Own, error) {
+	own, err := newNATS(ctx, "one", flags...)
+	if err != nil {
+		return nil, err
+	}
+	return own, own.beginNATS(ctx)
+}
+
+// OwnNATSCluster starts servers that form a cluster, and returns when JetStream has a leader in it
+// and all of them follow. Errors are those of [OwnNATS]; after one, none is left.
+func OwnNATSCluster(ctx context.Context, size int) ([]*Own, error) {
+	routes := make([]string, size)
+	for i := range routes {
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		routes[i] = "nats://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	nodes := make([]*Own, size)
+	for i := range nodes {
+		var err error
+		nodes[i], err = newNATS(ctx, fmt.Sprintf("node%d", i+1),
+			"--cluster_name", "cluster", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
+		if err != nil {
+			return nil, errors.Join(err, closeAll(nodes[:i]))
+		}
+	}
+	var starting sync.WaitGroup // side by side: none is ready before most are there
+	failures := make([]error, size)
+	for i, node := range nodes {
+		starting.Go(func() { failures[i] = node.beginNATS(ctx) })
+	}
+	starting.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return nil, errors.Join(err, closeAll(nodes))
+	}
+	return nodes, nil
+}
+
+func closeAll(nodes []*Own) error {
+	var failures []error
+	for _, node := range nodes {
+		failures = append(failures, node.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// newNATS prepares a server of a name that is unique in its cluster.
+func newNATS(ctx context.Context, name string, flags ...string) (*Own, error) {
+	bin, err := exec.LookPath(os.Getenv(NATSBinVariable)) // not findNATS: make test is the same with and without what was built
+	if err != nil {
+		return nil, noBinary(nats)
+	}
+	monitor, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files, err := newWorkspace("nats", nil)
+	if err != nil {
+		return nil, err
+	}
+	own := &Own{Name: natsName}
+	name += "-" + filepath.Base(files.dir)
+	own.run = &local{
+		name: natsName, workspace: files, shutdown: redisShutdown,
+		command: func(port string) *exec.Cmd {
+			return files.command(ctx, bin, append([]string{
+				"--name", name, "--addr", "127.0.0.1", "--port", port, "--http_port", monitor, "--jetstream", "--store_dir", files.path("data"),
+			}, flags...)...)
+		},
+		ready: func(ctx context.Context, port string, _ int) error {
+			info, err := natsInfo(ctx, net.JoinHostPort("127.0.0.1", port))
+			if err != nil {
+				return err
+			}
+			if info.Name != name {
+				return fmt.Errorf("another server answers, %q", info.Name)
+			}
+			own.Version = info.Version
+			_, err = ask(ctx, "http://"+net.JoinHostPort("127.0.0.1", monitor)+"/healthz") // of JetStream, too
+			return err
+		},
+	}
+	return own, nil
+}
+
+func (o *Own) beginNATS(ctx context.Context) error {
+	if err := o.begin(ctx); err != nil {
+		return err
+	}
+	o.URL = "nats://" + o.Address()
+	return nil
+}
+
+// natsGreeting is what a server says about itself, in one line, when a client connects
+// (https://docs.nats.io/reference/reference-protocols/nats-protocol#info).
+type natsGreeting struct {
+	Name    string `json:"server_name"`
+	Version string
+}
+
+func natsInfo(ctx context.Context, address string) (info natsGreeting, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return info, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return info, err
+		}
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return info, err
+	}
+	said, found := strings.CutPrefix(line, "INFO ")
+	if !found {
+		return info, fmt.Errorf("the server greets otherwise than NATS does: %q", line)
+	}
+	return info, json.Unmarshal([]byte(said), &info)
+}
