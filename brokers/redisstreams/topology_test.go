@@ -188,3 +188,31 @@ func startSentinel(t *testing.T, primary *server) *server {
 		return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir}
 	}})
 }
+
+// watched is a primary with a replica, and a Sentinel that decides alone.
+type watched struct{ primary, replica, sentinel *server }
+
+func startWatched(t *testing.T) *watched {
+	t.Helper()
+	w := &watched{primary: startServer(t)}
+	w.replica = startReplica(t, w.primary, "--appendonly", "yes")
+	w.sentinel = startSentinel(t, w.primary)
+	soon(t, "the sentinel knows the replica", func() bool {
+		client := redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr()})
+		defer client.Close()
+		replicas, err := client.Replicas(t.Context(), "main").Result()
+		return err == nil && len(replicas) == 1
+	})
+	return w
+}
+
+// client returns a client with short patience, closed with the test.
+func (w *watched) client(t *testing.T) *redis.Client {
+	t.Helper()
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "main", SentinelAddrs: []string{w.sentinel.addr()}, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second,
+	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}

@@ -156,6 +156,9 @@ func (s *suite) poison(t *testing.T, source *Source) {
 // Without any place for dead letters nothing is lost: the message is held, and is done when its
 // handler is mended.
 func (s *suite) held(t *testing.T, source *Source) {
+	if s.AlwaysDeadLetters {
+		t.Skip("there is always a place for dead letters")
+	}
 	source.Publish(t, messages(0, 3, "a", "b")...)
 	var mended atomic.Bool
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
