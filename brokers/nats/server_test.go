@@ -72,6 +72,9 @@ func startServer(t testing.TB, change func(*server.Options), admin ...client.Opt
 func startProcesses(t *testing.T, size int) *jetServer {
 	t.Helper()
 	testenv.Optional(t, testservers.NATSBinVariable)
+	if size > 1 {
+		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
+	}
 	s := &jetServer{read: map[string]*cursor{}}
 	var err error
 	if size == 1 {

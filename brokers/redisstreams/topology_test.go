@@ -10,6 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // soon polls until holds is true.
@@ -59,6 +62,7 @@ type cluster struct{ nodes []*server }
 
 func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable+", cluster")
 	const slots = 16384
 	c := &cluster{}
 	for i := range nodes {
@@ -194,6 +198,7 @@ type watched struct{ primary, replica, sentinel *server }
 
 func startWatched(t *testing.T) *watched {
 	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
 	w.replica = startReplica(t, w.primary, "--appendonly", "yes")
 	w.sentinel = startSentinel(t, w.primary)

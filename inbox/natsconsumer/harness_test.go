@@ -95,6 +95,9 @@ func startServer(t testing.TB, config jetstream.ConsumerConfig) *jetServer {
 func startProcesses(t *testing.T, size int) []*testservers.Own {
 	t.Helper()
 	testenv.Optional(t, testservers.NATSBinVariable)
+	if size > 1 {
+		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
+	}
 	var (
 		nodes = make([]*testservers.Own, 1)
 		err   error

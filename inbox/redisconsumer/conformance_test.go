@@ -22,6 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
@@ -189,6 +190,7 @@ type watched struct{ primary, replica, sentinel *server }
 
 func startWatched(t *testing.T) *watched {
 	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
 	w.replica = startServer(t, "--replicaof", "127.0.0.1 "+w.primary.port, "--repl-diskless-sync-delay", "0")
 	config := filepath.Join(t.TempDir(), "sentinel.conf")

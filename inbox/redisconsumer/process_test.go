@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // server is a redis-server process of one test's own, which may be killed and started again.
@@ -37,7 +38,8 @@ func startSentinel(t *testing.T, config string) *server {
 
 func startAs(t *testing.T, s *server) *server {
 	t.Helper()
-	s.bin = os.Getenv("FANOUT_TEST_REDIS_BIN")
+	testenv.Uses(t, testservers.RedisBinVariable)
+	s.bin = os.Getenv(testservers.RedisBinVariable)
 	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}

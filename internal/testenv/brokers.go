@@ -85,6 +85,7 @@ func Toxiproxy(t testing.TB) string {
 // required.
 func Optional(t testing.TB, variable string) string {
 	t.Helper()
+	Uses(t, variable)
 	value := os.Getenv(variable)
 	if value == "" {
 		t.Skip(testservers.Missing(variable))

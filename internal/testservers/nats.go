@@ -24,7 +24,7 @@ const (
 
 // nats is started by the tests themselves, in a few milliseconds, and killed by them.
 var nats = &service{
-	name: natsName, binVariable: NATSBinVariable, find: findNATS, fetch: buildNATS,
+	name: natsName, binVariable: NATSBinVariable, find: findNATS, fetch: buildNATS, version: natsBinaryVersion,
 	remedy: "make test-all builds it with the go command; " + NATSBinVariable + " names a nats-server",
 }
 
@@ -55,6 +55,11 @@ func buildNATS(ctx context.Context, log io.Writer) (string, error) {
 		return err
 	})
 	return filepath.Join(dir, natsBinary), err
+}
+
+func natsBinaryVersion(ctx context.Context, binary string) (string, error) {
+	said, err := execute(ctx, binary, "--version")
+	return strings.TrimPrefix(strings.TrimSpace(said), "nats-server: v"), err
 }
 
 func natsVersion(ctx context.Context) (string, error) {

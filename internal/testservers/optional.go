@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 )
 
 // optionalServices are the servers that only make test-all tests with, and that tests can do
@@ -40,7 +39,20 @@ func (s *Servers) startOptional(ctx context.Context, services []*service) error 
 			return err
 		}
 	}
-	return s.launch(ctx, slices.DeleteFunc(todo[fromBinaries], func(svc *service) bool { return svc.launch == nil }))
+	var started []*service
+	for _, svc := range todo[fromBinaries] {
+		if svc.launch != nil {
+			started = append(started, svc)
+			continue
+		}
+		version, err := svc.version(ctx, s.binaries[svc.name])
+		if err != nil {
+			return err
+		}
+		s.versions[svc.name] = version
+		fmt.Fprintf(s.log, "%s %s: %s, which tests start\n", svc.name, version, s.binaries[svc.name])
+	}
+	return s.launch(ctx, started)
 }
 
 // chooseOptional picks the source of a server, and fetches its binary where that is the one: unlike

@@ -22,8 +22,9 @@ func TestOptional(t *testing.T) {
 	)
 	thing := &service{
 		name: "Thing", variable: "FANOUT_TEST_THING", binVariable: "FANOUT_TEST_THING_BIN", remedy: "Buy one",
-		find:  func(context.Context) (string, bool) { return found, found != "" },
-		fetch: func(context.Context, io.Writer) (string, error) { return "/fetched", fetched },
+		find:    func(context.Context) (string, bool) { return found, found != "" },
+		fetch:   func(context.Context, io.Writer) (string, error) { return "/fetched", fetched },
+		version: func(context.Context, string) (string, error) { return "0.9", nil },
 		probe: func(_ context.Context, url string) (string, error) {
 			if url != "thing://answers" {
 				return "", errRefused
@@ -33,7 +34,7 @@ func TestOptional(t *testing.T) {
 	}
 	start := func() ([]string, error) {
 		log.Reset()
-		s := &Servers{log: &log, byService: map[string]*Server{}, binaries: map[string]string{}}
+		s := &Servers{log: &log, byService: map[string]*Server{}, binaries: map[string]string{}, versions: map[string]string{}}
 		err := s.startOptional(t.Context(), []*service{thing})
 		return s.environ([]*service{thing}), err
 	}
@@ -57,6 +58,7 @@ func TestOptional(t *testing.T) {
 	found = "/found"
 	environ, err = start()
 	require.NoError(t, err)
+	require.Equal(t, "Thing 0.9: /found, which tests start\n", log.String())
 	require.Equal(t, []string{"FANOUT_TEST_THING_BIN=/found"}, environ)
 
 	t.Setenv("FANOUT_TEST_THING", "thing://answers")

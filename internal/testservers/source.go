@@ -57,4 +57,6 @@ type service struct {
 	// machine; remedy says to people how they get it.
 	fetch  func(ctx context.Context, log io.Writer) (string, error)
 	remedy string
+	// version is that of a binary that only tests start, where launch is nil.
+	version func(ctx context.Context, binary string) (string, error)
 }

@@ -20,6 +20,7 @@ package testservers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,9 @@ const (
 	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
 	// reach what listens on 127.0.0.1.
 	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
+	// ServersVariable says, as JSON, which server each of these variables names, or would name, by name
+	// and version, as far as the report of a run is about them.
+	ServersVariable = "FANOUT_TEST_SERVERS"
 	// InstallVariable forbids the package manager, and fetching optional servers, when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
 )
@@ -89,6 +93,7 @@ type Servers struct {
 	log       io.Writer
 	byService map[string]*Server
 	binaries  map[string]string // service -> binary, where one is known
+	versions  map[string]string // service -> version of a binary that only tests start
 	composes  []*compose        // that were started
 	version   *service          // nil before UsePostgres
 }
@@ -98,7 +103,7 @@ type Servers struct {
 // again; the error then names what to do. A server named by a variable that does not answer is an
 // error: that server was asked for.
 func Start(ctx context.Context, log io.Writer) (*Servers, error) {
-	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}}
+	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}, versions: map[string]string{}}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
@@ -180,11 +185,42 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // Environ is what the tests need to know, as "NAME=value" to append to an environment. The
 // binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
-	environ := s.environ(append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...))
+	services := append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...)
+	environ, labels := s.environ(services), s.labels(services)
 	if s.version != nil { // of equals the last counts
-		environ = append(environ, PostgresVariable+"="+s.byService[s.version.name].URL, PostgresBinVariable+"="+s.binaries[s.version.name])
+		server := s.byService[s.version.name]
+		environ = append(environ, PostgresVariable+"="+server.URL, PostgresBinVariable+"="+s.binaries[s.version.name])
+		labels = map[string]string{PostgresVariable: server.label(), PostgresBinVariable: server.label()} // what else runs has run before
 	}
-	return environ
+	said, _ := json.Marshal(labels) //nolint:errchkjson // a map of strings
+	return append(environ, ServersVariable+"="+string(said))
+}
+
+// labels are the names and versions of servers by their variables; of a server that is not there,
+// the name.
+func (s *Servers) labels(services []*service) map[string]string {
+	labels := map[string]string{SQLServerVariable: "SQL Server"}
+	for _, svc := range services {
+		label := svc.name
+		if server := s.byService[svc.name]; server != nil {
+			label = server.label()
+		} else if version := s.versions[svc.name]; version != "" {
+			label += " " + version
+		}
+		labels[svc.variable], labels[svc.binVariable] = label, label
+	}
+	delete(labels, "")
+	return labels
+}
+
+// label is the server's name and version, in short.
+func (s *Server) label() string {
+	name, _, _ := strings.Cut(s.Name, " ") // without the version that was asked for
+	version, _, _ := strings.Cut(s.Version, "-")
+	if strings.Contains(s.Version, "MariaDB") {
+		name = "MariaDB"
+	}
+	return name + " " + version
 }
 
 func (s *Servers) environ(services []*service) []string {
