@@ -96,8 +96,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxPayload - maxHeaderBytes, MaxBatch: preferredBatch}
 }
 
-// Ping implements [brokers.Broker]. It asks the server that the broker is connected to, and, where the
-// user may, its JetStream.
+// Ping implements [brokers.Broker]. It asks the server that the broker is connected to, and its
+// JetStream where the user may.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -214,7 +214,7 @@ func (b *Broker) outage(ctx context.Context) error {
 	switch {
 	case !allowed || ctx.Err() != nil:
 		return nil
-	case errors.Is(err, context.DeadlineExceeded): // it takes servers ten seconds to find out that there is none
+	case errors.Is(err, context.DeadlineExceeded): // servers say so only ten seconds later
 		return errNoJetStream
 	default:
 		return err

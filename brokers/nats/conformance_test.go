@@ -95,7 +95,13 @@ func TestLeaderIsKilled(t *testing.T) {
 		feeding.Go(func() {
 			for n := key; ctx.Err() == nil; n += keys {
 				m := []brokers.Message{numbered(destination, fmt.Sprint(key), n)}
-				for b.Publish(t.Context(), m)[0].Err != nil && t.Context().Err() == nil { // as the relay does, without its pauses
+				for t.Context().Err() == nil { // as the relay does, without its pauses
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					err := b.Publish(ctx, m)[0].Err
+					cancel()
+					if err == nil {
+						break
+					}
 				}
 				published[key].Add(1)
 			}

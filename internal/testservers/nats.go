@@ -19,7 +19,7 @@ const (
 	natsName = "NATS"
 	// natsPackage is what tests have in their process, in the version that go.work agrees on.
 	natsPackage = "github.com/nats-io/nats-server/v2"
-	natsBinary  = "nats-server.exe" // Windows wants the ending, nobody else minds it
+	natsBinary  = "nats-server.exe" // Windows wants the ending, others ignore it
 )
 
 // nats is started by the tests themselves, in a few milliseconds, and killed by them.

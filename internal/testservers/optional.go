@@ -35,8 +35,12 @@ func (s *Servers) startOptional(ctx context.Context, services []*service) error 
 		}
 	}
 	if containers := todo[fromEngine]; len(containers) > 0 {
-		if err := s.startContainers(ctx, s.findEngine(ctx, containers), containers); err != nil {
+		err := s.startContainers(ctx, s.findEngine(ctx, containers), containers)
+		if err != nil && ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			fmt.Fprintf(s.log, "testservers: no %s, so their tests are skipped: %v\n", names(containers), err)
 		}
 	}
 	var started []*service
