@@ -94,7 +94,8 @@ func (r *Result) Table() string {
 		}
 		fmt.Fprintf(&out, "| %s | %d | %d | %d | %s |\n", server, one.Passed, one.Failed, one.Skipped, one.Package)
 	}
-	fmt.Fprintf(&out, "\nThe last whole run of `make test-all` made this table: %s, %s. A test that runs on several servers, or in several stages, counts each time.\n", r.Date, r.Machine)
+	fmt.Fprintf(&out, "\nThe last whole run of `make test-all` made this table: %s, %s. "+
+		"A test that runs on several servers, or in several stages, counts each time.\n", r.Date, r.Machine)
 	return out.String()
 }
 
