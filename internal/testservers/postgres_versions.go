@@ -55,7 +55,7 @@ func (s *Servers) UsePostgres(ctx context.Context, major int) (*Server, error) {
 	}
 	server := s.byService[svc.name]
 	if server != nil {
-		s.version = svc
+		s.version, server.Name = svc, postgresName // without the version that was asked for
 	}
 	return server, nil
 }

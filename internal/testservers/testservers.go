@@ -215,7 +215,7 @@ func (s *Servers) labels(services []*service) map[string]string {
 
 // label is the server's name and version, in short.
 func (s *Server) label() string {
-	name, _, _ := strings.Cut(s.Name, " ") // without the version that was asked for
+	name := s.Name
 	version, _, _ := strings.Cut(s.Version, "-")
 	if strings.Contains(s.Version, "MariaDB") {
 		name = "MariaDB"
