@@ -33,7 +33,7 @@ func TestConformanceOfACluster(t *testing.T) {
 // Sentinel knows a primary and its replica, both of which die and come back.
 func TestConformanceBehindSentinel(t *testing.T) {
 	t.Parallel()
-	w := startWatched(t)
+	w := startWatched(t, neverPromoted...)
 	conforms(t, false, func() redis.UniversalClient { return w.client(t) }, func() {
 		w.replica.kill(t)
 		w.primary.kill(t)

@@ -193,14 +193,18 @@ func startSentinel(t *testing.T, primary *server) *server {
 	}})
 }
 
+// neverPromoted is a replica of a test that does not look for a failover: on a busy machine a Sentinel
+// could find that a server is gone which is only slow.
+var neverPromoted = []string{"--replica-priority", "0"}
+
 // watched is a primary with a replica, and a Sentinel that decides alone.
 type watched struct{ primary, replica, sentinel *server }
 
-func startWatched(t *testing.T) *watched {
+func startWatched(t *testing.T, replica ...string) *watched {
 	t.Helper()
 	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
-	w.replica = startReplica(t, w.primary, "--appendonly", "yes")
+	w.replica = startReplica(t, w.primary, append([]string{"--appendonly", "yes"}, replica...)...)
 	w.sentinel = startSentinel(t, w.primary)
 	soon(t, "the sentinel knows the replica", func() bool {
 		client := redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr()})

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
-		watched := startWatched(t)
+		watched := startWatched(t, "--replica-priority", "0") // never promoted, even if the Sentinel finds that a slow primary is gone
 		conforms(t, watched.client(t), "", "sentinel "+watched.sentinel.addr())
 	})
 }
@@ -188,11 +188,11 @@ const primaryName = "main"
 // watched is a primary with a replica, and a Sentinel that decides alone.
 type watched struct{ primary, replica, sentinel *server }
 
-func startWatched(t *testing.T) *watched {
+func startWatched(t *testing.T, replica ...string) *watched {
 	t.Helper()
 	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
-	w.replica = startServer(t, "--replicaof", "127.0.0.1 "+w.primary.port, "--repl-diskless-sync-delay", "0")
+	w.replica = startServer(t, append([]string{"--replicaof", "127.0.0.1 " + w.primary.port, "--repl-diskless-sync-delay", "0"}, replica...)...)
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	require.NoError(t, os.WriteFile(config, []byte("sentinel monitor "+primaryName+" 127.0.0.1 "+w.primary.port+" 1\n"+
 		"sentinel down-after-milliseconds "+primaryName+" 500\nsentinel failover-timeout "+primaryName+" 5000\n"), 0o600))
