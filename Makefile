@@ -39,9 +39,10 @@ help: ## Show this list
 	@echo '  FANOUT_TEST_MYSQL="user:password@tcp(127.0.0.1:3306)/"  test with this MySQL or MariaDB'
 	@echo '  FANOUT_TEST_RABBITMQ=amqp://user:password@127.0.0.1:5672/  test with this RabbitMQ (3.10 or later)'
 	@echo '  FANOUT_TEST_KAFKA=127.0.0.1:9092  test with this Kafka, too, and not with a fake one alone'
+	@echo '  FANOUT_TEST_POSTGRES_VERSIONS="14 16 18"  the versions that test-all runs with beside the usual one; "none"'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
 	@echo '  FANOUT_TEST_SEED=7    other random choices than those of make test, or those of a make test-all again'
-	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
+	@echo '  FANOUT_TEST_INSTALL=0 never install or fetch a missing server'
 
 # Built, not run with go run, which would turn every exit code into 1 and keep signals to itself.
 $(WITHSERVERS): FORCE
@@ -98,17 +99,25 @@ race: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests of packages that 
 
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
 # which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of
-# Prometheus' libraries, and are tested where everything is.
-test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race detector, in another order each time, then those that take minutes
+# Prometheus' libraries, and are tested where everything is. A stage that fails does not keep the others from running; a signal does.
+POSTGRES_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/gormplugin $(MODULE)/inbox $(MODULE)/integration
+RECORDS           := $(CURDIR)/$(BUILD)/records
+test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race detector, in another order each time, then those that take minutes, and on other servers and versions
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
 	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
-	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)}; \
+	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} FANOUT_TEST_RECORD=$(RECORDS); \
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	$(WITHSERVERS) -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES) && \
-	{ [ '$(PKG)' != './...' ] || \
-	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
-	{ [ '$(PKG)' != './...' ] || $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; }
+	rm -f $(RECORDS); failed=0; \
+	stage() { "$$@" || { failed=$$?; [ $$failed -lt 128 ] || exit $$failed; }; }; \
+	stage $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES); \
+	if [ '$(PKG)' = './...' ]; then \
+	    stage env FANOUT_TEST_LONG=1 $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); \
+	    stage $(WITHSERVERS) -each-postgres -- env FANOUT_TEST_REQUIRE= FANOUT_TEST_MYSQL= \
+	        $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m $(ARGS) $(POSTGRES_PACKAGES); \
+	    stage env $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; \
+	    [ -n '$(ARGS)' ] || stage $(TESTREPORT) -tested-with $(RECORDS) docs/tested-with.json README.md; \
+	fi; exit $$failed
 
 cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \

@@ -22,7 +22,7 @@ func (p *place) age(status string, by time.Duration) {
 	p.t.Helper()
 	expression := map[string]string{
 		"sqlite":    fmt.Sprintf("updated_at - %d", by.Microseconds()),
-		"postgres":  fmt.Sprintf("updated_at - interval '%d microseconds'", by.Microseconds()),
+		"postgres":  fmt.Sprintf("updated_at - %d * interval '1 microsecond'", by.Microseconds()), // one literal holds no hour before PostgreSQL 15
 		"mysql":     fmt.Sprintf("updated_at - INTERVAL %d MICROSECOND", by.Microseconds()),
 		"sqlserver": fmt.Sprintf("DATEADD(SECOND, -%d, updated_at)", int(by.Seconds())),
 	}[p.db.Name()]

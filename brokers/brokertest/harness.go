@@ -44,6 +44,9 @@ type Harness struct {
 	// Stop takes the server away from brokers that are open, and Start brings it back at the same
 	// address, with all the messages that it had confirmed.
 	Stop, Start func(t *testing.T)
+	// OutByDestination is true where each destination is on one of several servers, so that an outage,
+	// even one of all of them, is that of destinations.
+	OutByDestination bool
 
 	// OpenThroughNetwork returns a new broker like Open, but one that reaches the server through
 	// Network alone. What it sends is seen by Received as soon as it was confirmed. Faults of the

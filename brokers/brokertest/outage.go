@@ -32,21 +32,25 @@ func (s *suite) stop(t *testing.T) (start func()) {
 }
 
 // blameless checks the results of a bulk that met an outage: no message is at fault.
-func blameless(t *testing.T, results []brokers.Result) {
+func (s *suite) blameless(t *testing.T, results []brokers.Result) {
 	t.Helper()
+	want := brokers.ScopeBroker
+	if s.OutByDestination {
+		want = brokers.ScopeDestination
+	}
 	unavailable := 0
 	for i, result := range results {
 		require.Error(t, result.Err, "message %d", i)
 		switch class, scope := brokers.Classify(result.Err); class {
 		case brokers.ClassUnavailable:
-			require.Equal(t, brokers.ScopeBroker, scope, "message %d: %v", i, result.Err)
+			require.Equal(t, want, scope, "message %d: %v", i, result.Err)
 			unavailable++
 		case brokers.ClassNotSent:
 		default:
 			require.Fail(t, "an outage is nobody's fault", "message %d is %s: %v", i, class, result.Err)
 		}
 	}
-	require.Positive(t, unavailable, "at least one result says that the broker is unavailable")
+	require.Positive(t, unavailable, "at least one result says that the %s is unavailable", want)
 }
 
 // outage: the server is stopped: nobody's fault. It is started again: the same broker carries on.
@@ -57,7 +61,7 @@ func (s *suite) outage(t *testing.T) {
 
 	start := s.stop(t)
 	for range 3 {
-		blameless(t, s.publish(t, b, msgs[20:]))
+		s.blameless(t, s.publish(t, b, msgs[20:]))
 	}
 	require.Error(t, b.Ping(t.Context()))
 

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +96,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxPayload - maxHeaderBytes, MaxBatch: preferredBatch}
 }
 
-// Ping implements [brokers.Broker]. It asks the server that the broker is connected to, not its
-// JetStream.
+// Ping implements [brokers.Broker]. It asks the server that the broker is connected to, and its
+// JetStream where the user may.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -110,7 +111,12 @@ func (b *Broker) Ping(ctx context.Context) error {
 	case !b.settled(ctx):
 		err = nats.ErrDisconnected
 	default:
-		err = b.conn.FlushWithContext(ctx)
+		if err = b.conn.FlushWithContext(ctx); err == nil {
+			err = b.outage(ctx)
+		}
+		if refused := (*jetstream.APIError)(nil); errors.As(err, &refused) {
+			err = fmt.Errorf("%w: %s", err, cmp.Or(rules[refused.ErrorCode].advice, "see the server's log"))
+		}
 	}
 	if err != nil {
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("nats: ping: %w", b.explained(err)))
@@ -195,17 +201,24 @@ func (b *Broker) ask(ctx context.Context, subject string, question func(context.
 	}
 }
 
-// disabled asks whether it is JetStream that is missing, where a stream seems to be. Nil where the
-// server does not say so.
-func (b *Broker) disabled(ctx context.Context) error {
-	_, err := b.ask(ctx, accountInfo, func(ctx context.Context) error {
+// errNoJetStream is why no stream answers in a cluster most of whose servers are gone.
+var errNoJetStream = errors.New("JetStream does not answer: it has no leader; start the servers of the cluster that are missing, most of which are needed")
+
+// outage asks whether it is JetStream that is missing, where a stream seems to be: it is not enabled,
+// or its cluster has no leader. Nil where the user may not ask.
+func (b *Broker) outage(ctx context.Context) error {
+	allowed, err := b.ask(ctx, accountInfo, func(ctx context.Context) error {
 		_, err := b.js.AccountInfo(ctx)
 		return err
 	})
-	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+	switch {
+	case !allowed || ctx.Err() != nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded): // servers say so only ten seconds later
+		return errNoJetStream
+	default:
 		return err
 	}
-	return nil
 }
 
 // Close implements [brokers.Broker].

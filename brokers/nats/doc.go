@@ -45,6 +45,7 @@
 //	authorization violation                unavailable broker        check the credentials
 //	no responders                          unavailable destination   create a stream with the subject
 //	no responders, and no JetStream        unavailable broker        enable JetStream
+//	no responders, JetStream is silent     unavailable broker        start most servers of the cluster
 //	permissions violation                  unavailable destination   allow the user to publish to the subject
 //	10059 stream not found                 unavailable destination   create a stream with the subject
 //	10077 maximum messages exceeded ...    unavailable destination   the stream is full or cannot be written
@@ -62,5 +63,6 @@
 //
 // A user needs to publish to the subjects and to subscribe to _INBOX.>; for CheckDestination also
 // to publish to $JS.API.STREAM.NAMES, and for WithCreateStreams to $JS.API.STREAM.CREATE.*.
-// Where it may publish to $JS.API.INFO, a server without JetStream is told from one without a stream.
+// Where it may publish to $JS.API.INFO, a server without JetStream, or a cluster without a leader, is told
+// from a missing stream.
 package nats

@@ -187,7 +187,7 @@ func (p *publication) land(ctx context.Context, f flight) {
 		return
 	}
 	if errors.Is(err, jetstream.ErrNoStreamResponse) && ctx.Err() == nil {
-		if off := p.disabled(ctx); off != nil {
+		if off := p.outage(ctx); off != nil {
 			err = off
 		} else if p.options.streams != nil && !f.again {
 			if err = p.create(ctx, f.lane); err == nil {

@@ -348,6 +348,7 @@ func TestWithoutJetStream(t *testing.T) {
 			assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), "%v", results)
 			require.ErrorContains(t, results[0].Err, want)
 			require.ErrorContains(t, results[0].Err, "enable JetStream")
+			require.ErrorContains(t, b.Ping(t.Context()), "enable JetStream")
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -29,11 +33,14 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// jetServer is a NATS server with JetStream in this process, which may be stopped and started.
+// jetServer is a NATS server with JetStream in this process, or processes of their own, which may be
+// stopped and started.
 type jetServer struct {
-	options *server.Options
+	options *server.Options // nil for processes
 	server  *server.Server
-	url     string // of a user who may everything
+	nodes   []*testservers.Own // processes: one server, or a cluster
+	stopped []*testservers.Own // of them
+	url     string             // of a user who may everything
 	conn    *client.Conn
 	js      jetstream.JetStream
 	read    map[string]*cursor
@@ -61,22 +68,71 @@ func startServer(t testing.TB, change func(*server.Options), admin ...client.Opt
 	return s
 }
 
+// startProcesses starts a nats-server, or a cluster of them.
+func startProcesses(t *testing.T, size int) *jetServer {
+	t.Helper()
+	testenv.Optional(t, testservers.NATSBinVariable)
+	if size > 1 {
+		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
+	}
+	s := &jetServer{read: map[string]*cursor{}}
+	var err error
+	if size == 1 {
+		s.nodes = make([]*testservers.Own, 1)
+		s.nodes[0], err = testservers.OwnNATS(t.Context())
+	} else {
+		s.nodes, err = testservers.OwnNATSCluster(t.Context(), size)
+	}
+	require.NoError(t, err)
+	var urls []string
+	for _, node := range s.nodes {
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+		urls = append(urls, node.URL)
+	}
+	s.url = strings.Join(urls, ",")
+	t.Cleanup(func() { s.conn.Close() })
+	s.start(t)
+	return s
+}
+
 func (s *jetServer) start(t testing.TB) {
 	t.Helper()
-	started, err := server.NewServer(s.options)
-	require.NoError(t, err)
-	s.server = started
-	s.server.Start()
-	require.True(t, s.server.ReadyForConnections(patience))
-	s.options.Port = s.server.Addr().(*net.TCPAddr).Port
-	s.url = s.server.ClientURL()
+	for _, node := range s.stopped {
+		require.NoError(t, node.Start(t.Context()))
+	}
+	s.stopped = nil
+	if s.options != nil {
+		started, err := server.NewServer(s.options)
+		require.NoError(t, err)
+		s.server = started
+		s.server.Start()
+		require.True(t, s.server.ReadyForConnections(patience))
+		s.options.Port = s.server.Addr().(*net.TCPAddr).Port
+		s.url = s.server.ClientURL()
+	}
+	var err error
 	s.conn, err = client.Connect(s.url, s.users...)
 	require.NoError(t, err)
 	s.js, err = jetstream.New(s.conn)
 	require.NoError(t, err)
 }
 
-func (s *jetServer) stop(testing.TB) {
+// kill ends a process as a crash does.
+func (s *jetServer) kill(t testing.TB, node *testservers.Own) {
+	t.Helper()
+	require.NoError(t, node.End(syscall.SIGKILL, patience))
+	s.stopped = append(s.stopped, node)
+}
+
+// stop ends the server in the process, or kills the only process, or most of a cluster.
+func (s *jetServer) stop(t testing.TB) {
+	t.Helper()
+	if s.nodes != nil {
+		s.conn.Close()
+		for _, node := range s.nodes[:len(s.nodes)/2+1] {
+			s.kill(t, node)
+		}
+	}
 	if s.server == nil {
 		return
 	}
@@ -86,7 +142,12 @@ func (s *jetServer) stop(testing.TB) {
 	s.server = nil
 }
 
-func (s *jetServer) addr() string { return s.server.Addr().String() }
+func (s *jetServer) addr() string {
+	if s.server == nil {
+		return s.nodes[0].Address()
+	}
+	return s.server.Addr().String()
+}
 
 // stream creates a stream.
 func (s *jetServer) stream(t testing.TB, config jetstream.StreamConfig) jetstream.Stream {
@@ -118,6 +179,14 @@ func (s *jetServer) received(t testing.TB, subject, destination string) []broker
 		return c.messages
 	}
 	require.NoError(t, err)
+	if len(s.nodes) > 1 { // a consumer of one replica reads from a server that may be behind
+		for c.last < newest.Sequence {
+			stored, err := stream.GetMsg(ctx, c.last+1, jetstream.WithGetMsgSubject(subject))
+			require.NoError(t, err)
+			c.last, c.messages = stored.Sequence, append(c.messages, decoded(t, destination, subject, stored.Header, stored.Data))
+		}
+		return c.messages
+	}
 	reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.last + 1,
 	})
@@ -130,17 +199,16 @@ func (s *jetServer) received(t testing.TB, subject, destination string) []broker
 		require.NoError(t, err)
 		meta, err := stored.Metadata()
 		require.NoError(t, err)
-		c.last, c.messages = meta.Sequence.Stream, append(c.messages, decoded(t, destination, stored))
+		c.last, c.messages = meta.Sequence.Stream, append(c.messages, decoded(t, destination, subject, stored.Headers(), stored.Data()))
 	}
 	return c.messages
 }
 
 // decoded is what a consumer makes of a message.
-func decoded(t testing.TB, destination string, stored jetstream.Msg) brokers.Message {
+func decoded(t testing.TB, destination, subject string, header client.Header, payload []byte) brokers.Message {
 	t.Helper()
-	m := brokers.Message{Destination: destination, ContentType: brokers.DefaultContentType, Payload: stored.Data()}
-	header := stored.Headers()
-	assert.Equal(t, header.Get(brokers.FieldID)+"@"+stored.Subject(), header.Get(jetstream.MsgIDHeader))
+	m := brokers.Message{Destination: destination, ContentType: brokers.DefaultContentType, Payload: payload}
+	assert.Equal(t, header.Get(brokers.FieldID)+"@"+subject, header.Get(jetstream.MsgIDHeader))
 	for name, values := range header {
 		for _, value := range values {
 			switch name {

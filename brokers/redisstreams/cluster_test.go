@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,18 +18,52 @@ import (
 func TestConformanceOfACluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
-	reader := c.client(t)
+	conforms(t, true, func() redis.UniversalClient { return c.client(t) }, func() {
+		for _, node := range c.nodes {
+			node.kill(t)
+		}
+	}, func() {
+		for _, node := range c.nodes {
+			node.start(t)
+		}
+		c.await(t, len(c.nodes))
+	})
+}
+
+// Sentinel knows a primary and its replica, both of which die and come back.
+func TestConformanceBehindSentinel(t *testing.T) {
+	t.Parallel()
+	w := startWatched(t, neverPromoted...)
+	conforms(t, false, func() redis.UniversalClient { return w.client(t) }, func() {
+		w.replica.kill(t)
+		w.primary.kill(t)
+	}, func() {
+		w.primary.start(t)
+		w.replica.start(t)
+		w.replica.awaitLink(t, w.primary)
+	})
+}
+
+// conforms runs the suite with brokers on clients that open makes. stop takes the servers away, start
+// brings them back.
+func conforms(t *testing.T, byDestination bool, open func() redis.UniversalClient, stop, start func()) {
+	t.Helper()
+	reader := open()
 	var (
 		number  atomic.Int64
 		refusal refusal
 	)
 	brokertest.Run(t, brokertest.Harness{
-		Open: func(t *testing.T) brokers.Broker {
-			client := c.client(t)
+		Open: func(*testing.T) brokers.Broker {
+			client := open()
 			client.AddHook(&refusal)
 			return redisstreams.New(client, redisstreams.WithMaxMessageBytes(1<<20))
 		},
-		Destination: func(*testing.T) string { return fmt.Sprintf("ordering::order%d", number.Add(1)) },
+		Stop:  func(*testing.T) { stop() },
+		Start: func(*testing.T) { start() },
+
+		OutByDestination: byDestination,
+		Destination:      func(*testing.T) string { return fmt.Sprintf("ordering::order%d", number.Add(1)) },
 		Received: func(t *testing.T, destination string) []brokers.Message {
 			return received(t, reader, destination)
 		},

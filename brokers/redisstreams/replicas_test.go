@@ -155,21 +155,9 @@ func TestConformanceWithReplicas(t *testing.T) {
 // on the replica.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	primary := startServer(t, "--replica-priority", "100")
-	replica := startReplica(t, primary, "--appendonly", "yes")
-	sentinel := startSentinel(t, primary)
-	soon(t, "the sentinel knows the replica", func() bool {
-		client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.addr()})
-		defer client.Close()
-		replicas, err := client.Replicas(t.Context(), "main").Result()
-		return err == nil && len(replicas) == 1
-	})
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: "main", SentinelAddrs: []string{sentinel.addr()}, MaxRetries: -1, ContextTimeoutEnabled: true,
-		DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second,
-	})
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	b := redisstreams.New(client, redisstreams.WithReplicas(1, 500*time.Millisecond))
+	w := startWatched(t)
+	primary, replica := w.primary, w.replica
+	b := redisstreams.New(w.client(t), redisstreams.WithReplicas(1, 500*time.Millisecond))
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 
 	f := feed(t, b, "s", "u")

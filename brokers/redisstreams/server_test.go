@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // server is a redis-server process of one test's own, which may be killed, frozen and filled up.
@@ -38,7 +39,8 @@ func startServer(t *testing.T, args ...string) *server {
 
 func startAs(t *testing.T, s *server) *server {
 	t.Helper()
-	s.bin = os.Getenv("FANOUT_TEST_REDIS_BIN")
+	testenv.Uses(t, testservers.RedisBinVariable)
+	s.bin = os.Getenv(testservers.RedisBinVariable)
 	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}

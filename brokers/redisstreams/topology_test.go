@@ -10,6 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // soon polls until holds is true.
@@ -59,6 +62,7 @@ type cluster struct{ nodes []*server }
 
 func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable+", cluster")
 	const slots = 16384
 	c := &cluster{}
 	for i := range nodes {
@@ -187,4 +191,37 @@ func startSentinel(t *testing.T, primary *server) *server {
 	return startAs(t, &server{dir: dir, arguments: func(s *server) []string {
 		return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir}
 	}})
+}
+
+// neverPromoted is a replica of a test that does not look for a failover: on a busy machine a Sentinel
+// could find that a server is gone which is only slow.
+var neverPromoted = []string{"--replica-priority", "0"}
+
+// watched is a primary with a replica, and a Sentinel that decides alone.
+type watched struct{ primary, replica, sentinel *server }
+
+func startWatched(t *testing.T, replica ...string) *watched {
+	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
+	w := &watched{primary: startServer(t)}
+	w.replica = startReplica(t, w.primary, append([]string{"--appendonly", "yes"}, replica...)...)
+	w.sentinel = startSentinel(t, w.primary)
+	soon(t, "the sentinel knows the replica", func() bool {
+		client := redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr()})
+		defer client.Close()
+		replicas, err := client.Replicas(t.Context(), "main").Result()
+		return err == nil && len(replicas) == 1
+	})
+	return w
+}
+
+// client returns a client with short patience, closed with the test.
+func (w *watched) client(t *testing.T) *redis.Client {
+	t.Helper()
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "main", SentinelAddrs: []string{w.sentinel.addr()}, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second,
+	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
 }

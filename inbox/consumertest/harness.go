@@ -31,6 +31,8 @@ type Harness struct {
 	// Together says that keys keep their order, and are one consumer's at a time, although several
 	// consumers read the source. Otherwise the suite asks for order within one consumer alone.
 	Together bool
+	// AlwaysDeadLetters says that each source has a place for dead letters, so that no message is held.
+	AlwaysDeadLetters bool
 	// Patience bounds every wait for something that has to happen; it matters only where something
 	// is broken. Default 1 min.
 	Patience time.Duration

@@ -2,7 +2,9 @@ package natsconsumer
 
 import (
 	"context"
+	"crypto/rand"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
@@ -25,11 +29,12 @@ func TestMain(m *testing.M) {
 		frozen(url)
 	}
 	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
-		conn, err := nats.Connect(source)
+		url, name, _ := strings.Cut(source, " ")
+		conn, err := nats.Connect(url)
 		if err != nil {
 			return nil, err
 		}
-		return NewConsumer(conn, "ORDERING", "billing", handler, hurried)
+		return NewConsumer(conn, "ORDERING"+name, "billing", handler, hurried)
 	},
 		// A queue of the server in the process is closed some time after the server has shut down.
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"))
@@ -37,9 +42,21 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	consumertest.Run(t, consumertest.Harness{
-		Source: func(t *testing.T) *consumertest.Source { return startServer(t, jetstream.ConsumerConfig{}).source(t) },
+	t.Run("InProcess", func(t *testing.T) {
+		t.Parallel()
+		consumertest.Run(t, consumertest.Harness{
+			Source: func(t *testing.T) *consumertest.Source { return startServer(t, jetstream.ConsumerConfig{}).source(t) },
+		})
 	})
+	for name, size := range map[string]int{"Process": 1, "Cluster": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes := startProcesses(t, size)
+			consumertest.Run(t, consumertest.Harness{
+				Source: func(t *testing.T) *consumertest.Source { return beside(t, nodes).source(t) },
+			})
+		})
+	}
 }
 
 // hurried makes a consumer look more often.
@@ -47,9 +64,11 @@ func hurried(o *options) {
 	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: 15 * time.Second}
 }
 
-// jetServer is a NATS server with JetStream in this process, a stream, and a durable consumer.
+// jetServer is a NATS server with JetStream in this process, or processes of their own, a stream, and
+// a durable consumer.
 type jetServer struct {
 	url, addr string
+	name      string // ends the names of streams and subjects where there are others beside them
 	conn      *nats.Conn
 	js        jetstream.JetStream
 	broker    *natsbroker.Broker
@@ -68,23 +87,70 @@ func startServer(t testing.TB, config jetstream.ConsumerConfig) *jetServer {
 	})
 	require.True(t, started.ReadyForConnections(time.Minute))
 	s := &jetServer{url: started.ClientURL(), addr: started.Addr().String()}
+	s.create(t, 1, config)
+	return s
+}
+
+// startProcesses starts a nats-server, or a cluster of them.
+func startProcesses(t *testing.T, size int) []*testservers.Own {
+	t.Helper()
+	testenv.Optional(t, testservers.NATSBinVariable)
+	if size > 1 {
+		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
+	}
+	var (
+		nodes = make([]*testservers.Own, 1)
+		err   error
+	)
+	if size == 1 {
+		nodes[0], err = testservers.OwnNATS(t.Context())
+	} else {
+		nodes, err = testservers.OwnNATSCluster(t.Context(), size)
+	}
+	require.NoError(t, err)
+	for _, node := range nodes {
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+	}
+	return nodes
+}
+
+// beside makes a stream beside others of these processes.
+func beside(t *testing.T, nodes []*testservers.Own) *jetServer {
+	t.Helper()
+	s := &jetServer{name: strings.ToLower(rand.Text())}
+	for _, node := range nodes {
+		s.url += "," + node.URL
+	}
+	s.url = s.url[1:]
+	if len(nodes) == 1 { // clients find the other servers of a cluster by themselves, past a network in front of one
+		s.addr = nodes[0].Address()
+	}
+	s.create(t, len(nodes), jetstream.ConsumerConfig{})
+	return s
+}
+
+// create creates the streams, the durable consumer, and a broker.
+func (s *jetServer) create(t testing.TB, replicas int, config jetstream.ConsumerConfig) {
+	t.Helper()
 	s.conn = s.connect(t, s.url)
+	var err error
 	s.js, err = jetstream.New(s.conn)
 	require.NoError(t, err)
-	for name, subject := range map[string]string{"ORDERING": "ordering.>", "DEAD": "dead.>"} {
-		_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, Duplicates: 100 * time.Millisecond})
+	for name, subject := range map[string]string{"ORDERING": "ordering", "DEAD": "dead"} {
+		_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name + s.name, Subjects: []string{subject + s.name + ".>"}, Duplicates: 100 * time.Millisecond, Replicas: replicas,
+		})
 		require.NoError(t, err)
 	}
 	config.Durable, config.AckPolicy = "billing", jetstream.AckExplicitPolicy
 	if config.AckWait == 0 {
 		config.AckWait = time.Second
 	}
-	_, err = s.js.CreateConsumer(t.Context(), "ORDERING", config)
+	_, err = s.js.CreateConsumer(t.Context(), "ORDERING"+s.name, config)
 	require.NoError(t, err)
 	s.broker, err = natsbroker.Open(s.url)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
-	return s
 }
 
 func (s *jetServer) connect(t testing.TB, url string) *nats.Conn {
@@ -99,8 +165,8 @@ func (s *jetServer) connect(t testing.TB, url string) *nats.Conn {
 
 func (s *jetServer) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	proxy := toxic.Start(t, s.addr)
-	return &consumertest.Source{
+	var proxy *toxic.Proxy
+	source := &consumertest.Source{
 		Publish: s.publish,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
 			url := s.url
@@ -115,17 +181,21 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 				options = append(options, WithSole()) // only so what a broken connection loses is missed
 			}
 			if settings.DeadLetters {
-				options = append(options, WithDeadLetters("dead.billing"))
+				options = append(options, WithDeadLetters("dead"+s.name+".billing"))
 			}
-			c, err := NewConsumer(s.connect(t, url), "ORDERING", "billing", handler, options...)
+			c, err := NewConsumer(s.connect(t, url), "ORDERING"+s.name, "billing", handler, options...)
 			require.NoError(t, err)
 			return c
 		},
 		Unconfirmed: s.unconfirmed,
 		DeadLetters: s.letters,
-		Network:     proxy,
-		Child:       s.url,
+		Child:       s.url + " " + s.name,
 	}
+	if s.addr != "" {
+		proxy = toxic.Start(t, s.addr)
+		source.Network = proxy
+	}
+	return source
 }
 
 // publish publishes as the relay does, through brokers/nats.
@@ -133,7 +203,7 @@ func (s *jetServer) publish(t *testing.T, messages ...consumertest.Message) {
 	t.Helper()
 	out := make([]brokers.Message, len(messages))
 	for i, m := range messages {
-		out[i] = brokers.Message{ID: m.ID, Destination: "ordering::order", Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
+		out[i] = brokers.Message{ID: m.ID, Destination: "ordering" + s.name + "::order", Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
 		if i > 0 && m.ID == messages[i-1].ID { // a copy is to be stored: the window in which the server would drop it has to pass
 			s.publish(t, messages[:i]...)
 			time.Sleep(200 * time.Millisecond)
@@ -148,7 +218,7 @@ func (s *jetServer) publish(t *testing.T, messages ...consumertest.Message) {
 
 func (s *jetServer) unconfirmed(t *testing.T) int {
 	t.Helper()
-	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	durable, err := s.js.Consumer(t.Context(), "ORDERING"+s.name, "billing")
 	require.NoError(t, err)
 	info := durable.CachedInfo()
 	return info.NumAckPending + int(info.NumPending)
@@ -156,7 +226,7 @@ func (s *jetServer) unconfirmed(t *testing.T) int {
 
 func (s *jetServer) letters(t *testing.T) (all []consumertest.DeadLetter) {
 	t.Helper()
-	stream, err := s.js.Stream(t.Context(), "DEAD")
+	stream, err := s.js.Stream(t.Context(), "DEAD"+s.name)
 	require.NoError(t, err)
 	for n := range stream.CachedInfo().State.Msgs {
 		m, err := stream.GetMsg(t.Context(), n+1)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m,
+	consumertest.Main(m, conformingChild,
 		// Looks once a second whether the server is back; after Close it ends the next time it
 		// wakes up.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

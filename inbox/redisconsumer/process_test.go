@@ -13,12 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // server is a redis-server process of one test's own, which may be killed and started again.
 type server struct {
 	bin, dir, port string
 	args           []string
+	sentinel       string // the path of its configuration, where it is a Sentinel
 	process        *exec.Cmd
 }
 
@@ -26,11 +28,22 @@ type server struct {
 // and stops it with the test. Every write is on disk before it is confirmed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{bin: os.Getenv("FANOUT_TEST_REDIS_BIN"), dir: t.TempDir(), args: args}
+	return startAs(t, &server{args: args})
+}
+
+func startSentinel(t *testing.T, config string) *server {
+	t.Helper()
+	return startAs(t, &server{sentinel: config})
+}
+
+func startAs(t *testing.T, s *server) *server {
+	t.Helper()
+	testenv.Uses(t, testservers.RedisBinVariable)
+	s.bin = os.Getenv(testservers.RedisBinVariable)
 	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}
-	s.port = testenv.FreePort(t)
+	s.dir, s.port = t.TempDir(), testenv.FreePort(t)
 	s.start(t)
 	t.Cleanup(func() {
 		if s.process != nil {
@@ -48,6 +61,9 @@ func (s *server) start(t *testing.T) {
 	args := append([]string{
 		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no",
 	}, s.args...)
+	if s.sentinel != "" {
+		args = []string{s.sentinel, "--sentinel", "--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir}
+	}
 	s.process = exec.CommandContext(context.Background(), s.bin, args...)
 	require.NoError(t, s.process.Start())
 	client := redis.NewClient(&redis.Options{Addr: s.addr(), DialerRetries: 1, MaxRetries: -1})

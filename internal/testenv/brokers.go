@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"crypto/rand"
+	"os"
 	"strings"
 	"testing"
 
@@ -77,4 +78,17 @@ func RabbitMQPrefix(t testing.TB) string {
 func Toxiproxy(t testing.TB) string {
 	t.Helper()
 	return need(t, testservers.ToxiproxyVariable)
+}
+
+// Optional returns the value of a variable of package testservers that make test-all sets, the one
+// of an optional server or of its binary. Without it the test is skipped, also where servers are
+// required.
+func Optional(t testing.TB, variable string) string {
+	t.Helper()
+	Uses(t, variable)
+	value := os.Getenv(variable)
+	if value == "" {
+		t.Skip(testservers.Missing(variable))
+	}
+	return value
 }

@@ -17,6 +17,7 @@ import (
 // servers are required.
 func SQLServer(t testing.TB) string {
 	t.Helper()
+	Uses(t, testservers.SQLServerVariable)
 	dsn := os.Getenv(testservers.SQLServerVariable)
 	if dsn == "" {
 		t.Skipf("SQL Server: no server given: %s is not set (sqlserver://user:password@host:port?database=name)",

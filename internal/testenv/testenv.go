@@ -13,14 +13,27 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // requireVariable is set to 1 where a missing server is a failure.
 const requireVariable = "FANOUT_TEST_REQUIRE"
 
+// Uses marks a test, and those below it, as run on a server, for the table of what Fanout is tested
+// with: by the variable of package testservers that names the server, or by its name and version.
+// Behind a comma there may be what is special about it, as in "NATS 2.12.3, three servers".
+func Uses(t testing.TB, server string) {
+	t.Helper()
+	t.Attr("server", server)
+}
+
 // need returns the value of a variable that make test sets, or ends the test.
 func need(t testing.TB, variable string) string {
 	t.Helper()
+	if variable != testservers.ToxiproxyVariable { // which is a tool
+		Uses(t, variable)
+	}
 	if value := os.Getenv(variable); value != "" {
 		return value
 	}

@@ -25,6 +25,8 @@ type recorder struct {
 
 func (*recorder) Helper() {}
 
+func (*recorder) Attr(string, string) {}
+
 func (r *recorder) Logf(format string, args ...any) { r.outcome += fmt.Sprintf(format, args...) }
 
 func (r *recorder) Skipf(format string, args ...any) {

@@ -6,6 +6,13 @@
 // the end says how many tests passed, failed and were skipped, and why, and which of them took
 // long. With -v among the arguments all output is shown as it comes. The exit code is that of the
 // command, 127 where it cannot be run, 2 for wrong usage.
+//
+// Where FANOUT_TEST_RECORD names a file, it appends to it how the tests of each package ended on each
+// server. Out of that,
+//
+//	testreport -tested-with RECORDS RESULT DOCUMENT
+//
+// writes a file with the sums, and the table in a document.
 package main
 
 import (
@@ -26,8 +33,15 @@ const (
 )
 
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == "-tested-with" {
+		if err := writeTable(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+		return
+	}
 	if len(os.Args) < 3 || !slices.Contains(os.Args, "test") {
-		fmt.Fprintln(os.Stderr, "usage: testreport go test [ARGUMENT...]")
+		fmt.Fprintln(os.Stderr, "usage: testreport go test [ARGUMENT...] | testreport -tested-with RECORDS RESULT DOCUMENT")
 		os.Exit(exitUsage)
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
@@ -60,6 +74,7 @@ func run(command []string, out, log io.Writer) int {
 	}
 	err = cmd.Wait()
 	r.summary()
+	failure = errors.Join(failure, r.record())
 	switch exit := (*exec.ExitError)(nil); {
 	case errors.As(err, &exit) && exit.Exited():
 		return exit.ExitCode()

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorm-fanout/fanout/internal/testreport/testedwith"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // An event is one line of go test -json, see go doc test2json. Lines about builds have no Package
 // but an ImportPath.
 type event struct {
-	Action, Package, Test, Output, ImportPath string
+	Action, Package, Test, Output, ImportPath, Key, Value string
 
 	Elapsed     float64 // in seconds
 	FailedBuild string
@@ -41,6 +43,7 @@ type report struct {
 	failedPackages         []string
 	skipped                map[string]int // by reason
 	slow                   []string
+	records                []testedwith.Record
 }
 
 // A pkg is a package under test.
@@ -50,6 +53,8 @@ type pkg struct {
 	output                  strings.Builder     // that belongs to no test
 	tests                   map[string][]string // output of those that have not passed, in the order of their begin
 	order                   []string
+	servers                 map[string]map[string]bool // on which tests run, by test
+	ended                   map[string]string          // tests, and how
 }
 
 // read goes through all events. What is none is passed on.
@@ -78,16 +83,22 @@ func (r *report) take(e *event) {
 	}
 	p := r.packages[e.Package]
 	if p == nil {
-		p = &pkg{tests: map[string][]string{}}
+		p = &pkg{tests: map[string][]string{}, servers: map[string]map[string]bool{}, ended: map[string]string{}}
 		r.packages[e.Package] = p
 	}
 	switch {
 	case e.Action == "output":
 		r.keep(p, e)
+	case e.Action == "attr" && e.Key == "server": // see testenv.Uses
+		if p.servers[e.Test] == nil {
+			p.servers[e.Test] = map[string]bool{}
+		}
+		p.servers[e.Test][e.Value] = true
 	case e.Test != "":
 		r.endTest(p, e)
 	case e.Action == "pass", e.Action == "fail", e.Action == "skip":
 		r.endPackage(p, e)
+		r.records = append(r.records, p.records(strings.TrimPrefix(short(e.Package), "./"))...)
 		delete(r.packages, e.Package)
 	}
 }
@@ -123,6 +134,7 @@ func (r *report) endTest(p *pkg, e *event) {
 	default:
 		return
 	}
+	p.ended[e.Test] = e.Action
 	if e.Action != "fail" {
 		delete(p.tests, e.Test)
 	}

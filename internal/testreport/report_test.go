@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testreport/testedwith"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // files are those of a module.
@@ -34,6 +37,12 @@ var files = map[string]string{
 	"broken/broken_test.go": `package broken
 		import "testing"
 		func TestBroken(t *testing.T) { undefined() }`,
+}
+
+// TestMain keeps what these tests run out of the records of their own run.
+func TestMain(m *testing.M) {
+	_ = os.Unsetenv(recordVariable)
+	os.Exit(m.Run())
 }
 
 // goTest runs go test in the module, and returns the exit code and what was said, without times.
@@ -104,4 +113,45 @@ func TestUnfinished(t *testing.T) {
 	r.summary()
 	assert.Contains(t, out.String(), "no event")
 	assert.Contains(t, out.String(), "did not end: p\nwaiting for rain\n")
+}
+
+// Tests are counted for the servers that they and those above them are marked with.
+func TestRecords(t *testing.T) {
+	dir := t.TempDir()
+	records := filepath.Join(dir, "records")
+	t.Setenv(recordVariable, records)
+	t.Setenv(testservers.ServersVariable, `{"FANOUT_TEST_POSTGRES": "PostgreSQL 17.1"}`)
+	files["marked/marked_test.go"] = `package marked
+		import "testing"
+		func TestNone(t *testing.T) {}
+		func TestOne(t *testing.T) {
+			t.Attr("server", "FANOUT_TEST_POSTGRES")
+			t.Attr("color", "red")
+			t.Attr("server", "FANOUT_TEST_MYSQL") // which this run is not about
+			t.Run("a", func(t *testing.T) { t.Attr("server", "FANOUT_TEST_POSTGRES, replicated") })
+			t.Run("b", func(t *testing.T) { t.Skip("not today") })
+		}
+		func TestBad(t *testing.T) { t.Attr("server", "Other 3.1"); t.Error("no") }`
+	defer delete(files, "marked/marked_test.go")
+	code, _, _ := goTest(t, "./marked")
+	require.Equal(t, 1, code)
+
+	document, result := filepath.Join(dir, "README.md"), filepath.Join(dir, "result.json")
+	empty, err := testedwith.Splice([]byte("<!-- begin: make test-all writes this -->\n<!-- end -->\n"), "")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(document, empty, 0o600))
+	require.NoError(t, writeTable(records, result, document))
+	said, err := os.ReadFile(document)
+	require.NoError(t, err)
+	for _, row := range []string{
+		"| Other 3.1 | 0 | 1 | 0 | example.com/m/marked |",
+		"| PostgreSQL 17.1 | 2 | 0 | 1 | example.com/m/marked |",
+		"| PostgreSQL 17.1, replicated | 1 | 0 | 0 | example.com/m/marked |",
+		"process of the tests | 1 | 0 | 0 | example.com/m/marked |",
+	} {
+		assert.Contains(t, string(said), row)
+	}
+	assert.NotContains(t, string(said), "MYSQL")
+	require.FileExists(t, result)
+	require.Error(t, writeTable(filepath.Join(dir, "none"), result, document))
 }

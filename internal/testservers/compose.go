@@ -63,7 +63,7 @@ func (s *Servers) startContainers(ctx context.Context, project *compose, service
 	if err != nil {
 		return errors.Join(err, project.down()) //nolint:contextcheck // the context may be what has ended
 	}
-	s.compose = project
+	s.composes = append(s.composes, project)
 	for _, server := range started {
 		s.byService[server.Name] = server
 	}

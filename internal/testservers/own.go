@@ -169,5 +169,8 @@ func (o *Own) Done() <-chan struct{} { return o.process.Done() }
 
 // Close ends the server, if it runs, and removes its files.
 func (o *Own) Close() error {
+	if o.process == nil { // it never ran
+		return o.run.workspace.remove()
+	}
 	return errors.Join(o.process.Stop(o.run.shutdown...), o.run.workspace.remove())
 }

@@ -115,6 +115,30 @@ func TestOwnRabbitMQ(t *testing.T) {
 	}
 }
 
+// What they keep is tested where their client is linked.
+func TestOwnNATS(t *testing.T) {
+	t.Parallel()
+	nodes, err := OwnNATSCluster(t.Context(), 3)
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	one, err := OwnNATS(t.Context())
+	require.NoError(t, err)
+	for _, own := range append(nodes, one) {
+		t.Cleanup(func() { require.NoError(t, own.Close()) })
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			info, err := natsInfo(t.Context(), own.Address())
+			require.NoError(t, err)
+			require.Equal(t, own.Version, info.Version)
+			require.NoError(t, own.End(signal, patience))
+			_, err = natsInfo(t.Context(), own.Address())
+			require.Error(t, err, signal)
+			require.NoError(t, own.Start(t.Context()), signal)
+		}
+	}
+}
+
 // A program of the caller's is told where its data and its port are, the same ones each time.
 func TestOwnProgram(t *testing.T) {
 	t.Parallel()

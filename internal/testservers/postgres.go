@@ -50,8 +50,12 @@ var postgresShutdown = []child.Step{
 // acknowledged.
 const fsyncVariable = "FANOUT_TEST_FSYNC"
 
-// launchPostgres creates a cluster and starts its server.
 func launchPostgres(ctx context.Context, bin string) (*Server, error) {
+	return launchPostgresAt(ctx, bin, "30432")
+}
+
+// launchPostgresAt creates a cluster and starts its server, at the usual port if that is free.
+func launchPostgresAt(ctx context.Context, bin, usual string) (*Server, error) {
 	who, err := unprivileged(os.Geteuid())
 	if err != nil {
 		return nil, err
@@ -60,14 +64,14 @@ func launchPostgres(ctx context.Context, bin string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := launchPostgresIn(ctx, files, bin)
+	server, err := launchPostgresIn(ctx, files, bin, usual)
 	if err != nil {
 		return nil, errors.Join(err, files.remove())
 	}
 	return server, nil
 }
 
-func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Server, error) {
+func launchPostgresIn(ctx context.Context, files *workspace, bin, usual string) (*Server, error) {
 	data := files.path("data")
 	if err := initCluster(ctx, files, bin, data); err != nil {
 		return nil, err
@@ -77,7 +81,7 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Serve
 		settings = []string{"fsync=off"}
 	}
 	run := localPostgres(ctx, files, bin, data, settings...)
-	run.usual = "30432"
+	run.usual = usual
 	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, err

@@ -50,8 +50,14 @@ func findPostgres(ctx context.Context) (string, bool) {
 			}
 		}
 	}
+	best, ok := newest(installedPostgres(ctx, postgresDirs))
+	return best.bin, ok
+}
+
+// installedPostgres finds what is in directories, which are patterns.
+func installedPostgres(ctx context.Context, patterns []string) []installation {
 	var all []installation
-	for _, pattern := range postgresDirs {
+	for _, pattern := range patterns {
 		dirs, _ := filepath.Glob(pattern) // fails for a malformed pattern only
 		for _, dir := range dirs {
 			if found, ok := inspectPostgres(ctx, dir); ok {
@@ -59,8 +65,7 @@ func findPostgres(ctx context.Context) (string, bool) {
 			}
 		}
 	}
-	best, ok := newest(all)
-	return best.bin, ok
+	return all
 }
 
 // inspectPostgres asks the binary in dir for its version. It is not ok where a binary is missing or

@@ -18,7 +18,7 @@ import (
 
 // ErrNoReplication says that a replicated PostgreSQL cannot be started here, because a binary is
 // not on this machine.
-var ErrNoReplication = errors.New("testservers: postgres, initdb and pg_basebackup are not all on this machine")
+var ErrNoReplication = errors.New("testservers: postgres, initdb and a pg_basebackup that is not older are not all on this machine")
 
 // Replicated is a PostgreSQL with a synchronous physical standby, for tests of a failover. Both end
 // with this process. Its methods are not for several goroutines at a time.
@@ -46,7 +46,7 @@ func StartReplicated(ctx context.Context, via func(primary string) string) (*Rep
 	if err != nil {
 		backup, err = exec.LookPath("pg_basebackup")
 	}
-	if !found || err != nil {
+	if !found || err != nil || !copies(ctx, backup, bin) {
 		return nil, ErrNoReplication
 	}
 	r := &Replicated{}
@@ -54,6 +54,14 @@ func StartReplicated(ctx context.Context, via func(primary string) string) (*Rep
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// copies tells whether pg_basebackup can copy the data of the server in bin, which must not be newer.
+func copies(ctx context.Context, backup, bin string) bool {
+	server, ok := inspectPostgres(ctx, bin)
+	said, err := execute(ctx, backup, "--version")
+	major, _, known := parsePostgresVersion(said)
+	return ok && err == nil && known && major >= server.major
 }
 
 func (r *Replicated) start(ctx context.Context, bin, backup string, via func(string) string) (err error) {

@@ -1,6 +1,9 @@
 package testservers
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // source is where a server comes from.
 type source string
@@ -49,4 +52,11 @@ type service struct {
 	probe func(ctx context.Context, url string) (string, error)
 	// containerURL is the URL of the container's server at a published address.
 	containerURL func(address string) string
+
+	// fetch gets the binary of an optional server, and announces on log what takes long or changes the
+	// machine; remedy says to people how they get it.
+	fetch  func(ctx context.Context, log io.Writer) (string, error)
+	remedy string
+	// version is that of a binary that only tests start, where launch is nil.
+	version func(ctx context.Context, binary string) (string, error)
 }

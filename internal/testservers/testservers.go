@@ -11,15 +11,20 @@
 // The browser for the tests of the dashboard is looked for in the same way, but they can be
 // skipped. toxiproxy is the one that FANOUT_TEST_TOXIPROXY names, or built from its source.
 //
+// Optional servers, which only make test-all gets, are fetched as packages of other kinds, into the
+// user's cache directory ([Servers.StartOptional]); tests without them are skipped.
+//
 // Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is
 // never touched.
 package testservers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -53,12 +58,17 @@ const (
 	// RabbitMQBinVariable holds the path of rabbitmq-server, likewise: of the script beside
 	// rabbitmqctl that starts a node as the user who runs it.
 	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
+	// NATSBinVariable holds the path of nats-server, likewise.
+	NATSBinVariable = "FANOUT_TEST_NATS_BIN"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
 	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
 	// reach what listens on 127.0.0.1.
 	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
-	// InstallVariable forbids the package manager when it is 0.
+	// ServersVariable says, as JSON, which server each of these variables names, or would name, by name
+	// and version, as far as the report of a run is about them.
+	ServersVariable = "FANOUT_TEST_SERVERS"
+	// InstallVariable forbids the package manager, and fetching optional servers, when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
 )
 
@@ -83,7 +93,9 @@ type Servers struct {
 	log       io.Writer
 	byService map[string]*Server
 	binaries  map[string]string // service -> binary, where one is known
-	compose   *compose          // nil while no container was started
+	versions  map[string]string // service -> version of a binary that only tests start
+	composes  []*compose        // that were started
+	version   *service          // nil before UsePostgres
 }
 
 // Start gets the servers and returns when they answer. It says on log what takes long or changes
@@ -91,7 +103,7 @@ type Servers struct {
 // again; the error then names what to do. A server named by a variable that does not answer is an
 // error: that server was asked for.
 func Start(ctx context.Context, log io.Writer) (*Servers, error) {
-	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}}
+	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}, versions: map[string]string{}}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
@@ -173,19 +185,60 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // Environ is what the tests need to know, as "NAME=value" to append to an environment. The
 // binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
-	environ := []string{
-		PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL, MySQLVariable + "=" + s.MySQL.URL,
-		RabbitMQVariable + "=" + s.RabbitMQ.URL,
+	services := append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...)
+	environ, labels := s.environ(services), s.labels(services)
+	if s.version != nil { // of equals the last counts
+		server := s.byService[s.version.name]
+		environ = append(environ, PostgresVariable+"="+server.URL, PostgresBinVariable+"="+s.binaries[s.version.name])
+		labels = map[string]string{PostgresVariable: server.label(), PostgresBinVariable: server.label()} // what else runs has run before
 	}
-	for _, svc := range []*service{postgres, redis, mysql, rabbitMQ, chromium} {
+	said, _ := json.Marshal(labels) //nolint:errchkjson // a map of strings
+	return append(environ, ServersVariable+"="+string(said))
+}
+
+// labels are the names and versions of servers by their variables; of a server that is not there,
+// the name.
+func (s *Servers) labels(services []*service) map[string]string {
+	labels := map[string]string{SQLServerVariable: "SQL Server"}
+	for _, svc := range services {
+		label := svc.name
+		if server := s.byService[svc.name]; server != nil {
+			label = server.label()
+		} else if version := s.versions[svc.name]; version != "" {
+			label += " " + version
+		}
+		labels[svc.variable], labels[svc.binVariable] = label, label
+	}
+	delete(labels, "")
+	return labels
+}
+
+// label is the server's name and version, in short.
+func (s *Server) label() string {
+	name := s.Name
+	version, _, _ := strings.Cut(s.Version, "-")
+	if strings.Contains(s.Version, "MariaDB") {
+		name = "MariaDB"
+	}
+	return name + " " + version
+}
+
+func (s *Servers) environ(services []*service) []string {
+	var environ []string
+	for _, svc := range services {
+		if server := s.byService[svc.name]; server != nil {
+			environ = append(environ, svc.variable+"="+server.URL)
+		}
 		if binary := s.binaries[svc.name]; binary != "" {
 			environ = append(environ, svc.binVariable+"="+binary)
 		}
 	}
-	if s.Toxiproxy != nil {
-		environ = append(environ, ToxiproxyVariable+"="+s.Toxiproxy.URL)
-	}
 	return environ
+}
+
+// All are the servers that answer, by name.
+func (s *Servers) All() []*Server {
+	return slices.SortedFunc(maps.Values(s.byService), func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Stop stops the servers that Start and StartToxiproxy started and removes their files. It takes as
@@ -198,10 +251,10 @@ func (s *Servers) Stop() error {
 			server.stop = nil
 		}
 	}
-	if s.compose != nil {
-		failures = append(failures, s.compose.down())
-		s.compose = nil
+	for _, project := range s.composes {
+		failures = append(failures, project.down())
 	}
+	s.composes = nil
 	return errors.Join(failures...)
 }
 

@@ -7,15 +7,18 @@
 // FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
 // servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR,
 // FANOUT_TEST_REDIS_BIN, FANOUT_TEST_MYSQL_BIN and FANOUT_TEST_RABBITMQ_BIN, to start servers of its
-// own.
+// own. With -optional before the -- it also gets those of the optional servers that can be had. With
+// -each-postgres it runs once with each version of PostgreSQL that FANOUT_TEST_POSTGRES_VERSIONS
+// chooses and that can be had.
 //
-// The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2
+// The exit code is the command's, or the first of several that is not 0 (128 + n where signal n ended it), 1 when there are no servers, 2
 // for wrong usage. Note that go run turns every failure into 1; build the command where the code
 // matters. Signals are passed on to the command and all processes of its group; the servers are
 // stopped after it has ended. A terminal is not passed on: the command reads nothing.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +43,37 @@ const (
 	unconfiguredCheck = time.Second
 )
 
-func main() {
-	if len(os.Args) < 3 || os.Args[1] != "--" {
-		fmt.Fprintln(os.Stderr, "usage: withservers -- COMMAND [ARGUMENT...]")
-		os.Exit(exitUsage)
-	}
-	os.Exit(run(os.Stderr, os.Args[2:]))
+// choice is what the flags say.
+type choice struct {
+	optional     bool // servers that tests can do without
+	eachPostgres bool // in turn, in place of the usual PostgreSQL
 }
 
-func run(log io.Writer, command []string) int {
+func main() {
+	var chosen choice
+	arguments := os.Args[1:]
+	for ; len(arguments) > 0 && arguments[0] != "--"; arguments = arguments[1:] {
+		switch arguments[0] {
+		case "-optional":
+			chosen.optional = true
+		case "-each-postgres":
+			chosen.eachPostgres = true
+		default:
+			usage()
+		}
+	}
+	if len(arguments) < 2 {
+		usage()
+	}
+	os.Exit(run(os.Stderr, chosen, arguments[1:]))
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: withservers [-optional] [-each-postgres] -- COMMAND [ARGUMENT...]")
+	os.Exit(exitUsage)
+}
+
+func run(log io.Writer, chosen choice, command []string) int {
 	stopSignals := caughtSignals()
 	signals := make(chan os.Signal, len(stopSignals))
 	signal.Notify(signals, stopSignals...)
@@ -56,7 +81,7 @@ func run(log io.Writer, command []string) int {
 	defer cancel()
 	go endWhenOrphaned(ctx, os.Getppid())
 
-	servers, err := start(ctx, log)
+	servers, err := start(ctx, log, chosen)
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(log, "withservers: interrupted while the servers were starting")
 		return exitNoServers
@@ -65,8 +90,15 @@ func run(log io.Writer, command []string) int {
 		fmt.Fprintln(log, err)
 		return exitNoServers
 	}
-	fmt.Fprintf(log, "%v\n%v\n%v\n%v\n%v\n", servers.Postgres, servers.Redis, servers.MySQL, servers.RabbitMQ, servers.Toxiproxy)
-	code := runCommand(log, command, servers.Environ(), signals)
+	for _, server := range servers.All() {
+		fmt.Fprintln(log, server)
+	}
+	var code int
+	if chosen.eachPostgres {
+		code = runWithEach(ctx, log, servers, command, signals)
+	} else {
+		code = runCommand(log, command, servers.Environ(), signals)
+	}
 	if err := servers.Stop(); err != nil {
 		fmt.Fprintln(log, err)
 		return max(code, exitNoServers)
@@ -74,16 +106,46 @@ func run(log io.Writer, command []string) int {
 	return code
 }
 
-// start gets all servers, or none.
-func start(ctx context.Context, log io.Writer) (*testservers.Servers, error) {
+// start gets all servers, or none; of the optional ones those that can be had.
+func start(ctx context.Context, log io.Writer, chosen choice) (*testservers.Servers, error) {
 	servers, err := testservers.Start(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := servers.StartToxiproxy(ctx); err != nil {
+	err = servers.StartToxiproxy(ctx)
+	if err == nil && chosen.optional {
+		err = servers.StartOptional(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, servers.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
 	return servers, nil
+}
+
+// runWithEach runs the command with each chosen PostgreSQL that can be had. It runs with all, and
+// returns the first exit code that is not zero.
+func runWithEach(ctx context.Context, log io.Writer, servers *testservers.Servers, command []string, signals <-chan os.Signal) int {
+	majors, err := testservers.PostgresVersions()
+	if err != nil {
+		fmt.Fprintln(log, err)
+		return exitUsage
+	}
+	code := 0
+	for _, major := range majors {
+		server, err := servers.UsePostgres(ctx, major)
+		if err != nil {
+			fmt.Fprintln(log, err)
+			code = cmp.Or(code, exitNoServers)
+		}
+		if server != nil {
+			fmt.Fprintln(log, server)
+			code = cmp.Or(code, runCommand(log, command, servers.Environ(), signals))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return code
 }
 
 // runCommand runs the command to its end, passes signals on to it, and returns its exit code.

@@ -72,6 +72,29 @@ func TestRunsTheCommandWithServers(t *testing.T) {
 	require.Regexp(t, `(?m)^toxiproxy .*FANOUT_TEST_TOXIPROXY$`, stderr.String())
 }
 
+// Each version that can be had gets its run, with the first exit code that is not zero; one that
+// cannot is said.
+func TestEachPostgres(t *testing.T) {
+	t.Parallel()
+	versions := func(majors string) *exec.Cmd {
+		cmd := withservers(t, "-each-postgres", "-optional", "--", "sh", "-c", `echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_SERVERS"; exit 7`)
+		cmd.Env = append(cmd.Env, testservers.PostgresVersionsVariable+"="+majors, testservers.InstallVariable+"=0",
+			testservers.PostgresVariable+"_98="+testenv.Postgres(t))
+		return cmd
+	}
+	var stderr strings.Builder
+	cmd := versions("98 99")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.Equal(t, 7, exitCode(t, err))
+	require.Regexp(t, `^postgres\S* \{.*"FANOUT_TEST_POSTGRES":"PostgreSQL [\d.]+".*\}\n$`, string(out))
+	require.Contains(t, stderr.String(), "no PostgreSQL 99, so its tests are skipped: "+testservers.InstallVariable+"=0 forbids")
+	require.Contains(t, stderr.String(), testservers.PostgresVariable+"_99")
+
+	require.NoError(t, versions("none").Run())
+	require.Equal(t, exitUsage, exitCode(t, versions("newest").Run()))
+}
+
 func TestPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	cmd := withservers(t, "--", os.Args[0], catchTERM)

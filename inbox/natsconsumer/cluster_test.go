@@ -1,0 +1,94 @@
+package natsconsumer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+// The leader of a stream and that of its durable die while an only process consumes, and come back:
+// every message is handled, in the order of its key.
+func TestLeadersAreKilled(t *testing.T) {
+	t.Parallel()
+	nodes := startProcesses(t, 3)
+	s := beside(t, nodes)
+	o := &diary{}
+	c, err := NewConsumer(s.connect(t, s.url), "ORDERING"+s.name, "billing", o, silent, hurried, WithSole())
+	require.NoError(t, err)
+	stop := begin(t, c)
+
+	const keys, each = 4, 40
+	sent := 0
+	send := func(n int) {
+		for ; n > 0; n-- {
+			s.publishAgain(t, fmt.Sprintf("%d-%04d", sent%keys, sent))
+			sent++
+		}
+	}
+	leaders := []func() *jetstream.ClusterInfo{
+		func() *jetstream.ClusterInfo {
+			stream, err := s.js.Stream(t.Context(), "ORDERING"+s.name)
+			require.NoError(t, err)
+			return stream.CachedInfo().Cluster
+		},
+		func() *jetstream.ClusterInfo {
+			durable, err := s.js.Consumer(t.Context(), "ORDERING"+s.name, "billing")
+			require.NoError(t, err)
+			return durable.CachedInfo().Cluster
+		},
+	}
+	for _, leader := range leaders {
+		send(each)
+		victim := named(t, nodes, leader().Leader)
+		require.NoError(t, victim.End(syscall.SIGKILL, time.Minute))
+		send(each)
+		eventually(t, func() bool { return len(o.done()) == sent }, "all is handled without the leader")
+		require.NoError(t, victim.Start(t.Context()))
+	}
+	require.NoError(t, stop())
+	byKey := map[string][]string{}
+	for _, id := range o.done() {
+		key, _, _ := strings.Cut(id, "-")
+		byKey[key] = append(byKey[key], id)
+	}
+	require.Len(t, byKey, keys)
+	for key, ids := range byKey {
+		assert.True(t, slices.IsSorted(ids), "of key %s: %v", key, ids)
+	}
+}
+
+// publishAgain publishes a message, whose key is what its id begins with, until it is stored.
+func (s *jetServer) publishAgain(t *testing.T, id string) {
+	t.Helper()
+	key, _, _ := strings.Cut(id, "-")
+	m := message(key, id)
+	eventually(t, func() bool {
+		return s.broker.Publish(t.Context(), []brokers.Message{{
+			ID: id, Destination: "ordering" + s.name + "::order", Type: m.Type, OrderingKey: key, Payload: m.Payload,
+		}})[0].Err == nil
+	}, "a message is stored")
+}
+
+// named is the server of a name.
+func named(t *testing.T, nodes []*testservers.Own, name string) *testservers.Own {
+	t.Helper()
+	at := slices.IndexFunc(nodes, func(node *testservers.Own) bool {
+		conn, err := nats.Connect(node.URL)
+		require.NoError(t, err)
+		defer conn.Close()
+		return conn.ConnectedServerName() == name
+	})
+	require.GreaterOrEqual(t, at, 0, name)
+	return nodes[at]
+}
