@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it from a server
@@ -133,7 +134,7 @@ func (s *Store) same(ctx context.Context, live, want string) (bool, error) {
 	text := strings.NewReplacer("{{live}}", live, "{{want}}", want).Replace(s.statements["compare"].text)
 	var different int
 	err := s.db.QueryRowContext(ctx, text).Scan(&different)
-	if refused := new(mysql.MySQLError); errors.As(err, &refused) && !transient(err) {
+	if refused := new(mysql.MySQLError); errors.As(err, &refused) && brokenOff(err) == contention.None {
 		return false, nil
 	}
 	return err == nil && different == 0, err
