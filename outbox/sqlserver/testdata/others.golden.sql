@@ -2,6 +2,7 @@
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @operated_rows int;
@@ -74,6 +75,7 @@ SELECT @operated_rows AS fanout_operated;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 IF OBJECT_ID(N'app.outbox_migrations') IS NULL
@@ -85,6 +87,7 @@ ELSE
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) id AS fanout_entry
@@ -106,6 +109,7 @@ SELECT TOP (@limit) id AS fanout_entry
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_audit (actor, via, action, broker, filter, reason)
@@ -116,6 +120,7 @@ SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS fanout_begun;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 UPDATE a
@@ -130,6 +135,7 @@ SELECT @@ROWCOUNT AS fanout_ended;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
@@ -181,6 +187,7 @@ SELECT name AS fanout_behind
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) target_broker AS fanout_blocked_key
@@ -195,6 +202,7 @@ SELECT TOP (@limit) target_broker AS fanout_blocked_key
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -222,6 +230,7 @@ SELECT name AS fanout_broker FROM @names ORDER BY name;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT SYSUTCDATETIME() AS fanout_clock;
@@ -230,6 +239,7 @@ SELECT SYSUTCDATETIME() AS fanout_clock;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT COUNT(*) AS fanout_different
@@ -245,6 +255,7 @@ SELECT COUNT(*) AS fanout_different
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
@@ -260,6 +271,7 @@ SELECT target_broker AS fanout_counted
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @blocking TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -331,6 +343,7 @@ SELECT @deferred_rows AS fanout_deferred;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @asked TABLE (
@@ -357,6 +370,7 @@ SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_version
@@ -372,6 +386,7 @@ SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_versi
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
@@ -382,6 +397,7 @@ SELECT @granted AS fanout_granted;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @named TABLE (name nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, owner nvarchar(300) COLLATE Latin1_General_100_BIN2 NOT NULL);
@@ -448,6 +464,7 @@ SELECT CONCAT(N'index ', i.name COLLATE Latin1_General_100_BIN2) AS fanout_objec
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) f.ordering_key AS fanout_failed
@@ -474,6 +491,7 @@ SELECT TOP (@limit) f.ordering_key AS fanout_failed
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
@@ -538,6 +556,7 @@ SELECT id AS fanout_found, LOWER(CONVERT(char(36), message_id)) AS message_id, t
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -556,6 +575,7 @@ SELECT name AS fanout_broker FROM @names ORDER BY name;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (
@@ -593,6 +613,7 @@ SELECT f.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
@@ -602,6 +623,7 @@ SELECT @@ROWCOUNT AS fanout_forgotten;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 UPDATE i
@@ -617,6 +639,7 @@ SELECT 1 AS fanout_seen;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
@@ -635,6 +658,7 @@ SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) w.ordering_key AS fanout_block
@@ -663,6 +687,7 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT m.target_broker AS fanout_failed
@@ -682,6 +707,7 @@ SELECT m.target_broker AS fanout_failed
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
@@ -691,6 +717,7 @@ SELECT 1 AS fanout_left;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @changed TABLE (id bigint NOT NULL, kind int NOT NULL, block_id bigint NULL);
@@ -750,6 +777,7 @@ END CATCH;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -825,6 +853,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -889,6 +918,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -965,6 +995,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -1041,6 +1072,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -1110,6 +1142,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
@@ -1185,6 +1218,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
@@ -1249,6 +1283,7 @@ SELECT COUNT(*) AS fanout_matches FROM @found;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET LOCK_TIMEOUT 1000;
@@ -1290,6 +1325,7 @@ SELECT m.id AS fanout_row
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 EXEC @granted = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 60000;
@@ -1306,6 +1342,7 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
@@ -1392,6 +1429,7 @@ SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_pauses (target_broker, paused_by, reason)
@@ -1403,6 +1441,7 @@ SELECT @@ROWCOUNT AS fanout_paused;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT target_broker AS fanout_pause, since, paused_by, reason
@@ -1413,6 +1452,7 @@ SELECT target_broker AS fanout_pause, since, paused_by, reason
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @before datetime2(6);
@@ -1434,6 +1474,7 @@ SELECT @@ROWCOUNT AS fanout_removed;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @before datetime2(6);
@@ -1453,6 +1494,7 @@ SELECT @@ROWCOUNT AS fanout_removed;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
@@ -1489,6 +1531,7 @@ SELECT shards.shard AS fanout_shard
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_migrations (version, name) VALUES (@version, @name);
@@ -1497,6 +1540,7 @@ INSERT INTO app.outbox_migrations (version, name) VALUES (@version, @name);
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
@@ -1507,6 +1551,7 @@ SELECT @granted AS fanout_granted;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @leased TABLE (id bigint NOT NULL, late bit NOT NULL);
@@ -1555,6 +1600,7 @@ SELECT @renewed_rows AS fanout_renewed;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS fanout_updateability;
@@ -1563,6 +1609,7 @@ SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @first TABLE (
@@ -1662,6 +1709,7 @@ SELECT @operated_rows AS fanout_operated;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_pauses WITH (ROWLOCK) WHERE target_broker = @broker;
@@ -1671,6 +1719,7 @@ SELECT @@ROWCOUNT AS fanout_resumed;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
@@ -1683,6 +1732,7 @@ SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -1759,6 +1809,7 @@ SELECT m.id AS fanout_id
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @released_rows int;
@@ -1803,6 +1854,7 @@ SELECT @released_rows AS fanout_released;
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @simple bit = 0, @bytes bigint = 9223372036854775807;
