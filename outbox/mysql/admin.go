@@ -24,11 +24,11 @@ var errBrowseTime = fmt.Errorf("the database did not answer within %s", browseTi
 // Read implements sqladmin.Database. Each statement sees one state of the tables.
 func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
 	if purpose != sqladmin.Browse {
-		return explain(retry(func() error { return work(ctx, d.db) }))
+		return explain(retry(ctx, func() error { return work(ctx, d.db) }))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, browseTime, errBrowseTime)
 	defer cancel()
-	err := retry(func() error { return work(ctx, d.db) })
+	err := retry(ctx, func() error { return work(ctx, d.db) })
 	if err != nil && errors.Is(context.Cause(ctx), errBrowseTime) {
 		return fmt.Errorf("%w: %w", errBrowseTime, err)
 	}
@@ -37,7 +37,7 @@ func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqlad
 
 // Write implements sqladmin.Database.
 func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.Work) error {
-	return explain(retry(func() error {
+	return explain(retry(ctx, func() error {
 		return d.transaction(ctx, func(tx *sql.Tx) error { return work(ctx, tx) })
 	}))
 }

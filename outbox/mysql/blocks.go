@@ -41,42 +41,66 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 
 // Lift implements claims.Store.
 func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
-	return conflict(s.transaction(ctx, func(tx *sql.Tx) error {
-		if err := s.begin(ctx, tx, lift.Broker, lift.Shard, lift.Version); err != nil {
+	return decided(ctx, func() error { return s.transaction(ctx, func(tx *sql.Tx) error { return s.lift(ctx, tx, lift) }) })
+}
+
+func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
+	if err := s.begin(ctx, tx, lift.Broker, lift.Shard, lift.Version); err != nil {
+		return err
+	}
+	back, rest := blockIDs(lift.Wake), blockIDs(lift.Rest)
+	for i := range lift.Free {
+		back = append(back, lift.Free[i].IDs...)
+	}
+	slices.Sort(back)
+	if len(back) > 0 && len(rest) > 0 {
+		if _, err := s.lockRows(ctx, tx, slices.Sorted(slices.Values(append(slices.Clone(back), rest...)))); err != nil {
 			return err
 		}
-		back := blockIDs(lift.Wake)
-		for i := range lift.Free {
-			back = append(back, lift.Free[i].IDs...)
+	}
+	for _, step := range []struct {
+		ids        []int64
+		statements []string
+	}{
+		{back, []string{"bring_back", "drop_loners"}}, // a follower may have waited alone, before order was switched on
+		{blockIDs(lift.Wake), []string{"wake_blocks"}},
+		{rest, []string{"set_aside", "rest_blocks"}},
+		{blockIDs(lift.Drop), []string{"drop_blocks"}},
+	} {
+		if len(step.ids) == 0 {
+			continue
 		}
-		slices.Sort(back)
-		for _, step := range []struct {
-			ids        []int64
-			statements []string
-		}{
-			{back, []string{"bring_back", "drop_loners"}}, // a follower may have waited alone, before order was switched on
-			{blockIDs(lift.Wake), []string{"wake_blocks"}},
-			{blockIDs(lift.Rest), []string{"rest_blocks", "set_aside"}},
-			{blockIDs(lift.Drop), []string{"drop_blocks"}},
-		} {
-			if len(step.ids) == 0 {
-				continue
-			}
-			if err := s.inTurn(ctx, tx, args{"ids": jsonList(step.ids)}, step.statements...); err != nil {
-				return err
-			}
+		if err := s.inTurn(ctx, tx, args{"ids": jsonList(step.ids)}, step.statements...); err != nil {
+			return err
 		}
-		for i := range lift.Free { // the last of those that a block let through is the key's next one, where there are more
-			f := &lift.Free[i]
-			if !f.Move {
-				continue
-			}
-			if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.IDs[len(f.IDs)-1]}); err != nil {
-				return err
-			}
+	}
+	for i := range lift.Free { // the last of those that a block let through is the key's next one, where there are more
+		f := &lift.Free[i]
+		if !f.Move {
+			continue
 		}
-		return nil
-	}))
+		if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.IDs[len(f.IDs)-1]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockRows locks rows in the order of their ids, and returns those that are in the claim's way and
+// wait for a time.
+func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, ids []int64) (waiting []int64, err error) {
+	err = s.query(ctx, tx, "lock_rows", args{"ids": jsonList(ids)}, func(scan scanner) error {
+		var (
+			id    int64
+			waits bool
+		)
+		err := scan(&id, &waits)
+		if waits {
+			waiting = append(waiting, id)
+		}
+		return err
+	})
+	return waiting, err
 }
 
 // begin locks a shard and counts a change of it.
@@ -93,36 +117,42 @@ func blockIDs(blocks []driver.BlockState) []int64 {
 	for i := range blocks {
 		ids[i] = blocks[i].ID
 	}
+	slices.Sort(ids)
 	return ids
 }
 
 // Defer implements claims.Store. A block whose time has come, or that another transaction has
 // claimed, is none: the decision is made anew.
 func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err error) {
-	err = s.transaction(ctx, func(tx *sql.Tx) error {
-		if err := s.begin(ctx, tx, d.Broker, d.Shard, d.Version); err != nil {
+	err = decided(ctx, func() error {
+		return s.transaction(ctx, func(tx *sql.Tx) error {
+			deferred, err = s.deferRows(ctx, tx, d)
 			return err
-		}
-		if len(d.Blocks) > 0 {
-			given := args{"ids": jsonList(d.Blocks), "unordered": d.Unordered}
-			waiting, err := s.list(ctx, tx, "lock_waiting", given)
-			if err == nil && len(waiting) != len(d.Blocks) {
-				err = claims.ErrConflict
-			}
-			if err == nil {
-				err = s.inTurn(ctx, tx, given, "wait_again", "make_blocks")
-			}
-			if err != nil {
-				return err
-			}
-		}
-		deferred, err = s.exec(ctx, tx, "set_aside", args{"ids": jsonList(d.Rows)})
-		return err
+		})
 	})
 	if err != nil {
-		return 0, conflict(err)
+		return 0, err
 	}
 	return deferred, nil
+}
+
+func (s *Store) deferRows(ctx context.Context, tx *sql.Tx, d *driver.Deferral) (int, error) {
+	if err := s.begin(ctx, tx, d.Broker, d.Shard, d.Version); err != nil {
+		return 0, err
+	}
+	if len(d.Blocks) > 0 {
+		waiting, err := s.lockRows(ctx, tx, d.Rows) // blocks are among them
+		if err == nil && slices.ContainsFunc(d.Blocks, func(id int64) bool { _, found := slices.BinarySearch(waiting, id); return !found }) {
+			err = claims.ErrConflict
+		}
+		if err == nil {
+			err = s.inTurn(ctx, tx, args{"ids": jsonList(d.Blocks), "unordered": d.Unordered}, "wait_again", "make_blocks")
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return s.exec(ctx, tx, "set_aside", args{"ids": jsonList(d.Rows)})
 }
 
 // Defer implements driver.Delivery.

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
@@ -32,15 +33,6 @@ func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, cla
 
 // thin is the store as claims use it.
 type thin struct{ *Store }
-
-// conflict turns an error by which the server says that a transaction was broken off in favour of
-// another one into claims.ErrConflict.
-func conflict(err error) error {
-	if transient(err) {
-		return claims.ErrConflict
-	}
-	return err
-}
 
 // Exchange implements claims.Store. A commit is what costs most here, so that what was published
 // and a claim that needs no decision are one transaction. Where that fails they follow one another,
@@ -61,7 +53,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *dr
 		return answer, nil
 	}
 	if c.Wake {
-		err = retry(func() error {
+		err = retry(ctx, func() error {
 			answer.LiftVersion, answer.Blocks, err = s.blocks(ctx, c)
 			return err
 		})
@@ -75,7 +67,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *dr
 		answer.Window, answer.Batch.Blocked, answer.Batch.Lease = &w, w.Blocked, leaseOf(c)
 		return answer, err
 	}
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		return s.transaction(ctx, func(tx *sql.Tx) error {
 			w, answer.Batch, err = s.takeReady(ctx, tx, c)
 			return err
@@ -119,16 +111,16 @@ func (s thin) together(ctx context.Context, completion *driver.Completion, c *dr
 // Window implements claims.Store. Of a claim without order it reads what waits, too. The row with the
 // shard's version is made before anybody can decide anything about the shard.
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
-	for range maxTries {
+	for range contention.Tries {
 		var known bool
-		err = retry(func() error {
+		err = retry(ctx, func() error {
 			w, known, err = s.window(ctx, s.db, c)
 			return err
 		})
 		if err != nil || known {
 			return w, err
 		}
-		if _, err := s.exec(ctx, s.db, "make_shard", args{"broker": c.Broker, "shard": c.Shard}); err != nil && !transient(err) {
+		if _, err := s.exec(ctx, s.db, "make_shard", args{"broker": c.Broker, "shard": c.Shard}); err != nil && brokenOff(err) == contention.None {
 			return w, err
 		}
 	}
@@ -240,15 +232,18 @@ func idsOf(rows []driver.Row) []int64 {
 
 // Take implements claims.Store.
 func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (batch driver.Batch, err error) {
-	err = s.transaction(ctx, func(tx *sql.Tx) error {
-		batch, err = s.take(ctx, tx, c, choice)
+	err = decided(ctx, func() error {
+		err := s.transaction(ctx, func(tx *sql.Tx) error {
+			batch, err = s.take(ctx, tx, c, choice)
+			return err
+		})
+		if err == nil {
+			err = s.fetch(ctx, &batch, choice.IDs)
+		}
 		return err
 	})
-	if err == nil {
-		err = s.fetch(ctx, &batch, choice.IDs)
-	}
 	if err != nil {
-		return driver.Batch{}, conflict(err)
+		return driver.Batch{}, err
 	}
 	return batch, nil
 }
@@ -336,7 +331,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 		"broker": lease.Broker, "shard": lease.Shard, "token": lease.Token[:], "first": lease.FirstID, "last": lease.LastID,
 		"lease": lease.Duration.Microseconds(),
 	}
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		return s.transaction(ctx, func(tx *sql.Tx) error {
 			if _, err := s.list(ctx, tx, "lock", given); err != nil {
 				return err
@@ -360,7 +355,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 // Ready implements driver.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		shards = nil
 		return s.query(ctx, s.db, "ready", args{"broker": broker, "busy": int64(busy)}, func(scan scanner) error {
 			var shard int

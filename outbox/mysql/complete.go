@@ -32,7 +32,7 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
 	if len(completion.Published) > 0 {
 		given["rows"] = publishedList(completion.Published)
-		err := retry(func() error {
+		err := retry(ctx, func() error {
 			marked, err := s.exec(ctx, s.db, "mark_published", given)
 			lost -= marked
 			return err
@@ -44,7 +44,7 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 	if len(completion.Other) > 0 {
 		given["rows"] = otherList(completion.Other)
 		marked := 0
-		err := retry(func() error {
+		err := retry(ctx, func() error {
 			return s.transaction(ctx, func(tx *sql.Tx) (err error) {
 				marked, err = s.markOther(ctx, tx, completion, given)
 				return err

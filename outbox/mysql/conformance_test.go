@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -40,6 +42,7 @@ func TestConformanceOfSessions(t *testing.T) {
 // kind.
 func conform(t *testing.T, parameters string) {
 	t.Helper()
+	isMariaDB := strings.Contains(versionOf(t), "MariaDB")
 	storetest.Run(t, func(t *testing.T) storetest.Bundle {
 		dsn := testenv.MySQL(t)
 		db := openDB(t, with(dsn, "interpolateParams=true"))
@@ -56,7 +59,7 @@ func conform(t *testing.T, parameters string) {
 		}
 		const table = "outbox_messages"
 		return storetest.Bundle{
-			Store: open(t, table), DB: db, Table: table, Open: open,
+			Store: open(t, table), DB: db, Table: table, Open: open, PrefersLarger: !isMariaDB,
 			Tables: []string{database[:min(len(database), 63)] + ".other", "Mixed_Case", "_1_", strings.Repeat("x", 48)},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
@@ -163,4 +166,30 @@ func TestStoppedInATransaction(t *testing.T) {
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
 		return assert.NoError(t, err) && len(exchanged.Batch.Messages) == 1
 	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// TestStatementsGiveWay: whatever may wait for a row while the transaction has locked others says that
+// it does not wait. What is left out locks first, or rows that nothing else locks before them.
+func TestStatementsGiveWay(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, openDB(t, testenv.MySQL(t)), "outbox_messages")
+	texts, _ := store.Texts()
+	for name, statement := range store.statements {
+		texts[name] = statement.text
+	}
+	first := []string{
+		"lock", "lock_shards", "turn", "make_shard", "record",
+		"audit_begin", "audit_end", "pause", "resume", "heartbeat", "leave", "forget_instances",
+	}
+	givesWay := 0
+	for name, text := range texts {
+		bare, gives := strings.CutPrefix(text, sqladmin.GivingWay+" ")
+		writes := strings.HasPrefix(bare, "UPDATE") || strings.HasPrefix(bare, "DELETE") || strings.HasPrefix(bare, "INSERT")
+		waits := writes || strings.Contains(bare, "FOR UPDATE") && !strings.Contains(bare, "SKIP LOCKED")
+		assert.Equal(t, waits && !slices.Contains(first, name), gives, name)
+		if gives {
+			givesWay++
+		}
+	}
+	assert.Greater(t, givesWay, 20)
 }

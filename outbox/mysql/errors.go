@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,33 +11,44 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/claims"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
-// maxTries bounds how often a transaction is repeated that the server has broken off in favour of
-// another one.
-const maxTries = 3
-
-// retry calls f until it succeeds, fails for good, or has been tried often enough.
-func retry(f func() error) error {
-	for try := 1; ; try++ {
-		err := f()
-		if err == nil || try == maxTries || !transient(err) {
-			return err
-		}
-	}
-}
-
-// transient reports whether the server broke a transaction off in favour of another one; nothing is
-// wrong with it then.
-func transient(err error) bool {
-	return numbered(err,
+// brokenOff says why a statement or a transaction was. 1205 is that of a row which another session
+// has locked: on MariaDB at once, on MySQL, or where a shard is locked, when the session's
+// innodb_lock_wait_timeout is over.
+func brokenOff(err error) contention.Cause {
+	switch {
+	case numbered(err, 1205):
+		return contention.Locked
+	case numbered(err,
 		1020, // a row has changed since the transaction's snapshot (MariaDB, innodb_snapshot_isolation)
 		1047, // a node of a Galera cluster is not ready
 		1062, // two wrote the same row at once: it is there now
-		1205, // lock wait timeout
 		1213, // deadlock victim, or certification failure of Galera
 		3100, // group replication: a hook failed before the commit
-		3101) // group replication: certification failure
+		3101, // group replication: certification failure
+	):
+		return contention.Lost
+	default:
+		return contention.None
+	}
+}
+
+// retry repeats what the server has broken off in favour of another transaction.
+func retry(ctx context.Context, f func() error) error {
+	return contention.Retry(ctx, contention.Patience, brokenOff, f)
+}
+
+// decided runs what was decided, again and again while rows are locked. Where the server has broken
+// it off in favour of another transaction, it is claims.ErrConflict.
+func decided(ctx context.Context, f func() error) error {
+	err := contention.Await(ctx, contention.Patience, brokenOff, f)
+	if brokenOff(err) == contention.Lost {
+		return claims.ErrConflict
+	}
+	return err
 }
 
 // numbered reports whether the server sent an error of one of the numbers.

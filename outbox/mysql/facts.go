@@ -12,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // keySlots is how many rows the table of key slots has.
@@ -157,7 +158,7 @@ func (s *Store) evaluation() *schemacheck.Database {
 		},
 		Refused: func(err error) bool {
 			refused := new(mysql.MySQLError)
-			return errors.As(err, &refused) && !transient(err)
+			return errors.As(err, &refused) && brokenOff(err) == contention.None
 		},
 	}
 }

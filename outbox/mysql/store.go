@@ -99,7 +99,8 @@ func FromConfig(ctx context.Context, cfg config.Database, table string, conns in
 // Open makes a store on a pool of its own, which [Store.Close] closes, and asks whether the server
 // is there. The DSN is that of github.com/go-sql-driver/mysql, as in
 // "user:password@tcp(host:3306)/database". Open sets interpolateParams, since a statement with
-// parameters takes two round trips otherwise, innodb_lock_wait_timeout=10, and wait_timeout=20: after
+// parameters takes two round trips otherwise, innodb_lock_wait_timeout=10 (on MariaDB only the lock
+// of a shard is waited for; rows that another session has locked are tried again), and wait_timeout=20: after
 // so many seconds the server ends a transaction of a process that was stopped or cut off, and lets
 // go of its locks. What the DSN says about these goes first.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {

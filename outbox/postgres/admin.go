@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -54,12 +55,12 @@ func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error
 	// never be. Making one costs nothing.
 	db := stdlib.OpenDBFromPool(d.pool)
 	defer db.Close()
-	for try := 1; ; try++ {
-		err := d.once(ctx, db, f)
-		if err == nil || try == maxTries || !transient(err) && !errors.Is(err, driver.ErrBadConn) {
-			return explain(err)
+	return explain(contention.Retry(ctx, d.patience, func(err error) contention.Cause {
+		if errors.Is(err, driver.ErrBadConn) {
+			return contention.Lost
 		}
-	}
+		return brokenOff(err)
+	}, func() error { return d.once(ctx, db, f) }))
 }
 
 func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error) error {

@@ -43,6 +43,10 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
 			},
+			OpenUnhurried: func(t *testing.T, table string) admin.Store {
+				t.Helper()
+				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table)
+			},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
 				conn, err := pgx.Connect(t.Context(), dsn)

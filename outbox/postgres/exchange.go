@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
@@ -30,31 +31,37 @@ func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, cla
 // thin is the store as claims use it.
 type thin struct{ *Store }
 
-// maxTries bounds how often a transaction is repeated that the server has broken off in favour of
-// another one.
-const maxTries = 3
-
-// transient reports whether a transaction was broken off in favour of another one. A late
-// completion and a claim that recovers the same rows can deadlock; and a claim breaks itself off
-// when a row was changed under its hands (22012).
-func transient(err error) bool {
+// brokenOff says why a transaction was. A late completion and a claim that recovers the same rows
+// can deadlock; a claim breaks itself off when a row was changed under its hands (22012); and whoever
+// meets a row that another session has locked gives way (sql/lock.sql). A shard's lock ends a wait in
+// the same way, but no sooner than patience does.
+func brokenOff(err error) contention.Cause {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
+	if !errors.As(err, &pgErr) {
+		return contention.None
+	}
+	switch pgErr.Code {
+	case "40P01", "40001", "22012":
+		return contention.Lost
+	case lockNotAvailable:
+		return contention.Locked
+	default:
+		return contention.None
+	}
 }
 
 // Exchange implements claims.Store.
-func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
+func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (answer claims.Answer, err error) {
 	var completed *driver.Completed
-	for try := 1; ; try++ {
-		answer, err := s.exchange(ctx, completion, claim)
+	err = contention.Retry(ctx, s.patience, brokenOff, func() error {
+		answer, err = s.exchange(ctx, completion, claim)
 		if answer.Completed != nil {
 			completed, completion = answer.Completed, nil // it stands, whatever becomes of the claim
 		}
 		answer.Completed = completed
-		if err == nil || !transient(err) || try == maxTries {
-			return answer, err
-		}
-	}
+		return err
+	})
+	return answer, err
 }
 
 func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
@@ -139,10 +146,21 @@ func (x *exchange) read(answers pgx.BatchResults) error {
 	return nil
 }
 
-// conflict turns an error by which a statement says that what was decided about has changed into
-// claims.ErrConflict.
-func conflict(err error) error {
-	if transient(err) {
+// decided runs what was decided, again and again while rows are locked. An error by which a
+// statement says that what was decided about has changed becomes claims.ErrConflict.
+func (x *exchange) decided(ctx context.Context) error {
+	err := contention.Await(ctx, x.store.patience, brokenOff, func() error {
+		err := x.flush(ctx)
+		if err != nil { // a batch can be sent once
+			queued := x.batch.QueuedQueries
+			x.batch = pgx.Batch{}
+			for _, q := range queued {
+				x.batch.Queue(q.SQL, q.Arguments...)
+			}
+		}
+		return err
+	})
+	if brokenOff(err) == contention.Lost {
 		return claims.ErrConflict
 	}
 	return err
@@ -169,7 +187,7 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 	}
 	x.send(nil, "COMMIT")
 	x.fetch()
-	if err = conflict(x.flush(ctx)); err == nil && !taken {
+	if err = x.decided(ctx); err == nil && !taken {
 		err = claims.ErrConflict
 	}
 	return x.answer.Batch, err
@@ -210,7 +228,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
 	}
 	x.send(nil, "COMMIT")
-	if err := conflict(x.flush(ctx)); err != nil {
+	if err := x.decided(ctx); err != nil {
 		return err
 	}
 	s.water.lifted(lift.Broker, lift.Shard, lift.Version, lowest)
@@ -226,7 +244,7 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 	x.send(func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&deferred, nil) },
 		s.sql.deferRows, d.Broker, d.Shard, append([]int64{}, d.Blocks...), d.Rows, d.Unordered)
 	x.send(nil, "COMMIT")
-	if err := conflict(x.flush(ctx)); err != nil {
+	if err := x.decided(ctx); err != nil {
 		return 0, err
 	}
 	s.water.lifted(d.Broker, d.Shard, d.Version, nil)

@@ -9,16 +9,21 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // Renew implements driver.Delivery.
 func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
-	var batch pgx.Batch
-	batch.Queue(begin)
-	batch.Queue(s.sql.lock, shardLock(lease.Broker, lease.Shard))
-	batch.Queue(s.sql.renew, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
-	batch.Queue("COMMIT")
-	kept, err := s.affected(ctx, &batch, 2)
+	var kept int
+	err := contention.Retry(ctx, s.patience, brokenOff, func() (err error) {
+		var batch pgx.Batch
+		batch.Queue(begin)
+		batch.Queue(s.sql.lock, shardLock(lease.Broker, lease.Shard))
+		batch.Queue(s.sql.renew, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
+		batch.Queue("COMMIT")
+		kept, err = s.affected(ctx, &batch, 2)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("postgres: renew a lease in %s: %w", s.table, err)
 	}

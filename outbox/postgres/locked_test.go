@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -36,6 +38,42 @@ func TestLockedIsBrokenOff(t *testing.T) {
 			return err
 		}))
 	}
+}
+
+// A row that stays locked is reported, with where to look; what was completed before stands.
+func TestLockedForLong(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "kept")
+	store.patience = 0
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	exec(t, conn, fill("kept", 300, "pending"))
+	claim := &driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
+	first, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, first.Batch.Messages, 5)
+	completion := &driver.Completion{Lease: first.Batch.Lease}
+	for i := range first.Batch.Messages {
+		completion.Published = append(completion.Published, driver.Delivered{ID: first.Batch.Messages[i].ID})
+	}
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "SELECT FROM kept WHERE target_broker = 'a' AND shard = 0 AND status = 'pending' FOR UPDATE")
+	next, err := store.Exchange(t.Context(), completion, claim)
+	require.ErrorContains(t, err, "lock timeout")
+	require.ErrorContains(t, err, "look for an open transaction in pg_stat_activity")
+	assert.Equal(t, &driver.Completed{}, next.Completed)
+	assert.Empty(t, next.Batch.Messages)
+	claim.Window = 6 // so that it is decided first
+	_, err = store.Exchange(t.Context(), nil, claim)
+	require.ErrorContains(t, err, "look for an open transaction in pg_stat_activity")
+	exec(t, conn, "ROLLBACK")
+	next, err = store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	assert.Len(t, next.Batch.Messages, 5)
 }
 
 // setting reads a setting of the transaction.

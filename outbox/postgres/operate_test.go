@@ -110,6 +110,7 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 		exec(t, conn, store.sql.lock, shardLock("b", shard))
 		hasty, err := New(store.pool, "waits")
 		require.NoError(t, err)
+		hasty.patience = 0
 		hasty.Replace("settings_operate", "'lock_timeout', '10s'", "'lock_timeout', '1ms'")
 		for _, broker := range []string{"b", ""} {
 			n, err := hasty.Requeue(t.Context(), admin.Filter{Broker: broker}, 100)

@@ -24,6 +24,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -43,6 +44,8 @@ type Store struct {
 	sql     statements
 	water   lowWater
 	simple  simpleShards
+	// For how long a transaction is repeated that meets locked rows.
+	patience time.Duration
 	// From when on a transaction that holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
@@ -137,7 +140,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, heldBack: heldBack, heldBackTransactions: heldBackTransactions,
+		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, patience: contention.Patience,
+		heldBack: heldBack, heldBackTransactions: heldBackTransactions,
 	}
 	var err error
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.Postgres, table); err != nil {
@@ -201,6 +205,7 @@ const (
 	invalidSchema         = "3F000"
 	insufficientPrivilege = "42501"
 	readOnlyTransaction   = "25006"
+	lockNotAvailable      = "55P03"
 )
 
 // explain adds the remedy to errors that an operator can act on.
@@ -214,6 +219,8 @@ func explain(err error) error {
 		return failure.Advise(err, "docs/operations.md lists what the roles of relays, operators and writers need")
 	case readOnlyTransaction:
 		return failure.Advise(err, "the relay needs the primary, not a read replica, and a server that is not set to read-only")
+	case lockNotAvailable:
+		return failure.Advise(err, "another session holds its locks for long; look for an open transaction in pg_stat_activity")
 	default:
 		return dbtable.Explain(err, outbox.ErrSchema)
 	}
@@ -226,8 +233,14 @@ func readSQL(name, table string) string {
 	if err != nil {
 		panic(err)
 	}
-	return driver.RenderSQL(string(text), table)
+	sent := includes.ReplaceAllStringFunc(string(text), func(match string) string {
+		return strings.TrimSpace(sqladmin.Part(sqladmin.Postgres, includes.FindStringSubmatch(match)[1]))
+	})
+	return driver.RenderSQL(sent, table)
 }
+
+// includes are parts that the texts have in common with those of operators.
+var includes = regexp.MustCompile(`\{\{include (\w+)\}\}`)
 
 // begin starts a transaction in which each statement sees what was committed before it, whatever
 // the server's default. A server that is set to read-only, say because its disk is full, stays so.

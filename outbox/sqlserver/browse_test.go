@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	messageID = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
-	otherID   = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6c"
-	failure   = `{"class":"permanent","message":"no","at":"2026-01-02T03:04:05.000006Z","attempt":2}`
+	messageID   = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
+	otherID     = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6c"
+	lastFailure = `{"class":"permanent","message":"no","at":"2026-01-02T03:04:05.000006Z","attempt":2}`
 )
 
 var failed = outbox.LastError{Class: "permanent", Message: "no", At: created, Attempt: 2}
@@ -35,7 +35,7 @@ func TestOverview(t *testing.T) {
 	columns := []string{
 		"fanout_pending", "more_pending", "processing", "more_processing", "failed", "more_failed", "published", "abandoned", "deferred", "age", "last_published", "last_error",
 	}
-	a := reply{sets: []set{foreign, {columns: columns, rows: [][]sqldriver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, failure}}}}}
+	a := reply{sets: []set{foreign, {columns: columns, rows: [][]sqldriver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, lastFailure}}}}}
 	b := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand"}}}, foreign}}
 	broken := a
 	broken.err = serverError(601)
@@ -69,7 +69,7 @@ func recordRow(id int64, own ...sqldriver.Value) []sqldriver.Value {
 	return append(own,
 		id, messageID, "b", "failed", "s", "T.v1", "k", int64(2), int64(-3), true, "application/json",
 		"Order", "7", "c", nil, "t", int64(4), int64(1), created,
-		nil, created.Add(time.Hour), created.Add(time.Minute), nil, nil, nil, "17-0", failure, int64(2),
+		nil, created.Add(time.Hour), created.Add(time.Minute), nil, nil, nil, "17-0", lastFailure, int64(2),
 	)
 }
 
@@ -230,12 +230,12 @@ func TestKeyBlocks(t *testing.T) {
 	t.Parallel()
 	columns := []string{"fanout_block", "block_id", "message_id", "status", "reason", "since", "until_at", "failed", "last_error"}
 	blocks := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
-		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, failure},
+		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, lastFailure},
 		{"m", int64(3), messageID, "pending", "scheduled", created.Add(time.Minute), created.Add(time.Hour), false, nil},
 	}}}}
 	failing := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
 		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil}, // it has a block
-		{"l", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, failure},
+		{"l", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, lastFailure},
 	}}}}
 	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]sqldriver.Value{
 		{int64(0), int64(5), false}, {int64(1), int64(4), false}, {int64(2), int64(2), true},

@@ -48,7 +48,7 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 // Window implements claims.Store.
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
 	read := false
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		w, read = driver.Window{}, false
 		return s.query(ctx, s.sql.window, append(shardArgs(c.Broker, c.Shard), sql.Named("window", int64(c.Window))), resultSets{
 			"fanout_window": func(rows *sql.Rows) error {

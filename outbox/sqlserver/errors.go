@@ -1,6 +1,7 @@
 package sqlserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // The numbers under which our own SQL reports what went wrong.
@@ -22,18 +24,14 @@ const (
 // permissionDenied is what a user gets who may not read a table.
 const permissionDenied = 229
 
-// maxTries bounds how often a batch is repeated that the server has broken off in favour of
-// another process.
-const maxTries = 3
-
-// retry calls f until it succeeds, fails for good, or has been tried often enough.
-func retry(f func() error) error {
-	for try := 1; ; try++ {
-		err := f()
-		if err == nil || try == maxTries || !transient(err) {
-			return err
+// retry repeats a batch that the server has broken off in favour of another process, a few times.
+func retry(ctx context.Context, f func() error) error {
+	return contention.Retry(ctx, contention.Patience, func(err error) contention.Cause {
+		if transient(err) {
+			return contention.Lost // behind a lock it has waited already
 		}
-	}
+		return contention.None
+	}, f)
 }
 
 // transient reports whether the server broke a batch off in favour of another transaction; nothing

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 func TestTransient(t *testing.T) {
@@ -28,17 +29,17 @@ func TestTransient(t *testing.T) {
 func TestRetryIsBounded(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	require.Error(t, retry(func() error { calls++; return serverError(1205) }))
-	assert.Equal(t, maxTries, calls)
+	require.Error(t, retry(t.Context(), func() error { calls++; return serverError(1205) }))
+	assert.Equal(t, contention.Tries, calls)
 	calls = 0
-	require.NoError(t, retry(func() error {
-		if calls++; calls < maxTries {
+	require.NoError(t, retry(t.Context(), func() error {
+		if calls++; calls < contention.Tries {
 			return serverError(1222)
 		}
 		return nil
 	}))
 	calls = 0
-	require.Error(t, retry(func() error { calls++; return serverError(547) }))
+	require.Error(t, retry(t.Context(), func() error { calls++; return serverError(547) }))
 	assert.Equal(t, 1, calls)
 }
 

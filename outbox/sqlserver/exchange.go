@@ -38,7 +38,7 @@ type thin struct{ *Store }
 // Exchange implements claims.Store.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
 	x := exchange{store: s.Store, completion: completion, claim: claim}
-	err := retry(func() error { return x.run(ctx) })
+	err := retry(ctx, func() error { return x.run(ctx) })
 	x.answer.Completed = x.completed()
 	return x.answer, err
 }

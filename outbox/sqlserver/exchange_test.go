@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 var (
@@ -386,7 +387,7 @@ func TestExchangeGivesUp(t *testing.T) {
 	var cause mssql.Error
 	require.ErrorAs(t, err, &cause)
 	assert.Equal(t, driver.Exchanged{}, result)
-	assert.Len(t, server.requests, maxTries)
+	assert.Len(t, server.requests, contention.Tries)
 }
 
 func TestExchangeIncomplete(t *testing.T) {

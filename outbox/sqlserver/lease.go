@@ -15,7 +15,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 		sql.Named("token", lease.Token.String()), sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
 	), durationArgs("lease", lease.Duration)...)
 	kept := -1
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		return s.query(ctx, s.sql.renew, args, resultSets{
 			"fanout_renewed": func(rows *sql.Rows) error { return rows.Scan(&kept) },
 		})
@@ -32,7 +32,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 // Ready implements driver.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		shards = nil
 		return s.query(ctx, s.sql.ready, []any{sql.Named("broker", broker), sql.Named("busy", int64(busy))}, resultSets{
 			"fanout_shard": func(rows *sql.Rows) error {

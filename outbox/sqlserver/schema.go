@@ -35,7 +35,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var applied []string
-	err = retry(func() (err error) {
+	err = retry(ctx, func() (err error) {
 		applied, err = s.migrate(ctx, steps)
 		return err
 	})

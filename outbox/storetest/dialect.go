@@ -29,6 +29,14 @@ type dialect struct {
 	refuseWorker []string
 	// impatient makes a transaction wait for no lock; empty where there are none.
 	impatient string
+	// session is the number of a session. waiting counts the sessions that wait for a lock of that
+	// one, and says which statement others have run last, where the server knows.
+	session, waiting string
+	// hurried makes a session find a deadlock before those of [Bundle.OpenUnhurried]; empty where
+	// the server itself does.
+	hurried string
+	// passesOver says that claims pass over locked rows.
+	passesOver bool
 }
 
 func same(s string) string { return s }
@@ -60,6 +68,9 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
 		},
 		impatient: "SET LOCAL lock_timeout = '1ms'",
+		session:   "SELECT pg_backend_pid()",
+		waiting:   "SELECT count(*), 0 FROM pg_stat_activity WHERE datname = current_database() AND ?::int = ANY (pg_blocking_pids(pid))",
+		hurried:   "SET LOCAL deadlock_timeout = '5s'",
 	},
 	outbox.SQLite: {
 		placeholder: func(int) string { return "?" },
@@ -95,7 +106,10 @@ var dialects = map[outbox.Dialect]dialect{
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
 		},
-		impatient: "SET LOCK_TIMEOUT 0",
+		impatient:  "SET LOCK_TIMEOUT 0",
+		session:    "SELECT @@SPID",
+		waiting:    "SELECT COUNT(*), 0 FROM sys.dm_exec_requests WHERE blocking_session_id = ?",
+		passesOver: true,
 	},
 	outbox.MySQL: {
 		placeholder: func(int) string { return "?" },
@@ -118,5 +132,10 @@ var dialects = map[outbox.Dialect]dialect{
 				"IF NEW.locked_by = 'refused' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by the test'; END IF; END",
 		},
 		impatient: "SET SESSION innodb_lock_wait_timeout = 1",
+		session:   "SELECT CONNECTION_ID()",
+		// MySQL knows no query_id, and there sessions wait.
+		waiting: "SELECT COUNT(trx_wait_started), (SELECT MAX(/*M! p.query_id * */ 1) FROM information_schema.processlist AS p " +
+			"WHERE p.db = DATABASE() AND p.id NOT IN (CONNECTION_ID(), ?)) FROM information_schema.innodb_trx " +
+			"WHERE trx_mysql_thread_id IN (SELECT id FROM information_schema.processlist WHERE db = DATABASE())",
 	},
 }

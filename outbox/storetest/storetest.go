@@ -35,6 +35,12 @@ type Bundle struct {
 	// HoldShard takes the claim lock of a shard on another connection until release is called; nil
 	// where a claim waits instead of being told that the shard is busy.
 	HoldShard func(t *testing.T, broker string, shard int) (release func())
+	// OpenUnhurried makes a further store whose sessions look for a deadlock later, after ten seconds,
+	// so that other sessions find it first; nil where the server itself chooses which one to break off.
+	OpenUnhurried func(t *testing.T, table string) admin.Store
+	// PrefersLarger says that the server breaks off whichever of two transactions has changed fewer rows,
+	// and cannot be told otherwise, so that a store's can win over another session's.
+	PrefersLarger bool
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool
 }
@@ -78,6 +84,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"Lease", leaseTests},
 		{"Ready", readyTests},
 		{"Race", raceTests},
+		{"Outside", outsideTests},
 		{"Purge", purgeTests},
 		{"Operate", operateTests},
 		{"Hostile", hostileTests},

@@ -1,6 +1,7 @@
 package sqladmin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,20 @@ func (r *rows) scan(scan scanner) error {
 	return err
 }
 
+// sort brings them into the order of their ids, in which all sessions of ours lock rows.
+func (r *rows) sort() {
+	places := make([]int, len(r.ids))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(r.ids[a], r.ids[b]) })
+	unsorted := *r
+	*r = rows{}
+	for _, i := range places {
+		r.ids, r.messages, r.brokers = append(r.ids, unsorted.ids[i]), append(r.messages, unsorted.messages[i]), append(r.brokers, unsorted.brokers[i])
+	}
+}
+
 func (r *rows) args() args {
 	return args{"ids": List{r.ids}, "message_ids": List{r.messages}, "brokers": List{r.brokers}}
 }
@@ -144,6 +159,7 @@ func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *a
 		}
 		return a.query(ctx, conn, statement, given, found.scan)
 	})
+	found.sort()
 	return found, err
 }
 

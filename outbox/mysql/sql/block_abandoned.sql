@@ -1,6 +1,6 @@
 -- Make blocks of rows that were abandoned, where their keys have none. @ids (a JSON list)
 -- Plan: the rows and the blocks by primary key.
-INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+{{giving way}} INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', 'operator'
   FROM {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item

@@ -1,5 +1,5 @@
 -- Bring rows back into the way of claims. @ids (a JSON list) Plan: the rows by primary key.
-UPDATE {{ids @ids}} AS listed
+{{giving way}} UPDATE {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
    SET m.deferred = FALSE
  WHERE m.deferred = TRUE

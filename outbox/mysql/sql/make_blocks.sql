@@ -1,6 +1,6 @@
 -- Make blocks of rows that wait for their time. @ids (a JSON list), @unordered: each of them waits alone
 -- Plan: the rows and the blocks by primary key.
-INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+{{giving way}} INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 SELECT m.target_broker, m.shard, CASE WHEN NOT @unordered THEN m.ordering_key END, m.id, m.message_id
      , {{include part_until}}
      , CASE WHEN m.available_at > UTC_TIMESTAMP(6) THEN 'scheduled' ELSE 'backoff' END

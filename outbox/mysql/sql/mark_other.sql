@@ -2,7 +2,7 @@
 -- failed head and of its released followers must change in one step for the next window.
 -- @rows [{"i": id, "s": new status, "a": attempts spent, "d": delay in microseconds, "e": error}], @token
 -- Plan: the rows by primary key.
-UPDATE JSON_TABLE(@rows, '$[*]' COLUMNS (id BIGINT PATH '$.i', status VARCHAR(16) PATH '$.s', spent INT PATH '$.a', delay BIGINT PATH '$.d',
+{{giving way}} UPDATE JSON_TABLE(@rows, '$[*]' COLUMNS (id BIGINT PATH '$.i', status VARCHAR(16) PATH '$.s', spent INT PATH '$.a', delay BIGINT PATH '$.d',
                                          error LONGTEXT PATH '$.e')) AS o
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = o.id
    SET m.finished_at  = CASE WHEN o.status = 'abandoned' THEN UTC_TIMESTAMP(6) END

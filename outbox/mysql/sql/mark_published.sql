@@ -1,7 +1,7 @@
 -- Mark what the broker has confirmed, if the rows are still ours. It needs no shard lock: a row that leaves only makes way
 -- for its key. @rows [{"i": id, "b": the broker's id}], @token
 -- Plan: the rows by primary key.
-UPDATE JSON_TABLE(@rows, '$[*]' COLUMNS (id BIGINT PATH '$.i', broker_message_id LONGTEXT PATH '$.b')) AS d
+{{giving way}} UPDATE JSON_TABLE(@rows, '$[*]' COLUMNS (id BIGINT PATH '$.i', broker_message_id LONGTEXT PATH '$.b')) AS d
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = d.id
    SET m.status            = 'published'
      , m.published_at      = UTC_TIMESTAMP(6)

@@ -1,6 +1,6 @@
 -- The blocks that keys have give way to rows that were abandoned. @ids (a JSON list)
 -- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
-UPDATE {{ids @ids}} AS listed
+{{giving way}} UPDATE {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
  STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX ({{name}}_blocks_key)
     ON w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker

@@ -1,5 +1,5 @@
 -- Blocks that must wait again go back to their place. @ids (a JSON list) Plan: the blocks and their rows by primary key.
-UPDATE {{ids @ids}} AS listed
+{{giving way}} UPDATE {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = listed.item
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
    SET w.wake_at = COALESCE({{include part_until}}, UTC_TIMESTAMP(6))

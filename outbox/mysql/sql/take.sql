@@ -1,8 +1,8 @@
--- Claim rows. Each is tested as it is committed: the update waits for whoever has locked it. {{list}} is ids, @worker, @token, @lease in
+-- Claim rows. Each is tested as it is committed: where another session has locked one, the claim gives way and is tried again. {{list}} is ids, @worker, @token, @lease in
 -- microseconds, @isolated
 -- Assignments are made from left to right, so the status, which others depend on, comes last. The room goes to what is new.
 -- Plan: the rows by primary key.
-UPDATE {{table}} FORCE INDEX (PRIMARY)
+{{giving way}} UPDATE {{table}} FORCE INDEX (PRIMARY)
    SET attempts     = attempts + (status = 'processing' AND isolated)
      , crashes      = crashes + (status = 'processing')
      , isolated     = @isolated

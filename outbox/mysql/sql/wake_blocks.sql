@@ -1,4 +1,4 @@
 -- Blocks whose rows come back to the way of claims. @ids (a JSON list) Plan: the blocks by primary key.
-UPDATE {{ids @ids}} AS listed
+{{giving way}} UPDATE {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = listed.item
    SET w.wake_at = NULL

@@ -3,6 +3,6 @@
 -- enable_seqscan and the plan plan_settings.sql.
 SELECT set_config('enable_nestloop', 'off', true)
      , set_config('jit', 'off', true)
-     , set_config('lock_timeout', '10s', true)
+     , {{include part_give_way}}
      , set_config('plan_cache_mode', 'force_generic_plan', true)
      , set_config('enable_seqscan', 'off', true)

@@ -2,6 +2,6 @@
 -- For the others see lock.sql.
 SELECT set_config('synchronous_commit', 'off', true)
      , set_config('jit', 'off', true)
-     , set_config('lock_timeout', '10s', true)
+     , {{include part_give_way}}
      , set_config('enable_seqscan', 'off', true)
      , set_config('plan_cache_mode', 'force_generic_plan', true)

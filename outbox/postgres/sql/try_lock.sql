@@ -6,6 +6,6 @@ SELECT set_config('fanout.shard', CASE WHEN pg_try_advisory_xact_lock('{{table}}
                                       THEN 'held' ELSE 'busy' END, true)
      , set_config('jit', 'off', true)
      , set_config('synchronous_commit', 'off', true)
-     , set_config('lock_timeout', '10s', true)
+     , {{include part_give_way}}
      , set_config('enable_seqscan', 'off', true)
      , set_config('plan_cache_mode', 'force_generic_plan', true)

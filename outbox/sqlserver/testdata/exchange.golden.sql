@@ -2,6 +2,7 @@
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @delivered TABLE (id bigint NOT NULL, broker_message_id nvarchar(max) NULL);

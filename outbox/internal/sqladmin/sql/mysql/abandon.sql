@@ -1,7 +1,7 @@
 -- Abandon rows in the name of an operator. Runs under the shards' locks, which pick.sql has added to.
 -- @ids (a JSON list), @error what last_error becomes, up to the time and the number of attempts, which stand last
 -- Plan: the rows by primary key.
-UPDATE {{ids @ids}} AS picked
+{{giving way}} UPDATE {{ids @ids}} AS picked
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item
    SET m.status       = 'abandoned'
      , m.finished_at  = UTC_TIMESTAMP(6)

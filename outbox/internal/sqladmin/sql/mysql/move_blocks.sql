@@ -2,7 +2,7 @@
 -- the block and is let into the claim's way; so what comes later waits for it, and can be deferred while it waits. A key that
 -- waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
 -- Runs under the shards' locks. @ids (a JSON list). Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
-UPDATE (SELECT MIN(m.id) AS id
+{{giving way}} UPDATE (SELECT MIN(m.id) AS id
           FROM {{ids @ids}} AS picked
          STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item
          WHERE m.ordering_key IS NOT NULL

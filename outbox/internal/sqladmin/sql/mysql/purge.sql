@@ -1,5 +1,5 @@
 -- Remove rows that were locked by one of the statements expired_published.sql and expired_abandoned.sql. @ids (a JSON list)
 -- Plan: the rows by primary key.
-DELETE m
+{{giving way}} DELETE m
   FROM {{ids @ids}} AS expired
  STRAIGHT_JOIN {{table}} AS m ON m.id = expired.item

@@ -2,7 +2,7 @@
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks, when the blocks are in their places.
 -- @ids (a JSON list), @ttl new time to live in microseconds, or 0
 -- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
-UPDATE {{ids @ids}} AS picked
+{{giving way}} UPDATE {{ids @ids}} AS picked
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item
    SET m.status       = 'pending'
      , m.published_at = NULL

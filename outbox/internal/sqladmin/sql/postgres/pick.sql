@@ -1,4 +1,5 @@
--- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has claimed them. Runs under the shards' locks.
+-- Lock the rows that an operator is about to change, in the order of their ids, if they still are what was looked for and no worker has claimed them. Runs
+-- under the shards' locks.
 -- @message_ids, @brokers, @statuses, @waiting whether pending rows count only when they wait for a time
 -- Plan: the rows by primary key.
 SELECT m.id, m.message_id::text, m.target_broker
@@ -7,4 +8,5 @@ SELECT m.id, m.message_id::text, m.target_broker
  WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.status = ANY (@statuses::text[])
    AND (NOT @waiting::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())
    AND (m.status <> 'processing' OR m.locked_until <= statement_timestamp())
+ ORDER BY m.id
    FOR UPDATE OF m

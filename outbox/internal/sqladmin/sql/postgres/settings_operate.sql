@@ -1,6 +1,6 @@
 -- Settings of an operator's transaction, which keeps all shards of a broker waiting: rows are found by their keys and joined to
--- the list by hash, whatever the statistics say. Neither a lock nor a row that is locked by hand is waited for without end: an
--- error is seen, a wait is not. Nor does a session keep the locks that was stopped between two statements: a command that was suspended, say.
+-- the list by hash, whatever the statistics say. No lock is waited for without end: an error is seen, a wait is not. For rows see
+-- lock_shards.sql. Nor does a session keep the locks that was stopped between two statements: a command that was suspended, say.
 SELECT set_config('enable_seqscan', 'off', true)
      , set_config('jit', 'off', true)
      , set_config('enable_nestloop', 'off', true)
