@@ -91,8 +91,10 @@ func (db *Database) ask(ctx context.Context, comparisons []*comparison) error {
 	parts := make([]string, len(comparisons))
 	for i, c := range comparisons {
 		live, want := c.results(db.Dialect)
-		parts[i] = fmt.Sprintf("SELECT %d AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first\nFROM (SELECT fanout_row, %s AS fanout_live, %s AS fanout_want\nFROM (%s) AS fanout_probe) AS fanout_results\nWHERE %s",
-			i, live, want, c.rows.sql(db.Dialect), differ(db.Dialect, "fanout_live", "fanout_want"))
+		parts[i] = fmt.Sprintf(`SELECT %d AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+FROM (SELECT fanout_row, %s AS fanout_live, %s AS fanout_want
+FROM (%s) AS fanout_probe) AS fanout_results
+WHERE %s`, i, live, want, c.rows.sql(db.Dialect), differ(db.Dialect, "fanout_live", "fanout_want"))
 	}
 	answers, err := db.Ask(ctx, strings.Join(parts, "\nUNION ALL\n"))
 	if err != nil {

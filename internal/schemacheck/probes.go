@@ -264,17 +264,22 @@ func (db *Database) values(of Object, constants constants) []any {
 			values = append(values, nil)
 		}
 	default:
-		values = append(values, 0, 1, -1, 5)
-		for _, n := range constants.numbers {
-			for _, n := range []int{n - 1, n, n + 1} {
-				if !slices.Contains(values, any(n)) && n <= math.MaxInt8 {
-					values = append(values, n)
-				}
+		values = append(values, db.numbers(constants)...)
+	}
+	return values
+}
+
+func (db *Database) numbers(constants constants) []any {
+	values := []any{0, 1, -1, 5}
+	for _, n := range constants.numbers {
+		for _, n := range []int{n - 1, n, n + 1} {
+			if !slices.Contains(values, any(n)) && n <= math.MaxInt8 { // which every type holds
+				values = append(values, n)
 			}
 		}
-		if db.Dialect == outbox.SQLite {
-			values = append(values, "x")
-		}
+	}
+	if db.Dialect == outbox.SQLite { // whose columns take anything
+		values = append(values, "x")
 	}
 	return values
 }

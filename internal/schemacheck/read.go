@@ -118,16 +118,7 @@ func (r *Reading) create(text []Token) error {
 		case unquoted(item[0]) != item[0].Text: // a name, whatever the word
 			r.column(item, option(options, "collate"))
 		case is(item, "check") && named:
-			r.add(constraint+name, CheckExpression, Text(columns))
-			switch r.Dialect {
-			case outbox.Postgres:
-				r.add(constraint+name, "valid", yes)
-			case outbox.SQLServer:
-				r.add(constraint+name, "enabled", yes)
-				r.add(constraint+name, "trusted", yes)
-			case outbox.MySQL:
-				r.add(constraint+name, "enforced", yesNo(!is(from(item, open+len(columns)+2), "not", "enforced")))
-			}
+			r.check(constraint+name, columns, from(item, open+len(columns)+2))
 		case is(item, "check"), is(item, "foreign"): // not ours
 		case is(item, "primary", "key"), is(item, "unique"), is(item, "key"):
 			r.key(name, item, columns)
@@ -137,6 +128,20 @@ func (r *Reading) create(text []Token) error {
 		}
 	}
 	return nil
+}
+
+// check reads a CHECK constraint and what stands behind it.
+func (r *Reading) check(object string, expression, rest []Token) {
+	r.add(object, CheckExpression, Text(expression))
+	switch r.Dialect {
+	case outbox.Postgres:
+		r.add(object, "valid", yes)
+	case outbox.SQLServer:
+		r.add(object, "enabled", yes)
+		r.add(object, "trusted", yes)
+	case outbox.MySQL:
+		r.add(object, "enforced", yesNo(!is(rest, "not", "enforced")))
+	}
 }
 
 const yes = "yes"
@@ -297,39 +302,14 @@ func (r *Reading) column(text []Token, collation string) {
 			nullable, n = false, 2
 		case is(text, "collate"):
 			collation, n = at(text, 1).Text, 2
-		case is(text, Default):
-			n = 1 + untilEnd(text[1:])
-			if value := Text(unwrap(text[1:n])); !strings.EqualFold(value, "null") {
-				r.add(object, Default, value)
-			}
-		case is(text, "generated", "always", "as", "identity"):
-			r.add(object, "identity", "always")
-			n = 4
-		case is(text, "generated", "by", Default, "as", "identity"):
-			r.add(object, "identity", "by default")
-			n = 5
-		case is(text, "generated"), is(text, "as"):
-			begin := min(find(text, "as")+1, len(text))
-			n = begin + untilEnd(text[begin:])
-			r.add(object, Generated, Text(unwrap(text[begin:n])))
-		case is(text, "identity", "("): // of SQL Server
-			r.add(object, "identity", "by "+at(text, 4).Text)
-			n = 6
-		case is(text, "primary", "key"):
-			r.add(object, "primary key", "part 1")
-			n = 2
-		case is(text, "autoincrement"):
-			r.add(object, "autoincrement", yes)
-		case is(text, "auto_increment"):
-			r.add(object, "extra", "auto_increment")
-		case is(text, "stored"), is(text, "virtual"):
-			r.storage(object, text[0].Word())
 		case is(text, "persisted"):
 			persisted = true
 		case text[0].Text == "(":
 			n = len(group(text, 0)) + 2
+		default:
+			n = r.origin(object, text)
 		}
-		text = text[min(n, len(text)):]
+		text = from(text, n)
 	}
 	if r.Dialect == outbox.SQLite {
 		collation = strings.ToUpper(collation)
@@ -343,12 +323,42 @@ func (r *Reading) column(text []Token, collation string) {
 	}
 }
 
-func (r *Reading) storage(object, kind string) {
-	if r.Dialect == outbox.MySQL {
-		r.add(object, "extra", kind+" generated")
-		return
+// origin reads where a column's value comes from, and returns how many tokens say so.
+func (r *Reading) origin(object string, text []Token) int {
+	switch {
+	case is(text, Default):
+		n := 1 + untilEnd(text[1:])
+		if value := Text(unwrap(text[1:n])); !strings.EqualFold(value, "null") {
+			r.add(object, Default, value)
+		}
+		return n
+	case is(text, "generated", "always", "as", "identity"):
+		r.add(object, "identity", "always")
+		return 4
+	case is(text, "generated", "by", Default, "as", "identity"):
+		r.add(object, "identity", "by default")
+		return 5
+	case is(text, "generated"), is(text, "as"):
+		begin := min(find(text, "as")+1, len(text))
+		n := begin + untilEnd(text[begin:])
+		r.add(object, Generated, Text(unwrap(text[begin:n])))
+		return n
+	case is(text, "identity", "("): // of SQL Server
+		r.add(object, "identity", "by "+at(text, 4).Text)
+		return 6
+	case is(text, "primary", "key"):
+		r.add(object, "primary key", "part 1")
+		return 2
+	case is(text, "autoincrement"):
+		r.add(object, "autoincrement", yes)
+	case is(text, "auto_increment"):
+		r.add(object, "extra", "auto_increment")
+	case r.Dialect == outbox.MySQL && (is(text, "stored") || is(text, "virtual")):
+		r.add(object, "extra", text[0].Word()+" generated")
+	case is(text, "stored"), is(text, "virtual"):
+		r.add(object, "storage", text[0].Word())
 	}
-	r.add(object, "storage", kind)
+	return 1
 }
 
 var (

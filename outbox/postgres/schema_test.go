@@ -46,7 +46,8 @@ func TestCheckWritesNothing(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), "DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$")
 	require.NoError(t, err)
 	// In other words, so that expressions are evaluated on every version.
-	_, err = store.pool.Exec(t.Context(), `ALTER TABLE outbox DROP CONSTRAINT outbox_ordering_key, ADD CONSTRAINT outbox_ordering_key CHECK (octet_length(ordering_key) > 0)`)
+	_, err = store.pool.Exec(t.Context(), `ALTER TABLE outbox
+		DROP CONSTRAINT outbox_ordering_key, ADD CONSTRAINT outbox_ordering_key CHECK (octet_length(ordering_key) > 0)`)
 	require.NoError(t, err)
 	dsn = with(t, with(t, dsn, "role", relayRole(t, store)), "default_transaction_read_only", "on")
 	for name, value := range map[string]string{

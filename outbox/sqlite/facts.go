@@ -72,7 +72,8 @@ func (s *Store) evaluation() *schemacheck.Database {
 	}
 }
 
-// refused is true for an error about a statement itself. Drivers that tell no code tell SQLite's words.
+// refused is true for an error about a statement itself. Drivers that tell no code tell SQLite's
+// words.
 func refused(err error) bool {
 	var coded interface{ Code() int }
 	if errors.As(err, &coded) {

@@ -29,7 +29,8 @@ func TestCheckWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), "DROP INDEX outbox_failing; CREATE INDEX outbox_failing ON outbox (target_broker, id) WHERE finished_at ISNULL AND last_error NOTNULL")
+	_, err = db.ExecContext(t.Context(), `DROP INDEX outbox_failing;
+		CREATE INDEX outbox_failing ON outbox (target_broker, id) WHERE finished_at ISNULL AND last_error NOTNULL`)
 	require.NoError(t, err)
 	store, err = New(openDB(t, file+"?_pragma=query_only(1)"), "outbox")
 	require.NoError(t, err)

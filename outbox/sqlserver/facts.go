@@ -70,9 +70,9 @@ func leftToOthers(property string) bool {
 }
 
 // evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
-// rights of whoever asks for the check, as they do in each of a relay's statements. A SELECT of values
-// writes nothing, and functions that are not the server's own, which an expression names with their
-// schema, are not called.
+// rights of whoever asks for the check, as they do in each of a relay's statements. A SELECT of
+// values writes nothing, and functions that are not the server's own, which an expression names
+// with their schema, are not called.
 func (s *Store) evaluation() *schemacheck.Database {
 	return &schemacheck.Database{
 		Dialect: outbox.SQLServer,

@@ -99,9 +99,9 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 
 // Check implements admin.Administration. It looks at the tables themselves, so that it does not
 // matter which tool has made them, and at the steps that Migrate has recorded, where it has. A user
-// without VIEW DEFINITION cannot see defaults, computed expressions, predicates and constraints: these
-// are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one
-// connection, which could not purge.
+// without VIEW DEFINITION cannot see defaults, computed expressions, predicates and constraints:
+// these are not compared then. It also refuses a read replica, on which nothing could be claimed,
+// and a pool of one connection, which could not purge.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlserver: check %s: %w", s.table, explain(err))

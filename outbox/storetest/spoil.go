@@ -289,7 +289,8 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
-			wants:      []string{"constraint {t}_lease: check is `status` <> '', want status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL) (which differs where "},
+			wants: []string{"constraint {t}_lease: check is `status` <> '', " +
+				"want status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL) (which differs where "},
 		},
 		{
 			statements: []string{
