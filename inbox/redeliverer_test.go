@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/glebarez/sqlite"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout/inbox"
 )
@@ -99,4 +103,36 @@ func TestRedelivererRefuses(t *testing.T) {
 	}
 	_, err = inbox.NewRedeliverer(on(t, "sqlite").db, consumer, inbox.NewHandlers(nil), inbox.RedeliverConfig{})
 	assert.ErrorContains(t, err, "the GORM handle is nil")
+}
+
+// A database that fails for an hour is logged when that begins and when it is over, not at each
+// poll.
+func TestRedelivererDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "inbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := gorm.Open(sqlite.Open(path), &gorm.Config{Logger: logger.Discard})
+		require.NoError(t, err)
+		pool, err := db.DB()
+		require.NoError(t, err)
+		defer pool.Close()
+		log := &lockedBuffer{}
+		handler := inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
+		r, err := inbox.NewRedeliverer(db, consumer, handler, inbox.RedeliverConfig{Log: slog.New(slog.NewTextHandler(log, nil))})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		count := func(text string) int { return strings.Count(log.String(), text) }
+		time.Sleep(time.Hour) // without its table
+		assert.Equal(t, 1, count("redriven messages failed"), log)
+		assert.Equal(t, 1, count("no such table"))
+		_, err = inbox.Migrate(t.Context(), db)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		assert.Equal(t, 1, count("redriven messages fail no more"))
+		assert.Equal(t, 1, count("redriven messages failed"))
+		stop()
+		require.NoError(t, <-done)
+	})
 }

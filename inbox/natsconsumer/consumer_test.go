@@ -360,7 +360,7 @@ func TestCutOff(t *testing.T) {
 	stop := begin(t, c)
 	s.publish(t, message("k", "0"))
 	<-begun
-	late := false // on a machine that stood still
+	late := false                                       // on a machine that stood still
 	for last, n := time.Now(), 0; n < 2*renewals; n++ { // for twice AckWait
 		m, err := confirmations.NextMsg(time.Minute)
 		require.NoError(t, err)
