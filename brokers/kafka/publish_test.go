@@ -13,12 +13,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // A missing topic is out, alone, until somebody creates it.
@@ -176,23 +179,59 @@ func TestOmitted(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	allow := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
-	}
-	c := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
-		kfake.User("PLAIN", "relay", "hush", allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe)))
-	b := open(t, c.seeds(), kafka.WithSASLPlain("relay", "hush"))
-	results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
-	assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
-	require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
-	require.ErrorContains(t, results[2].Err, "grant the user Write and Describe")
-	require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
+	const user, password = testservers.KafkaUser, testservers.KafkaPassword
+	test := func(t *testing.T, seed, refusal string) {
+		b := open(t, []string{seed}, kafka.WithSASLPlain(user, password))
+		results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
+		assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
+		require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
+		require.ErrorContains(t, results[2].Err, "grant the user Write and Describe")
+		require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
+		require.NoError(t, b.CheckDestination(t.Context(), "readable"))
 
-	anonymous := open(t, c.seeds())
-	err := anonymous.Ping(t.Context())
-	class, scope := brokers.Classify(err)
-	assert.Equal(t, brokers.ClassUnavailable, class)
-	assert.Equal(t, brokers.ScopeBroker, scope)
+		creating := open(t, []string{seed}, kafka.WithSASLPlain(user, password), kafka.WithCreateTopics(kafka.TopicSettings{}))
+		results = creating.Publish(t.Context(), []brokers.Message{numbered("missing", "a", 1), numbered("open", "b", 2)})
+		assert.Equal(t, []string{"unavailable destination", ""}, classes(results))
+
+		for _, stranger := range []struct {
+			*kafka.Broker
+
+			says string
+		}{
+			{open(t, []string{seed}), "it talks TLS, or SASL"},
+			{open(t, []string{seed}, kafka.WithSASLPlain(user, "wrong")), refusal},
+			{open(t, []string{seed}, kafka.WithSASLScram256(user, password)), refusal},
+		} {
+			err := stranger.Ping(t.Context())
+			class, scope := brokers.Classify(err)
+			assert.Equal(t, []string{"unavailable", "broker"}, []string{string(class), string(scope)}, stranger.says)
+			require.ErrorContains(t, err, stranger.says)
+			assert.NotContains(t, err.Error(), password)
+		}
+	}
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		allow := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
+			return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+		}
+		test(t, startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
+			kfake.User("PLAIN", user, password, allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe))).seeds()[0], "the server hung up") // without a word, unlike Kafka
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		testenv.Optional(t, testservers.KafkaLibVariable)
+		own, err := testservers.OwnSecuredKafka(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, own.Close()) })
+		r := newReader(t, []string{own.URL})
+		r.create(t, "open", "readable", "hidden")
+		for topic, operation := range map[string]kmsg.ACLOperation{"open": kmsg.ACLOperationWrite, "readable": kmsg.ACLOperationDescribe} {
+			answer, err := r.admin.CreateACLs(t.Context(), kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:"+user).AllowHosts())
+			require.NoError(t, err)
+			require.NoError(t, answer[0].Err)
+		}
+		test(t, own.Secured, "check user, password and mechanism")
+	})
 }
 
 func TestTLS(t *testing.T) {
