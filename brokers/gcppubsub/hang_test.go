@@ -99,7 +99,7 @@ func TestHangingServerCloseOfNew(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	client, err := pubsub.NewClient(t.Context(), project, append(s.clientOptions(), option.WithEndpoint(s.addr))...)
+	client, err := pubsub.NewClient(t.Context(), project, append(clientOptions(), option.WithEndpoint(s.addr))...)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, client.Close()) }()
 	came, release := make(chan struct{}), make(chan struct{})

@@ -174,7 +174,7 @@ func TestNewLeavesTheClientOpen(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	client, err := pubsub.NewClient(t.Context(), project, slices.Concat(gcppubsub.ClientOptions(), s.clientOptions(),
+	client, err := pubsub.NewClient(t.Context(), project, slices.Concat(gcppubsub.ClientOptions(), clientOptions(),
 		[]option.ClientOption{option.WithEndpoint(s.addr)})...)
 	require.NoError(t, err)
 	b := gcppubsub.New(client)
