@@ -134,10 +134,10 @@ func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {
 	results := b.Publish(t.Context(), many("orders", 4, 1))
 	<-taken
 	assert.Equal(t, map[string]int{"unavailable broker": 2, "not_sent": 2}, verdicts(results))
-	assert.Equal(t, "id-0 id-1", ids(s.received("orders")))
+	assert.Equal(t, "id-0 id-1", ids(s.received(t, "orders")))
 
 	s.replies(nil)
 	assert.Equal(t, map[string]int{"": 4}, verdicts(b.Publish(t.Context(), many("orders", 4, 1))))
 	close(released)
-	assert.Equal(t, "id-0 id-1 id-0 id-1 id-2 id-3", ids(s.received("orders")))
+	assert.Equal(t, "id-0 id-1 id-0 id-1 id-2 id-3", ids(s.received(t, "orders")))
 }

@@ -83,7 +83,7 @@ func conformanceOfFake(t *testing.T) {
 			s.createTopic(t, gcppubsub.TopicID(destination))
 			return destination
 		},
-		Received: func(_ *testing.T, destination string) []brokers.Message { return s.received(destination) },
+		Received: s.received,
 		Refuse: func(_ *testing.T, id string) (restore func()) {
 			refused.Store(id, struct{}{})
 			return func() { refused.Delete(id) }
@@ -95,6 +95,27 @@ func conformanceOfFake(t *testing.T) {
 		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
 			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
 		},
+	})
+}
+
+// site is a Pub/Sub of some kind.
+type site interface {
+	createTopic(t *testing.T, topic string)
+	open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker
+	received(t *testing.T, destination string) []brokers.Message
+}
+
+// everywhere runs a test with the fake and with the emulator.
+func everywhere(t *testing.T, test func(t *testing.T, s site)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		test(t, newServer(t))
+	})
+	t.Run("emulator", func(t *testing.T) {
+		t.Parallel()
+		test(t, newEmulator(t))
 	})
 }
 
@@ -255,7 +276,7 @@ func (s *server) createTopic(t *testing.T, topic string) {
 
 // received is what subscribers of a destination's topic get, in the order in which the server took
 // it.
-func (s *server) received(destination string) (messages []brokers.Message) {
+func (s *server) received(_ *testing.T, destination string) (messages []brokers.Message) {
 	topic := fullName(gcppubsub.TopicID(destination))
 	for _, got := range s.fake.Messages() {
 		if got.Topic != topic {
