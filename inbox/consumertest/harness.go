@@ -31,6 +31,9 @@ type Harness struct {
 	// Together says that keys keep their order, and are one consumer's at a time, although several
 	// consumers read the source. Otherwise the suite asks for order within one consumer alone.
 	Together bool
+	// Shuffles says that a server forgets the order of a key when a message is given back or a connection
+	// ends, as emulators do: the suite asks for order only where neither happens.
+	Shuffles bool
 	// Patience bounds every wait for something that has to happen; it matters only where something
 	// is broken. Default 1 min.
 	Patience time.Duration
