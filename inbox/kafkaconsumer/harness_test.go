@@ -164,12 +164,14 @@ func (s *topic) source(t *testing.T) *consumertest.Source {
 	}
 }
 
+func (s *topic) destination() string { return strings.Replace(s.name, ".", "::", 1) }
+
 // publish publishes as the relay does, through brokers/kafka.
 func (s *topic) publish(t *testing.T, messages ...consumertest.Message) {
 	t.Helper()
 	out := make([]brokers.Message, len(messages))
 	for i, m := range messages {
-		out[i] = brokers.Message{ID: m.ID, Destination: strings.Replace(s.name, ".", "::", 1), Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
+		out[i] = brokers.Message{ID: m.ID, Destination: s.destination(), Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
 	}
 	for _, result := range s.broker.Publish(t.Context(), out) {
 		require.NoError(t, result.Err)

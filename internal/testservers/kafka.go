@@ -150,6 +150,7 @@ func newKafkaNodes(ctx context.Context, libs string, n int, secured bool) (nodes
 	}()
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // which never fails
+	id[0] &= 0x7f           // no tool takes it for an option: one with a high first bit can begin with a hyphen
 	var voters []string
 	for i := range n {
 		port, err := freePort(ctx)
