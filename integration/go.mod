@@ -17,6 +17,7 @@ require (
 	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
 	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
 	github.com/gorm-fanout/fanout/brokers/watermill v0.1.0
+	github.com/gorm-fanout/fanout/inbox/kafkaconsumer v0.1.0
 	github.com/gorm-fanout/fanout/inbox/natsconsumer v0.1.0
 	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
 	github.com/gorm-fanout/fanout/inbox/rabbitmqconsumer v0.1.0
@@ -45,7 +46,12 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require filippo.io/edwards25519 v1.1.0 // indirect
+require (
+	filippo.io/edwards25519 v1.1.0 // indirect
+	github.com/twmb/franz-go v1.21.7 // indirect
+	github.com/twmb/franz-go/pkg/kadm v1.18.0 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.13.1 // indirect
+)
 
 require (
 	cloud.google.com/go v0.123.0 // indirect
@@ -91,7 +97,7 @@ require (
 	github.com/jinzhu/inflection v1.0.0 // indirect
 	github.com/jinzhu/now v1.1.5 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
@@ -106,7 +112,7 @@ require (
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/paulmach/orb v0.11.1 // indirect
-	github.com/pierrec/lz4/v4 v4.1.21 // indirect
+	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect

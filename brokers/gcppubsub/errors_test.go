@@ -223,7 +223,7 @@ func TestRefusedMessageIsFound(t *testing.T) {
 		assert.Equal(t, map[string]int{"": 37, class: 1, "not_sent": 62}, verdicts(results))
 		class, _ := brokers.Classify(results[37].Err)
 		assert.NotEqual(t, brokers.ClassNotSent, class)
-		assert.Len(t, s.received("orders"), 37)
+		assert.Len(t, s.received(t, "orders"), 37)
 
 		s.fake.ClearMessages()
 		msgs := many("orders", 100, 1)
@@ -231,7 +231,7 @@ func TestRefusedMessageIsFound(t *testing.T) {
 			msgs[i].OrderingKey = ""
 		}
 		assert.Equal(t, map[string]int{"": 99, string(class): 1}, verdicts(b.Publish(t.Context(), msgs)))
-		assert.Len(t, s.received("orders"), 99)
+		assert.Len(t, s.received(t, "orders"), 99)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestRefusedMessagesAreFound(t *testing.T) {
 	for _, i := range []int{0, 50, 51, 99} {
 		assert.Error(t, results[i].Err, i)
 	}
-	assert.Len(t, s.received("orders"), 96)
+	assert.Len(t, s.received(t, "orders"), 96)
 }
 
 // A server that takes less than Pub/Sub does (gRPC's own limit is 4 MB).

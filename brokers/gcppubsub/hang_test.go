@@ -103,7 +103,7 @@ func TestHangingServerCloseOfNew(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	client, err := pubsub.NewClient(t.Context(), project, append(s.clientOptions(), option.WithEndpoint(s.addr))...)
+	client, err := pubsub.NewClient(t.Context(), project, append(clientOptions(), option.WithEndpoint(s.addr))...)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, client.Close()) }()
 	came, release := make(chan struct{}), make(chan struct{})
@@ -138,10 +138,10 @@ func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {
 	results := b.Publish(t.Context(), many("orders", 4, 1))
 	<-taken
 	assert.Equal(t, map[string]int{"unavailable broker": 2, "not_sent": 2}, verdicts(results))
-	assert.Equal(t, "id-0 id-1", ids(s.received("orders")))
+	assert.Equal(t, "id-0 id-1", ids(s.received(t, "orders")))
 
 	s.replies(nil)
 	assert.Equal(t, map[string]int{"": 4}, verdicts(b.Publish(t.Context(), many("orders", 4, 1))))
 	close(released)
-	assert.Equal(t, "id-0 id-1 id-0 id-1 id-2 id-3", ids(s.received("orders")))
+	assert.Equal(t, "id-0 id-1 id-0 id-1 id-2 id-3", ids(s.received(t, "orders")))
 }

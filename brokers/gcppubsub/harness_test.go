@@ -35,6 +35,33 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		conformanceOfFake(t)
+	})
+	t.Run("emulator", func(t *testing.T) {
+		t.Parallel()
+		e := newEmulator(t)
+		var number atomic.Int64
+		proxy := toxic.Start(t, e.addr)
+		brokertest.Run(t, brokertest.Harness{
+			Open: func(t *testing.T) brokers.Broker { return e.open(t) },
+			Destination: func(t *testing.T) string {
+				destination := fmt.Sprintf("ordering::order%d", number.Add(1))
+				e.createTopic(t, gcppubsub.TopicID(destination))
+				return destination
+			},
+			Received: e.received,
+			Network:  proxy,
+			OpenThroughNetwork: func(t *testing.T) brokers.Broker {
+				return e.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
+			},
+		})
+	})
+}
+
+func conformanceOfFake(t *testing.T) {
+	t.Helper()
 	s := newServer(t)
 	var (
 		refused sync.Map
@@ -56,7 +83,7 @@ func TestConformance(t *testing.T) {
 			s.createTopic(t, gcppubsub.TopicID(destination))
 			return destination
 		},
-		Received: func(_ *testing.T, destination string) []brokers.Message { return s.received(destination) },
+		Received: s.received,
 		Refuse: func(_ *testing.T, id string) (restore func()) {
 			refused.Store(id, struct{}{})
 			return func() { refused.Delete(id) }
@@ -68,6 +95,27 @@ func TestConformance(t *testing.T) {
 		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
 			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
 		},
+	})
+}
+
+// site is a Pub/Sub of some kind.
+type site interface {
+	createTopic(t *testing.T, topic string)
+	open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker
+	received(t *testing.T, destination string) []brokers.Message
+}
+
+// everywhere runs a test with the fake and with the emulator.
+func everywhere(t *testing.T, test func(t *testing.T, s site)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		test(t, newServer(t))
+	})
+	t.Run("emulator", func(t *testing.T) {
+		t.Parallel()
+		test(t, newEmulator(t))
 	})
 }
 
@@ -195,7 +243,8 @@ func (s *server) stop() {
 	}
 }
 
-func (s *server) clientOptions() []option.ClientOption {
+// clientOptions are for a server without TLS and credentials.
+func clientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithoutAuthentication(), option.WithTelemetryDisabled(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
@@ -204,7 +253,13 @@ func (s *server) clientOptions() []option.ClientOption {
 
 func (s *server) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
 	t.Helper()
-	opts = append([]gcppubsub.Option{gcppubsub.WithEndpoint(s.addr), gcppubsub.WithClientOptions(s.clientOptions()...)}, opts...)
+	return openAt(t, s.addr, project, opts...)
+}
+
+// openAt opens a broker that is closed with the test.
+func openAt(t *testing.T, addr, project string, opts ...gcppubsub.Option) *gcppubsub.Broker {
+	t.Helper()
+	opts = append([]gcppubsub.Option{gcppubsub.WithEndpoint(addr), gcppubsub.WithClientOptions(clientOptions()...)}, opts...)
 	b, err := gcppubsub.Open(t.Context(), project, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
@@ -221,30 +276,35 @@ func (s *server) createTopic(t *testing.T, topic string) {
 
 // received is what subscribers of a destination's topic get, in the order in which the server took
 // it.
-func (s *server) received(destination string) (messages []brokers.Message) {
+func (s *server) received(_ *testing.T, destination string) (messages []brokers.Message) {
 	topic := fullName(gcppubsub.TopicID(destination))
 	for _, got := range s.fake.Messages() {
 		if got.Topic != topic {
 			continue
 		}
-		m := brokers.Message{Destination: destination, Payload: got.Data, OrderingKey: got.OrderingKey, ContentType: brokers.DefaultContentType}
-		for name, value := range got.Attributes {
-			switch name {
-			case brokers.FieldID:
-				m.ID = value
-			case brokers.FieldType:
-				m.Type = value
-			case brokers.FieldCorrelationID:
-				m.CorrelationID = value
-			case brokers.FieldContentType:
-				m.ContentType = value
-			default:
-				m.Attributes = append(m.Attributes, brokers.Attribute{Name: name, Value: value})
-			}
-		}
-		messages = append(messages, m)
+		messages = append(messages, fromWire(destination, got.OrderingKey, got.Data, got.Attributes))
 	}
 	return messages
+}
+
+// fromWire is the message that a subscriber gets.
+func fromWire(destination, key string, data []byte, attributes map[string]string) brokers.Message {
+	m := brokers.Message{Destination: destination, Payload: data, OrderingKey: key, ContentType: brokers.DefaultContentType}
+	for name, value := range attributes {
+		switch name {
+		case brokers.FieldID:
+			m.ID = value
+		case brokers.FieldType:
+			m.Type = value
+		case brokers.FieldCorrelationID:
+			m.CorrelationID = value
+		case brokers.FieldContentType:
+			m.ContentType = value
+		default:
+			m.Attributes = append(m.Attributes, brokers.Attribute{Name: name, Value: value})
+		}
+	}
+	return m
 }
 
 func ids(messages []brokers.Message) string {

@@ -27,8 +27,11 @@ func attributes(n int) func(*brokers.Message) {
 }
 
 func TestLimits(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
+	everywhere(t, testLimits)
+}
+
+func testLimits(t *testing.T, s site) {
+	t.Helper()
 	s.createTopic(t, "orders")
 	b := s.open(t)
 	for name, c := range map[string]struct {
@@ -68,8 +71,11 @@ func TestLimits(t *testing.T) {
 // TestOptional: what Pub/Sub would refuse a message for, and the message can do without, is left
 // out and named; one byte less arrives.
 func TestOptional(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
+	everywhere(t, testOptional)
+}
+
+func testOptional(t *testing.T, s site) {
+	t.Helper()
 	b := s.open(t)
 	count := 0
 	for name, c := range map[string]struct {
@@ -109,7 +115,7 @@ func TestOptional(t *testing.T) {
 			require.Equal(t, map[string]int{"": 3}, verdicts(results))
 			assert.Empty(t, results[0].Omitted)
 			assert.Equal(t, c.omitted, results[1].Omitted)
-			got := s.received(destination)
+			got := s.received(t, destination)
 			require.Len(t, got, 3)
 			assert.Equal(t, msgs[1].Payload, got[1].Payload)
 			assert.Equal(t, msgs[1].ID, got[1].ID)

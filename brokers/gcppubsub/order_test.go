@@ -38,7 +38,7 @@ func TestOneKeyFails(t *testing.T) {
 		msgs := many("orders", 50, 5)
 		results := b.Publish(t.Context(), msgs)
 		assert.Equal(t, want, verdicts(results), "%s", code)
-		assert.Len(t, s.received("orders"), 40, "%s", code)
+		assert.Len(t, s.received(t, "orders"), 40, "%s", code)
 
 		s.reacts(nil)
 		var again []brokers.Message
@@ -48,7 +48,7 @@ func TestOneKeyFails(t *testing.T) {
 			}
 		}
 		assert.Equal(t, map[string]int{"": 10}, verdicts(b.Publish(t.Context(), again)), "%s", code)
-		assert.Equal(t, ids(again), ids(s.received("orders")[40:]), "%s", code)
+		assert.Equal(t, ids(again), ids(s.received(t, "orders")[40:]), "%s", code)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestSearch(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 999, "retryable": 1}, verdicts(results))
 	require.Error(t, results[700].Err)
 	assert.LessOrEqual(t, s.requests.Load(), int64(25))
-	assert.Len(t, s.received("orders"), 999, "each once")
+	assert.Len(t, s.received(t, "orders"), 999, "each once")
 
 	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {
 		s.reacts(always(code))
@@ -103,7 +103,7 @@ func TestRefusedAfterAnAttemptOfUnknownEnd(t *testing.T) {
 	results := s.open(t).Publish(t.Context(), many("orders", 4, 1))
 	assert.Equal(t, "permanent", verdict(results[0]))
 	assert.Equal(t, map[string]int{"unavailable broker": 3}, verdicts(results[1:]), "they are there")
-	assert.Len(t, s.received("orders"), 4)
+	assert.Len(t, s.received(t, "orders"), 4)
 }
 
 // A misfortune of one request.
@@ -133,10 +133,10 @@ func TestMisfortunes(t *testing.T) {
 		s.meets(ahead)
 		for rounds := 0; len(msgs) > 0; rounds++ {
 			require.Less(rt, rounds, len(ahead)+2, "every call gets on")
-			msgs = s.processed(rt, b, topic, msgs)
+			msgs = s.processed(t, rt, b, topic, msgs)
 		}
 		last := map[string]int{}
-		for _, m := range firsts(s.received(topic)) {
+		for _, m := range firsts(s.received(t, topic)) {
 			var n int
 			_, err := fmt.Sscan(string(m.Payload), &n)
 			require.NoError(rt, err)
@@ -177,10 +177,10 @@ func (s *server) meets(ahead []misfortune) {
 
 // processed publishes as a processor does, checks the results against what came, and returns what
 // has to be sent again.
-func (s *server) processed(rt *rapid.T, b brokers.Broker, topic string, msgs []brokers.Message) (rest []brokers.Message) {
-	before := times(s.received(topic))
+func (s *server) processed(t *testing.T, rt *rapid.T, b brokers.Broker, topic string, msgs []brokers.Message) (rest []brokers.Message) {
+	before := times(s.received(t, topic))
 	results := b.Publish(rt.Context(), msgs)
-	after := times(s.received(topic))
+	after := times(s.received(t, topic))
 	require.Len(rt, results, len(msgs))
 	failed := map[string]bool{}
 	for i, m := range msgs {

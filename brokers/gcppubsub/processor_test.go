@@ -71,5 +71,5 @@ func TestProcessor(t *testing.T) {
 	assert.Equal(t, 17, count("status = 'published'"))
 	assert.Equal(t, 1, count("status = 'abandoned' AND attempts = 3 AND message_id = '"+poison+"'"))
 	assert.Zero(t, count("attempts > 1 AND message_id <> '"+poison+"'"), "the others have had one attempt at most")
-	assert.Len(t, s.received("orders"), 17, "each once")
+	assert.Len(t, s.received(t, "orders"), 17, "each once")
 }

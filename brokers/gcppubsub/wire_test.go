@@ -100,7 +100,7 @@ func TestCompression(t *testing.T) {
 				assert.Equal(t, sent.want == "gzip", requests[0].wire < requests[0].length/10, "%s: %+v", name, requests[0])
 			}
 		}
-		assert.Equal(t, []brokers.Message{small, large}, s.received("orders"), name)
+		assert.Equal(t, []brokers.Message{small, large}, s.received(t, "orders"), name)
 	}
 
 	// The threshold is the request's, to the byte, also where it is half of one that was taken
@@ -135,7 +135,7 @@ func TestConnectionsAreRenewed(t *testing.T) {
 		require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), many("orders", 100, 10))))
 		sent += 100
 	}
-	assert.Len(t, s.received("orders"), sent, "each once")
+	assert.Len(t, s.received(t, "orders"), sent, "each once")
 }
 
 // What goes over the wire: the flat fields, those of the configuration, the ordering key; no

@@ -221,22 +221,28 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 		if err := checkTopic(topic); err != nil {
 			return err
 		}
-		request := kmsg.NewPtrMetadataRequest()
-		asked := kmsg.NewMetadataRequestTopic()
-		asked.Topic = kmsg.StringPtr(topic)
-		request.Topics = append(request.Topics, asked)
-		answer, err := request.RequestWith(ctx, c.Client)
-		if err != nil {
-			return err
-		}
-		for i := range answer.Topics {
-			err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].ErrorCode))
-		}
+		_, err := describe(ctx, c.Client, topic)
 		if errors.Is(err, kerr.UnknownTopicOrPartition) && b.options.topics != nil {
 			return nil
 		}
 		return err
 	})
+}
+
+// describe asks what is known of a topic, and of the servers. The error is that of the topic.
+func describe(ctx context.Context, of kmsg.Requestor, topic string) (*kmsg.MetadataResponse, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = kmsg.StringPtr(topic)
+	request.Topics = append(request.Topics, asked)
+	answer, err := request.RequestWith(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	for i := range answer.Topics {
+		err = errors.Join(err, kerr.ErrorForCode(answer.Topics[i].ErrorCode))
+	}
+	return answer, err
 }
 
 // ask puts a question to the cluster, on a client of its own.
@@ -272,11 +278,41 @@ func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 	answer, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
 	switch {
 	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
-		return nil
+		return known(ctx, c, topic)
 	case answer.Err != nil:
 		return fmt.Errorf("%w: create topic %q: %w", errNotCreated, topic, err)
 	default: // nobody answered
 		return fmt.Errorf("create topic %q: %w", topic, err)
+	}
+}
+
+// known waits until each server knows a topic that was created. The controller of a cluster confirms a
+// topic before the servers have heard of it, and they refuse what is published to it until then.
+func known(ctx context.Context, c *client, topic string) error {
+	unknown := func(of kmsg.Requestor) (servers []kmsg.MetadataResponseBroker, is bool, err error) {
+		answer, err := describe(ctx, of, topic)
+		switch {
+		case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.LeaderNotAvailable):
+			return nil, true, nil
+		case answer == nil:
+			return nil, false, err
+		default: // whatever else is wrong, publishing says
+			return answer.Brokers, false, nil
+		}
+	}
+	for pause := leastBackoff; ; pause = min(2*pause, mostBackoff) {
+		servers, wait, err := unknown(c.Client)
+		for i := 0; i < len(servers) && !wait; i++ {
+			_, wait, _ = unknown(c.Broker(int(servers[i].NodeID))) // one that is down leads no partition for long
+		}
+		if err != nil || !wait {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the servers to know topic %q: %w", topic, context.Cause(ctx))
+		case <-time.After(pause):
+		}
 	}
 }
 

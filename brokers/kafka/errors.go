@@ -149,6 +149,8 @@ func classified(what string, err error) error {
 		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave tls (WithTLS) out, or use another port"))
 	case errors.As(err, &eof):
 		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"))
+	case errors.Is(err, kgo.ErrRecordRetries):
+		return brokers.Unavailable(brokers.ScopeBroker, advise("the partition's leader does not answer; "+passes))
 	case errors.Is(err, io.EOF):
 		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up; see its log"))
 	case errors.As(err, &refused) && refused.Op == "dial", errors.Is(err, context.DeadlineExceeded):

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
 )
@@ -50,6 +51,7 @@ func TestErrors(t *testing.T) {
 		{kerr.CorruptMessage, brokers.ClassRetryable, "", "damaged"},
 		{kerr.UnknownServerError, brokers.ClassRetryable, "", "UNKNOWN_SERVER_ERROR"},
 		{context.DeadlineExceeded, brokers.ClassUnavailable, brokers.ScopeBroker, "addresses that they advertise"},
+		{kgo.ErrRecordRetries, brokers.ClassUnavailable, brokers.ScopeBroker, "when the partition has a leader"},
 		{errors.New("whatever"), brokers.ClassUnavailable, brokers.ScopeBroker, "whatever"},
 		{checkTopic("a b"), brokers.ClassUnavailable, brokers.ScopeDestination, `the topic "a b" has " "`},
 		{checkTopic(".."), brokers.ClassUnavailable, brokers.ScopeDestination, `".." is no name of a topic`},

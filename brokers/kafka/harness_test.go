@@ -3,13 +3,15 @@ package kafka_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
@@ -33,9 +37,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	patience   = 30 * time.Second
 	partitions = 3
-	// clusterVariable holds the seeds of a real cluster, host:port with commas between, whose topics the
-	// suite may create.
-	clusterVariable = "FANOUT_TEST_KAFKA"
 )
 
 func TestConformance(t *testing.T) {
@@ -43,19 +44,10 @@ func TestConformance(t *testing.T) {
 	t.Run("fake", func(t *testing.T) { // one server, on disk, that is stopped and started
 		t.Parallel()
 		c := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(t.TempDir()))
-		proxy := toxic.Start(t, c.seeds()[0])
 		h := c.harness(t)
 		h.Stop = func(*testing.T) { c.stop() }
 		h.Start = func(t *testing.T) { c.start(t) }
-		h.Network = proxy
-		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
-			address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
-			b, err := kafka.Open(c.seeds(), kafka.WithTimeout(time.Second), kafka.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, address)
-			}))
-			require.NoError(t, err)
-			return b
-		}
+		throughNetwork(t, &h, c.seeds())
 		brokertest.Run(t, h)
 	})
 	t.Run("cluster", func(t *testing.T) { // three servers
@@ -64,11 +56,60 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		seeds := os.Getenv(clusterVariable)
-		if seeds == "" {
-			t.Skipf("NOT TESTED with a real Kafka: set %s to its servers", clusterVariable)
-		}
-		brokertest.Run(t, newReader(t, strings.Split(seeds, ",")).harness(t))
+		brokertest.Run(t, realCluster(t).harness(t))
+	})
+	t.Run("killed", func(t *testing.T) { // a real server, which is stopped by SIGKILL
+		t.Parallel()
+		own := ownKafka(t)
+		h := newReader(t, []string{own.URL}).harness(t)
+		h.Stop = func(t *testing.T) { require.NoError(t, own.End(syscall.SIGKILL, patience)) }
+		h.Start = func(t *testing.T) { require.NoError(t, own.Start(t.Context())) }
+		throughNetwork(t, &h, []string{own.URL})
+		brokertest.Run(t, h)
+	})
+}
+
+// throughNetwork puts a proxy before a cluster of one server.
+func throughNetwork(t *testing.T, h *brokertest.Harness, seeds []string) {
+	proxy := toxic.Start(t, seeds[0])
+	h.Network = proxy
+	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
+		address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
+		b, err := kafka.Open(seeds, kafka.WithTimeout(time.Second), kafka.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}))
+		require.NoError(t, err)
+		return b
+	}
+}
+
+// realCluster is one that other tests use, too.
+func realCluster(t testing.TB) *reader {
+	t.Helper()
+	return newReader(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
+}
+
+// ownKafka starts a real server for the test alone.
+func ownKafka(t testing.TB) *testservers.Own {
+	t.Helper()
+	testenv.Optional(t, testservers.KafkaLibVariable)
+	own, err := testservers.OwnKafka(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	return own
+}
+
+// everywhere runs a test with the fake, of so many servers, and with a real cluster.
+func everywhere(t *testing.T, servers int, test func(t *testing.T, r *reader)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		test(t, startCluster(t, kfake.NumBrokers(servers)).reader)
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		test(t, realCluster(t))
 	})
 }
 
@@ -176,6 +217,7 @@ func (c *cluster) harness(t *testing.T) brokertest.Harness {
 // reader creates topics, and reads them.
 type reader struct {
 	servers []string
+	run     string // in the names of its topics: they stay in a real cluster
 	number  atomic.Int64
 	admin   *kadm.Client
 
@@ -189,12 +231,11 @@ func newReader(t testing.TB, servers []string) *reader {
 	client, err := kgo.NewClient(kgo.SeedBrokers(servers...), kgo.DisableClientMetrics(), kgo.MetadataMinAge(10*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	return &reader{servers: servers, admin: kadm.NewClient(client), next: map[string]map[int32]kgo.Offset{}, seen: map[string][]brokers.Message{}}
+	return &reader{servers: servers, run: strings.ToLower(rand.Text()[:10]), admin: kadm.NewClient(client), next: map[string]map[int32]kgo.Offset{}, seen: map[string][]brokers.Message{}}
 }
 
 func (r *reader) harness(t *testing.T) brokertest.Harness {
 	t.Helper()
-	run := strconv.FormatInt(time.Now().UnixNano(), 36)
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker {
 			b, err := kafka.Open(r.servers, kafka.WithoutCompression())
@@ -202,7 +243,7 @@ func (r *reader) harness(t *testing.T) brokertest.Harness {
 			return b
 		},
 		Destination: func(t *testing.T) string {
-			destination := fmt.Sprintf("test-%s::order%d", run, r.number.Add(1))
+			destination := fmt.Sprintf("test-%s::order%d", r.run, r.number.Add(1))
 			r.create(t, kafka.TopicName(destination))
 			return destination
 		},
@@ -210,11 +251,34 @@ func (r *reader) harness(t *testing.T) brokertest.Harness {
 	}
 }
 
-// create creates a topic, which the harness of a real cluster leaves there.
-func (r *reader) create(t testing.TB, topic string) {
+// name is that of a topic of this test.
+func (r *reader) name(name string) string { return name + "-" + r.run }
+
+// create creates topics, which the harness of a real cluster leaves there.
+func (r *reader) create(t testing.TB, topics ...string) { r.createWith(t, partitions, nil, topics...) }
+
+// createWith creates topics with a configuration. A real cluster answers when its controller has made
+// them, and its servers know them a moment later.
+func (r *reader) createWith(t testing.TB, partitions int32, configs map[string]*string, topics ...string) {
 	t.Helper()
-	_, err := r.admin.CreateTopic(t.Context(), partitions, -1, nil, topic)
+	answer, err := r.admin.CreateTopics(t.Context(), partitions, -1, configs, topics...)
 	require.NoError(t, err)
+	require.NoError(t, answer.Error())
+	require.Eventually(t, func() bool {
+		known, err := r.admin.ListTopics(t.Context(), topics...)
+		return err == nil && known.Error() == nil
+	}, patience, 5*time.Millisecond, "the servers know %v", topics)
+}
+
+// remove deletes a topic, and waits until the servers have: until then they take what is published to it.
+func (r *reader) remove(t testing.TB, topic string) {
+	t.Helper()
+	_, err := r.admin.DeleteTopic(t.Context(), topic)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		known, err := r.admin.ListTopics(t.Context(), topic)
+		return err == nil && errors.Is(known.Error(), kerr.UnknownTopicOrPartition)
+	}, patience, 5*time.Millisecond, "the servers have deleted %q", topic)
 }
 
 // received reads what is new in a topic, partition by partition.

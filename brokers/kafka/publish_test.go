@@ -13,155 +13,225 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // A missing topic is out, alone, until somebody creates it.
 func TestMissingTopic(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(1))
-	c.create(t, "there")
-	b := open(t, c.seeds())
-	msgs := []brokers.Message{numbered("missing", "a", 1), numbered("there", "b", 2), numbered("missing", "c", 3), numbered("a b", "d", 4)}
-	results := b.Publish(t.Context(), msgs)
-	assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "unavailable destination"}, classes(results))
-	require.ErrorContains(t, results[0].Err, "create the topic, or let the broker do it (create_destinations, WithCreateTopics)")
-	require.ErrorContains(t, b.CheckDestination(t.Context(), "missing"), "create the topic")
-	require.ErrorContains(t, b.CheckDestination(t.Context(), "a b"), "letters, digits")
+	everywhere(t, 1, func(t *testing.T, c *reader) {
+		there, missing := c.name("there"), c.name("missing")
+		c.create(t, there)
+		b := open(t, c.servers)
+		msgs := []brokers.Message{numbered(missing, "a", 1), numbered(there, "b", 2), numbered(missing, "c", 3), numbered("a b", "d", 4)}
+		results := b.Publish(t.Context(), msgs)
+		assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "unavailable destination"}, classes(results))
+		require.ErrorContains(t, results[0].Err, "create the topic, or let the broker do it (create_destinations, WithCreateTopics)")
+		require.ErrorContains(t, b.CheckDestination(t.Context(), missing), "create the topic")
+		require.ErrorContains(t, b.CheckDestination(t.Context(), "a b"), "letters, digits")
 
-	c.create(t, "missing")
-	assert.Equal(t, []string{"", "", ""}, classes(b.Publish(t.Context(), msgs[:3])))
-	require.NoError(t, b.CheckDestination(t.Context(), "missing"))
+		c.create(t, missing)
+		assert.Equal(t, []string{"", "", ""}, classes(b.Publish(t.Context(), msgs[:3])))
+		require.NoError(t, b.CheckDestination(t.Context(), missing))
+	})
 }
 
 // A topic that is deleted and made anew is another one of the same name: the next call finds it.
 func TestTopicIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(1))
-	for _, pause := range []bool{false, true} {
-		name := fmt.Sprint("again-", pause)
-		c.create(t, name)
-		b := open(t, c.seeds())
-		msgs := []brokers.Message{numbered(name, "a", 1), numbered(name, "a", 2)}
-		require.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
-		_, err := c.admin.DeleteTopics(t.Context(), name)
-		require.NoError(t, err)
-		if pause {
-			assert.Equal(t, "unavailable destination", classes(b.Publish(t.Context(), msgs))[0])
-		}
-		c.create(t, name)
-		results := b.Publish(t.Context(), msgs)
-		if results[0].Err != nil {
-			require.ErrorContains(t, results[0].Err, "made anew")
+	everywhere(t, 1, func(t *testing.T, c *reader) {
+		for _, pause := range []bool{false, true} {
+			name := c.name(fmt.Sprint("again-", pause))
+			c.create(t, name)
+			b := open(t, c.servers)
+			msgs := []brokers.Message{numbered(name, "a", 1), numbered(name, "a", 2)}
+			results := b.Publish(t.Context(), msgs)
+			require.Equal(t, []string{"", ""}, classes(results), "%v", results)
+			c.remove(t, name)
+			if pause {
+				assert.Equal(t, "unavailable destination", classes(b.Publish(t.Context(), msgs))[0])
+			}
+			c.create(t, name)
 			results = b.Publish(t.Context(), msgs)
+			if results[0].Err != nil {
+				require.ErrorContains(t, results[0].Err, "made anew")
+				results = b.Publish(t.Context(), msgs)
+			}
+			assert.Equal(t, []string{"", ""}, classes(results))
+			assert.Len(t, c.received(t, name), 2)
 		}
-		assert.Equal(t, []string{"", ""}, classes(results))
-		assert.Len(t, c.received(t, name), 2)
-	}
+	})
 }
 
 func TestCreateTopics(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(3), kfake.DefaultNumPartitions(4))
-	c.create(t, "there")
-	b := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 7, Replicas: 2}))
-	msgs := []brokers.Message{numbered("x::one", "a", 1), numbered("there", "b", 2), numbered("x::two", "a", 3), numbered("x::one", "a", 4)}
-	require.NoError(t, b.CheckDestination(t.Context(), "x::one"), "it will be created")
-	assert.Equal(t, []string{"", "", "", ""}, classes(b.Publish(t.Context(), msgs)))
-	topics, err := c.admin.ListTopics(t.Context(), "x.one", "x.two")
-	require.NoError(t, err)
-	for _, topic := range topics {
-		assert.Len(t, topic.Partitions, 7, topic.Topic)
-		assert.Len(t, topic.Partitions[0].Replicas, 2, topic.Topic)
-	}
-	require.Len(t, c.received(t, "x::one"), 2)
+	everywhere(t, 3, func(t *testing.T, c *reader) {
+		there, one, two := c.name("there"), c.name("x::one"), c.name("x::two")
+		c.create(t, there)
+		servers, err := c.admin.ListBrokers(t.Context())
+		require.NoError(t, err)
+		replicas := min(len(servers), 2)
+		b := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 7, Replicas: int16(replicas)}))
+		msgs := []brokers.Message{numbered(one, "a", 1), numbered(there, "b", 2), numbered(two, "a", 3), numbered(one, "a", 4)}
+		require.NoError(t, b.CheckDestination(t.Context(), one), "it will be created")
+		assert.Equal(t, []string{"", "", "", ""}, classes(b.Publish(t.Context(), msgs)))
+		topics, err := c.admin.ListTopics(t.Context(), kafka.TopicName(one), kafka.TopicName(two))
+		require.NoError(t, err)
+		for _, topic := range topics {
+			assert.Len(t, topic.Partitions, 7, topic.Topic)
+			assert.Len(t, topic.Partitions[0].Replicas, replicas, topic.Topic)
+		}
+		require.Len(t, c.received(t, one), 2)
 
-	defaults := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{}))
-	assert.Equal(t, []string{""}, classes(defaults.Publish(t.Context(), []brokers.Message{numbered("y", "", 1)})))
-	topics, err = c.admin.ListTopics(t.Context(), "y")
-	require.NoError(t, err)
-	assert.Len(t, topics["y"].Partitions, 4)
+		defaults := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{}))
+		assert.Equal(t, []string{""}, classes(defaults.Publish(t.Context(), []brokers.Message{numbered(c.name("y"), "", 1)})))
+		topics, err = c.admin.ListTopics(t.Context(), c.name("y"))
+		require.NoError(t, err)
+		assert.NotEmpty(t, topics[c.name("y")].Partitions)
+		assert.NotEqual(t, 7, len(topics[c.name("y")].Partitions))
 
-	many := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{Replicas: 9}))
-	results := many.Publish(t.Context(), []brokers.Message{numbered("z", "a", 1), numbered("z", "b", 2), numbered("there", "c", 3)})
-	assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results))
-	require.ErrorContains(t, results[0].Err, "check the settings of the topics (topics, WithCreateTopics), and the number of servers")
+		many := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Replicas: 99}))
+		results := many.Publish(t.Context(), []brokers.Message{numbered(c.name("z"), "a", 1), numbered(c.name("z"), "b", 2), numbered(there, "c", 3)})
+		assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results))
+		require.ErrorContains(t, results[0].Err, "check the settings of the topics (topics, WithCreateTopics), and the number of servers")
+	})
+}
+
+// A cluster says that it has created a topic before its servers know it: the call that had it created
+// waits for them.
+func TestCreatedTopicsAreThere(t *testing.T) {
+	everywhere(t, 1, func(t *testing.T, c *reader) {
+		b := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 3}))
+		for n := range 30 {
+			name := c.name(fmt.Sprint("created-", n))
+			msgs := []brokers.Message{numbered(name, "a", 1), numbered(name, "b", 2), numbered(name, "a", 3)}
+			assert.Equal(t, []string{"", "", ""}, classes(b.Publish(t.Context(), msgs)), "topic %d", n)
+		}
+	})
 }
 
 // What only the server finds too large costs its own batch a second try, and its own message its life.
 func TestTooLargeForTheTopic(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(1))
-	limit := "20000"
-	_, err := c.admin.CreateTopic(t.Context(), 2, 1, map[string]*string{"max.message.bytes": &limit}, "small")
-	require.NoError(t, err)
-	b := open(t, c.seeds(), kafka.WithoutCompression())
-	var msgs []brokers.Message
-	for i := range 40 {
-		msgs = append(msgs, numbered("small", "key-"+strconv.Itoa(i%5), i))
-		msgs[i].Payload = make([]byte, 1000) // 40 kB together: no batch of them fits
-	}
-	msgs[17].Payload = make([]byte, 30_000)
-	results := b.Publish(t.Context(), msgs)
-	var want []string
-	for i := range msgs {
-		switch {
-		case i == 17:
-			want = append(want, "permanent")
-		case i > 17 && i%5 == 17%5:
-			want = append(want, "not_sent")
-		default:
-			want = append(want, "")
+	everywhere(t, 1, func(t *testing.T, c *reader) {
+		limit, small := "20000", c.name("small")
+		c.createWith(t, 2, map[string]*string{"max.message.bytes": &limit}, small)
+		b := open(t, c.servers, kafka.WithoutCompression())
+		var msgs []brokers.Message
+		for i := range 40 {
+			msgs = append(msgs, numbered(small, "key-"+strconv.Itoa(i%5), i))
+			msgs[i].Payload = make([]byte, 1000) // 40 kB together: no batch of them fits
 		}
-	}
-	assert.Equal(t, want, classes(results))
-	require.ErrorContains(t, results[17].Err, "raise max.message.bytes of the topic")
-	assert.Len(t, c.received(t, "small"), 40-5)
+		msgs[17].Payload = make([]byte, 30_000)
+		results := b.Publish(t.Context(), msgs)
+		var want []string
+		for i := range msgs {
+			switch {
+			case i == 17:
+				want = append(want, "permanent")
+			case i > 17 && i%5 == 17%5:
+				want = append(want, "not_sent")
+			default:
+				want = append(want, "")
+			}
+		}
+		assert.Equal(t, want, classes(results))
+		require.ErrorContains(t, results[17].Err, "raise max.message.bytes of the topic")
+		assert.Len(t, c.received(t, small), 40-5)
+	})
+}
+
+// A topic that keeps the latest message of each key takes none without a key.
+func TestCompactedTopic(t *testing.T) {
+	t.Parallel()
+	c := realCluster(t) // the fake takes it
+	compact, name := "compact", c.name("compacted")
+	c.createWith(t, 1, map[string]*string{"cleanup.policy": &compact}, name)
+	results := open(t, c.servers).Publish(t.Context(), []brokers.Message{numbered(name, "a", 1), numbered(name, "", 2), numbered(name, "a", 3)})
+	assert.Equal(t, []string{"", "permanent", ""}, classes(results))
+	require.ErrorContains(t, results[1].Err, "compact needs a key")
+	assert.Len(t, c.received(t, name), 2)
 }
 
 // Attributes that do not fit are left out, and named.
 func TestOmitted(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(1))
-	c.create(t, "there")
-	b := open(t, c.seeds(), kafka.WithMaxMessageBytes(16<<10))
-	m := numbered("there", "a", 1)
-	m.Attributes = []brokers.Attribute{{Name: "large", Value: strings.Repeat("x", 20_000)}, {Name: "small", Value: "y"}}
-	results := b.Publish(t.Context(), []brokers.Message{m})
-	require.NoError(t, results[0].Err)
-	assert.Equal(t, []string{"large"}, results[0].Omitted)
-	assert.Equal(t, "there:", results[0].BrokerMessageID[:6])
-	got := c.received(t, "there")
-	assert.Equal(t, m.Attributes[1:], got[0].Attributes)
+	everywhere(t, 1, func(t *testing.T, c *reader) {
+		there := c.name("there")
+		c.create(t, there)
+		b := open(t, c.servers, kafka.WithMaxMessageBytes(16<<10))
+		m := numbered(there, "a", 1)
+		m.Attributes = []brokers.Attribute{{Name: "large", Value: strings.Repeat("x", 20_000)}, {Name: "small", Value: "y"}}
+		results := b.Publish(t.Context(), []brokers.Message{m})
+		require.NoError(t, results[0].Err)
+		assert.Equal(t, []string{"large"}, results[0].Omitted)
+		assert.True(t, strings.HasPrefix(results[0].BrokerMessageID, there+":"), results[0].BrokerMessageID)
+		got := c.received(t, there)
+		assert.Equal(t, m.Attributes[1:], got[0].Attributes)
 
-	m.Type = strings.Repeat("t", 20_000)
-	assert.Equal(t, []string{"permanent"}, classes(b.Publish(t.Context(), []brokers.Message{m})))
+		m.Type = strings.Repeat("t", 20_000)
+		assert.Equal(t, []string{"permanent"}, classes(b.Publish(t.Context(), []brokers.Message{m})))
+	})
 }
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	allow := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
-	}
-	c := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
-		kfake.User("PLAIN", "relay", "hush", allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe)))
-	b := open(t, c.seeds(), kafka.WithSASLPlain("relay", "hush"))
-	results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
-	assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
-	require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
-	require.ErrorContains(t, results[2].Err, "grant the user Write and Describe")
-	require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
+	const user, password = testservers.KafkaUser, testservers.KafkaPassword
+	test := func(t *testing.T, seed, refusal string) {
+		b := open(t, []string{seed}, kafka.WithSASLPlain(user, password))
+		results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
+		assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
+		require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
+		require.ErrorContains(t, results[2].Err, "grant the user Write and Describe")
+		require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
+		require.NoError(t, b.CheckDestination(t.Context(), "readable"))
 
-	anonymous := open(t, c.seeds())
-	err := anonymous.Ping(t.Context())
-	class, scope := brokers.Classify(err)
-	assert.Equal(t, brokers.ClassUnavailable, class)
-	assert.Equal(t, brokers.ScopeBroker, scope)
+		creating := open(t, []string{seed}, kafka.WithSASLPlain(user, password), kafka.WithCreateTopics(kafka.TopicSettings{}))
+		results = creating.Publish(t.Context(), []brokers.Message{numbered("missing", "a", 1), numbered("open", "b", 2)})
+		assert.Equal(t, []string{"unavailable destination", ""}, classes(results))
+
+		for _, stranger := range []struct {
+			*kafka.Broker
+
+			says string
+		}{
+			{open(t, []string{seed}), "it talks TLS, or SASL"},
+			{open(t, []string{seed}, kafka.WithSASLPlain(user, "wrong")), refusal},
+			{open(t, []string{seed}, kafka.WithSASLScram256(user, password)), refusal},
+		} {
+			err := stranger.Ping(t.Context())
+			class, scope := brokers.Classify(err)
+			assert.Equal(t, []string{"unavailable", "broker"}, []string{string(class), string(scope)}, stranger.says)
+			require.ErrorContains(t, err, stranger.says)
+			assert.NotContains(t, err.Error(), password)
+		}
+	}
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		allow := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
+			return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+		}
+		test(t, startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
+			kfake.User("PLAIN", user, password, allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe))).seeds()[0], "the server hung up") // without a word, unlike Kafka
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		testenv.Optional(t, testservers.KafkaLibVariable)
+		own, err := testservers.OwnSecuredKafka(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, own.Close()) })
+		r := newReader(t, []string{own.URL})
+		r.create(t, "open", "readable", "hidden")
+		for topic, operation := range map[string]kmsg.ACLOperation{"open": kmsg.ACLOperationWrite, "readable": kmsg.ACLOperationDescribe} {
+			answer, err := r.admin.CreateACLs(t.Context(), kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:"+user).AllowHosts())
+			require.NoError(t, err)
+			require.NoError(t, answer[0].Err)
+		}
+		test(t, own.Secured, "check user, password and mechanism")
+	})
 }
 
 func TestTLS(t *testing.T) {

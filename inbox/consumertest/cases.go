@@ -221,7 +221,7 @@ func (s *suite) handlerHangs(t *testing.T, source *Source) {
 	p = s.start(t, source, l, usual())
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
-	assert.Equal(t, []seen{{"stuck", 0}, {"stuck", 1}}, slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != "stuck" }))
+	s.same(t, []seen{{"stuck", 0}, {"stuck", 1}}, slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != "stuck" }))
 	close(let)
 	s.eventually(t, func() bool { return len(l.finished()) >= 6 }, "it ends after all")
 }
@@ -242,7 +242,7 @@ func (s *suite) stopUnderLoad(t *testing.T, source *Source) {
 		source.expire(t)
 	}
 	assert.Len(t, l.firsts(), 200)
-	l.inOrder(t)
+	s.inOrder(t, l)
 }
 
 // A handler that does not end in time is told to, and its message comes again without an attempt
@@ -265,7 +265,7 @@ func (s *suite) shutdownTimeout(t *testing.T, source *Source) {
 	source.expire(t)
 	s.start(t, source, l, usual())
 	s.confirmed(t, source)
-	assert.Equal(t, []seen{{"a", 0}, {"a", 1}}, l.finished())
+	s.same(t, []seen{{"a", 0}, {"a", 1}}, l.finished())
 }
 
 // Consumers come and go while messages flow. Nothing is lost; where the source gives a key to one
@@ -390,7 +390,7 @@ func (s *suite) connectionsBreak(t *testing.T, source *Source) {
 	}
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
-	l.inOrder(t)
+	s.inOrder(t, l)
 	assert.Equal(t, int64(0), p.Stats().Forwarded)
 }
 
@@ -412,6 +412,6 @@ func (s *suite) startsDuringOutage(t *testing.T, source *Source) {
 	s.eventually(t, func() bool { return j.last("broker available again") >= j.last("broker unavailable") }, "the outage ends")
 	require.NoError(t, p.stop())
 	// A connection that the fault held up may break after it, and what was not confirmed comes again.
-	l.inOrder(t)
+	s.inOrder(t, l)
 	assert.Len(t, l.firsts(), 3)
 }

@@ -33,6 +33,9 @@ type Harness struct {
 	Together bool
 	// AlwaysDeadLetters says that each source has a place for dead letters, so that no message is held.
 	AlwaysDeadLetters bool
+	// Shuffles says that a server forgets the order of a key when a message is given back or a connection
+	// ends, as emulators do: the suite asks for order only where neither happens.
+	Shuffles bool
 	// Patience bounds every wait for something that has to happen; it matters only where something
 	// is broken. Default 1 min.
 	Patience time.Duration

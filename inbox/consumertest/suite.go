@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -62,6 +63,24 @@ func (s *suite) eventually(t *testing.T, condition func() bool, what string, arg
 func (s *suite) confirmed(t *testing.T, source *Source) {
 	t.Helper()
 	s.eventually(t, func() bool { return source.Unconfirmed(t) == 0 }, "all are confirmed")
+}
+
+// inOrder checks the order of keys after messages were given back, or connections ended.
+func (s *suite) inOrder(t *testing.T, l *ledger) {
+	t.Helper()
+	if !s.Shuffles {
+		l.inOrder(t)
+	}
+}
+
+// same does so for all that was handled.
+func (s *suite) same(t *testing.T, want, got []seen) {
+	t.Helper()
+	if s.Shuffles {
+		assert.ElementsMatch(t, want, got)
+	} else {
+		assert.Equal(t, want, got)
+	}
 }
 
 func (s *Source) expire(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,15 +20,30 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-// remake deletes topics and makes them anew.
+// remake deletes topics and makes them anew at once, and waits until the servers know that.
 func (s *topic) remake(t *testing.T, names ...string) {
 	t.Helper()
-	_, err := s.admin.DeleteTopics(t.Context(), names...)
+	before, err := s.admin.ListTopics(t.Context(), names...)
 	require.NoError(t, err)
-	_, err = s.admin.CreateTopics(t.Context(), 3, 1, nil, names...)
+	_, err = s.admin.DeleteTopics(t.Context(), names...)
 	require.NoError(t, err)
+	s.create(t, 3, nil, names...)
+	eventually(t, func() bool {
+		after, err := s.admin.ListTopics(t.Context(), names...)
+		if err != nil || after.Error() != nil {
+			return false
+		}
+		for name, topic := range after {
+			if topic.ID == before[name].ID {
+				return false
+			}
+		}
+		return true
+	}, "the servers know that they are new")
 }
 
 // forgetful has the fake do what Kafka does, and it does not: the offsets of a topic go with it.
@@ -62,7 +78,7 @@ func forgetful(fake *kfake.Cluster, is *atomic.Bool) {
 func TestTopicIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]Option{nil, {WithNewOnly()}} {
-		t.Run(fmt.Sprint(len(options)), func(t *testing.T) {
+		t.Run(fmt.Sprint("Fake", len(options)), func(t *testing.T) {
 			t.Parallel()
 			fake := newFake(t)
 			var anew atomic.Bool
@@ -79,73 +95,85 @@ func TestTopicIsMadeAnew(t *testing.T) {
 				return nil, nil, false //nolint:nilnil // that is how kfake is told to answer by itself
 			})
 			forgetful(fake, &anew)
-			s := newTopic(t, fake.ListenAddrs())
-			var old, handled sync.Map
-			count := func(of *sync.Map) (n int) { of.Range(func(any, any) bool { n++; return true }); return n }
-			slow := make(chan struct{})
-			c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-				if m.OrderingKey == "new" {
-					handled.Store(m.ID, true)
-					return inbox.Handled, nil
-				}
-				old.Store(m.ID, true)
-				if m.OrderingKey == "slow" {
-					select {
-					case <-slow:
-					case <-ctx.Done():
-					}
-				}
-				return inbox.Handled, nil
-			}), append(options, silent, hurried)...)
-			require.NoError(t, err)
-			stop := begin(t, c)
-			eventually(t, func() bool { return holds(c) == 3 }, "it has its partitions")
-			for n := 0; count(&old) == 0; n++ { // one that began with what is new has begun
-				s.publish(t, message("first", fmt.Sprint("first-", n)))
-			}
-			for n := range 100 {
-				s.publish(t, message(fmt.Sprint("old-", n%10), fmt.Sprint("old-", n)))
-			}
-			s.publish(t, message("slow", "slow"))
-			eventually(t, func() bool { _, is := old.Load("slow"); return is && count(&old) > 100 }, "the old ones")
-
-			// All but the slow one is done and committed: what is committed from here on is of the new topic.
-			eventually(t, func() bool {
-				return c.Stats().Claimed == 1 && len(done(c.running.Load().held(), func(string) bool { return true })) == 0
-			}, "it is committed")
-			anew.Store(true)
-			s.remake(t, s.name)
-			close(slow)
-			fresh := *s
-			fresh.broker, err = kafka.Open(s.servers) // it has yet to learn of topics
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, fresh.broker.Close(context.Background())) })
-			for n := range 10 {
-				fresh.publish(t, message("new", fmt.Sprint("new-", n)))
-			}
-			eventually(t, func() bool { return count(&handled) == 10 }, "the new ones")
-			require.NoError(t, stop())
+			newTopic(t, fake.ListenAddrs()).madeAnew(t, options, func() { anew.Store(true) })
 			assert.LessOrEqual(t, highest.Load(), int64(10), "an offset of the old topic")
 			assert.Positive(t, highest.Load(), "one of the new topic")
+		})
+		t.Run(fmt.Sprint("Real", len(options)), func(t *testing.T) {
+			t.Parallel()
+			s := newTopic(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
+			s.madeAnew(t, options, func() {})
+			assert.Zero(t, s.unconfirmed(t), "an offset of the old topic")
 		})
 	}
 }
 
-// So do dead letters find their topic again.
-func TestDeadLettersAreMadeAnew(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
-		return "", inbox.Permanent(kerr.InvalidRecord)
-	}), silent, hurried, WithDeadLetters(func(string) string { return s.dead }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}))
+// madeAnew makes a topic anew while it is consumed.
+func (s *topic) madeAnew(t *testing.T, options []Option, anew func()) {
+	t.Helper()
+	var old, handled sync.Map
+	count := func(of *sync.Map) (n int) { of.Range(func(any, any) bool { n++; return true }); return n }
+	slow := make(chan struct{})
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "new" {
+			handled.Store(m.ID, true)
+			return inbox.Handled, nil
+		}
+		old.Store(m.ID, true)
+		if m.OrderingKey == "slow" {
+			select {
+			case <-slow:
+			case <-ctx.Done():
+			}
+		}
+		return inbox.Handled, nil
+	}), append(options, silent, hurried)...)
 	require.NoError(t, err)
 	stop := begin(t, c)
-	s.publish(t, message("a", "1"))
-	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "the first")
-	s.remake(t, s.dead)
-	s.publish(t, message("a", "2"))
-	eventually(t, func() bool { return c.Stats().Forwarded == 2 }, "the second")
+	eventually(t, func() bool { return holds(c) == 3 }, "it has its partitions")
+	for n := 0; count(&old) == 0; n++ { // one that began with what is new has begun
+		s.publish(t, message("first", fmt.Sprint("first-", n)))
+	}
+	for n := range 100 {
+		s.publish(t, message(fmt.Sprint("old-", n%10), fmt.Sprint("old-", n)))
+	}
+	s.publish(t, message("slow", "slow"))
+	eventually(t, func() bool { _, is := old.Load("slow"); return is && count(&old) > 100 }, "the old ones")
+
+	// All but the slow one is done and committed: what is committed from here on is of the new topic.
+	eventually(t, func() bool {
+		return c.Stats().Claimed == 1 && len(done(c.running.Load().held(), func(string) bool { return true })) == 0
+	}, "it is committed")
+	anew()
+	s.remake(t, s.name)
+	close(slow)
+	fresh := *s
+	fresh.broker, err = kafka.Open(s.servers) // it has yet to learn of topics
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, fresh.broker.Close(context.Background())) })
+	for n := range 10 {
+		fresh.publish(t, message("new", fmt.Sprint("new-", n)))
+	}
+	eventually(t, func() bool { return count(&handled) == 10 }, "the new ones")
 	require.NoError(t, stop())
+}
+
+// So do dead letters find their topic again.
+func TestDeadLettersAreMadeAnew(t *testing.T) {
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+			return "", inbox.Permanent(kerr.InvalidRecord)
+		}), silent, hurried, WithDeadLetters(func(string) string { return s.dead }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		s.publish(t, message("a", "1"))
+		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "the first")
+		s.remake(t, s.dead)
+		s.publish(t, message("a", "2"))
+		eventually(t, func() bool { return c.Stats().Forwarded == 2 }, "the second")
+		require.NoError(t, stop())
+	})
 }
 
 // warnings counts what is logged of topics that were made anew.
@@ -170,101 +198,101 @@ func counting() (Option, *atomic.Int64) {
 // What is under way of another topic stays under way, and stays where the group is to go on, although
 // none of it is done; and a topic that is missing holds nothing up.
 func TestOtherTopicsGoOn(t *testing.T) {
-	t.Parallel()
-	servers := startFake(t)
-	a, b, missing := newTopic(t, servers), newTopic(t, servers), newTopic(t, servers)
-	log, anew := counting()
-	var healed atomic.Bool
-	var tries, handledOfA atomic.Int64
-	var waits, handledOfB sync.Map
-	c, err := NewConsumer(servers, "billing", []string{a.name, b.name, missing.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		switch {
-		case m.Source == a.name:
-			handledOfA.Add(1)
-		case healed.Load():
-			handledOfB.Store(m.ID, true)
-		default:
-			waits.Store(m.ID, true)
-			tries.Add(1)
-			return "", inbox.Unavailable(kerr.InvalidRecord)
+	everywhere(t, func(t *testing.T, servers []string) {
+		a, b, missing := newTopic(t, servers), newTopic(t, servers), newTopic(t, servers)
+		log, anew := counting()
+		var healed atomic.Bool
+		var tries, handledOfA atomic.Int64
+		var waits, handledOfB sync.Map
+		c, err := NewConsumer(servers, a.group, []string{a.name, b.name, missing.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			switch {
+			case m.Source == a.name:
+				handledOfA.Add(1)
+			case healed.Load():
+				handledOfB.Store(m.ID, true)
+			default:
+				waits.Store(m.ID, true)
+				tries.Add(1)
+				return "", inbox.Unavailable(kerr.InvalidRecord)
+			}
+			return inbox.Handled, nil
+		}), log, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		eventually(t, func() bool { return holds(c) == 9 }, "it has its partitions")
+		for n := 0; tries.Load() == 0; n++ {
+			b.publish(t, message("b", fmt.Sprint(n)))
 		}
-		return inbox.Handled, nil
-	}), log, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	eventually(t, func() bool { return holds(c) == 9 }, "it has its partitions")
-	for n := 0; tries.Load() == 0; n++ {
-		b.publish(t, message("b", fmt.Sprint(n)))
-	}
-	_, err = missing.admin.DeleteTopics(t.Context(), missing.name)
-	require.NoError(t, err)
-	a.remake(t, a.name)
-	eventually(t, func() bool { return anew.Load() == 1 }, "it is seen")
-	for n := 0; handledOfA.Load() == 0; n++ {
-		a.publish(t, message("a", fmt.Sprint(n)))
-	}
-	healed.Store(true)
-	eventually(t, func() bool {
-		all := true
-		waits.Range(func(id, _ any) bool {
-			_, is := handledOfB.Load(id)
-			all = all && is
+		missing.remove(t, missing.name)
+		a.remake(t, a.name)
+		eventually(t, func() bool { return anew.Load() == 1 }, "it is seen")
+		for n := 0; handledOfA.Load() == 0; n++ {
+			a.publish(t, message("a", fmt.Sprint(n)))
+		}
+		healed.Store(true)
+		eventually(t, func() bool {
+			all := true
+			waits.Range(func(id, _ any) bool {
+				_, is := handledOfB.Load(id)
+				all = all && is
+				return all
+			})
 			return all
-		})
-		return all
-	}, "those of the other topic")
-	require.NoError(t, stop())
+		}, "those of the other topic")
+		require.NoError(t, stop())
+	})
 }
 
 // A group that began with what is new has its offsets from then on: what comes to a partition before
 // anything is done there is not lost when the partition moves.
 func TestNewOnlyKeepsItsBeginning(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	s.publish(t, message("old", "old"))
-	var healed atomic.Bool
-	var tries, wrong atomic.Int64
-	var handled sync.Map
-	open := func() *Consumer {
-		c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-			if m.ID == "old" {
-				wrong.Add(1)
-			}
-			if !healed.Load() {
-				tries.Add(1)
-				return "", inbox.Unavailable(kerr.InvalidRecord)
-			}
-			handled.Store(m.ID, true)
-			return inbox.Handled, nil
-		}), silent, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
-		require.NoError(t, err)
-		return c
-	}
-	first := open()
-	stopFirst := begin(t, first)
-	for n := 0; tries.Load() == 0; n++ { // it has begun
-		s.publish(t, message("first", fmt.Sprint("first-", n)))
-	}
-	for n := range 30 {
-		s.publish(t, message(fmt.Sprint("key-", n), fmt.Sprint(n)))
-	}
-	eventually(t, func() bool { return first.Stats().Received > 30 }, "nothing of it is done")
-	eventually(t, func() bool {
-		offsets, err := s.admin.FetchOffsets(t.Context(), "billing")
-		return err == nil && len(offsets.Offsets()[s.name]) == 3
-	}, "the group has offsets all the same")
-	second := open()
-	stopSecond := begin(t, second)
-	eventually(t, func() bool { return holds(second) > 0 }, "partitions move")
-	healed.Store(true)
-	eventually(t, func() bool {
-		n := 0
-		handled.Range(func(any, any) bool { n++; return true })
-		return n > 30
-	}, "all are handled")
-	require.NoError(t, stopFirst())
-	require.NoError(t, stopSecond())
-	assert.Zero(t, wrong.Load(), "what was there before")
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		s.publish(t, message("old", "old"))
+		var healed atomic.Bool
+		var tries, wrong atomic.Int64
+		var handled sync.Map
+		open := func() *Consumer {
+			c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+				if m.ID == "old" {
+					wrong.Add(1)
+				}
+				if !healed.Load() {
+					tries.Add(1)
+					return "", inbox.Unavailable(kerr.InvalidRecord)
+				}
+				handled.Store(m.ID, true)
+				return inbox.Handled, nil
+			}), silent, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+			require.NoError(t, err)
+			return c
+		}
+		first := open()
+		stopFirst := begin(t, first)
+		for n := 0; tries.Load() == 0; n++ { // it has begun
+			s.publish(t, message("first", fmt.Sprint("first-", n)))
+		}
+		for n := range 30 {
+			s.publish(t, message(fmt.Sprint("key-", n), fmt.Sprint(n)))
+		}
+		eventually(t, func() bool { return first.Stats().Received > 30 }, "nothing of it is done")
+		eventually(t, func() bool {
+			offsets, err := s.admin.FetchOffsets(t.Context(), s.group)
+			return err == nil && len(offsets.Offsets()[s.name]) == 3
+		}, "the group has offsets all the same")
+		second := open()
+		stopSecond := begin(t, second)
+		eventually(t, func() bool { return holds(second) > 0 }, "partitions move")
+		healed.Store(true)
+		eventually(t, func() bool {
+			n := 0
+			handled.Range(func(any, any) bool { n++; return true })
+			return n > 30
+		}, "all are handled")
+		require.NoError(t, stopFirst())
+		require.NoError(t, stopSecond())
+		assert.Zero(t, wrong.Load(), "what was there before")
+	})
 }
 
 // ids has the fake answer questions for a topic alone with an id of the caller's; nil = its own. It is
@@ -319,7 +347,7 @@ func TestClientHeardOfTheOldTopic(t *testing.T) {
 				}
 				return nil
 			})
-			c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, silent, hurried)
+			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried)
 			require.NoError(t, err)
 			stop := begin(t, c)
 			eventually(t, func() bool { return c.Stats().Handled > 0 }, "it is handled")
@@ -343,7 +371,7 @@ func TestIdsAppear(t *testing.T) {
 		return nil
 	})
 	log, anew := counting()
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, log, hurried)
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, log, hurried)
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return holds(c) == 3 }, "it has its partitions")
@@ -374,7 +402,7 @@ func TestNoCommitUnchecked(t *testing.T) {
 	})
 	s := newTopic(t, fake.ListenAddrs())
 	begun, proceed := make(chan struct{}, 100), make(chan struct{})
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		begun <- struct{}{} // again where the group gave it up
 		<-proceed
 		return inbox.Handled, nil

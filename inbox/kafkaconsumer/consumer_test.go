@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,6 +24,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 var (
@@ -72,105 +75,147 @@ func TestWrongOptions(t *testing.T) {
 
 // What the cluster refuses at the start ends Run, with advice.
 func TestRefused(t *testing.T) {
-	t.Parallel()
-	servers := startFake(t)
-	c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, silent, hurried)
-	require.NoError(t, err)
-	require.ErrorContains(t, c.Run(t.Context()), "create the topic")
-
-	fake := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "right"))
-	fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) { // which itself hangs up
-		fake.KeepControl()
-		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
-		return answer, nil, true
+	everywhere(t, func(t *testing.T, servers []string) {
+		c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, silent, hurried)
+		require.NoError(t, err)
+		require.ErrorContains(t, c.Run(t.Context()), "create the topic")
 	})
-	c, err = NewConsumer(fake.ListenAddrs(), "billing", []string{"missing"}, handler, silent, hurried,
-		WithClient(kgo.SASL(plain.Auth{User: "user", Pass: "hush"}.AsMechanism())))
-	require.NoError(t, err)
-	err = c.Run(t.Context())
-	require.ErrorContains(t, err, "check user, password")
-	assert.NotContains(t, err.Error(), "hush")
+}
+
+// So does a login that is wrong, and a right that is missing.
+func TestRefusedLogin(t *testing.T) {
+	t.Parallel()
+	const user, password = testservers.KafkaUser, testservers.KafkaPassword
+	run := func(t *testing.T, servers []string, topic, password string) error {
+		t.Helper()
+		c, err := NewConsumer(servers, "billing", []string{topic}, handler, silent, hurried, WithClient(kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())))
+		require.NoError(t, err)
+		err = c.Run(t.Context())
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), password)
+		return err
+	}
+	t.Run("Fake", func(t *testing.T) {
+		t.Parallel()
+		fake := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, "right"))
+		fake.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) { // which itself hangs up
+			fake.KeepControl()
+			answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+			return answer, nil, true
+		})
+		require.ErrorContains(t, run(t, fake.ListenAddrs(), "missing", password), "check user, password")
+	})
+	t.Run("Real", func(t *testing.T) {
+		t.Parallel()
+		testenv.Optional(t, testservers.KafkaLibVariable)
+		own, err := testservers.OwnSecuredKafka(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, own.Close()) })
+		s := newTopic(t, []string{own.URL})
+		secured := []string{own.Secured}
+		allow := func(what *kadm.ACLBuilder, operations ...kadm.ACLOperation) {
+			t.Helper()
+			answer, err := s.admin.CreateACLs(t.Context(), what.ResourcePatternType(kadm.ACLPatternLiteral).Operations(operations...).Allow("User:"+user).AllowHosts())
+			require.NoError(t, err)
+			for _, each := range answer {
+				require.NoError(t, each.Err)
+			}
+		}
+		require.ErrorContains(t, run(t, secured, s.name, "wrong"), "check user, password")
+		require.ErrorContains(t, run(t, secured, s.name, password), "grant the user Read and Describe on the topic")
+		allow(kadm.NewACLs().Topics(s.name), kadm.OpRead)
+		require.ErrorContains(t, run(t, secured, s.name, password), "grant the user Read on the group")
+		allow(kadm.NewACLs().Groups("billing"), kadm.OpRead)
+		c, err := NewConsumer(secured, "billing", []string{s.name}, handler, silent, hurried, WithClient(kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		s.publish(t, message("k", "1"))
+		eventually(t, func() bool { return c.Stats().Handled == 1 }, "what may be read is")
+		require.NoError(t, stop())
+	})
 }
 
 // A key whose head fails fills its partition, which is not read on; other partitions are. When it is
 // mended, all goes on.
 func TestFullPartition(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	var mended atomic.Bool
-	var hot, cold atomic.Int64
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		if m.OrderingKey != "hot" {
-			cold.Add(1)
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		var mended atomic.Bool
+		var hot, cold atomic.Int64
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			if m.OrderingKey != "hot" {
+				cold.Add(1)
+				return inbox.Handled, nil
+			}
+			if !mended.Load() {
+				return "", inbox.Unavailable(errors.New("out"))
+			}
+			hot.Add(1)
 			return inbox.Handled, nil
+		}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		var all []consumertest.Message
+		for n := range 1500 {
+			all = append(all, message("hot", fmt.Sprint("h", n)))
 		}
-		if !mended.Load() {
-			return "", inbox.Unavailable(errors.New("out"))
+		s.publish(t, all...)
+		eventually(t, func() bool { return c.Stats().Claimed >= 20 }, "it is full")
+		all = nil
+		for n := range 300 {
+			all = append(all, message(fmt.Sprint("k", n), fmt.Sprint("c", n)))
 		}
-		hot.Add(1)
-		return inbox.Handled, nil
-	}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	var all []consumertest.Message
-	for n := range 1500 {
-		all = append(all, message("hot", fmt.Sprint("h", n)))
-	}
-	s.publish(t, all...)
-	eventually(t, func() bool { return c.Stats().Claimed >= 20 }, "it is full")
-	all = nil
-	for n := range 300 {
-		all = append(all, message(fmt.Sprint("k", n), fmt.Sprint("c", n)))
-	}
-	s.publish(t, all...)
-	eventually(t, func() bool { return cold.Load() >= 150 }, "two of three partitions go on")
-	assert.Less(t, c.Stats().Claimed, int64(20+2*pollMessages))
-	mended.Store(true)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
-	require.NoError(t, stop())
-	assert.Equal(t, []int64{1500, 300}, []int64{hot.Load(), cold.Load()})
+		s.publish(t, all...)
+		eventually(t, func() bool { return cold.Load() >= 150 }, "two of three partitions go on")
+		assert.Less(t, c.Stats().Claimed, int64(20+2*pollMessages))
+		mended.Store(true)
+		eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+		require.NoError(t, stop())
+		assert.Equal(t, []int64{1500, 300}, []int64{hot.Load(), cold.Load()})
+	})
 }
 
 // What a foreign producer puts into keys and headers takes room, too: a partition that is full of it waits,
 // and others go on.
 func TestKeysAndHeadersTakeRoom(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	free := make(chan struct{})
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		if m.Attributes["big"] != "" {
-			<-free
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		free := make(chan struct{})
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			if m.Attributes["big"] != "" {
+				<-free
+			}
+			return inbox.Handled, nil
+		}), silent, hurried, WithMaxOutstanding(10_000, 100_000))
+		require.NoError(t, err)
+		client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		require.NoError(t, err)
+		defer client.Close()
+		const all = 1000
+		big := strings.Repeat("x", 5000)
+		records := make([]*kgo.Record, all)
+		for n := range records {
+			records[n] = &kgo.Record{
+				Topic: s.name, Key: []byte(big), Headers: []kgo.RecordHeader{{Key: "big", Value: []byte(big)}},
+				Value: message("", strconv.Itoa(n)).Payload,
+			}
 		}
-		return inbox.Handled, nil
-	}), silent, hurried, WithMaxOutstanding(10_000, 100_000))
-	require.NoError(t, err)
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	require.NoError(t, err)
-	defer client.Close()
-	const all = 1000
-	big := strings.Repeat("x", 5000)
-	records := make([]*kgo.Record, all)
-	for n := range records {
-		records[n] = &kgo.Record{
-			Topic: s.name, Key: []byte(big), Headers: []kgo.RecordHeader{{Key: "big", Value: []byte(big)}},
-			Value: message("", strconv.Itoa(n)).Payload,
+		require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+		stop := begin(t, c)
+		eventually(t, func() bool { return c.Stats().Claimed >= 10 }, "it is full")
+		const small = 50
+		for n := range small {
+			record := &kgo.Record{Topic: s.name, Partition: 1, Value: message("", "small"+strconv.Itoa(n)).Payload}
+			require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
+			eventually(t, func() bool { return c.Stats().Handled > int64(n) }, "another partition goes on")
 		}
-	}
-	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
-	stop := begin(t, c)
-	eventually(t, func() bool { return c.Stats().Claimed >= 10 }, "it is full")
-	const small = 50
-	for n := range small {
-		record := &kgo.Record{Topic: s.name, Partition: 1, Value: message("", "small"+strconv.Itoa(n)).Payload}
-		require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
-		eventually(t, func() bool { return c.Stats().Handled > int64(n) }, "another partition goes on")
-	}
-	assert.Less(t, c.Stats().Claimed, int64(all/2))
-	close(free)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
-	require.NoError(t, stop())
-	assert.EqualValues(t, all+small, c.Stats().Handled)
+		assert.Less(t, c.Stats().Claimed, int64(all/2))
+		close(free)
+		eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+		require.NoError(t, stop())
+		assert.EqualValues(t, all+small, c.Stats().Handled)
+	})
 }
 
 // A member that the cluster has given up on, as one that was frozen, loses its partitions: its handlers
@@ -181,7 +226,7 @@ func TestThrownOut(t *testing.T) {
 	s := newTopic(t, fake.ListenAddrs())
 	var told atomic.Int64
 	begun := make(chan struct{}, 10)
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 		begun <- struct{}{}
 		if told.Load() > 0 {
 			return inbox.Handled, nil
@@ -212,21 +257,22 @@ func TestThrownOut(t *testing.T) {
 
 // A topic of dead letters that is missing blocks the message, and what is behind it in its key.
 func TestDeadLettersCannotBePublished(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	var said lines
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
-		WithDeadLetters(func(string) string { return "nowhere" }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
-	eventually(t, func() bool { return strings.Count(said.String(), "dead letter not published") > 1 }, "it is tried again")
-	assert.Contains(t, said.String(), `produce to \"nowhere\"`)
-	_, err = s.admin.CreateTopic(t.Context(), 1, 1, nil, "nowhere")
-	require.NoError(t, err)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is there now")
-	require.NoError(t, stop())
-	assert.Equal(t, []int64{1, 1}, []int64{c.Stats().Forwarded, c.Stats().Handled})
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		nowhere := s.name + "-nowhere"
+		var said lines
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
+			WithDeadLetters(func(string) string { return nowhere }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
+		eventually(t, func() bool { return strings.Count(said.String(), "dead letter not published") > 1 }, "it is tried again")
+		assert.Contains(t, said.String(), `produce to \"`+nowhere+`\"`)
+		s.create(t, 1, nil, nowhere)
+		eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is there now")
+		require.NoError(t, stop())
+		assert.Equal(t, []int64{1, 1}, []int64{c.Stats().Forwarded, c.Stats().Handled})
+	})
 }
 
 // lines are a log that can be read while it is written.
@@ -249,16 +295,17 @@ func (l *lines) String() string {
 
 // A message as large as its topic allows fits the dead letters, without what is added.
 func TestLargeDeadLetter(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	_, err := s.admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("20000")}, "small")
-	require.NoError(t, err)
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, silent, hurried, WithDeadLetters(func(string) string { return "small" }))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte(strings.Repeat("nonsense", 2470))})
-	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
-	require.NoError(t, stop())
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		small := s.name + "-small"
+		s.create(t, 1, map[string]*string{"max.message.bytes": ptr("20000")}, small)
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried, WithDeadLetters(func(string) string { return small }))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte(strings.Repeat("nonsense", 2470))})
+		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
+		require.NoError(t, stop())
+	})
 }
 
 func ptr(s string) *string { return &s }
@@ -266,71 +313,73 @@ func ptr(s string) *string { return &s }
 // From the real publisher to the handler, and from one that knows nothing of ours: the key of the record
 // is its ordering key; CloudEvents in the binary mode of their Kafka binding are read.
 func TestFields(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	got := make(chan *inbox.Message, 2)
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		got <- m
-		return inbox.Handled, nil
-	}), silent, hurried, WithConsumer("invoices"), WithSource(func(string) string { return "ordering" }))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	m := message("key:1", "1")
-	results := s.broker.Publish(t.Context(), []brokers.Message{{
-		ID: "1", Destination: strings.Replace(s.name, ".", "::", 1), Type: "T.v1", OrderingKey: "key:1", Payload: m.Payload,
-		Attributes: []brokers.Attribute{{Name: "traceparent", Value: parent}},
-	}})
-	require.NoError(t, results[0].Err)
-	first := <-got
-	assert.Equal(t, []string{"1", "T.v1", "key:1", "invoices", "ordering"}, []string{first.ID, first.Type, first.OrderingKey, first.Consumer, first.Source})
-	assert.True(t, first.SpanContext().IsValid())
-	assert.Contains(t, first.Position, "/0")
-	assert.WithinDuration(t, time.Now(), first.Published, time.Minute)
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		got := make(chan *inbox.Message, 2)
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			got <- m
+			return inbox.Handled, nil
+		}), silent, hurried, WithConsumer("invoices"), WithSource(func(string) string { return "ordering" }))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		m := message("key:1", "1")
+		results := s.broker.Publish(t.Context(), []brokers.Message{{
+			ID: "1", Destination: strings.Replace(s.name, ".", "::", 1), Type: "T.v1", OrderingKey: "key:1", Payload: m.Payload,
+			Attributes: []brokers.Attribute{{Name: "traceparent", Value: parent}},
+		}})
+		require.NoError(t, results[0].Err)
+		first := <-got
+		assert.Equal(t, []string{"1", "T.v1", "key:1", "invoices", "ordering"}, []string{first.ID, first.Type, first.OrderingKey, first.Consumer, first.Source})
+		assert.True(t, first.SpanContext().IsValid())
+		assert.Contains(t, first.Position, "/0")
+		assert.WithinDuration(t, time.Now(), first.Published, time.Minute)
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics())
-	require.NoError(t, err)
-	defer client.Close()
-	record := &kgo.Record{Topic: s.name, Key: []byte("foreign"), Value: []byte(`{"n":1}`)}
-	for name, value := range map[string]string{"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/s", "ce_type": "U.v1", "content-type": "application/json"} {
-		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-	}
-	require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
-	second := <-got
-	require.NoError(t, stop())
-	assert.Equal(t, []string{"7", "U.v1", "foreign"}, []string{second.ID, second.Type, second.OrderingKey})
-	assert.JSONEq(t, `{"n":1}`, string(second.Envelope.Data))
+		client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics())
+		require.NoError(t, err)
+		defer client.Close()
+		record := &kgo.Record{Topic: s.name, Key: []byte("foreign"), Value: []byte(`{"n":1}`)}
+		for name, value := range map[string]string{"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/s", "ce_type": "U.v1", "content-type": "application/json"} {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+		require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
+		second := <-got
+		require.NoError(t, stop())
+		assert.Equal(t, []string{"7", "U.v1", "foreign"}, []string{second.ID, second.Type, second.OrderingKey})
+		assert.JSONEq(t, `{"n":1}`, string(second.Envelope.Data))
+	})
 }
 
 // A group that is new begins with what is there, or with what comes.
 func TestNewOnly(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	s.publish(t, message("k", "old"))
-	got := make(chan string, 2)
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		got <- m.ID
-		return inbox.Handled, nil
-	}), silent, hurried, WithNewOnly())
-	require.NoError(t, err)
-	stop := begin(t, c)
-	eventually(t, func() bool {
-		r := c.running.Load()
-		if r == nil {
-			return false
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		s.publish(t, message("k", "old"))
+		got := make(chan string, 2)
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			got <- m.ID
+			return inbox.Handled, nil
+		}), silent, hurried, WithNewOnly())
+		require.NoError(t, err)
+		stop := begin(t, c)
+		eventually(t, func() bool {
+			r := c.running.Load()
+			if r == nil {
+				return false
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.partitions) == 3
+		}, "it has joined")
+		var id string
+		for n := 0; id == ""; n++ { // until it has looked where the ends are
+			s.publish(t, message("k", fmt.Sprint("new", n)))
+			select {
+			case id = <-got:
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.partitions) == 3
-	}, "it has joined")
-	var id string
-	for n := 0; id == ""; n++ { // until it has looked where the ends are
-		s.publish(t, message("k", fmt.Sprint("new", n)))
-		select {
-		case id = <-got:
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	assert.Contains(t, id, "new")
-	require.NoError(t, stop())
+		assert.Contains(t, id, "new")
+		require.NoError(t, stop())
+	})
 }

@@ -55,11 +55,11 @@ func TestErrorsDoNotBlockRebalances(t *testing.T) {
 		return answer, nil, true
 	})
 	calm := func(o *options) { o.pace.probe = time.Hour } // nothing says that the outage is over
-	first, err := NewConsumer(s.servers, "billing", []string{"many"}, handler, silent, hurried, calm)
+	first, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, silent, hurried, calm)
 	require.NoError(t, err)
 	stopFirst := begin(t, first)
 	eventually(t, func() bool { return holds(first) == 40 && refused.Load() > 40 }, "it cannot read")
-	second, err := NewConsumer(s.servers, "billing", []string{"many"}, handler, silent, hurried, calm)
+	second, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, silent, hurried, calm)
 	require.NoError(t, err)
 	stopSecond := begin(t, second)
 	eventually(t, func() bool { return holds(second) == 20 }, "the other gets its part")
@@ -81,7 +81,7 @@ func TestRebalanceTimeout(t *testing.T) {
 		}
 		return nil, nil, false //nolint:nilnil // the fake answers itself
 	})
-	c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, silent, hurried, WithClient(kgo.RebalanceTimeout(7*time.Second)))
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried, WithClient(kgo.RebalanceTimeout(7*time.Second)))
 	require.NoError(t, err)
 	begin(t, c)
 	assert.Equal(t, int32(7000), <-asked)
@@ -106,84 +106,86 @@ func TestOffsetUsedAgain(t *testing.T) {
 
 // A message that is larger than what producers send by default fits the dead letters, too.
 func TestHugeDeadLetter(t *testing.T) {
-	t.Parallel()
-	fake := newFake(t)
-	s := newTopic(t, fake.ListenAddrs())
-	const huge = 3 << 20
-	_, err := s.admin.CreateTopics(t.Context(), 1, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, "huge", "huge-dead")
-	require.NoError(t, err)
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ProducerBatchMaxBytes(2*huge))
-	require.NoError(t, err)
-	defer client.Close()
-	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "huge", Value: []byte(strings.Repeat("x", huge))}).FirstErr())
-	c, err := NewConsumer(s.servers, "billing", []string{"huge"}, handler, silent, hurried, WithDeadLetters(func(string) string { return "huge-dead" }),
-		WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
-	require.NoError(t, stop())
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		const huge = 3 << 20
+		from, to := s.name+"-huge", s.name+"-huge-dead"
+		s.create(t, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, from, to)
+		client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ProducerBatchMaxBytes(2*huge))
+		require.NoError(t, err)
+		defer client.Close()
+		require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: from, Value: []byte(strings.Repeat("x", huge))}).FirstErr())
+		c, err := NewConsumer(s.servers, s.group, []string{from}, handler, silent, hurried, WithDeadLetters(func(string) string { return to }),
+			WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		require.NoError(t, err)
+		stop := begin(t, c)
+		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
+		require.NoError(t, stop())
+	})
 }
 
 // A stop does not wait for a cluster that has gone silent.
 func TestStopInSilence(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	source := s.source(t)
-	proxy := source.Network.(*toxic.Proxy)
-	settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true}
-	began := make(chan struct{}, 10)
-	p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
-		began <- struct{}{}
-		<-ctx.Done()
-		return inbox.Handled, nil
-	}), settings)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	s.publish(t, message("k", "1"))
-	<-began
-	proxy.BlackHole(t)
-	cancel()
-	select { // the cluster stays silent
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(2 * time.Minute):
-		t.Fatal("it waits")
-	}
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		source := s.source(t)
+		proxy := source.Network.(*toxic.Proxy)
+		settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true}
+		began := make(chan struct{}, 10)
+		p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+			began <- struct{}{}
+			<-ctx.Done()
+			return inbox.Handled, nil
+		}), settings)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		s.publish(t, message("k", "1"))
+		<-began
+		proxy.BlackHole(t)
+		cancel()
+		select { // the cluster stays silent
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(2 * time.Minute):
+			t.Fatal("it waits")
+		}
+	})
 }
 
 // Nor does it wait for the dead letters that cannot be written there.
 func TestStopInSilenceWithADeadLetter(t *testing.T) {
-	t.Parallel()
-	s := newTopic(t, startFake(t))
-	source := s.source(t)
-	proxy := source.Network.(*toxic.Proxy)
-	settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true, DeadLetters: true}
-	proceed := make(chan struct{})
-	var begun, done atomic.Int64
-	p := source.Consumer(t, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		begun.Add(1)
-		defer done.Add(1)
-		if m.ID != "1" {
-			<-proceed
+	everywhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		source := s.source(t)
+		proxy := source.Network.(*toxic.Proxy)
+		settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true, DeadLetters: true}
+		proceed := make(chan struct{})
+		var begun, done atomic.Int64
+		p := source.Consumer(t, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			begun.Add(1)
+			defer done.Add(1)
+			if m.ID != "1" {
+				<-proceed
+			}
+			return "", inbox.Permanent(kerr.InvalidRecord)
+		}), settings)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
+		eventually(t, func() bool { return begun.Load() == 3 && p.(*Consumer).Stats().Forwarded == 1 }, "one is written")
+		proxy.BlackHole(t)
+		close(proceed)
+		eventually(t, func() bool { return done.Load() == 3 }, "the others cannot be")
+		cancel()
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(2 * time.Minute):
+			t.Fatal("it waits")
 		}
-		return "", inbox.Permanent(kerr.InvalidRecord)
-	}), settings)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
-	eventually(t, func() bool { return begun.Load() == 3 && p.(*Consumer).Stats().Forwarded == 1 }, "one is written")
-	proxy.BlackHole(t)
-	close(proceed)
-	eventually(t, func() bool { return done.Load() == 3 }, "the others cannot be")
-	cancel()
-	select {
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(2 * time.Minute):
-		t.Fatal("it waits")
-	}
+	})
 }
 
 // A cluster answers for topics in an order of its own: those that exist first.

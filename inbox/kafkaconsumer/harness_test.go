@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,39 +20,38 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
 	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
-		servers, topic, _ := strings.Cut(source, " ")
-		return NewConsumer(strings.Split(servers, ","), "billing", []string{topic}, handler, hurried)
+		parts := strings.Fields(source) // servers, group, topic
+		return NewConsumer(strings.Split(parts[0], ","), parts[1], parts[2:], handler, hurried)
 	})
 }
 
-// clusterVariable holds the seeds of a real cluster, host:port with commas between, whose topics the
-// suite may create.
-const clusterVariable = "FANOUT_TEST_KAFKA"
-
 func TestConformance(t *testing.T) {
-	t.Parallel()
-	t.Run("Fake", func(t *testing.T) {
-		t.Parallel()
+	everywhere(t, func(t *testing.T, servers []string) {
 		consumertest.Run(t, consumertest.Harness{
-			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, startFake(t)).source(t) },
+			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, servers).source(t) },
 			Together: true,
 		})
 	})
+}
+
+// everywhere runs a test with the fake, and with a real cluster, which others use at the same time.
+func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("Fake", func(t *testing.T) {
+		t.Parallel()
+		test(t, startFake(t))
+	})
 	t.Run("Real", func(t *testing.T) {
 		t.Parallel()
-		servers := os.Getenv(clusterVariable)
-		if servers == "" {
-			t.Skipf("NOT TESTED with a real Kafka: set %s to its servers", clusterVariable)
-		}
-		consumertest.Run(t, consumertest.Harness{
-			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, strings.Split(servers, ",")).source(t) },
-			Together: true,
-		})
+		test(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
 	})
 }
 
@@ -79,10 +77,11 @@ func hurried(o *options) {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 }
 
-// topic is one of three partitions, with another for dead letters.
+// topic is one of three partitions, with another for dead letters, and a group of its own.
 type topic struct {
 	servers    []string
 	name, dead string
+	group      string
 	broker     *kafka.Broker
 	admin      *kadm.Client
 }
@@ -94,13 +93,45 @@ func newTopic(t *testing.T, servers []string) *topic {
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	s := &topic{servers: servers, name: kafka.TopicName(destination), admin: kadm.NewClient(client)}
-	s.dead = s.name + "-dead"
-	_, err = s.admin.CreateTopics(t.Context(), 3, 1, nil, s.name, s.dead)
-	require.NoError(t, err)
+	s.dead, s.group = s.name+"-dead", "billing-"+s.name
+	s.create(t, 3, nil, s.name, s.dead)
 	s.broker, err = kafka.Open(servers)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
 	return s
+}
+
+// create creates topics. A real cluster answers when its controller has made them, and its servers know
+// them a moment later.
+func (s *topic) create(t *testing.T, partitions int32, configs map[string]*string, names ...string) {
+	t.Helper()
+	answer, err := s.admin.CreateTopics(t.Context(), partitions, -1, configs, names...)
+	require.NoError(t, err)
+	require.NoError(t, answer.Error())
+	eventually(t, func() bool {
+		known, err := s.admin.ListTopics(t.Context(), names...)
+		return err == nil && known.Error() == nil
+	}, "the servers know them")
+}
+
+// remove deletes topics. Until the servers have done so, too, they take what is published to them.
+func (s *topic) remove(t *testing.T, names ...string) {
+	t.Helper()
+	answer, err := s.admin.DeleteTopics(t.Context(), names...)
+	require.NoError(t, err)
+	require.NoError(t, answer.Error())
+	eventually(t, func() bool {
+		known, err := s.admin.ListTopics(t.Context(), names...)
+		if err != nil {
+			return false
+		}
+		for _, topic := range known {
+			if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {
+				return false
+			}
+		}
+		return true
+	}, "the servers have deleted them")
 }
 
 func (s *topic) source(t *testing.T) *consumertest.Source {
@@ -122,23 +153,25 @@ func (s *topic) source(t *testing.T) *consumertest.Source {
 					return new(net.Dialer).DialContext(ctx, network, address)
 				})))
 			}
-			c, err := NewConsumer(s.servers, "billing", []string{s.name}, handler, options...)
+			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, options...)
 			require.NoError(t, err)
 			return c
 		},
 		Unconfirmed: s.unconfirmed,
 		DeadLetters: s.letters,
 		Network:     proxy,
-		Child:       strings.Join(s.servers, ",") + " " + s.name,
+		Child:       strings.Join(s.servers, ",") + " " + s.group + " " + s.name,
 	}
 }
+
+func (s *topic) destination() string { return strings.Replace(s.name, ".", "::", 1) }
 
 // publish publishes as the relay does, through brokers/kafka.
 func (s *topic) publish(t *testing.T, messages ...consumertest.Message) {
 	t.Helper()
 	out := make([]brokers.Message, len(messages))
 	for i, m := range messages {
-		out[i] = brokers.Message{ID: m.ID, Destination: strings.Replace(s.name, ".", "::", 1), Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
+		out[i] = brokers.Message{ID: m.ID, Destination: s.destination(), Type: m.Type, OrderingKey: m.Key, Payload: m.Payload}
 	}
 	for _, result := range s.broker.Publish(t.Context(), out) {
 		require.NoError(t, result.Err)
@@ -150,7 +183,7 @@ func (s *topic) unconfirmed(t *testing.T) (n int) {
 	t.Helper()
 	ends, err := s.admin.ListEndOffsets(t.Context(), s.name)
 	require.NoError(t, err)
-	committed, err := s.admin.FetchOffsets(t.Context(), "billing")
+	committed, err := s.admin.FetchOffsets(t.Context(), s.group)
 	if !errors.Is(err, kerr.GroupIDNotFound) {
 		require.NoError(t, err)
 	}

@@ -9,7 +9,7 @@ import (
 // optionalServices are the servers that only make test-all tests with, and that tests can do
 // without. A server whose launch is nil is started by the tests themselves, since they kill it or
 // need several: they get its binary.
-var optionalServices = []*service{nats}
+var optionalServices = []*service{nats, kafka, pubSub}
 
 // StartOptional gets the servers that tests can do without: those that variables name, else those
 // whose binaries are on this machine or can be fetched, announced first, else containers. It says

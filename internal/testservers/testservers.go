@@ -60,6 +60,16 @@ const (
 	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
 	// NATSBinVariable holds the path of nats-server, likewise.
 	NATSBinVariable = "FANOUT_TEST_NATS_BIN"
+	// KafkaVariable holds the servers of a Kafka cluster, host:port with commas between, whose topics
+	// and groups tests may create.
+	KafkaVariable = "FANOUT_TEST_KAFKA"
+	// KafkaLibVariable holds the directory of the jars of Kafka (libs in its distribution), for tests
+	// that start a cluster of their own. Java is the one of JAVA_HOME, else the one in PATH.
+	KafkaLibVariable = "FANOUT_TEST_KAFKA_LIBDIR"
+	// PubSubVariable holds the address of an emulator of Google Cloud Pub/Sub, host:port.
+	PubSubVariable = "FANOUT_TEST_PUBSUB"
+	// PubSubJarVariable holds the path of its jar.
+	PubSubJarVariable = "FANOUT_TEST_PUBSUB_JAR"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
 	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
