@@ -12,7 +12,7 @@
 // chooses and that can be had.
 //
 // The exit code is the command's, or the first of several that is not 0 (128 + n where signal n ended it), 1 when there are no servers, 2
-// for wrong usage. Note that go run turns every failure into 1; build the command where the code
+// for wrong usage. At the end it says how long all of it took. Note that go run turns every failure into 1; build the command where the code
 // matters. Signals are passed on to the command and all processes of its group; the servers are
 // stopped after it has ended. A terminal is not passed on: the command reads nothing.
 package main
@@ -81,6 +81,7 @@ func run(log io.Writer, chosen choice, command []string) int {
 	defer cancel()
 	go endWhenOrphaned(ctx, os.Getppid())
 
+	began := time.Now()
 	servers, err := start(ctx, log, chosen)
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(log, "withservers: interrupted while the servers were starting")
@@ -93,6 +94,7 @@ func run(log io.Writer, chosen choice, command []string) int {
 	for _, server := range servers.All() {
 		fmt.Fprintln(log, server)
 	}
+	ready := time.Since(began)
 	var code int
 	if chosen.eachPostgres {
 		code = runWithEach(ctx, log, servers, command, signals)
@@ -103,6 +105,7 @@ func run(log io.Writer, chosen choice, command []string) int {
 		fmt.Fprintln(log, err)
 		return max(code, exitNoServers)
 	}
+	fmt.Fprintf(log, "withservers: %.0f s, of which the servers took %.0f s to start\n", time.Since(began).Seconds(), ready.Seconds())
 	return code
 }
 

@@ -70,6 +70,7 @@ func TestRunsTheCommandWithServers(t *testing.T) {
 	require.Regexp(t, `(?m)^PostgreSQL \d.*FANOUT_TEST_POSTGRES$`, stderr.String())
 	require.Regexp(t, `(?m)^Redis \d.*FANOUT_TEST_REDIS$`, stderr.String())
 	require.Regexp(t, `(?m)^toxiproxy .*FANOUT_TEST_TOXIPROXY$`, stderr.String())
+	require.Regexp(t, `withservers: \d+ s, of which the servers took \d+ s to start\n$`, stderr.String())
 }
 
 // Each version that can be had gets its run, with the first exit code that is not zero; one that
