@@ -103,10 +103,10 @@ race: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests of packages that 
 POSTGRES_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/gormplugin $(MODULE)/inbox $(MODULE)/integration
 RECORDS           := $(CURDIR)/$(BUILD)/records
 test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race detector, in another order each time, then those that take minutes, and on other servers and versions
-	@race='-race -gcflags=modernc.org/...=-race=false'; \
+	@race='$(RACEFLAGS)'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
 	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
-	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} FANOUT_TEST_RECORD=$(RECORDS); \
+	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} FANOUT_TEST_RECORD=$(RECORDS); \
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
 	rm -f $(RECORDS); failed=0; \
 	stage() { "$$@" || { failed=$$?; [ $$failed -lt 128 ] || exit $$failed; }; }; \
