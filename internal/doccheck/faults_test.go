@@ -76,8 +76,7 @@ func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
 		files, err := filepath.Glob(root + pattern)
 		require.NoError(t, err)
 		for _, file := range files {
-			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
+			parsed := parse(t, file)
 			ast.Inspect(parsed, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.FuncDecl:
@@ -100,4 +99,17 @@ func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
 	}
 	require.NotEmpty(t, funcs, "%s has no tests", dir)
 	return funcs, texts
+}
+
+// parsed are the files that were parsed before: the suites are looked through for each command.
+var parsed = map[string]*ast.File{}
+
+func parse(t *testing.T, file string) *ast.File {
+	t.Helper()
+	if parsed[file] == nil {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		parsed[file] = tree
+	}
+	return parsed[file]
 }

@@ -67,6 +67,15 @@ const spreadVariable = "FANOUT_TEST_SPREAD"
 // together on all of them. Otherwise, as in make test-all, each case runs on every database.
 func Spread() bool { return os.Getenv(spreadVariable) == "1" }
 
+// NeedAll skips a test in make test and make race that costs more than it tells of most changes, such
+// as one that starts servers again and again: make test-all runs it, and so does a plain go test.
+func NeedAll(t testing.TB) {
+	t.Helper()
+	if Spread() {
+		t.Skip("make test-all runs it")
+	}
+}
+
 // OnEach runs a test on each of several databases, side by side; where [Spread] holds, on the one
 // whose turn it is, or the next one where the test skips itself: since it is not about the first, or
 // that one cannot be had.

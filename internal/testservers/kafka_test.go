@@ -15,6 +15,7 @@ import (
 // kafkaHere skips a test where there is no Kafka to start.
 func kafkaHere(t *testing.T) (libs string) {
 	t.Helper()
+	needAll(t)
 	libs, found := findKafka(t.Context())
 	if !found {
 		t.Skip(Missing(KafkaLibVariable))

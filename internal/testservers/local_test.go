@@ -16,6 +16,9 @@ import (
 func TestLaunch(t *testing.T) {
 	for _, svc := range []*service{postgres, redis, mysql, rabbitMQ, toxiproxy} {
 		t.Run(svc.name, func(t *testing.T) {
+			if svc == rabbitMQ { // which takes as long as all others together
+				needAll(t)
+			}
 			binary, ok := svc.find(t.Context())
 			if !ok {
 				t.Skipf("no binary of %s here", svc.name)

@@ -70,9 +70,18 @@ func TestOwnRedis(t *testing.T) {
 	}
 }
 
+// needAll is testenv.NeedAll, whose package imports this one.
+func needAll(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FANOUT_TEST_SPREAD") == "1" {
+		t.Skip("make test-all runs it")
+	}
+}
+
 // What it keeps is tested where its driver is linked.
 func TestOwnMySQL(t *testing.T) {
 	t.Parallel()
+	needAll(t)
 	own, err := OwnMySQL(t.Context(), "--log-bin=log")
 	if errors.Is(err, ErrNoBinary) {
 		t.Skip(err)
@@ -93,6 +102,7 @@ func TestOwnMySQL(t *testing.T) {
 // What it keeps is tested where its client is linked.
 func TestOwnRabbitMQ(t *testing.T) {
 	t.Parallel()
+	needAll(t)
 	own, err := OwnRabbitMQ(t.Context(), "heartbeat = 17")
 	if errors.Is(err, ErrNoBinary) {
 		t.Skip(err)

@@ -78,7 +78,7 @@ func TestRunsTheCommandWithServers(t *testing.T) {
 func TestEachPostgres(t *testing.T) {
 	t.Parallel()
 	versions := func(majors string) *exec.Cmd {
-		cmd := withservers(t, "-each-postgres", "-optional", "--", "sh", "-c", `echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_SERVERS"; exit 7`)
+		cmd := withservers(t, "-each-postgres", "--", "sh", "-c", `echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_SERVERS"; exit 7`)
 		cmd.Env = append(cmd.Env, testservers.PostgresVersionsVariable+"="+majors, testservers.InstallVariable+"=0",
 			testservers.PostgresVariable+"_98="+testenv.Postgres(t))
 		return cmd
