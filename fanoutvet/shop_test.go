@@ -76,6 +76,7 @@ func run(t *testing.T, dir, name string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=") // what go vet finds in one copy of the shop is not to come from its cache for another
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s %s\n%s", name, strings.Join(args, " "), out)
 	return result{string(out), err}
