@@ -57,7 +57,7 @@ var rules = map[int16]rule{
 	kerr.InvalidTimestamp.Code:            destinationOut("check this machine's clock, and message.timestamp.before.max.ms and after.max.ms of the topic"),
 	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
 
-	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user IdempotentWrite on the cluster (kafka-acls); before Kafka 3.0 it is not part of Write"),
+	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user Write on the topics, and before Kafka 3.0 IdempotentWrite on the cluster as well (kafka-acls)"),
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
 	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
 	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
