@@ -33,6 +33,7 @@ const (
 	passes    = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
 	replicas  = "bring servers back, or lower min.insync.replicas of the topic"
 	producer  = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
+	starting  = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
 	loginFail = "check user, password and mechanism of SASL"
 )
 
@@ -64,13 +65,17 @@ var rules = map[int16]rule{
 	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
 	kerr.RequestTimedOut.Code:            brokerOut("the cluster is slow or short of servers; see its logs"),
 	kerr.BrokerNotAvailable.Code:         brokerOut(""),
-	kerr.NetworkException.Code:           brokerOut(""),
-	kerr.UnsupportedVersion.Code:         brokerOut("Kafka 0.11 or later is needed"),
-	kerr.OutOfOrderSequenceNumber.Code:   brokerOut(producer),
-	kerr.UnknownProducerID.Code:          brokerOut(producer),
-	kerr.InvalidProducerIDMapping.Code:   brokerOut(producer),
-	kerr.InvalidProducerEpoch.Code:       brokerOut(producer),
-	kerr.ProducerFenced.Code:             brokerOut(producer),
+	// A server that has no controller to get producers' numbers from.
+	kerr.CoordinatorLoadInProgress.Code: brokerOut(starting),
+	kerr.CoordinatorNotAvailable.Code:   brokerOut(starting),
+	kerr.NotCoordinator.Code:            brokerOut(starting),
+	kerr.NetworkException.Code:          brokerOut(""),
+	kerr.UnsupportedVersion.Code:        brokerOut("Kafka 0.11 or later is needed"),
+	kerr.OutOfOrderSequenceNumber.Code:  brokerOut(producer),
+	kerr.UnknownProducerID.Code:         brokerOut(producer),
+	kerr.InvalidProducerIDMapping.Code:  brokerOut(producer),
+	kerr.InvalidProducerEpoch.Code:      brokerOut(producer),
+	kerr.ProducerFenced.Code:            brokerOut(producer),
 
 	kerr.MessageTooLarge.Code:    {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
 	kerr.RecordListTooLarge.Code: {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
