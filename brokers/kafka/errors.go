@@ -143,6 +143,14 @@ func classified(what string, err error) error {
 			return brokers.Unavailable(r.scope, advise(r.advice))
 		}
 	}
+	if errors.As(err, new(topicError)) {
+		return brokers.Unavailable(brokers.ScopeDestination, said)
+	}
+	return brokers.Unavailable(brokers.ScopeBroker, advise(unanswered(err)))
+}
+
+// unanswered says what to do about an error that is not Kafka's word; empty: that is not known.
+func unanswered(err error) (advice string) {
 	var (
 		untrusted *tls.CertificateVerificationError
 		noTLS     tls.RecordHeaderError
@@ -150,21 +158,19 @@ func classified(what string, err error) error {
 		eof       *kgo.ErrFirstReadEOF
 	)
 	switch {
-	case errors.As(err, new(topicError)):
-		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.As(err, &untrusted):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"))
+		return "check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"
 	case errors.As(err, &noTLS):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave tls (WithTLS) out, or use another port"))
+		return "the port does not talk TLS; leave tls (WithTLS) out, or use another port"
 	case errors.As(err, &eof):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"))
+		return "the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"
 	case errors.Is(err, kgo.ErrRecordRetries):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the partition's leader does not answer; "+passes))
+		return "the partition's leader does not answer; " + passes
 	case errors.Is(err, io.EOF):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up; see its log"))
+		return "the server hung up; see its log"
 	case errors.As(err, &refused) && refused.Op == "dial", errors.Is(err, context.DeadlineExceeded):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("check that the servers run, and that the addresses that they advertise can be reached"))
+		return "check that the servers run, and that the addresses that they advertise can be reached"
 	default:
-		return brokers.Unavailable(brokers.ScopeBroker, said)
+		return ""
 	}
 }
