@@ -38,7 +38,7 @@ help: ## Show this list
 	@echo '  FANOUT_TEST_TOXIPROXY=http://127.0.0.1:8474  do not build and start a toxiproxy'
 	@echo '  FANOUT_TEST_MYSQL="user:password@tcp(127.0.0.1:3306)/"  test with this MySQL or MariaDB'
 	@echo '  FANOUT_TEST_RABBITMQ=amqp://user:password@127.0.0.1:5672/  test with this RabbitMQ (3.10 or later)'
-	@echo '  FANOUT_TEST_KAFKA=127.0.0.1:9092  test with this Kafka, too, and not with a fake one alone'
+	@echo '  FANOUT_TEST_KAFKA=127.0.0.1:9092 FANOUT_TEST_PUBSUB=127.0.0.1:8085  test with this Kafka and this emulator, too, and not with fakes alone'
 	@echo '  FANOUT_TEST_POSTGRES_VERSIONS="14 16 18"  the versions that test-all runs with beside the usual one; "none"'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
 	@echo '  FANOUT_TEST_SEED=7    other random choices than those of make test, or those of a make test-all again'

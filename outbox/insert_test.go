@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
 	"time"
 	"unicode/utf16"
 

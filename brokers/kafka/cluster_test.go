@@ -232,6 +232,7 @@ func TestLeadersAreKilled(t *testing.T) {
 				assert.LessOrEqual(t, n, 1, "%s: %s", class, sent)
 			}
 		}
+		assert.NotContains(t, p.said, "retryable", "an outage costs no attempt")
 		t.Log(p.failures, p.said)
 	}
 	t.Logf("%d messages, %d duplicates, %d kills", total, duplicates, kills+2)

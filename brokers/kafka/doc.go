@@ -34,8 +34,9 @@
 //	Kafka says                                   class                     what to do
 //	nothing (no connection, no answer)           unavailable broker        check addresses, also those that the servers advertise
 //	33, 34, 58 login                             unavailable broker        check user, password and mechanism
-//	31 cluster rights                            unavailable broker        grant IdempotentWrite on the cluster (before Kafka 3.0)
+//	31 cluster rights                            unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
 //	7, 8, 13, 89 slow, throttled                 unavailable broker        see the servers' logs, and the quotas
+//	14, 15, 16 no controller                     unavailable broker        bring servers back
 //	35 version                                   unavailable broker        Kafka 0.11 or later is needed
 //	45, 47, 49, 59, 90 the producer's number     unavailable broker        nothing: the next call begins with a new one
 //	3, 100 no such topic                         unavailable destination   create it, or use WithCreateTopics

@@ -34,6 +34,7 @@ const (
 	passes    = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
 	replicas  = "bring servers back, or lower min.insync.replicas of the topic"
 	producer  = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
+	starting  = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
 	loginFail = "check user, password and mechanism of SASL"
 )
 
@@ -58,20 +59,24 @@ var rules = map[int16]rule{
 	kerr.InvalidTimestamp.Code:            destinationOut("check this machine's clock, and message.timestamp.before.max.ms and after.max.ms of the topic"),
 	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
 
-	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user IdempotentWrite on the cluster (kafka-acls); before Kafka 3.0 it is not part of Write"),
+	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user Write on the topics, and before Kafka 3.0 IdempotentWrite on the cluster as well (kafka-acls)"),
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
 	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
 	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
 	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
 	kerr.RequestTimedOut.Code:            brokerOut("the cluster is slow or short of servers; see its logs"),
 	kerr.BrokerNotAvailable.Code:         brokerOut(""),
-	kerr.NetworkException.Code:           brokerOut(""),
-	kerr.UnsupportedVersion.Code:         brokerOut("Kafka 0.11 or later is needed"),
-	kerr.OutOfOrderSequenceNumber.Code:   brokerOut(producer),
-	kerr.UnknownProducerID.Code:          brokerOut(producer),
-	kerr.InvalidProducerIDMapping.Code:   brokerOut(producer),
-	kerr.InvalidProducerEpoch.Code:       brokerOut(producer),
-	kerr.ProducerFenced.Code:             brokerOut(producer),
+	// A server that has no controller to get producers' numbers from.
+	kerr.CoordinatorLoadInProgress.Code: brokerOut(starting),
+	kerr.CoordinatorNotAvailable.Code:   brokerOut(starting),
+	kerr.NotCoordinator.Code:            brokerOut(starting),
+	kerr.NetworkException.Code:          brokerOut(""),
+	kerr.UnsupportedVersion.Code:        brokerOut("Kafka 0.11 or later is needed"),
+	kerr.OutOfOrderSequenceNumber.Code:  brokerOut(producer),
+	kerr.UnknownProducerID.Code:         brokerOut(producer),
+	kerr.InvalidProducerIDMapping.Code:  brokerOut(producer),
+	kerr.InvalidProducerEpoch.Code:      brokerOut(producer),
+	kerr.ProducerFenced.Code:            brokerOut(producer),
 
 	kerr.MessageTooLarge.Code:    {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
 	kerr.RecordListTooLarge.Code: {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
@@ -134,6 +139,14 @@ func classified(what string, err error) error {
 			return brokers.Unavailable(r.scope, advise(r.advice))
 		}
 	}
+	if errors.As(err, new(topicError)) {
+		return brokers.Unavailable(brokers.ScopeDestination, said)
+	}
+	return brokers.Unavailable(brokers.ScopeBroker, advise(unanswered(err)))
+}
+
+// unanswered says what to do about an error that is not Kafka's word; empty: that is not known.
+func unanswered(err error) (advice string) {
 	var (
 		untrusted *tls.CertificateVerificationError
 		noTLS     tls.RecordHeaderError
@@ -141,21 +154,19 @@ func classified(what string, err error) error {
 		eof       *kgo.ErrFirstReadEOF
 	)
 	switch {
-	case errors.As(err, new(topicError)):
-		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.As(err, &untrusted):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"))
+		return "check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"
 	case errors.As(err, &noTLS):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the port does not talk TLS; leave tls (WithTLS) out, or use another port"))
+		return "the port does not talk TLS; leave tls (WithTLS) out, or use another port"
 	case errors.As(err, &eof):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"))
+		return "the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"
 	case errors.Is(err, kgo.ErrRecordRetries):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the partition's leader does not answer; "+passes))
+		return "the partition's leader does not answer; " + passes
 	case errors.Is(err, io.EOF):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("the server hung up; see its log"))
+		return "the server hung up; see its log"
 	case errors.As(err, &refused) && refused.Op == "dial", errors.Is(err, context.DeadlineExceeded):
-		return brokers.Unavailable(brokers.ScopeBroker, advise("check that the servers run, and that the addresses that they advertise can be reached"))
+		return "check that the servers run, and that the addresses that they advertise can be reached"
 	default:
-		return brokers.Unavailable(brokers.ScopeBroker, said)
+		return ""
 	}
 }

@@ -51,6 +51,7 @@ func TestErrors(t *testing.T) {
 		{kerr.CorruptMessage, brokers.ClassRetryable, "", "damaged"},
 		{kerr.UnknownServerError, brokers.ClassRetryable, "", "UNKNOWN_SERVER_ERROR"},
 		{context.DeadlineExceeded, brokers.ClassUnavailable, brokers.ScopeBroker, "addresses that they advertise"},
+		{fmt.Errorf("unable to initialize a producer ID: %w", kerr.CoordinatorLoadInProgress), brokers.ClassUnavailable, brokers.ScopeBroker, "when most of its servers run"},
 		{kgo.ErrRecordRetries, brokers.ClassUnavailable, brokers.ScopeBroker, "when the partition has a leader"},
 		{errors.New("whatever"), brokers.ClassUnavailable, brokers.ScopeBroker, "whatever"},
 		{checkTopic("a b"), brokers.ClassUnavailable, brokers.ScopeDestination, `the topic "a b" has " "`},

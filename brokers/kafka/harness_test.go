@@ -62,6 +62,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		own := ownKafka(t)
 		h := newReader(t, []string{own.URL}).harness(t)
+		h.Patience = 3 * time.Minute // it takes seconds to start, and many beside others
 		h.Stop = func(t *testing.T) { require.NoError(t, own.End(syscall.SIGKILL, patience)) }
 		h.Start = func(t *testing.T) { require.NoError(t, own.Start(t.Context())) }
 		throughNetwork(t, &h, []string{own.URL})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -225,11 +226,24 @@ func TestPermissions(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, own.Close()) })
 		r := newReader(t, []string{own.URL})
 		r.create(t, "open", "readable", "hidden")
-		for topic, operation := range map[string]kmsg.ACLOperation{"open": kmsg.ACLOperationWrite, "readable": kmsg.ACLOperationDescribe} {
+		allow := func(topic string, operation kmsg.ACLOperation) {
+			t.Helper()
 			answer, err := r.admin.CreateACLs(t.Context(), kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:"+user).AllowHosts())
 			require.NoError(t, err)
 			require.NoError(t, answer[0].Err)
 		}
+		seen := func(topic string) { // by the server, which hears of rights from the controller
+			t.Helper()
+			b := open(t, []string{own.Secured}, kafka.WithSASLPlain(user, password))
+			require.Eventually(t, func() bool { return b.CheckDestination(t.Context(), topic) == nil }, patience, 5*time.Millisecond)
+		}
+		allow("readable", kmsg.ACLOperationDescribe)
+		seen("readable")
+		results := open(t, []string{own.Secured}, kafka.WithSASLPlain(user, password)).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
+		assert.Equal(t, []string{"unavailable broker"}, classes(results), "who may write nowhere gets no number as a producer")
+		require.ErrorContains(t, results[0].Err, "grant the user Write on the topics")
+		allow("open", kmsg.ACLOperationWrite)
+		seen("open")
 		test(t, own.Secured, "check user, password and mechanism")
 	})
 }

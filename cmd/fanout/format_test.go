@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"

@@ -162,7 +162,7 @@ func (c *counting) Stats() inbox.ConsumerStats {
 // renaming has outages of Redis say what those of other brokers do.
 type renaming struct{ slog.Handler }
 
-func (r renaming) Handle(ctx context.Context, record slog.Record) error { //nolint:gocritic // slog's signature
+func (r renaming) Handle(ctx context.Context, record slog.Record) error {
 	record.Message = strings.Replace(record.Message, "redis ", "broker ", 1)
 	return r.Handler.Handle(ctx, record)
 }
@@ -243,7 +243,7 @@ func TestSentinelFailover(t *testing.T) {
 		return strings.Contains(promoted.Info(context.Background(), "replication").Val(), "role:master")
 	})
 	w.primary.start(t)
-	require.NoError(t, connect(t, w.primary.url()).SlaveOf(t.Context(), "127.0.0.1", w.replica.port).Err()) // Sentinel does it too, after half a minute
+	require.NoError(t, connect(t, w.primary.url()).ReplicaOf(t.Context(), "127.0.0.1", w.replica.port).Err()) // Sentinel does it too, after half a minute
 	add(after)
 	soon(t, "all are handled", func() bool { return l.len() == after })
 	soon(t, "all are confirmed", func() bool { return unconfirmed(t, client, stream) == 0 })

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// FirstPause and LongestPause bound the time until a class of causes that was reported before is
-	// reported once more. The pause doubles with each such report.
-	FirstPause   = time.Minute
+	// FirstPause is the time until a class of causes that was reported before is reported once more.
+	// The pause doubles with each such report.
+	FirstPause = time.Minute
+	// LongestPause is what the pause grows to.
 	LongestPause = time.Hour
 	// MaxClasses is how many classes of causes one failure has that are reported without a pause.
 	MaxClasses = 16

@@ -86,7 +86,8 @@ func (p probes) singly() list {
 
 // sql selects the rows, each with its number.
 func (p probes) sql(dialect outbox.Dialect) string {
-	number, columns, from := "0", "", ""
+	number, columns := "0", ""
+	sources := make([]string, 0, len(p))
 	for i, one := range p {
 		counter := "fanout_" + strconv.Itoa(i)
 		if i == 0 {
@@ -97,10 +98,11 @@ func (p probes) sql(dialect outbox.Dialect) string {
 		for _, object := range one.columns {
 			columns += ", " + cast(dialect, nameOf(object), object) + " AS " + nameOf(object)
 		}
-		from += " CROSS JOIN " + one.sql(dialect, counter)
+		sources = append(sources, one.sql(dialect, counter))
 	}
-	if from != "" {
-		from = " FROM" + strings.TrimPrefix(from, " CROSS JOIN")
+	from := ""
+	if len(sources) > 0 {
+		from = " FROM " + strings.Join(sources, " CROSS JOIN ")
 	}
 	return "SELECT " + number + " AS fanout_row" + columns + from
 }
@@ -216,11 +218,24 @@ const (
 func class(kind string) string {
 	kind = strings.ToLower(kind)
 	for _, c := range []struct{ begins, class string }{
-		{"tinyint(1)", boolClass}, {"bool", boolClass}, {"bit", boolClass},
-		{"text", textClass}, {"mediumtext", textClass}, {"longtext", textClass}, {"varchar", textClass}, {"nvarchar", textClass}, {"char", textClass},
-		{"timestamp", timeClass}, {"datetime", timeClass},
-		{"uuid", uuidClass}, {"uniqueidentifier", uuidClass},
-		{"bytea", bytesClass}, {"varbinary", bytesClass}, {"binary", bytesClass}, {"longblob", bytesClass}, {"blob", bytesClass},
+		{"tinyint(1)", boolClass},
+		{"bool", boolClass},
+		{"bit", boolClass},
+		{"text", textClass},
+		{"mediumtext", textClass},
+		{"longtext", textClass},
+		{"varchar", textClass},
+		{"nvarchar", textClass},
+		{"char", textClass},
+		{"timestamp", timeClass},
+		{"datetime", timeClass},
+		{"uuid", uuidClass},
+		{"uniqueidentifier", uuidClass},
+		{"bytea", bytesClass},
+		{"varbinary", bytesClass},
+		{"binary", bytesClass},
+		{"longblob", bytesClass},
+		{"blob", bytesClass},
 	} {
 		if strings.HasPrefix(kind, c.begins) {
 			return c.class
@@ -326,7 +341,7 @@ func (db *Database) texts(constants constants) []any {
 func (db *Database) shardRows(c *comparison, constants constants) list {
 	keys := []any{"order-1", "order-2", "order-3", "order-4", "Order-1", "order-1 ", `C:\temp\101`, `\\x41\`, "it's", repeated{"k", 512}}
 	if !db.ASCII {
-		keys = append(keys, "Größe", "注文", "😀", repeated{"é", 256})
+		keys = append(keys, "Größe", "ключ", "😀", repeated{"é", 256})
 	}
 	shard := Object{Name: column + goShard, Properties: c.columns["shard"].Properties}
 	l := list{columns: []Object{c.columns["ordering_key"], c.columns["message_id"], c.columns["priority"], shard}}

@@ -141,6 +141,7 @@ func (r *Reading) check(object string, expression, rest []Token) {
 		r.add(object, "trusted", yes)
 	case outbox.MySQL:
 		r.add(object, "enforced", yesNo(!is(rest, "not", "enforced")))
+	case outbox.SQLite: // each constraint holds
 	}
 }
 
@@ -204,6 +205,7 @@ func (r *Reading) createIndex(text []Token) {
 		r.add(object, "kind", "btree")
 	case outbox.SQLServer:
 		r.add(object, "kind", "NONCLUSTERED")
+	case outbox.MySQL, outbox.SQLite: // there is one kind
 	}
 	r.indexed(object, is(text, "create", "unique"), columns)
 	rest := from(text, open+len(columns)+2)
@@ -222,6 +224,7 @@ func (r *Reading) createIndex(text []Token) {
 		r.add(object, "valid", yes)
 	case outbox.SQLServer:
 		r.add(object, "enabled", yes)
+	case outbox.MySQL, outbox.SQLite: // each index is in use
 	}
 }
 

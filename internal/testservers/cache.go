@@ -26,7 +26,7 @@ func cacheDir() (string, error) {
 }
 
 // cached returns the directory called name in the cache. Where there is none, it announces on log
-// what is about to be fetched, and has fill fill a new one, which gets its name when it is complete:
+// what is about to be fetched, and has the caller fill a new one, which gets its name when it is complete:
 // a fetch that was interrupted leaves nothing that a later run takes for a server.
 func cached(log io.Writer, name, what string, fill func(dir string) error) (string, error) {
 	parent, err := cacheDir()

@@ -192,5 +192,5 @@ func natsInfo(ctx context.Context, address string) (info natsGreeting, err error
 	if !found {
 		return info, fmt.Errorf("the server greets otherwise than NATS does: %q", line)
 	}
-	return info, json.Unmarshal([]byte(said), &info)
+	return info, json.Unmarshal([]byte(said), &info) //nolint:musttag // they have the names of the fields
 }

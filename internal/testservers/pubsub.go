@@ -50,7 +50,7 @@ func findPubSub(ctx context.Context) (string, bool) {
 		return "", false
 	}
 	if jar := os.Getenv(PubSubJarVariable); jar != "" {
-		_, err := os.Stat(jar)
+		_, err := os.Stat(jar) //nolint:gosec // the user names it
 		return jar, err == nil
 	}
 	roots := []string{os.Getenv("CLOUDSDK_ROOT"), os.Getenv("CLOUDSDK_ROOT_DIR")}
@@ -111,12 +111,12 @@ func launchPubSub(ctx context.Context, jar string) (*Server, error) {
 // probePubSub asks whether an emulator is there: it answers a browser, too, but does not say which
 // version it is.
 func probePubSub(ctx context.Context, address string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody) //nolint:gosec // so is this
 	if err != nil {
 		return "", err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	answer, err := (&http.Client{Transport: transport}).Do(request) //nolint:gosec // as above
 	if err != nil {
 		return "", err
 	}

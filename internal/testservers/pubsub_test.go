@@ -40,7 +40,7 @@ func TestFindPubSub(t *testing.T) {
 		filepath.Join(root, "java", "java"):  "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o700)) //nolint:gosec // it is run
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o700))
 	}
 	for _, variable := range []string{"JAVA_HOME", PubSubJarVariable, "CLOUDSDK_ROOT", "CLOUDSDK_ROOT_DIR"} {
 		t.Setenv(variable, "")

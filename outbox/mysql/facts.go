@@ -72,10 +72,9 @@ func (s *Store) catalog(ctx context.Context, table, owner string) (live schemach
 		if err := scan(&kind, &object, &property, &value); err != nil || !value.Valid {
 			return err
 		}
-		switch {
-		case kind == "table":
+		if kind == "table" {
 			object = schemacheck.Table + table
-		default:
+		} else {
 			object = "column " + object + owner
 		}
 		if property == "type" {

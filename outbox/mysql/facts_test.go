@@ -51,7 +51,10 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 	settings.User, settings.Passwd = user, "secret"
 	for _, params := range []map[string]string{
-		nil, {"time_zone": "'+02:00'"}, {"sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY'"}, {"collation_connection": "utf8mb4_general_ci"},
+		nil,
+		{"time_zone": "'+02:00'"},
+		{"sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY'"},
+		{"collation_connection": "utf8mb4_general_ci"},
 		{"sql_quote_show_create": "0"},
 	} {
 		settings.Params = params

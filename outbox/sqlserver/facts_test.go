@@ -38,7 +38,7 @@ func checked(facts schemacheck.Facts, different []string, further ...reply) func
 // evaluated answers each part of the statement of an evaluation.
 func evaluated(text string, different []string) reply {
 	answers := set{columns: []string{"fanout_expression", "fanout_first"}}
-	for _, part := range strings.Split(text, "\nUNION ALL\n") {
+	for part := range strings.SplitSeq(text, "\nUNION ALL\n") {
 		number, _, _ := strings.Cut(strings.TrimPrefix(part, "SELECT "), " ")
 		n, err := strconv.Atoi(number)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -110,7 +109,7 @@ func Splice(document []byte, table string) ([]byte, error) {
 	before, rest, found := bytes.Cut(document, []byte(begin))
 	_, after, ended := bytes.Cut(rest, []byte(end))
 	if !found || !ended {
-		return nil, errors.New("testedwith: the document has no place for the table: write two lines, " + begin + end)
+		return nil, fmt.Errorf("testedwith: the document has no place for the table: write the lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	return slices.Concat(before, []byte(begin+table+end), after), nil
 }

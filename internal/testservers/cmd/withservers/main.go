@@ -142,7 +142,7 @@ func runWithEach(ctx context.Context, log io.Writer, servers *testservers.Server
 		}
 		if server != nil {
 			fmt.Fprintln(log, server)
-			code = cmp.Or(code, runCommand(log, command, servers.Environ(), signals))
+			code = cmp.Or(code, runCommand(log, command, servers.Environ(), signals)) //nolint:contextcheck // signals end the command
 		}
 		if ctx.Err() != nil {
 			break
