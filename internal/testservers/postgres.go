@@ -78,7 +78,9 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin, usual string) 
 	}
 	var settings []string
 	if os.Getenv(fsyncVariable) == "off" {
-		settings = []string{"fsync=off"}
+		// Hundreds of small databases come and go: to look after each, and to compile queries of a
+		// second, takes longer than it saves, and plans would depend on when it happened.
+		settings = []string{"fsync=off", "autovacuum=off", "jit=off"}
 	}
 	run := localPostgres(ctx, files, bin, data, settings...)
 	run.usual = usual

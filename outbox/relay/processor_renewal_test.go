@@ -222,13 +222,13 @@ func TestFault26TheDeadStayDead(t *testing.T) {
 		r.stop()
 		before := r.query("SELECT finished_at || ' ' || last_error FROM outbox_messages WHERE CAST(payload AS TEXT) = 'dead'")
 
-		again := newRig(t, path, refuses, outbox.Policy{Retry: outbox.Retry{MaxAttempts: 10, BaseDelay: time.Minute, Jitter: -1}})
+		again := newRig(t, path, refuses, outbox.Policy{Retry: outbox.Retry{MaxAttempts: 4, BaseDelay: time.Minute, Jitter: -1}})
 		t.Cleanup(func() { _ = again.db.Close() })
 		again.start()
 		again.until(48*time.Hour, func() bool { return again.open() == "0" })
 		again.stop()
 		assert.Equal(t, "abandoned 2", again.status("dead"))
 		assert.Equal(t, before, again.query("SELECT finished_at || ' ' || last_error FROM outbox_messages WHERE CAST(payload AS TEXT) = 'dead'"), "nobody has touched it")
-		assert.Equal(t, "abandoned 10", again.status("waiting"))
+		assert.Equal(t, "abandoned 4", again.status("waiting"))
 	})
 }
