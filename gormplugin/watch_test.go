@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,8 +57,9 @@ func TestWatchingIsBounded(t *testing.T) {
 	runtime.KeepAlive(orders)
 	runtime.KeepAlive(flush)
 
+	first := weak.Make(&orders[0])
 	orders, flush = nil, nil //nolint:ineffassign,wastedassign // the application has let go of them
-	runtime.GC()
+	require.Eventually(t, func() bool { runtime.GC(); return first.Value() == nil }, time.Minute, time.Millisecond)
 	require.NoError(t, tx.Rollback())
 	o.looking.Lock()
 	over := o.lookAfter(t.Context(), o.unseen[0])

@@ -69,7 +69,7 @@ func (b *bench) endClaims(writer *sql.DB) {
 
 // While the database is read-only, a writer sees the error. A relay that runs reports first what
 // happened first, that its connections were ended, and then what stands, with the remedy, once. It
-// spends no attempt, and goes on by itself when the database can be written again.
+// spends no attempt, and continues without help when the database can be written again.
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(newPlace(t, outbox.Postgres))

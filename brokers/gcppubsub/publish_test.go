@@ -86,7 +86,7 @@ func testCreateTopics(t *testing.T, s site) {
 	b := s.open(t, gcppubsub.WithCreateTopics())
 	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "it will be created")
 	assert.Equal(t, map[string]int{"": 40}, verdicts(b.Publish(t.Context(), many("ordering::order", 40, 20))), "twenty requests race to create it")
-	if fake, is := s.(*server); is { // with the emulator nobody subscribed
+	if fake, is := s.(*server); is { // with the emulator there is no subscription
 		assert.Len(t, fake.received(t, "ordering::order"), 40)
 	}
 	assert.Equal(t, map[string]int{"": 40}, verdicts(b.Publish(t.Context(), many("ordering::order", 40, 20))))

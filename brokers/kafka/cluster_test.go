@@ -23,7 +23,7 @@ import (
 const callField = "call"
 
 // A publisher sends numbered messages of its keys as a processor does: what was not confirmed goes
-// again, in its order. It notes what came of each message in each call.
+// again, in its order. It notes the result of each message in each call.
 type publisher struct {
 	*kafka.Broker
 

@@ -154,22 +154,22 @@ func (s *suite) poison(t *testing.T, source *Source) {
 }
 
 // Without any place for dead letters nothing is lost: the message is held, and is done when its
-// handler is mended.
+// handler is healed.
 func (s *suite) held(t *testing.T, source *Source) {
 	if s.AlwaysDeadLetters {
 		t.Skip("there is always a place for dead letters")
 	}
 	source.Publish(t, messages(0, 3, "a", "b")...)
-	var mended atomic.Bool
+	var healed atomic.Bool
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
-		if it == (seen{"a", 1}) && !mended.Load() {
+		if it == (seen{"a", 1}) && !healed.Load() {
 			return "", inbox.Permanent(errors.New("never"))
 		}
 		return inbox.Handled, nil
 	})
 	p := s.start(t, source, l, usual())
 	s.eventually(t, func() bool { return p.Stats().Held == 1 && p.Stats().Handled == 4 }, "it is held, and its key with it")
-	mended.Store(true)
+	healed.Store(true)
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
 	l.inOrder(t)
@@ -178,9 +178,9 @@ func (s *suite) held(t *testing.T, source *Source) {
 
 // A key that fails for as long as it takes, with many messages behind it, does not keep others out.
 func (s *suite) hotKey(t *testing.T, source *Source) {
-	var mended atomic.Bool
+	var healed atomic.Bool
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
-		if it.key == "hot" && !mended.Load() {
+		if it.key == "hot" && !healed.Load() {
 			return "", inbox.Unavailable(errors.New("out"))
 		}
 		return inbox.Handled, nil
@@ -189,7 +189,7 @@ func (s *suite) hotKey(t *testing.T, source *Source) {
 	source.Publish(t, messages(0, 5, "cold", "")...)
 	p := s.start(t, source, l, usual())
 	s.eventually(t, func() bool { return p.Stats().Handled == 10 }, "the others are done")
-	mended.Store(true)
+	healed.Store(true)
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
 	assert.Len(t, l.finished(), 70)

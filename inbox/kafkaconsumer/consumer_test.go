@@ -137,18 +137,18 @@ func TestRefusedLogin(t *testing.T) {
 }
 
 // A key whose head fails fills its partition, which is not read on; other partitions are. When it is
-// mended, all goes on.
+// healed, all goes on.
 func TestFullPartition(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
-		var mended atomic.Bool
+		var healed atomic.Bool
 		var hot, cold atomic.Int64
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 			if m.OrderingKey != "hot" {
 				cold.Add(1)
 				return inbox.Handled, nil
 			}
-			if !mended.Load() {
+			if !healed.Load() {
 				return "", inbox.Unavailable(errors.New("out"))
 			}
 			hot.Add(1)
@@ -169,7 +169,7 @@ func TestFullPartition(t *testing.T) {
 		s.publish(t, all...)
 		eventually(t, func() bool { return cold.Load() >= 150 }, "two of three partitions go on")
 		assert.Less(t, c.Stats().Claimed, int64(20+2*pollMessages))
-		mended.Store(true)
+		healed.Store(true)
 		eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
 		require.NoError(t, stop())
 		assert.Equal(t, []int64{1500, 300}, []int64{hot.Load(), cold.Load()})

@@ -113,12 +113,12 @@ func TestHotKey(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	var (
-		mended atomic.Bool
+		healed atomic.Bool
 		mu     sync.Mutex
 		order  []string
 	)
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		if m.OrderingKey == "hot" && !mended.Load() {
+		if m.OrderingKey == "hot" && !healed.Load() {
 			return "", inbox.Unavailable(errors.New("out"))
 		}
 		mu.Lock()
@@ -136,7 +136,7 @@ func TestHotKey(t *testing.T) {
 	eventually(t, func() bool { return c.Stats().Claimed == 20 }, "there is no room left")
 	s.publish(t, message("cold", "c0"), message("cold", "c1"))
 	eventually(t, func() bool { return c.Stats().Handled == 2 }, "the other key gets in")
-	mended.Store(true)
+	healed.Store(true)
 	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
 	require.NoError(t, stop())
 	assert.Positive(t, c.Stats().Nacked)

@@ -51,9 +51,9 @@ func (o *diary) done() []string {
 func TestHotKeyGrows(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	var mended atomic.Bool
+	var healed atomic.Bool
 	o := &diary{before: func(context.Context, *inbox.Message) error {
-		if !mended.Load() {
+		if !healed.Load() {
 			return inbox.Unavailable(errors.New("out"))
 		}
 		return nil
@@ -75,7 +75,7 @@ func TestHotKeyGrows(t *testing.T) {
 		eventually(t, func() bool { return c.Stats().Nacked > given }, "some are given back")
 		publish()
 	}
-	mended.Store(true)
+	healed.Store(true)
 	for range 30 {
 		publish()
 	}
@@ -192,9 +192,9 @@ func TestSoleTakesOverHotKey(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	away := func(o *options) { o.pace.away = 3 * time.Second } // longer than the successor waits
-	var mended atomic.Bool
+	var healed atomic.Bool
 	o := &diary{before: func(context.Context, *inbox.Message) error {
-		if !mended.Load() {
+		if !healed.Load() {
 			return inbox.Unavailable(errors.New("out"))
 		}
 		return nil
@@ -214,7 +214,7 @@ func TestSoleTakesOverHotKey(t *testing.T) {
 	}
 	eventually(t, func() bool { return first.Stats().Nacked >= 10 && first.Stats().Received >= 30 }, "some are given back, and newer ones claimed")
 	require.NoError(t, stop())
-	mended.Store(true)
+	healed.Store(true)
 	stop = begin(t, consumer(WithSole()))
 	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
 	require.NoError(t, stop())

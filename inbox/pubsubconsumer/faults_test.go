@@ -260,9 +260,9 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(sub *pubsubpb.Subscription) { sub.EnableMessageOrdering = false })
-	var mended atomic.Bool
+	var healed atomic.Bool
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
-		if it.key == "hot" && !mended.Load() {
+		if it.key == "hot" && !healed.Load() {
 			return "", inbox.Unavailable(errors.New("out"))
 		}
 		return inbox.Handled, nil
@@ -275,7 +275,7 @@ func TestHotKey(t *testing.T) {
 	eventually(t, func() bool { return p.Stats().Claimed == 20 }, "there is no room left")
 	s.publish("cold", 5)
 	eventually(t, func() bool { return p.Stats().Handled == 5 }, "the other key gets in")
-	mended.Store(true)
+	healed.Store(true)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	require.NoError(t, p.stop())
 	assert.Equal(t, 1, j.count("message ordering not enabled"))

@@ -41,7 +41,7 @@ var kafka = &service{
 		KafkaLibVariable + " the libs directory of a Kafka 4",
 }
 
-// kafkaShutdown of a server whose data nobody needs: a node asks the others before it ends politely,
+// kafkaShutdown of a server whose data is not needed: a node asks the others before it ends politely,
 // and waits for those that are gone.
 var kafkaShutdown = []child.Step{{Signal: syscall.SIGKILL, Patience: 10 * time.Second}}
 

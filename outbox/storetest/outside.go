@@ -249,7 +249,7 @@ func (t *table) outsider() *outsider {
 	return o
 }
 
-// scrub changes what delivery does not look at, as somebody does who removes personal data.
+// scrub changes what delivery does not look at, as an operator does who removes personal data.
 func (o *outsider) scrub(id int64) {
 	o.Helper()
 	_, err := o.tx.ExecContext(o.Context(), o.render("UPDATE {t} SET correlation_id = 'scrubbed' WHERE id = ?"), id)
