@@ -58,7 +58,7 @@ func TestWatchingIsBounded(t *testing.T) {
 	runtime.KeepAlive(flush)
 
 	first := weak.Make(&orders[0])
-	orders, flush = nil, nil //nolint:ineffassign,wastedassign // the application has let go of them
+	orders, flush = nil, nil //nolint:wastedassign // the application has let go of them
 	require.Eventually(t, func() bool { runtime.GC(); return first.Value() == nil }, time.Minute, time.Millisecond)
 	require.NoError(t, tx.Rollback())
 	o.looking.Lock()
