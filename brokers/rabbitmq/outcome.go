@@ -111,6 +111,11 @@ func (p *publication) closed(ctx context.Context) bool {
 	if len(flight) == 0 && len(p.ready) == 0 {
 		return false
 	}
+	if ctx.Err() != nil && brokeOff(said) { // work has cut the connection, and that is no news
+		p.flight = flight
+		p.end(ctx)
+		return false
+	}
 	var why error = amqp.ErrClosed
 	if said != nil {
 		why = said
@@ -126,6 +131,9 @@ func (p *publication) closed(ctx context.Context) bool {
 	p.stop(err)
 	return false
 }
+
+// brokeOff is true of a channel that ended with its connection, and not by the server's word.
+func brokeOff(said *amqp.Error) bool { return said == nil || said.Code == amqp.FrameError }
 
 // confirmed gives results to those that the server had confirmed before it closed the channel.
 func (p *publication) confirmed() {
