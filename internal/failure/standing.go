@@ -27,6 +27,7 @@ type Standing struct {
 	mu       sync.Mutex
 	since    time.Time // zero: nothing fails
 	reported map[string]bool
+	class    string        // of the last cause
 	last     string        // the class of the last report
 	again    time.Time     // when a class that was reported before may be reported once more
 	pause    time.Duration // until that, the next time
@@ -37,6 +38,7 @@ func (s *Standing) Failed(err error) (news bool) {
 	class := Class(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.class = class
 	now := time.Now()
 	if s.since.IsZero() {
 		s.since, s.reported, s.pause, s.again = now, map[string]bool{}, FirstPause, now.Add(FirstPause)
@@ -63,6 +65,22 @@ func (s *Standing) Failed(err error) (news bool) {
 func (s *Standing) Over() (lasted time.Duration, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.over()
+}
+
+// Reached notes that the other side answers, although what had failed was not tried again: it is over
+// where the last cause was that the other side could not be reached.
+func (s *Standing) Reached() (lasted time.Duration, was bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.class {
+	case ClassConnection, ClassNoAnswer, ClassName, ClassCertificate:
+		return s.over()
+	}
+	return 0, false
+}
+
+func (s *Standing) over() (lasted time.Duration, was bool) {
 	if s.since.IsZero() {
 		return 0, false
 	}

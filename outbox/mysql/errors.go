@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,6 +64,12 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, mysql.ErrInvalidConn), numbered(err,
+		1053, // the server shuts down
+		1927, // the connection was killed (MariaDB)
+		3169, // the session was killed
+	):
+		return fmt.Errorf("%w: %w", err, driver.ErrBadConn) // as other drivers call it
 	case dbtable.Missing(err):
 		return fmt.Errorf("%w: %w", err, outbox.ErrSchema)
 	case numbered(err, 1044, 1142, 1143): // permission denied

@@ -192,6 +192,11 @@ func (p *Processor) poll(ctx context.Context) {
 			return
 		}
 		p.heard(&p.lookFailing, "look for rows to deliver", err)
+		if err == nil && len(ready.Shards) == 0 && busy == 0 {
+			// Another relay may have delivered what this one could not claim.
+			_, was := p.claimFailing.Reached()
+			p.answers("claim rows", was)
+		}
 		if err == nil {
 			p.pause(ctx, ready.Paused)
 		}
@@ -258,11 +263,17 @@ func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second,
 
 // heard notes how the database answered, and reports it when that is news.
 func (p *Processor) heard(failing *failure.Standing, attempt string, err error) {
-	if err != nil {
-		if failing.Failed(err) {
-			p.log.Error("database call failed", "attempt", attempt, "error", err)
-		}
-	} else if _, was := failing.Over(); was {
+	if err == nil {
+		_, was := failing.Over()
+		p.answers(attempt, was)
+	} else if failing.Failed(err) {
+		p.log.Error("database call failed", "attempt", attempt, "error", err)
+	}
+}
+
+// answers reports that an attempt works again, if it did not.
+func (p *Processor) answers(attempt string, again bool) {
+	if again {
 		p.log.Info("database answers again", "attempt", attempt)
 	}
 }

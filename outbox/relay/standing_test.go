@@ -135,6 +135,33 @@ func TestProcessorReportsTheCauseThatStands(t *testing.T) {
 	})
 }
 
+// A claim that broke off is over when the database answers and nothing is left to claim, because
+// another relay has delivered it; one that the database has refused is not.
+func TestProcessorReportsTheEndOfAClaimThatNobodyNeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		cause error
+		ends  int
+	}{{"broken off", errEndedByServer, 1}, {"refused", errReadOnly, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				r, store, log := standing(t, path, memory.New())
+				store.refuse(c.cause)
+				r.insert("k", "waits")
+				r.start()
+				r.until(time.Hour, func() bool { return len(log.with("database call failed", "claim rows")) == 1 })
+				time.Sleep(time.Hour)
+				assert.Empty(t, log.with("database answers again"), "a row waits")
+				r.query("UPDATE outbox_messages SET status = 'published', published_at = created_at, finished_at = created_at RETURNING status")
+				time.Sleep(time.Hour)
+				r.stop()
+				assert.Len(t, log.with("database answers again", "claim rows"), c.ends)
+			})
+		})
+	}
+}
+
 // Two causes that alternate are reported, and then seldom.
 func TestProcessorReportsAlternatingCausesSeldom(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
