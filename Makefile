@@ -73,9 +73,11 @@ TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid -o -name '*.md' 
 DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs-$$(cksum docs/*.md | cksum | tr ' ' -); \
 	[ -d "$$dir" ] || { mkdir -p "$$dir.$$$$" && cp docs/*.md "$$dir.$$$$" && mv "$$dir.$$$$" "$$dir"; }; export FANOUT_TEST_DOCS="$$dir"
 
-# Packages are tested in the order in which they are named: those that take longest first, so that none is left alone at the end.
-SLOWEST := outbox/postgres gormplugin integration internal/testservers outbox/mysql inbox outbox/relay outbox/internal/protocol \
-    inbox/natsconsumer inbox/kafkaconsumer brokers/rabbitmq integration/chaos fanoutvet
+# Packages are tested in the order in which they are named: those that take longest first, so that none is left alone at the end, and
+# those that wait for their server rather than for a processor beside those that do not.
+SLOWEST := outbox/postgres inbox/natsconsumer integration brokers/rabbitmq gormplugin inbox/redisconsumer internal/testservers \
+    outbox/mysql inbox/pubsubconsumer outbox/relay brokers/redisstreams outbox/internal/protocol inbox/kafkaconsumer inbox/rabbitmqconsumer \
+    integration/chaos inbox integration/browser fanoutvet
 FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 
 # Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
@@ -86,7 +88,7 @@ QUICK = FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SPREAD=$${FANOUT
 test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@$(DOCS); export $(QUICK); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(FIRST) $(PACKAGES)
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(FIRST) $(PACKAGES)
 
 # Packages with goroutines of ours: found by their statements. Suites and what runs programs of others are not among them.
 RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testdata' '(^|[^"./a-zA-Z_-])go (func|[a-zA-Z.]+\()|\.Go\(' . | \

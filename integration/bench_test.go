@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	binary = filepath.Join(dir, "fanout")
 	testenv.UsesAllFiles()
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", binary, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
 		panic(string(out))
 	}
 	cleanup := func(code int) {
