@@ -26,6 +26,7 @@ import (
 func TestKafkaServersAreKilled(t *testing.T) {
 	t.Parallel()
 	testenv.Optional(t, testservers.KafkaLibVariable)
+	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
 	cluster, err := testservers.OwnKafkaCluster(t.Context(), 3)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
