@@ -76,8 +76,15 @@ func Bounds() map[string]int {
 	return most
 }
 
-// Validate says which text of the row no table takes: one that is too long, or is not UTF-8 without
-// NUL. [Inserter] calls it for each row. The error is a *[MalformedError].
+// earliest and latest are the times that every database takes, and JSON can say in every time zone.
+var (
+	earliest = time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) // exclusive
+)
+
+// Validate says what of the row no table takes: a text that is too long, or is not UTF-8 without
+// NUL; a time beyond the years 1000 to 9999. [Inserter] calls it for each row. The error is a
+// *[MalformedError].
 func (r *Row) Validate() error {
 	for i := range bounded {
 		b := &bounded[i]
@@ -85,7 +92,21 @@ func (r *Row) Validate() error {
 			return &MalformedError{b.column, reason}
 		}
 	}
+	if reason := outOfTime(r.AvailableAt); reason != "" {
+		return &MalformedError{"available_at", reason}
+	}
+	if reason := outOfTime(r.ExpiresAt); reason != "" {
+		return &MalformedError{"expires_at", reason}
+	}
 	return nil
+}
+
+// outOfTime says what is wrong with a time, "" if nothing is. The zero time is none.
+func outOfTime(at time.Time) string {
+	if at.IsZero() || !at.Before(earliest) && at.Before(latest) {
+		return ""
+	}
+	return fmt.Sprintf("is %s: use a time in the years 1000 to 9999, or none", at.UTC().Format(time.RFC3339))
 }
 
 // contentType of the payload, or the one by default.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -268,7 +269,7 @@ func (db *Database) values(of Object, constants constants) []any {
 	case boolClass:
 		values = append(values, 0, 1)
 	case timeClass:
-		values = append(values, "1999-12-31 23:59:59.999999", "2999-01-02 03:04:05.678901")
+		values = append(values, times(constants)...)
 	case uuidClass:
 		values = append(values, db.uuids()...)
 	case bytesClass:
@@ -279,16 +280,36 @@ func (db *Database) values(of Object, constants constants) []any {
 			values = append(values, nil)
 		}
 	default:
-		values = append(values, db.numbers(constants)...)
+		values = append(values, db.numbers(of, constants)...)
 	}
 	return values
 }
 
-func (db *Database) numbers(constants constants) []any {
+// times are usual ones, and those of the constants and what is next to them. Only PostgreSQL's
+// expressions have such.
+func times(constants constants) []any {
+	values := []any{"1999-12-31 23:59:59.999999", "2999-01-02 03:04:05.678901"}
+	for _, text := range constants.texts {
+		at, err := time.Parse("2006-01-02 15:04:05Z07", text)
+		if err != nil {
+			continue
+		}
+		for _, at := range []time.Time{at.Add(-time.Microsecond), at, at.Add(time.Microsecond)} {
+			at, before := at.UTC(), ""
+			if at.Year() < 1 { // the year before 1 is 1 BC
+				at, before = at.AddDate(1-2*at.Year(), 0, 0), " BC"
+			}
+			values = append(values, at.Format("2006-01-02 15:04:05.999999+00")+before)
+		}
+	}
+	return values
+}
+
+func (db *Database) numbers(of Object, constants constants) []any {
 	values := []any{0, 1, -1, 5}
 	for _, n := range constants.numbers {
-		for _, n := range []int{n - 1, n, n + 1} {
-			if !slices.Contains(values, any(n)) && n <= math.MaxInt8 { // which every type holds
+		for _, n := range []int{n - 1, n, n + 1, 1 - n, -n, -n - 1} {
+			if !slices.Contains(values, any(n)) && db.holds(of, n) {
 				values = append(values, n)
 			}
 		}
@@ -297,6 +318,21 @@ func (db *Database) numbers(constants constants) []any {
 		values = append(values, "x")
 	}
 	return values
+}
+
+// holds reports whether a column can hold a number. One that it cannot would not be compared.
+func (db *Database) holds(of Object, n int) bool {
+	kind := strings.ToLower(of.Value("type"))
+	switch {
+	case db.Dialect == outbox.SQLite, strings.HasPrefix(kind, "bigint"):
+		return true
+	case strings.HasPrefix(kind, "int"):
+		return n >= math.MinInt32 && n <= math.MaxInt32
+	case strings.HasPrefix(kind, "smallint"):
+		return n >= math.MinInt16 && n <= math.MaxInt16
+	default:
+		return n >= 0 && n <= math.MaxInt8
+	}
 }
 
 func (db *Database) uuids() []any {

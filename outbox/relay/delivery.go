@@ -41,6 +41,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *driver.Batch, clai
 	d.classified = slices.Grow(w.classified[:0], min(d.callSize(), len(batch.Messages)))
 	sending, d.lease = guardLease(sending, p, batch, claimedAt)
 	defer d.lease.stop()
+	defer d.leave() // after a panic
 	d.sendAll(ctx, sending)
 	w.classified = d.classified
 	d.report(ctx)
@@ -211,6 +212,13 @@ func (d *delivery) delay(m *driver.Message) time.Duration {
 // errNothingTaken is how a batch counts of which the broker neither took nor judged anything:
 // without a pause it would be claimed and released again and again.
 var errNothingTaken = errors.New("none of the messages was sent")
+
+// leave ends what was tried of destinations, where that is not reported.
+func (d *delivery) leave() {
+	for _, to := range d.destinations {
+		to.pass.end(errNoOutcome)
+	}
+}
 
 // report tells the breakers how it went, and reports what is news by that.
 func (d *delivery) report(ctx context.Context) {

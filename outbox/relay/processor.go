@@ -47,8 +47,8 @@ type Processor struct {
 	paused       atomic.Bool // as the last look found it
 	running      atomic.Bool
 	listener     *listener // shared by those of a database; nil: it does not listen
-	// To tell of rows that came back, and of attributes that were left out.
-	recovered, omitted seldom
+	// To tell of rows that came back, of attributes that were left out, and of panics.
+	recovered, omitted, panicked seldom
 	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
 	lookFailing, claimFailing, deferFailing failure.Standing
 }
@@ -187,7 +187,8 @@ func (p *Processor) poll(ctx context.Context) {
 		case <-timer.C:
 		}
 		busy := p.shards.busy()
-		ready, err := p.look(ctx, busy)
+		ready, err := driver.Readiness{}, errPanicked
+		p.survive(ctx, "look for rows to deliver", func() { ready, err = p.look(ctx, busy) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -248,6 +249,9 @@ func (p *pace) next(found bool, claimed int64, err error) time.Duration {
 	}
 	return p.interval - time.Duration(pollSpread*rand.Float64()*float64(p.interval))
 }
+
+// errPanicked is how a look ended that did not return.
+var errPanicked = errors.New("outbox: the relay panicked; its log has the stack")
 
 // look asks which shards beside the busy ones hold something that is ready, or whether the broker
 // is paused.

@@ -52,7 +52,10 @@ func (w *worker) run(ctx, sending, completing context.Context) {
 		if !ok {
 			return
 		}
-		more := w.drain(ctx, sending, completing, shard)
+		more := false // after a panic the next poll finds the shard again
+		if !w.p.survive(ctx, "deliver rows", func() { more = w.drain(ctx, sending, completing, shard) }) {
+			w.pass.end(errNoOutcome)
+		}
 		w.p.shards.put(shard, more)
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ var hostileTests = []test{
 	{name: "Filters", run: testHostileFilters},
 	{name: "Texts", run: testHostileTexts},
 	{name: "TableNames", run: testHostileTables},
+	{name: "OwnColumns", run: testOwnColumns},
 }
 
 // hostile is text that means something to a database, to a pattern, to one of our templates or to a
@@ -112,6 +114,59 @@ func testHostileTexts(t *table) {
 		t.exec("DELETE FROM {t} WHERE id = ?", id)
 	}
 	assert.Equal(t, others, t.ids("SELECT id FROM {t} WHERE status = 'pending' AND attempts = 0"), "others were left alone")
+}
+
+// mostCounted is where the relay's own counters end.
+const mostCounted = 1<<20 - 1
+
+// testOwnColumns gives the relay's own columns what only a stranger writes there. What no relay can
+// compute with is refused, and what is at a bound costs no other row its claim and its mark.
+func testOwnColumns(t *table) {
+	id := t.add("a")[0]
+	for _, column := range []string{"attempts", "crashes"} {
+		for _, n := range []int64{-1, -2, -1 << 31, mostCounted + 1, 1<<31 - 1} {
+			require.Error(t, t.try("UPDATE {t} SET "+column+" = ? WHERE id = ?", n, id), "%s = %d", column, n)
+		}
+		t.exec("UPDATE {t} SET "+column+" = ? WHERE id = ?", mostCounted, id)
+		t.exec("UPDATE {t} SET " + column + " = 0")
+	}
+	for _, column := range []string{"created_at", "available_at", "expires_at", "locked_until"} {
+		for _, at := range []time.Time{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(200_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+			require.Error(t, t.try("UPDATE {t} SET "+column+" = ? WHERE id = ?", t.sql.time(at), id), "%s = %s", column, at)
+		}
+	}
+	t.exec("DELETE FROM {t}")
+
+	rows := t.add(t.keys(4)...)
+	suspect := t.claim(limit(2))
+	require.Equal(t, rows[:2], taken(suspect))
+	t.expire(rows[:2]...)
+	t.exec("UPDATE {t} SET attempts = ?, crashes = ? WHERE status = 'processing'", mostCounted, mostCounted)
+	claimed := map[int64]driver.Message{}
+	for range rows { // a crash more or less: each is claimed, the suspects alone
+		batch := t.claim()
+		if len(batch.Messages) == 0 {
+			break
+		}
+		for _, m := range batch.Messages {
+			claimed[m.ID] = m
+		}
+		completion := &driver.Completion{Lease: batch.Lease}
+		for i, m := range batch.Messages {
+			if i == 0 {
+				completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusAbandoned, Spent: true, LastError: outbox.LastError{Class: "permanent"}.Encode()})
+				continue
+			}
+			completion.Published = append(completion.Published, driver.Delivered{ID: m.ID})
+		}
+		require.Zero(t, t.complete(completion).Lost)
+	}
+	require.Len(t, claimed, len(rows))
+	for _, row := range rows[:2] {
+		assert.Equal(t, mostCounted, claimed[row].Attempts, "it counts no further")
+		assert.Equal(t, mostCounted, claimed[row].Crashes)
+		assert.Equal(t, mostCounted, t.state(row).Attempts)
+	}
 }
 
 // testHostileTables uses names that ValidateTable lets through beside a table whose rows must stay.

@@ -140,13 +140,18 @@ func judgeKeys(w *driver.Window, standings []standing) {
 func behindBlock(row *driver.Row) bool { return row.HasBlock && row.Block < row.ID }
 
 // Suspicion is how many crashes a row may have caused: those that are counted, and the one that a
-// claim of a row in processing would count.
+// claim of a row in processing would count. The count may be anything, as whoever may write rows
+// can write it, too: below 0 is none, and beyond MaxSuspicion no row is suspected more.
 func Suspicion(row *driver.Row) int {
+	crashes := min(max(row.Crashes, 0), MaxSuspicion)
 	if row.Leased {
-		return row.Crashes + 1
+		crashes++
 	}
-	return row.Crashes
+	return crashes
 }
+
+// MaxSuspicion is more crashes than it takes to claim a row of the largest batch alone.
+const MaxSuspicion = 1000
 
 // Simple reports whether every row of a window can be taken as it stands. A store may find that out
 // by itself and take the rows at once: the decision would be the same.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -21,7 +22,7 @@ func drawWindow(t *rapid.T) driver.Window {
 		leased := rapid.Bool().Draw(t, "leased")
 		w.Rows[i] = driver.Row{
 			ID: int64(10 * (i + 1)), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"), Leased: leased,
-			Waits: rapid.IntRange(0, 3).Draw(t, "waits") == 0, Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Crashes: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 99}).Draw(t, "crashes"),
+			Waits: rapid.IntRange(0, 3).Draw(t, "waits") == 0, Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Crashes: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 99, -2, math.MinInt32, math.MaxInt32}).Draw(t, "crashes"),
 			Bytes: rapid.Int64Range(0, 100).Draw(t, "bytes"), Low: driver.Low(rapid.SampledFrom([]uint8{0, 0, 0, 1, 2}).Draw(t, "low")),
 		}
 		if r := &w.Rows[i]; r.Key != "" && rapid.IntRange(0, 4).Draw(t, "block") == 0 {

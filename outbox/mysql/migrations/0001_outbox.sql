@@ -68,6 +68,8 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     CONSTRAINT {{name}}_is_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_is_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
     CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- What relays compute with.
+    CONSTRAINT {{name}}_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
     -- An empty key would be a key here and none elsewhere. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (LENGTH(ordering_key) BETWEEN 1 AND 512),
     CONSTRAINT {{name}}_bounds CHECK (LENGTH(target_broker) <= 128 AND LENGTH(stream) <= 512 AND LENGTH(type) <= 512 AND LENGTH(content_type) <= 256

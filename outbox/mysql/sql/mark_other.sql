@@ -6,7 +6,7 @@
                                          error LONGTEXT PATH '$.e')) AS o
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = o.id
    SET m.finished_at  = CASE WHEN o.status = 'abandoned' THEN UTC_TIMESTAMP(6) END
-     , m.attempts     = m.attempts + o.spent
+     , m.attempts     = LEAST(m.attempts + o.spent, 1048575)
      , m.crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
      , m.isolated     = FALSE
      , m.locked_by    = NULL

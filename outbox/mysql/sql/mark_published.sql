@@ -6,7 +6,7 @@
    SET m.status            = 'published'
      , m.published_at      = UTC_TIMESTAMP(6)
      , m.finished_at       = UTC_TIMESTAMP(6)
-     , m.attempts          = m.attempts + 1
+     , m.attempts          = LEAST(m.attempts + 1, 1048575)
      , m.locked_by         = NULL
      , m.lock_token        = NULL
      , m.locked_until      = NULL

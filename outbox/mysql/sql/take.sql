@@ -3,8 +3,8 @@
 -- Assignments are made from left to right, so the status, which others depend on, comes last. The room goes to what is new.
 -- Plan: the rows by primary key.
 {{giving way}} UPDATE {{table}} FORCE INDEX (PRIMARY)
-   SET attempts     = attempts + (status = 'processing' AND isolated)
-     , crashes      = crashes + (status = 'processing')
+   SET attempts     = attempts + (status = 'processing' AND isolated AND attempts < 1048575)
+     , crashes      = crashes + (status = 'processing' AND crashes < 1048575)
      , isolated     = @isolated
      , room         = NULL
      , locked_by    = @worker

@@ -46,6 +46,11 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
     CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- What relays compute with: both counters are within 2^20 exactly where their bits together are.
+    CONSTRAINT {{name}}_counters CHECK ((attempts | crashes) BETWEEN 0 AND 1048575),
+    -- What JSON can say of a time: the years 1 to 9999, without its last day.
+    CONSTRAINT {{name}}_times CHECK (least(created_at, available_at, expires_at, locked_until, published_at, finished_at) >= '0001-01-01 00:00:00+00'
+        AND greatest(created_at, available_at, expires_at, locked_until, published_at, finished_at) < '9999-12-31 00:00:00+00'),
     -- An empty key would be a key here and none elsewhere. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (ordering_key <> ''),
     -- In bytes: an entry of an index holds no more than 2,704, and a row with a longer key could not be deferred. greatest ignores

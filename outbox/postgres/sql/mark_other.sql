@@ -8,7 +8,7 @@ WITH marked AS (
 UPDATE {{table}} AS m
    SET status       = o.status
      , finished_at  = CASE WHEN o.status = 'abandoned' THEN statement_timestamp() END
-     , attempts     = m.attempts + o.spent
+     , attempts     = least(m.attempts + o.spent, 1048575)
      , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
      , isolated     = false
      , locked_by    = NULL

@@ -4,7 +4,7 @@ UPDATE {{table}} AS m
    SET status            = 'published'
      , published_at      = statement_timestamp()
      , finished_at       = statement_timestamp()
-     , attempts          = m.attempts + 1
+     , attempts          = least(m.attempts + 1, 1048575)
      , locked_by         = NULL
      , lock_token        = NULL
      , locked_until      = NULL

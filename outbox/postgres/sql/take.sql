@@ -19,8 +19,8 @@ WITH chosen AS MATERIALIZED (
          , locked_by    = $5
          , lock_token   = $6
          , locked_until = (SELECT statement_timestamp() + $7::bigint * interval '1 microsecond') -- computed once
-         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
-         , crashes      = m.crashes + (m.status = 'processing')::int
+         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated AND m.attempts < 1048575)::int
+         , crashes      = m.crashes + (m.status = 'processing' AND m.crashes < 1048575)::int
          , isolated     = $8
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
        AND NOT m.deferred -- all that an index has as its predicate would tempt the planner to walk it

@@ -16,8 +16,8 @@ WITH chosen AS MATERIALIZED (
          , locked_by    = $4
          , lock_token   = $5
          , locked_until = (SELECT statement_timestamp() + $6::bigint * interval '1 microsecond') -- computed once
-         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
-         , crashes      = m.crashes + (m.status = 'processing')::int
+         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated AND m.attempts < 1048575)::int
+         , crashes      = m.crashes + (m.status = 'processing' AND m.crashes < 1048575)::int
          , isolated     = $7
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
        AND NOT m.deferred

@@ -39,7 +39,13 @@ CREATE TABLE {{table}} (
     -- A column takes any value: a text among these numbers would make the claim of its neighbours fail, too.
     CONSTRAINT {{name}}_numbers CHECK (typeof(priority) = 'integer' AND typeof(attempts) = 'integer' AND typeof(crashes) = 'integer'
         AND typeof(created_at) = 'integer' AND typeof(coalesce(available_at, 0)) = 'integer'
-        AND typeof(coalesce(expires_at, 0)) = 'integer' AND typeof(coalesce(locked_until, 0)) = 'integer'),
+        AND typeof(coalesce(expires_at, 0)) = 'integer' AND typeof(coalesce(locked_until, 0)) = 'integer'
+        AND typeof(coalesce(published_at, 0)) = 'integer' AND typeof(coalesce(finished_at, 0)) = 'integer'),
+    -- What relays compute with, and what JSON can say of a time: the years 1 to 9999, without its last day.
+    CONSTRAINT {{name}}_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
+    CONSTRAINT {{name}}_times CHECK (
+        min(created_at, coalesce(available_at, 0), coalesce(expires_at, 0), coalesce(locked_until, 0), coalesce(published_at, 0), coalesce(finished_at, 0)) >= -62135596800000000
+        AND max(created_at, coalesce(available_at, 0), coalesce(expires_at, 0), coalesce(locked_until, 0), coalesce(published_at, 0), coalesce(finished_at, 0)) < 253402214400000000),
     CONSTRAINT {{name}}_is_deferred CHECK (deferred IN (0, 1)),
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),

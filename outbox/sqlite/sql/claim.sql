@@ -5,8 +5,8 @@ UPDATE {{table}}
      , locked_by    = :worker
      , lock_token   = :token
      , locked_until = :now + :lease
-     , attempts     = attempts + (status = 'processing' AND isolated)
-     , crashes      = crashes + (status = 'processing')
+     , attempts     = attempts + (status = 'processing' AND isolated AND attempts < 1048575)
+     , crashes      = crashes + (status = 'processing' AND crashes < 1048575)
      , isolated     = NOT :shared AND json_array_length(:ids) = 1
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status IN ('pending', 'failed', 'processing') AND coalesce(locked_until, 0) <= :now

@@ -3,7 +3,7 @@
 UPDATE {{table}}
    SET status       = o.status
      , finished_at  = CASE WHEN o.status = 'abandoned' THEN :now END
-     , attempts     = attempts + o.spent
+     , attempts     = min(attempts + o.spent, 1048575)
      , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE crashes END -- it was sent and nobody died of it
      , isolated     = 0
      , locked_by    = NULL

@@ -4,7 +4,7 @@ UPDATE {{table}}
    SET status            = 'published'
      , published_at      = :now
      , finished_at       = :now
-     , attempts          = attempts + 1
+     , attempts          = min(attempts + 1, 1048575)
      , locked_by         = NULL
      , lock_token        = NULL
      , locked_until      = NULL

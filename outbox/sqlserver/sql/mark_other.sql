@@ -36,7 +36,7 @@ BEGIN TRY
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
-         , attempts     = m.attempts + o.spent
+         , attempts     = m.attempts + CASE WHEN m.attempts < 1048575 THEN o.spent ELSE 0 END
          , crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
          , isolated     = 0
          , locked_by    = NULL

@@ -15,7 +15,7 @@ BEGIN TRY
        SET status            = N'published'
          , published_at      = @now
          , finished_at       = @now
-         , attempts          = m.attempts + 1
+         , attempts          = m.attempts + CASE WHEN m.attempts < 1048575 THEN 1 ELSE 0 END
          , locked_by         = NULL
          , lock_token        = NULL
          , locked_until      = NULL
