@@ -124,7 +124,7 @@ func take(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, lim
 	d := core.Claim(answer.Window, limits)
 	batch, waiting := &answer.Batch, answer.Batch.Waiting
 	if len(d.Take) > 0 {
-		*batch, err = s.Take(ctx, claim, &driver.Choice{Version: answer.Window.Version, IDs: d.Take})
+		*batch, err = s.Take(ctx, claim, &driver.Choice{Version: answer.Window.Version, Rows: d.Take})
 		if errors.Is(err, ErrConflict) {
 			return true, nil
 		}

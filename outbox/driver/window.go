@@ -17,9 +17,46 @@ type Window struct {
 	Ahead *Ahead
 }
 
+// Refs are the rows of the window.
+func (w *Window) Refs() []Ref {
+	rows := make([]Ref, len(w.Rows))
+	for i := range w.Rows {
+		rows[i] = w.Rows[i].Ref
+	}
+	return rows
+}
+
+// A Ref is a row of which something is decided.
+type Ref struct {
+	// ID is where the row stands: rows are read and delivered in the order of their ids.
+	ID int64
+	// MessageID is, with the broker, which row it is, where ids can repeat: on PostgreSQL, after an
+	// identity has begun anew. Zero in stores whose tables know an id once.
+	MessageID uuid.UUID
+}
+
+// ByID are rows of which the id is enough.
+func ByID(ids []int64) []Ref {
+	rows := make([]Ref, len(ids))
+	for i, id := range ids {
+		rows[i].ID = id
+	}
+	return rows
+}
+
+// IDs are those of rows, in their order.
+func IDs(rows []Ref) []int64 {
+	ids := make([]int64, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	return ids
+}
+
 // A Row is one open row of a window. Times were compared by the database's clock.
 type Row struct {
-	ID int64
+	Ref
+
 	// Key is the ordering key; empty = none.
 	Key string
 	// Leased is true while the row is in processing, be its lease over or not.
@@ -64,8 +101,8 @@ type Ahead struct {
 type Choice struct {
 	// Version that the window had.
 	Version int64
-	// IDs in ascending order, at least one.
-	IDs []int64
+	// Rows in ascending order of their ids, of which none is there twice; at least one.
+	Rows []Ref
 }
 
 // A Deferral takes rows out of the way of claims.
@@ -74,9 +111,9 @@ type Deferral struct {
 	Shard   int
 	Version int64
 	// Blocks are the rows that become blocks of their keys, or wait alone where Unordered is set.
-	Blocks []int64
-	// Rows to defer, the blocks included.
-	Rows      []int64
+	Blocks []Ref
+	// Rows to defer, the blocks included, in ascending order of their ids.
+	Rows      []Ref
 	Unordered bool
 }
 
@@ -98,7 +135,7 @@ type BlockState struct {
 	Waits bool
 	// Followers are the first deferred rows of the key, in the order of their ids, for the first
 	// blocks that are done.
-	Followers []int64
+	Followers []Ref
 }
 
 // A Lift brings deferred rows back into the way of claims.
@@ -119,7 +156,7 @@ type Lift struct {
 // Freed are followers of a block that come back.
 type Freed struct {
 	Block BlockState
-	IDs   []int64
+	Rows  []Ref
 	// Move is true when the last of them becomes the key's block, in the place of this one.
 	Move bool
 }

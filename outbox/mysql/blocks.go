@@ -34,7 +34,9 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 		if done++; done > driver.MaxDone {
 			break
 		}
-		b.Followers, err = s.list(ctx, s.db, "followers", args{"broker": c.Broker, "key": b.Key, "most": driver.MaxFollowers})
+		var followers []int64
+		followers, err = s.list(ctx, s.db, "followers", args{"broker": c.Broker, "key": b.Key, "most": driver.MaxFollowers})
+		b.Followers = driver.ByID(followers)
 	}
 	return version, blocks, err
 }
@@ -50,7 +52,7 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 	}
 	back, rest := blockIDs(lift.Wake), blockIDs(lift.Rest)
 	for i := range lift.Free {
-		back = append(back, lift.Free[i].IDs...)
+		back = append(back, driver.IDs(lift.Free[i].Rows)...)
 	}
 	slices.Sort(back)
 	if len(back) > 0 && len(rest) > 0 {
@@ -79,7 +81,7 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 		if !f.Move {
 			continue
 		}
-		if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.IDs[len(f.IDs)-1]}); err != nil {
+		if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.Rows[len(f.Rows)-1].ID}); err != nil {
 			return err
 		}
 	}
@@ -141,18 +143,18 @@ func (s *Store) deferRows(ctx context.Context, tx *sql.Tx, d *driver.Deferral) (
 		return 0, err
 	}
 	if len(d.Blocks) > 0 {
-		waiting, err := s.lockRows(ctx, tx, d.Rows) // blocks are among them
-		if err == nil && slices.ContainsFunc(d.Blocks, func(id int64) bool { _, found := slices.BinarySearch(waiting, id); return !found }) {
+		waiting, err := s.lockRows(ctx, tx, driver.IDs(d.Rows)) // blocks are among them
+		if err == nil && slices.ContainsFunc(d.Blocks, func(row driver.Ref) bool { _, found := slices.BinarySearch(waiting, row.ID); return !found }) {
 			err = claims.ErrConflict
 		}
 		if err == nil {
-			err = s.inTurn(ctx, tx, args{"ids": jsonList(d.Blocks), "unordered": d.Unordered}, "wait_again", "make_blocks")
+			err = s.inTurn(ctx, tx, args{"ids": jsonList(driver.IDs(d.Blocks)), "unordered": d.Unordered}, "wait_again", "make_blocks")
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
-	return s.exec(ctx, tx, "set_aside", args{"ids": jsonList(d.Rows)})
+	return s.exec(ctx, tx, "set_aside", args{"ids": jsonList(driver.IDs(d.Rows))})
 }
 
 // Defer implements driver.Delivery.

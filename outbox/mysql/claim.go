@@ -152,7 +152,7 @@ func readRow(scan scanner, version *sql.NullInt64, w *driver.Window) error {
 	}
 	if id.Valid {
 		w.Rows = append(w.Rows, driver.Row{
-			ID: id.Int64, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
+			Ref: driver.Ref{ID: id.Int64}, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
 			HasBlock: block.Valid, Block: block.Int64, Low: lowBefore(low, id.Int64),
 		})
 	}
@@ -178,7 +178,7 @@ func (s *Store) takeReady(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w d
 		return err
 	})
 	if batch.Lease = leaseOf(c); err == nil && simple(&w, c) {
-		batch, err = s.mark(ctx, tx, c, idsOf(w.Rows))
+		batch, err = s.mark(ctx, tx, c, driver.IDs(w.Refs()))
 	}
 	return w, batch, err
 }
@@ -191,7 +191,7 @@ func (s *Store) takeSimple(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w 
 		return w, batch, claims.ErrConflict
 	}
 	if err == nil && simple(&w, c) {
-		batch, err = s.take(ctx, tx, c, &driver.Choice{Version: w.Version, IDs: idsOf(w.Rows)})
+		batch, err = s.take(ctx, tx, c, &driver.Choice{Version: w.Version, Rows: w.Refs()})
 	}
 	return w, batch, err
 }
@@ -209,7 +209,7 @@ func (s *Store) finish(ctx context.Context, c *driver.Claim, w *driver.Window, a
 		err = s.query(ctx, s.db, "waiting", given, func(scan scanner) error { return scan(&batch.Waiting, &w.Blocked) })
 	}
 	if err == nil && batch.Lease.Token != uuid.Nil {
-		err = s.fetch(ctx, batch, idsOf(w.Rows))
+		err = s.fetch(ctx, batch, driver.IDs(w.Refs()))
 	} else if len(w.Rows) > 0 || !c.Unordered {
 		answer.Window = w
 	}
@@ -222,14 +222,6 @@ func leaseOf(c *driver.Claim) driver.Lease {
 	return driver.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}
 }
 
-func idsOf(rows []driver.Row) []int64 {
-	ids := make([]int64, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
-	}
-	return ids
-}
-
 // Take implements claims.Store.
 func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (batch driver.Batch, err error) {
 	err = decided(ctx, func() error {
@@ -238,7 +230,7 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 			return err
 		})
 		if err == nil {
-			err = s.fetch(ctx, &batch, choice.IDs)
+			err = s.fetch(ctx, &batch, driver.IDs(choice.Rows))
 		}
 		return err
 	})
@@ -255,8 +247,8 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, c *driver.Claim, choice *d
 			return driver.Batch{}, err
 		}
 	}
-	batch, err := s.mark(ctx, tx, c, choice.IDs)
-	if err == nil && !c.Unordered && batch.Seen != len(choice.IDs) {
+	batch, err := s.mark(ctx, tx, c, driver.IDs(choice.Rows))
+	if err == nil && !c.Unordered && batch.Seen != len(choice.Rows) {
 		err = claims.ErrConflict
 	}
 	return batch, err

@@ -285,7 +285,7 @@ func TestMessageRows(t *testing.T) {
 	id := uuid.New()
 	for _, broker := range []string{"b", "a"} {
 		_, err := store.pool.Exec(t.Context(), `INSERT INTO browsed (message_id, target_broker, stream, type, payload, headers, tenant_id, created_at, expires_at, last_error)
-			VALUES ($1::text::uuid, $2, 's', 't', 'pay', '{"h":"v"}', 'tenant', '-infinity', '2040-01-01Z', 'no JSON')`, id.String(), broker)
+			VALUES ($1::text::uuid, $2, 's', 't', 'pay', '{"h":"v"}', 'tenant', '0001-01-01Z', '2040-01-01Z', 'no JSON')`, id.String(), broker)
 		require.NoError(t, err)
 	}
 	records, err := store.Message(t.Context(), "{"+id.String()+"}") // another form of it

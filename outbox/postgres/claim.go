@@ -137,7 +137,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 }
 
 // windowColumns is how many columns window.sql has.
-const windowColumns = 12
+const windowColumns = 13
 
 func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) {
 	defer rows.Close()
@@ -153,12 +153,13 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		key                     *string
 		leased, waits           *bool
 		crashes, low            *int
+		message                 pgtype.UUID
 	)
-	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low, &message}, func() error {
 		if id == nil {
 			return nil
 		}
-		row := driver.Row{ID: *id, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes, Low: driver.Low(*low)} //nolint:gosec // 0 to 2
+		row := driver.Row{Ref: driver.Ref{ID: *id, MessageID: message.Bytes}, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes, Low: driver.Low(*low)} //nolint:gosec // 0 to 2
 		if block != nil {
 			row.HasBlock, row.Block = true, *block
 		}
@@ -178,9 +179,16 @@ func (x *exchange) readBlocks(answers pgx.BatchResults) error {
 		return err
 	}
 	x.answer.Blocks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b driver.BlockState, err error) {
-		var id pgtype.UUID
-		err = row.Scan(&x.answer.LiftVersion, &id, &b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Followers)
-		b.MessageID = id.Bytes
+		var (
+			id        pgtype.UUID
+			followers []int64
+			messages  []pgtype.UUID
+		)
+		err = row.Scan(&x.answer.LiftVersion, &id, &b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &followers, &messages)
+		b.MessageID, b.Followers = id.Bytes, driver.ByID(followers)
+		for i := range min(len(followers), len(messages)) {
+			b.Followers[i].MessageID = messages[i].Bytes
+		}
 		return b, err
 	})
 	return err

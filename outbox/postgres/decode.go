@@ -22,7 +22,7 @@ var messageTypes = [messageColumns]uint32{
 // windowTypes are the types of the columns of window.sql, in their order.
 var windowTypes = [windowColumns]uint32{
 	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID,
-	pgtype.Int4OID, pgtype.Int8OID, pgtype.Int4OID,
+	pgtype.Int4OID, pgtype.Int8OID, pgtype.Int4OID, pgtype.UUIDOID,
 }
 
 // decodeWindow adds a row to a window of so many rows at most.
@@ -38,7 +38,7 @@ func decodeWindow(w *driver.Window, values [][]byte, size int) error {
 	if w.Rows == nil {
 		w.Rows = make([]driver.Row, 0, size)
 	}
-	row := driver.Row{ID: r.int8(4), Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)), Low: driver.Low(r.int4(11))} //nolint:gosec // 0 to 2
+	row := driver.Row{Ref: driver.Ref{ID: r.int8(4)}, Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)), Low: driver.Low(r.int4(11))} //nolint:gosec // 0 to 2
 	key := r.value(5)
 	if n := len(w.Rows); n > 0 && string(key) == w.Rows[n-1].Key {
 		row.Key = w.Rows[n-1].Key // a text for each row is not needed
@@ -48,6 +48,7 @@ func decodeWindow(w *driver.Window, values [][]byte, size int) error {
 	if values[10] != nil {
 		row.HasBlock, row.Block = true, r.int8(10)
 	}
+	copy(row.MessageID[:], r.fixed(12, len(row.MessageID)))
 	w.Rows = append(w.Rows, row)
 	return r.err
 }

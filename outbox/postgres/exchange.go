@@ -81,6 +81,9 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 	if err == nil && x.few && x.answer.Batch.Seen > len(x.answer.Batch.Messages) { // more than a few
 		err = x.fetchLate(ctx)
 	}
+	if err == nil && repeats(x.answer.Batch.Messages) {
+		x, err = s.oneOfEach(ctx, &x)
+	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.answer.Batch.Busy
 		s.water.learn(claim.Broker, claim.Shard, x.baseline, x.sighting, time.Now())
@@ -173,17 +176,18 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 		return driver.Batch{}, fmt.Errorf("make a claim token: %w", err)
 	}
 	x := exchange{store: s.Store, claim: c, token: token}
-	x.answer.Batch.Seen = len(choice.IDs)
+	x.answer.Batch.Seen = len(choice.Rows)
 	taken := true
 	all := func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&taken, nil, nil, nil) }
 	x.send(nil, begin)
-	isolated := !c.Shared && len(choice.IDs) == 1
+	isolated := !c.Shared && len(choice.Rows) == 1
+	first, last, messages := between(choice.Rows)
 	if c.Unordered {
 		x.send(nil, s.sql.takeSettings)
-		x.send(nil, s.sql.takeUnordered, c.Broker, c.Shard, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
+		x.send(nil, s.sql.takeUnordered, c.Broker, c.Shard, messages, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated, first, last)
 	} else {
 		x.send(nil, s.sql.tryLock, shardLock(c.Broker, c.Shard))
-		x.send(all, s.sql.take, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated)
+		x.send(all, s.sql.take, c.Broker, c.Shard, choice.Version, messages, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated, first, last)
 	}
 	x.send(nil, "COMMIT")
 	x.fetch()
@@ -225,7 +229,8 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
-		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
+		first, last, messages := between(f.Rows)
+		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, messages, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move}, first, last)
 	}
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
@@ -238,11 +243,13 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 // Defer implements claims.Store.
 func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err error) {
 	x := exchange{store: s.Store}
+	first, last, rows := between(d.Rows)
+	_, _, blocks := between(d.Blocks)
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(d.Broker, d.Shard))
 	x.send(nil, s.sql.turn, d.Broker, d.Shard, d.Version)
 	x.send(func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&deferred, nil) },
-		s.sql.deferRows, d.Broker, d.Shard, append([]int64{}, d.Blocks...), d.Rows, d.Unordered)
+		s.sql.deferRows, d.Broker, d.Shard, blocks, rows, d.Unordered, first, last)
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
 		return 0, err
@@ -252,6 +259,18 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 		s.water.deferred(d.Broker, d.Shard)
 	}
 	return deferred, nil
+}
+
+// between is which rows those are: all lie between two ids, and each has a message id of its own.
+func between(rows []driver.Ref) (first, last int64, messages []pgtype.UUID) {
+	messages = make([]pgtype.UUID, len(rows))
+	for i := range rows {
+		messages[i] = pgUUID(rows[i].MessageID)
+	}
+	if n := len(rows); n > 0 {
+		first, last = rows[0].ID, rows[n-1].ID
+	}
+	return first, last, messages
 }
 
 // blockIDs are those of the rows of blocks.

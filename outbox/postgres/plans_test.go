@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,18 +30,18 @@ func planned(s plansSize) []plannedSQL {
 		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 501},
 		{name: "above a mark", text: "window", args: "'b', 1, 500, false, %mark, %mark, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 500},
 		{name: "without order", text: "window", args: "'b', 1, 500, true, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500, blocks: 1},
-		{text: "take_unordered", args: "'b', 1, %ids, 'w', %token, 60000000, true", indexes: []string{"open"}, rows: 500},
-		{text: "take", args: "'b', 1, 0, %ids, 'w', %token, 60000000, true", indexes: []string{"open"}, rows: 500},
+		{text: "take_unordered", args: "'b', 1, %message, 'w', %token, 60000000, true, %first, %last", indexes: []string{"open"}, rows: 1000},
+		{text: "take", args: "'b', 1, 0, %message, 'w', %token, 60000000, true, %first, %last", indexes: []string{"open"}, rows: 1000},
 		{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
 		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 		{text: "backlog", settings: "settings_count", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
-		{text: "defer", args: "'b', 1, '{}', %ids, false", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
+		{text: "defer", args: "'b', 1, '{}', %messages, false, %first, %last", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
 		{text: "lift", args: "'b', %messages, '{}', %messages", settings: "take_settings", indexes: []string{"pkey"}, rows: 1000, blocks: 3 * 1000},
-		{text: "free", args: "'b', 'block-7', %ids, NULL", settings: "take_settings", indexes: []string{"deferred_key"}, rows: 500, blocks: 500},
+		{text: "free", args: "'b', 'block-7', %messages, NULL, 0, 1::bigint << 40", settings: "take_settings", indexes: []string{"deferred_key"}, rows: 500, blocks: 500},
 		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed,abandoned}'; waiting true", indexes: []string{"pkey"}, rows: 1000},
 		{text: "move_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
 		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; ttl 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
@@ -110,7 +111,7 @@ func (s plansSize) replace(text string) string {
 		"%finished", strconv.Itoa(s.finished), "%claimable", strconv.Itoa(s.claimable), "%scheduled", strconv.Itoa(s.scheduled), "%followers", strconv.Itoa(s.followers),
 		"%first", strconv.Itoa(s.claimed()), "%last", strconv.Itoa(s.last()), "%mark", strconv.Itoa(s.finished+s.claimable/2),
 		"%deferred", strconv.Itoa(s.finished+s.claimable+s.scheduled*7/10), "%ids", repeated(strconv.Itoa(s.claimed()+1000), 500),
-		"%messages", messageIDs(s.claimed(), 500, s.finished+s.claimable+1, 500),
+		"%message,", messageIDs(s.claimed()+1000, 1)+",", "%messages", messageIDs(s.claimed(), 500, s.finished+s.claimable+1, 500),
 	).Replace(text)
 }
 
@@ -307,13 +308,17 @@ func TestClaimIsHOT(t *testing.T) {
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("hot", 3000, "pending"))
 	token, lease := pgUUID([16]byte{1}), int64(60e6)
-	var ids []int64
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM hot WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 100) AS head").Scan(&ids))
+	var (
+		first, last int64
+		messages    []pgtype.UUID
+	)
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT min(id), max(id), array_agg(message_id) FROM (SELECT id, message_id FROM hot WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 100) AS head").
+		Scan(&first, &last, &messages))
 	for n, text := range []string{"claim", "claim_unordered", "take"} {
 		args := [][]any{
 			{100, "w", token, lease, 0, 0, 0, true, 1 << 20, false},
 			{100, "w", token, lease, 0, 0, true, true, 1 << 20},
-			{0, ids, "w", token, lease, false},
+			{0, messages, "w", token, lease, false, first, last},
 		}[n]
 		counted := func() (updated, hot int) { // through rollbacks, until the server collects its figures between transactions
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_stat_get_xact_tuples_updated('hot'::regclass), pg_stat_get_xact_tuples_hot_updated('hot'::regclass)").

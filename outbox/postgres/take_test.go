@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,8 +30,7 @@ func TestTakesDoNotWait(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("take", 100, "pending"))
-	var choice driver.Choice
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM take WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 5) AS head").Scan(&choice.IDs))
+	choice := driver.Choice{Rows: head(t, conn, "take")}
 	claim := driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
 
 	exec(t, conn, "BEGIN")
@@ -39,13 +40,29 @@ func TestTakesDoNotWait(t *testing.T) {
 	exec(t, conn, "ROLLBACK")
 
 	exec(t, conn, "BEGIN")
-	exec(t, conn, "SELECT FROM take WHERE id = $1 FOR UPDATE", choice.IDs[2])
+	exec(t, conn, "SELECT FROM take WHERE id = $1 FOR UPDATE", choice.Rows[2].ID)
 	claim.Unordered = true
 	batch, err := thin{store}.Take(t.Context(), &claim, &choice)
 	require.NoError(t, err)
 	assert.Len(t, batch.Messages, 4, "all but the one that is locked")
 	exec(t, conn, "ROLLBACK")
 	assert.Zero(t, deadlocks(t, dsn))
+}
+
+// head is the first five rows of shard 0 of broker a.
+func head(t *testing.T, conn *pgx.Conn, table string) []driver.Ref {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), "SELECT id, message_id::text FROM "+table+" WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 5")
+	require.NoError(t, err)
+	refs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ref driver.Ref, err error) {
+		var id string
+		if err = row.Scan(&ref.ID, &id); err == nil {
+			ref.MessageID, err = uuid.Parse(id)
+		}
+		return ref, err
+	})
+	require.NoError(t, err)
+	return refs
 }
 
 // deadlocks are those that the server has broken off in a database.
@@ -70,8 +87,7 @@ func TestConflictsKeepTheConnection(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("conflicts", 100, "pending"))
-	var choice driver.Choice
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM conflicts WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 5) AS head").Scan(&choice.IDs))
+	choice := driver.Choice{Rows: head(t, conn, "conflicts")}
 	claim := driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
 	s := thin{store}
 	for name, provoke := range map[string]func() error{
@@ -83,12 +99,12 @@ func TestConflictsKeepTheConnection(t *testing.T) {
 			return err
 		},
 		"a row has changed": func() error {
-			changed := driver.Choice{IDs: append([]int64{choice.IDs[0] - 1}, choice.IDs...)} // one that is not there
+			changed := driver.Choice{Rows: append([]driver.Ref{{ID: choice.Rows[0].ID - 1, MessageID: uuid.New()}}, choice.Rows...)} // one that is not there
 			_, err := s.Take(t.Context(), &claim, &changed)
 			return err
 		},
 		"the version has changed": func() error {
-			_, err := s.Take(t.Context(), &claim, &driver.Choice{Version: 7, IDs: choice.IDs})
+			_, err := s.Take(t.Context(), &claim, &driver.Choice{Version: 7, Rows: choice.Rows})
 			return err
 		},
 		"blocks have changed before a lift":     func() error { return s.Lift(t.Context(), &driver.Lift{Broker: "a", Version: 7}) },

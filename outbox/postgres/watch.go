@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -21,7 +22,7 @@ const (
 )
 
 // Watch implements driver.Delivery: it names who keeps vacuum from removing dead rows, which makes
-// claims slower and slower.
+// claims slower and slower, and tells of an identity that has begun anew.
 func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 	var found []driver.Finding
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
@@ -40,10 +41,22 @@ func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 			found = append(found, h.finding())
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		var backwards *bool
+		switch err = conn.QueryRow(ctx, s.sql.identity).Scan(&backwards); {
+		case dbtable.Missing(err): // which the schema check tells
+			return nil
+		case err == nil && backwards != nil && *backwards:
+			found = append(found, driver.Finding{Topic: "identity", Passing: true, Message: fmt.Sprintf("new messages get ids below those that are there, as the identity "+
+				"has begun anew: they are delivered before older ones of their keys; set it above them: "+
+				"SELECT setval(pg_get_serial_sequence('%[1]s', 'id'), (SELECT max(id) FROM %[1]s))", s.table)})
+		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgres: look at who holds back vacuum: %w", err)
+		return nil, fmt.Errorf("postgres: look at who holds back vacuum, and at the identity: %w", err)
 	}
 	return found, nil
 }

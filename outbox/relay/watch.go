@@ -41,12 +41,12 @@ func (w *watch) look(ctx context.Context) {
 	}
 	for _, finding := range found {
 		if !slices.Contains(w.warned, finding) {
-			w.log.WarnContext(ctx, "database slowed down", "topic", finding.Topic, "problem", finding.Message)
+			w.log.WarnContext(ctx, "database problem", "topic", finding.Topic, "problem", finding.Message)
 		}
 	}
 	for _, before := range w.warned {
 		if !slices.Contains(found, before) {
-			w.log.InfoContext(ctx, "database slowdown over", "topic", before.Topic, "problem", before.Message)
+			w.log.InfoContext(ctx, "database problem over", "topic", before.Topic, "problem", before.Message)
 		}
 	}
 	w.warned = found

@@ -49,8 +49,8 @@ func TestWatch(t *testing.T) {
 		said := func(problem string) [2]int {
 			synctest.Wait()
 			return [2]int{
-				log.count(`msg="database slowed down" database=db topic=vacuum problem=` + problem),
-				log.count(`msg="database slowdown over" database=db topic=vacuum problem=` + problem),
+				log.count(`msg="database problem" database=db topic=vacuum problem=` + problem),
+				log.count(`msg="database problem over" database=db topic=vacuum problem=` + problem),
 			}
 		}
 		assert.Equal(t, [2]int{1, 0}, said("first"), "at the start")

@@ -36,10 +36,11 @@ func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driv
 		if done++; done > driver.MaxDone {
 			break
 		}
-		if b.Followers, err = listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("key", b.Key),
-			sql.Named("limit", driver.MaxFollowers)); err != nil {
+		followers, err := listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("key", b.Key), sql.Named("limit", driver.MaxFollowers))
+		if err != nil {
 			return nil, err
 		}
+		b.Followers = driver.ByID(followers)
 	}
 	return blocks, nil
 }
@@ -49,7 +50,7 @@ func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
 	wake, rest, drop, now := blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), sql.Named("now", x.now)
 	back := slices.Clone(wake)
 	for i := range lift.Free {
-		back = append(back, lift.Free[i].IDs...)
+		back = append(back, driver.IDs(lift.Free[i].Rows)...)
 	}
 	if len(back) > 0 {
 		ids := sql.Named("ids", idList(back))
@@ -89,7 +90,7 @@ func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
 		if !f.Move {
 			continue
 		}
-		if _, err := x.conn.ExecContext(ctx, x.sql.moveBlock, sql.Named("block", f.Block.ID), sql.Named("next", f.IDs[len(f.IDs)-1])); err != nil {
+		if _, err := x.conn.ExecContext(ctx, x.sql.moveBlock, sql.Named("block", f.Block.ID), sql.Named("next", f.Rows[len(f.Rows)-1].ID)); err != nil {
 			return err
 		}
 	}
@@ -98,10 +99,10 @@ func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
 
 // Defer implements claims.Store.
 func (x transaction) Defer(ctx context.Context, d *driver.Deferral) (int, error) {
-	if _, err := x.conn.ExecContext(ctx, x.sql.deferBlocks, sql.Named("ids", idList(d.Blocks)), sql.Named("unordered", d.Unordered), sql.Named("now", x.now)); err != nil {
+	if _, err := x.conn.ExecContext(ctx, x.sql.deferBlocks, sql.Named("ids", idList(driver.IDs(d.Blocks))), sql.Named("unordered", d.Unordered), sql.Named("now", x.now)); err != nil {
 		return 0, err
 	}
-	result, err := x.conn.ExecContext(ctx, x.sql.setDeferred, sql.Named("ids", idList(d.Rows)), sql.Named("deferred", true))
+	result, err := x.conn.ExecContext(ctx, x.sql.setDeferred, sql.Named("ids", idList(driver.IDs(d.Rows))), sql.Named("deferred", true))
 	if err != nil {
 		return 0, err
 	}

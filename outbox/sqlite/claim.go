@@ -101,7 +101,7 @@ func (x transaction) window(ctx context.Context, c *driver.Claim, ready bool) (w
 		}
 		if id.Valid {
 			w.Rows = append(w.Rows, driver.Row{
-				ID: id.Int64, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
+				Ref: driver.Ref{ID: id.Int64}, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
 				HasBlock: block.Valid, Block: block.Int64, Low: driver.Low(low.Int64), //nolint:gosec // 0 to 2
 			})
 		}
@@ -118,12 +118,12 @@ func (x transaction) Take(ctx context.Context, c *driver.Claim, choice *driver.C
 		return batch, fmt.Errorf("make a claim token: %w", err)
 	}
 	batch.Lease.Token = token
-	rows, err := x.conn.QueryContext(ctx, x.sql.claim, sql.Named("ids", idList(choice.IDs)), sql.Named("worker", c.Worker),
+	rows, err := x.conn.QueryContext(ctx, x.sql.claim, sql.Named("ids", idList(driver.IDs(choice.Rows))), sql.Named("worker", c.Worker),
 		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
 	if err != nil {
 		return batch, err
 	}
-	batch.Messages, err = readMessages(rows, len(choice.IDs))
+	batch.Messages, err = readMessages(rows, len(choice.Rows))
 	finish(&batch)
 	return batch, err
 }

@@ -68,11 +68,11 @@ func TestHead(t *testing.T) {
 	}{
 		"nothing":          {"UPDATE outbox_messages SET attempts = 1, status = 'failed', locked_until = 1, available_at = 1 WHERE id = 2", true, true},
 		"no rows":          {"DELETE FROM outbox_messages", true, true},
-		"lease":            {"UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 9e18 WHERE id = 3", false, false},
+		"lease":            {"UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 9e16 WHERE id = 3", false, false},
 		"lease that ended": {"UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 1 WHERE id = 1", false, false},
 		"crash":            {"UPDATE outbox_messages SET crashes = 1 WHERE id = 2", false, false},
-		"backoff":          {"UPDATE outbox_messages SET locked_until = 9e18 WHERE id = 2", false, false},
-		"schedule":         {"UPDATE outbox_messages SET available_at = 9e18 WHERE id = 2", false, false},
+		"backoff":          {"UPDATE outbox_messages SET locked_until = 9e16 WHERE id = 2", false, false},
+		"schedule":         {"UPDATE outbox_messages SET available_at = 9e16 WHERE id = 2", false, false},
 		"low priority":     {"UPDATE outbox_messages SET priority = -1 WHERE id = 1", false, true},
 		"block": {`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since)
 			VALUES (1, 'x', 'b', 0, 'k', 'backoff', 0)`, false, false},

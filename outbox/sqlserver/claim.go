@@ -26,11 +26,11 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 	if err != nil {
 		return driver.Batch{}, err
 	}
-	ids, err := jsonList(choice.IDs)
+	ids, err := jsonList(driver.IDs(choice.Rows))
 	if err != nil {
 		return driver.Batch{}, err
 	}
-	batch.Seen = len(choice.IDs)
+	batch.Seen = len(choice.Rows)
 	var taken *int
 	err = s.query(ctx, s.sql.take, append(args, sql.Named("decided", choice.Version), sql.Named("ids", ids)), resultSets{
 		"fanout_taken": func(rows *sql.Rows) error { return scanCount(rows, &taken) },
@@ -74,11 +74,11 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 
 // Defer implements claims.Store.
 func (s thin) Defer(ctx context.Context, d *driver.Deferral) (int, error) {
-	blocks, err := jsonList(append([]int64{}, d.Blocks...))
+	blocks, err := jsonList(driver.IDs(d.Blocks))
 	if err != nil {
 		return 0, err
 	}
-	rows, err := jsonList(d.Rows)
+	rows, err := jsonList(driver.IDs(d.Rows))
 	if err != nil {
 		return 0, err
 	}
@@ -123,9 +123,9 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	}
 	for i := range lift.Free {
 		freed := &lift.Free[i]
-		for n, id := range freed.IDs {
-			c := changed{Kind: frees, ID: id}
-			if freed.Move && n == len(freed.IDs)-1 {
+		for n, row := range freed.Rows {
+			c := changed{Kind: frees, ID: row.ID}
+			if freed.Move && n == len(freed.Rows)-1 {
 				c.Kind, c.Block = freesAndMoves, freed.Block.ID
 			}
 			list = append(list, c)
@@ -174,7 +174,7 @@ func readFollower(rows *sql.Rows, blocks []driver.BlockState) error {
 	if !found {
 		return errIncomplete
 	}
-	blocks[at].Followers = append(blocks[at].Followers, id)
+	blocks[at].Followers = append(blocks[at].Followers, driver.Ref{ID: id})
 	return nil
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 // What stands in a window, in a few words.
-func ready(id int64, key string) driver.Row { return driver.Row{ID: id, Key: key} }
+func ready(id int64, key string) driver.Row { return driver.Row{Ref: driver.Ref{ID: id}, Key: key} }
+
+// ids are rows of which the id is enough.
+func ids(list ...int64) []driver.Ref { return driver.ByID(list) }
 
 func with(r driver.Row, change func(*driver.Row)) driver.Row {
 	change(&r)
@@ -41,97 +44,97 @@ func TestClaimCases(t *testing.T) {
 			"keys are cut anywhere, and none has a gap",
 			[]driver.Row{ready(1, "a"), ready(2, "b"), ready(3, "a"), ready(4, "c"), ready(5, "b"), ready(6, "a")},
 			Limits{Rows: 4},
-			Decision{Take: []int64{1, 2, 3, 4}},
+			Decision{Take: ids(1, 2, 3, 4)},
 		},
 		{
 			"a key of which any row is claimed gives nothing, not even what stands before it",
 			[]driver.Row{ready(1, "a"), with(ready(2, "a"), claimed), ready(3, "b")},
 			ten,
-			Decision{Take: []int64{3}},
+			Decision{Take: ids(3)},
 		},
 		{
 			"a row in backoff holds what follows, and nothing before it",
 			[]driver.Row{ready(1, "a"), with(ready(2, "a"), waits), ready(3, "a")},
 			ten,
-			Decision{Take: []int64{1}, Waiting: 2},
+			Decision{Take: ids(1), Waiting: 2},
 		},
 		{
 			"rows without a key wait for no other",
 			[]driver.Row{with(ready(1, ""), waits), ready(2, ""), with(ready(3, ""), claimed), ready(4, "")},
 			ten,
-			Decision{Take: []int64{2, 4}, Waiting: 1},
+			Decision{Take: ids(2, 4), Waiting: 1},
 		},
 		{
 			"without order no row waits for another",
 			[]driver.Row{with(ready(1, "a"), waits), ready(2, "a"), with(ready(3, "a"), claimed), ready(4, "a")},
 			Limits{Rows: 10, Unordered: true},
-			Decision{Take: []int64{2, 4}, Waiting: 1},
+			Decision{Take: ids(2, 4), Waiting: 1},
 		},
 		{
 			"what is behind a block waits, the block itself and what stands before it do not",
 			[]driver.Row{with(ready(1, "a"), block(2)), with(ready(2, "a"), block(2)), with(ready(3, "a"), block(2))},
 			ten,
-			Decision{Take: []int64{1, 2}, Waiting: 1},
+			Decision{Take: ids(1, 2), Waiting: 1},
 		},
 		{
 			"rows behind one of low priority stay, those of other keys go",
 			[]driver.Row{with(ready(1, "a"), low), ready(2, "b"), ready(3, "a")},
 			ten,
-			Decision{Take: []int64{2}},
+			Decision{Take: ids(2)},
 		},
 		{
 			"where that one waits for a time, the claim says so",
 			[]driver.Row{with(ready(1, "a"), lowWaits), ready(2, "b")},
 			ten,
-			Decision{Take: []int64{2}, Waiting: 1, AheadWaits: true},
+			Decision{Take: ids(2), Waiting: 1, AheadWaits: true},
 		},
 		{
 			"what may have crashed a process is claimed apart, by half",
 			[]driver.Row{with(ready(1, "a"), lost), with(ready(2, "b"), lost), ready(3, "c"), ready(4, "d")},
 			Limits{Rows: 2},
-			Decision{Take: []int64{1}},
+			Decision{Take: ids(1)},
 		},
 		{
 			"a lost row behind one that was not lost waits for it",
 			[]driver.Row{ready(1, "a"), with(ready(2, "a"), lost), ready(3, "b")},
 			ten,
-			Decision{Take: []int64{1, 3}},
+			Decision{Take: ids(1, 3)},
 		},
 		{
 			"rows behind a lost one of their key wait for it, and so do other keys",
 			[]driver.Row{with(ready(1, "a"), lost), ready(2, "a"), ready(3, "b")},
 			ten,
-			Decision{Take: []int64{1}},
+			Decision{Take: ids(1)},
 		},
 		{
 			"a row that crashed more often goes with neither the rows before nor the rows behind it",
 			[]driver.Row{ready(1, "a"), with(ready(2, "a"), crashed(3)), ready(3, "a"), ready(4, "b")},
 			ten,
-			Decision{Take: []int64{1, 4}},
+			Decision{Take: ids(1, 4)},
 		},
 		{
 			"the first row is taken whatever it weighs, and nothing behind it",
 			[]driver.Row{with(ready(1, "a"), weighs(50)), with(ready(2, "b"), weighs(0)), with(ready(3, "c"), weighs(1))},
 			Limits{Rows: 10, Bytes: 49},
-			Decision{Take: []int64{1}, Cut: true},
+			Decision{Take: ids(1), Cut: true},
 		},
 		{
 			"a small row does not overtake a large one, not even of another key",
 			[]driver.Row{with(ready(1, "a"), weighs(20)), with(ready(2, "b"), weighs(60)), with(ready(3, "c"), weighs(5))},
 			Limits{Rows: 10, Bytes: 50},
-			Decision{Take: []int64{1}, Cut: true},
+			Decision{Take: ids(1), Cut: true},
 		},
 		{
 			"what cannot be taken weighs nothing",
 			[]driver.Row{with(with(ready(1, "a"), claimed), weighs(1000)), with(ready(2, "a"), weighs(1000)), with(ready(3, "b"), weighs(50))},
 			Limits{Rows: 10, Bytes: 50},
-			Decision{Take: []int64{3}},
+			Decision{Take: ids(3)},
 		},
 		{
 			"those of a crash are bounded by bytes, too",
 			[]driver.Row{with(with(ready(1, "a"), lost), weighs(10)), with(with(ready(2, "b"), lost), weighs(10)), with(with(ready(3, "c"), lost), weighs(10))},
 			Limits{Rows: 8, Bytes: 25},
-			Decision{Take: []int64{1, 2}, Cut: true},
+			Decision{Take: ids(1, 2), Cut: true},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,9 +148,9 @@ func TestClaimCases(t *testing.T) {
 func TestClaimBehindTheNormalShard(t *testing.T) {
 	t.Parallel()
 	w := driver.Window{Rows: []driver.Row{ready(1, "a"), ready(3, "b"), ready(4, "")}, Ahead: &driver.Ahead{ID: 2}}
-	assert.Equal(t, Decision{Take: []int64{1, 4}}, Claim(&w, Limits{Rows: 10}))
+	assert.Equal(t, Decision{Take: ids(1, 4)}, Claim(&w, Limits{Rows: 10}))
 	w.Ahead.Waits = true
-	assert.Equal(t, Decision{Take: []int64{1, 4}, AheadWaits: true}, Claim(&w, Limits{Rows: 10}))
+	assert.Equal(t, Decision{Take: ids(1, 4), AheadWaits: true}, Claim(&w, Limits{Rows: 10}))
 }
 
 // One message kills every process that sends it. It is found by halving, claimed alone from then
@@ -165,13 +168,14 @@ func TestClaimFindsPoison(t *testing.T) {
 			require.Less(t, claims, 200, "the poison must be found")
 			d := Claim(&w, Limits{Rows: rows, Unordered: unordered})
 			require.NotEmpty(t, d.Take)
-			if !slices.Contains(d.Take, poison) {
-				w.Rows = slices.DeleteFunc(w.Rows, func(r driver.Row) bool { return slices.Contains(d.Take, r.ID) })
+			taken := driver.IDs(d.Take)
+			if !slices.Contains(taken, poison) {
+				w.Rows = slices.DeleteFunc(w.Rows, func(r driver.Row) bool { return slices.Contains(taken, r.ID) })
 				continue
 			}
 			crashes++
 			for i := range w.Rows {
-				if r := &w.Rows[i]; slices.Contains(d.Take, r.ID) {
+				if r := &w.Rows[i]; slices.Contains(taken, r.ID) {
 					r.Crashes, r.Leased = Suspicion(r), true
 				}
 			}
@@ -190,56 +194,56 @@ func TestDeferCases(t *testing.T) {
 		name         string
 		rows         []driver.Row
 		unordered    bool
-		blocks, want []int64
+		blocks, want []driver.Ref
 	}{
 		{
 			"a row that waits takes with it what is behind it, and nothing before it",
 			[]driver.Row{ready(1, "a"), with(ready(2, "a"), waits), ready(3, "a"), ready(4, "b")},
 			false,
-			[]int64{2},
-			[]int64{2, 3},
+			ids(2),
+			ids(2, 3),
 		},
 		{
 			"a claimed row becomes no block, and what stands behind it stays",
 			[]driver.Row{with(ready(1, "a"), claimed), ready(2, "a"), with(ready(3, "a"), waits), ready(4, "a")},
 			false,
-			[]int64{3},
-			[]int64{3, 4},
+			ids(3),
+			ids(3, 4),
 		},
 		{
 			"a key has one block",
 			[]driver.Row{with(ready(1, "a"), waits), with(ready(2, "a"), waits)},
 			false,
-			[]int64{1},
-			[]int64{1, 2},
+			ids(1),
+			ids(1, 2),
 		},
 		{
 			"a row behind the block of its key becomes none",
 			[]driver.Row{with(with(ready(2, "a"), waits), block(1)), with(ready(3, "a"), block(1))},
 			false,
 			nil,
-			[]int64{2, 3},
+			ids(2, 3),
 		},
 		{
 			"a block that must wait again stays the block",
 			[]driver.Row{with(with(ready(1, "a"), waits), block(1)), with(ready(2, "a"), block(1))},
 			false,
-			[]int64{1},
-			[]int64{1, 2},
+			ids(1),
+			ids(1, 2),
 		},
 		{
 			"rows without a key wait alone",
 			[]driver.Row{with(ready(1, ""), waits), ready(2, ""), with(ready(3, ""), waits)},
 			false,
-			[]int64{1, 3},
-			[]int64{1, 3},
+			ids(1, 3),
+			ids(1, 3),
 		},
 		{
 			"without order all do",
 			[]driver.Row{with(ready(1, "a"), waits), ready(2, "a"), with(ready(3, "a"), waits)},
 			true,
-			[]int64{1, 3},
-			[]int64{1, 3},
+			ids(1, 3),
+			ids(1, 3),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,8 +18,9 @@ type Limits struct {
 
 // A Decision about a window.
 type Decision struct {
-	// Take is the rows to claim, by their ids, in ascending order.
-	Take []int64
+	// Take is the rows to claim, in ascending order of their ids. Of several rows with one id it has
+	// one, so that the outcomes of a claim say by the id which row they are about.
+	Take []driver.Ref
 	// Waiting is how many rows wait for a time, or behind one that does.
 	Waiting int
 	// Cut is true when the bytes kept rows back.
@@ -68,17 +69,25 @@ func (d *Decision) take(rows []driver.Row, standings []standing, limits Limits) 
 	suspicion := standings[0].lowest
 	limit := max(1, limits.Rows>>min(suspicion, 30))
 	bytes := int64(0)
-	d.Take = make([]int64, 0, min(limit, len(rows)))
+	d.Take = make([]driver.Ref, 0, min(limit, len(rows)))
+	behind := map[string]bool{} // keys of which a row stays back, since its id is taken
 	for i := range rows {
 		v := &standings[i]
 		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
+			continue
+		}
+		if n := len(d.Take); n > 0 && d.Take[n-1].ID == rows[i].ID {
+			behind[rows[i].Key] = rows[i].Key != ""
+			continue
+		}
+		if behind[rows[i].Key] {
 			continue
 		}
 		if bytes += rows[i].Bytes; limits.Bytes > 0 && bytes > limits.Bytes && len(d.Take) > 0 {
 			d.Cut = true // a prefix of a prefix has no gap either
 			return
 		}
-		if d.Take = append(d.Take, rows[i].ID); len(d.Take) == limit {
+		if d.Take = append(d.Take, rows[i].Ref); len(d.Take) == limit {
 			return
 		}
 	}
@@ -153,14 +162,14 @@ func Suspicion(row *driver.Row) int {
 // MaxSuspicion is more crashes than it takes to claim a row of the largest batch alone.
 const MaxSuspicion = 1000
 
-// Simple reports whether every row of a window can be taken as it stands. A store may find that out
+// Simple reports whether every row of a window can be taken as it stands, and each has its own id. A store may find that out
 // by itself and take the rows at once: the decision would be the same.
 func Simple(w *driver.Window, limits Limits) bool {
 	bytes := int64(0)
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		bytes += row.Bytes
-		if row.Waits || row.Held || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow {
+		if row.Waits || row.Held || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow || i > 0 && w.Rows[i-1].ID == row.ID {
 			return false
 		}
 	}
@@ -172,7 +181,7 @@ func Simple(w *driver.Window, limits Limits) bool {
 // block leaves with it. Rows in processing stay: their outcome is near. So do rows that another
 // transaction writes, and rows with a key beyond the bound: no index of blocks holds it. Where
 // order is off every row waits alone.
-func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
+func Defer(w *driver.Window, unordered bool) (blocks, rows []driver.Ref) {
 	first := map[string]bool{} // keys of which a row becomes the block
 	for i := range w.Rows {
 		row := &w.Rows[i]
@@ -182,11 +191,11 @@ func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
 		alone := unordered || row.Key == ""
 		block := row.Waits && (alone || !first[row.Key] && (!row.HasBlock || row.Block == row.ID))
 		if block {
-			blocks = append(blocks, row.ID)
+			blocks = append(blocks, row.Ref)
 			first[row.Key] = !alone
 		}
 		if leaves := block || !alone && (first[row.Key] || behindBlock(row)); leaves {
-			rows = append(rows, row.ID)
+			rows = append(rows, row.Ref)
 		}
 	}
 	return blocks, rows

@@ -21,7 +21,7 @@ func Lift(blocks []driver.BlockState, followers int) (lift driver.Lift) {
 				lift.Drop = append(lift.Drop, *b)
 			}
 			if len(b.Followers) > 0 {
-				lift.Free = append(lift.Free, driver.Freed{Block: *b, IDs: b.Followers, Move: move})
+				lift.Free = append(lift.Free, driver.Freed{Block: *b, Rows: b.Followers, Move: move})
 			}
 		case b.Waits:
 			lift.Rest = append(lift.Rest, *b)

@@ -65,14 +65,14 @@ func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
 }
 
 // followers lists the first deferred rows of a block's key.
-func (t *Table) followers(g Block, limit int) (ids []int64) {
+func (t *Table) followers(g Block, limit int) (rows []driver.Ref) {
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		if r.Key == g.Key && r.Deferred && r.open() && r.ID != g.Row && len(ids) < limit {
-			ids = append(ids, int64(r.ID))
+		if r.Key == g.Key && r.Deferred && r.open() && r.ID != g.Row && len(rows) < limit {
+			rows = append(rows, driver.Ref{ID: int64(r.ID)})
 		}
 	}
-	return ids
+	return rows
 }
 
 // apply makes a planned change, unless another transaction has made one since, and returns how many
@@ -171,8 +171,8 @@ func wake(t *Table, id int) {
 
 // free brings followers back, of which the last may be the next block.
 func free(t *Table, f *driver.Freed) {
-	for _, id := range f.IDs {
-		r := t.Row(int(id))
+	for _, row := range f.Rows {
+		r := t.Row(int(row.ID))
 		if r == nil || !r.Deferred || !r.open() {
 			continue
 		}
@@ -182,7 +182,7 @@ func free(t *Table, f *driver.Freed) {
 		}
 	}
 	if block := int(f.Block.ID); f.Move && t.block(block) != nil {
-		r := t.Row(int(f.IDs[len(f.IDs)-1]))
+		r := t.Row(int(f.Rows[len(f.Rows)-1].ID))
 		t.removeBlock(block)
 		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
 	}

@@ -35,7 +35,7 @@ func (p *Protocol) window(t *Table, c Request) driver.Window {
 	for i, r := range rows {
 		row := &w.Rows[i]
 		*row = driver.Row{
-			ID: int64(r.ID), Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size), Held: r.ID == c.Held,
+			Ref: driver.Ref{ID: int64(r.ID)}, Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size), Held: r.ID == c.Held,
 		}
 		if g := t.blockOf(r.Key); g != nil && !c.Unordered {
 			row.HasBlock, row.Block = true, int64(g.Row)
@@ -103,10 +103,7 @@ func (t *Table) low(r *Row) driver.Low {
 func (p *Protocol) decide(t *Table, c Request, w *driver.Window, reply *Reply) (take []int) {
 	d := core.Claim(w, c.limits())
 	if simple(w, c) { // a store takes it without a decision
-		d = core.Decision{}
-		for i := range w.Rows {
-			d.Take = append(d.Take, w.Rows[i].ID)
-		}
+		d = core.Decision{Take: w.Refs()}
 	}
 	reply.Blocked, reply.Seen, reply.Cut, reply.AheadWaits, reply.Waiting = w.Blocked, len(w.Rows), d.Cut, d.AheadWaits, d.Waiting
 	if c.Unordered && len(w.Rows) < min(c.Window, c.Limit) { // rows that were read in vain
@@ -158,10 +155,10 @@ func (p *Protocol) take(t *Table, ids []int) (token int) {
 	return t.Token
 }
 
-func ints(ids []int64) []int {
-	list := make([]int, len(ids))
-	for i, id := range ids {
-		list[i] = int(id)
+func ints(rows []driver.Ref) []int {
+	list := make([]int, len(rows))
+	for i := range rows {
+		list[i] = int(rows[i].ID)
 	}
 	return list
 }

@@ -79,8 +79,8 @@ func (e encoder) plan(plan *Plan) []byte {
 	for i := range plan.Lift.Free {
 		f := &plan.Lift.Free[i]
 		b = append(b, byte(f.Block.ID), bits(f.Move))
-		for _, id := range f.IDs {
-			b = append(b, byte(id))
+		for _, row := range f.Rows {
+			b = append(b, byte(row.ID))
 		}
 	}
 	return b

@@ -37,15 +37,17 @@ WITH found AS MATERIALIZED (
 )
 SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0)
      , state.block_message_id, state.block_id, coalesce(state.ordering_key, ''), state.ordering_key IS NOT NULL, state.due, state.done, state.waits
-     , coalesce((SELECT array_agg(follower.id ORDER BY follower.id)
-                   FROM done
-                  CROSS JOIN LATERAL (SELECT id
-                                        FROM {{table}} AS m
-                                       WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(done.ordering_key, 0)
-                                         AND m.ordering_key = done.ordering_key AND m.deferred AND m.finished_at IS NULL
-                                         AND m.id > done.after
-                                       ORDER BY m.id
-                                       LIMIT $5) AS follower
-                  WHERE done.block_message_id = state.block_message_id), '{}')
+     , coalesce(followers.ids, '{}'), coalesce(followers.message_ids, '{}')
   FROM state
+  LEFT JOIN LATERAL (SELECT array_agg(follower.id ORDER BY follower.id) AS ids
+                          , array_agg(follower.message_id ORDER BY follower.id) AS message_ids
+                       FROM done
+                      CROSS JOIN LATERAL (SELECT id, message_id
+                                            FROM {{table}} AS m
+                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(done.ordering_key, 0)
+                                             AND m.ordering_key = done.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                             AND m.id > done.after
+                                           ORDER BY m.id
+                                           LIMIT $5) AS follower
+                      WHERE done.block_message_id = state.block_message_id) AS followers ON true
  ORDER BY state.block_id

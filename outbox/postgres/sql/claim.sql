@@ -22,7 +22,7 @@ WITH known AS MATERIALIZED (
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp())
            AND CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM broker)
-                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.block_id < m.id)
+                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.block_id <= m.id AND w.block_message_id <> m.message_id)
                     ELSE true END AS simple
       FROM {{table}} AS m
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)

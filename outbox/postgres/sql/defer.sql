@@ -1,6 +1,6 @@
 -- Take rows out of the way of claims, and make the first of each key that waits its block. Runs after turn.sql.
--- $1 broker, $2 shard, $3 ids of the rows that become blocks, $4 ids of the rows that leave, both in ascending order, $5 whether each of the
--- blocks waits alone
+-- $1 broker, $2 shard, $3 message ids of the rows that become blocks, $4 of the rows that leave, $5 whether each of the blocks waits alone,
+-- $6 first id of the rows that leave, $7 last id
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH leaving AS MATERIALIZED (
     SELECT ctid AS tid, id, message_id
@@ -9,14 +9,14 @@ WITH leaving AS MATERIALIZED (
          , CASE WHEN available_at > statement_timestamp() THEN 'scheduled' ELSE 'backoff' END AS reason
       FROM {{table}}
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
-       AND id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
-       AND CASE WHEN id IN (SELECT unnest($4::bigint[])) THEN true ELSE false END -- see take.sql
+       AND id BETWEEN $6 AND $7
+       AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END -- see take.sql
        AND status IN ('pending', 'failed')
      ORDER BY id
 ), waiting AS MATERIALIZED (
     SELECT id, message_id, ordering_key, until, reason
       FROM leaving
-     WHERE until > statement_timestamp() AND CASE WHEN id IN (SELECT unnest($3::bigint[])) THEN true ELSE false END
+     WHERE until > statement_timestamp() AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
     SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting
@@ -30,4 +30,4 @@ WITH leaving AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM deferred)
        -- A block whose time has come, or that another transaction has claimed, is none: decide anew.
-     , 1 / ((SELECT count(*) FROM waiting) = cardinality($3::bigint[]))::int
+     , 1 / ((SELECT count(*) FROM waiting) = cardinality($3::uuid[]))::int

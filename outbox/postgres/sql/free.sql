@@ -1,15 +1,15 @@
--- Bring followers of a block back into the way of claims. Runs after turn.sql. $1 broker, $2 key, $3 ids in ascending order,
--- $4 the block that moves on to the last of them, or NULL
+-- Bring followers of a block back into the way of claims. Runs after turn.sql. $1 broker, $2 key, $3 message ids,
+-- $4 the block that moves on to the last of them, or NULL, $5 first id, $6 last id
 -- Plan: one range scan of {{name}}_deferred_key, one TID scan for the update; blocks by primary key.
 WITH behind AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
      WHERE target_broker = $1 AND hashtextextended(ordering_key, 0) = hashtextextended($2, 0) AND ordering_key = $2
        AND deferred AND finished_at IS NULL
-       AND id BETWEEN ($3::bigint[])[1] AND ($3::bigint[])[cardinality($3::bigint[])]
-       AND CASE WHEN id IN (SELECT unnest($3::bigint[])) THEN true ELSE false END -- see take.sql
+       AND id BETWEEN $5 AND $6
+       AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END -- see take.sql
      ORDER BY id
-     LIMIT cardinality($3::bigint[])
+     LIMIT cardinality($3::uuid[])
 ), freed AS (
     UPDATE {{table}} SET deferred = false WHERE ctid = ANY (ARRAY(SELECT tid FROM behind)) AND deferred AND status IN ('pending', 'failed')
     RETURNING id, message_id, shard

@@ -1,16 +1,17 @@
 -- Claim the chosen rows, all of them or none, and say which: where another transaction has changed some of them since the window was read, the claim
 -- is broken off (22012, division by zero). What was claimed is read by fetch.sql, after the commit.
--- $1 broker, $2 shard, $3 version, $4 ids in ascending order, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated
+-- $1 broker, $2 shard, $3 version, $4 message ids, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
+-- $9 first id, $10 last id
 -- It comes behind try_lock.sql, and takes none where another transaction has the shard: two transactions that took the same rows without it would lock
 -- them in different orders, if one of them had seen older versions, and wait for each other in a circle.
 -- Plan: one range scan of {{name}}_open, one TID scan for the update. There is no join, so that no wrong estimate can make it quadratic: the
--- ids are a hash table, which IN is within a CASE.
+-- message ids are a hash table, which IN is within a CASE. An id may be there twice, where an identity has begun anew.
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
-       AND id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
-       AND CASE WHEN id IN (SELECT unnest($4::bigint[])) THEN true ELSE false END
+       AND id BETWEEN $9 AND $10
+       AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END
        AND current_setting('fanout.shard') = 'held'
      ORDER BY id
 ), claimed AS (
@@ -31,7 +32,7 @@ WITH chosen AS MATERIALIZED (
     RETURNING m.id
 )
 SELECT count(*) > 0
-     , 1 / (count(*) IN (0, cardinality($4::bigint[])))::int
+     , 1 / (count(*) IN (0, cardinality($4::uuid[])))::int
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
   FROM claimed

@@ -1,13 +1,13 @@
 -- Claim the chosen rows of a shard where order is off. There is no lock to take; rows that somebody else has locked, or that have changed since the
 -- window was read, are passed over, so that nothing waits for anything. What was claimed is read by fetch.sql, after the commit.
--- $1 broker, $2 shard, $3 ids in ascending order, $4 worker, $5 token, $6 lease in microseconds, $7 whether they are isolated
--- Plan: one range scan of {{name}}_open, one TID scan for the update. See take.sql for the ids.
+-- $1 broker, $2 shard, $3 message ids, $4 worker, $5 token, $6 lease in microseconds, $7 whether they are isolated, $8 first id, $9 last id
+-- Plan: one range scan of {{name}}_open, one TID scan for the update. See take.sql for the message ids.
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
-       AND id BETWEEN ($3::bigint[])[1] AND ($3::bigint[])[cardinality($3::bigint[])]
-       AND CASE WHEN id IN (SELECT unnest($3::bigint[])) THEN true ELSE false END
+       AND id BETWEEN $8 AND $9
+       AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END
      ORDER BY id
        FOR UPDATE SKIP LOCKED
 ), claimed AS (

@@ -42,13 +42,16 @@ WITH known AS MATERIALIZED (
                           LIMIT 1) AS ahead ON true
 ), win AS MATERIALIZED (
     SELECT id
+         , message_id
          , coalesce(ordering_key, '') AS key
          , status = 'processing' AS leased
          , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
          , crashes
          , octet_length(payload) AS bytes -- reads no payload that is kept out of line, nor unpacks one
          , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM shard)
-                THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
+                THEN (SELECT CASE WHEN w.block_id = m.id AND w.block_message_id <> m.message_id THEN m.id - 1 -- an id that is there twice
+                                  ELSE w.block_id END
+                        FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
                 END AS block_id
            -- The first earlier row of the key in the backfill shard: 1, or 2 where it waits for a time.
          , CASE WHEN ordering_key IS NOT NULL AND (SELECT mixed FROM shard)
@@ -69,10 +72,10 @@ WITH known AS MATERIALIZED (
      LIMIT $3
 )
 SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead FROM shard), (SELECT ahead_waits FROM shard)
-     , id, key, leased, waits, crashes, bytes, block_id, low
+     , id, key, leased, waits, crashes, bytes, block_id, low, message_id
   FROM win
  UNION ALL
 SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead FROM shard), (SELECT ahead_waits FROM shard)
-     , NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+     , NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
  WHERE NOT EXISTS (SELECT FROM win)
  ORDER BY id

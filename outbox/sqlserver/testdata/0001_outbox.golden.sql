@@ -67,6 +67,8 @@ CREATE TABLE app.outbox (
     CONSTRAINT outbox_is_published CHECK ((status = N'published' AND published_at IS NOT NULL)
                                             OR (status <> N'published' AND published_at IS NULL)),
     CONSTRAINT outbox_lease CHECK (status <> N'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- What relays compute with.
+    CONSTRAINT outbox_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
     -- An empty key would be a key here and none elsewhere; its length, because = takes spaces for nothing. NULL passes.
     CONSTRAINT outbox_ordering_key CHECK (DATALENGTH(ordering_key) > 0)
 );

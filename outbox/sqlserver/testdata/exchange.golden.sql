@@ -17,7 +17,7 @@ BEGIN TRY
        SET status            = N'published'
          , published_at      = @now
          , finished_at       = @now
-         , attempts          = m.attempts + 1
+         , attempts          = m.attempts + CASE WHEN m.attempts < 1048575 THEN 1 ELSE 0 END
          , locked_by         = NULL
          , lock_token        = NULL
          , locked_until      = NULL
@@ -74,7 +74,7 @@ BEGIN TRY
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
-         , attempts     = m.attempts + o.spent
+         , attempts     = m.attempts + CASE WHEN m.attempts < 1048575 THEN o.spent ELSE 0 END
          , crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END
          , isolated     = 0
          , locked_by    = NULL
@@ -308,8 +308,8 @@ BEGIN TRY
          , locked_by    = CONVERT(nvarchar(256), @worker)
          , lock_token   = CONVERT(uniqueidentifier, @token)
          , locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
-         , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 THEN 1 ELSE 0 END
-         , crashes      = m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+         , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 AND m.attempts < 1048575 THEN 1 ELSE 0 END
+         , crashes      = m.crashes + CASE WHEN m.status = N'processing' AND m.crashes < 1048575 THEN 1 ELSE 0 END
          , isolated     = CASE WHEN @shared = 0 AND (SELECT COUNT(*) FROM @chosen) = 1 THEN 1 ELSE 0 END
     OUTPUT inserted.id INTO @claimed
       FROM @chosen AS c

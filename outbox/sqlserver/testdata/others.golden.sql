@@ -1751,8 +1751,8 @@ BEGIN TRY
          , locked_by    = CONVERT(nvarchar(256), @worker)
          , lock_token   = CONVERT(uniqueidentifier, @token)
          , locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
-         , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 THEN 1 ELSE 0 END
-         , crashes      = m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+         , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 AND m.attempts < 1048575 THEN 1 ELSE 0 END
+         , crashes      = m.crashes + CASE WHEN m.status = N'processing' AND m.crashes < 1048575 THEN 1 ELSE 0 END
          , isolated     = CASE WHEN @shared = 0 AND (SELECT COUNT(*) FROM @chosen) = 1 THEN 1 ELSE 0 END
     OUTPUT inserted.id INTO @claimed
       FROM @chosen AS c

@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// An id is there twice where an identity has begun anew: after a copy of the data, or setval, or
+// TRUNCATE ... RESTART IDENTITY beside rows that another table keeps. Rows are therefore addressed by
+// their message ids, or by an id within one claim, of which no two rows have the same.
+
+// repeats reports whether an id is there twice among claimed rows, which are in the order of ids.
+func repeats(messages []driver.Message) bool {
+	for i := 1; i < len(messages); i++ {
+		if messages[i].ID == messages[i-1].ID {
+			return true
+		}
+	}
+	return false
+}
+
+// oneOfEach gives back what a claim took as it stood, and reads the window instead: of rows with one
+// id a decision takes one. Nothing of it was sent.
+func (s *Store) oneOfEach(ctx context.Context, taken *exchange) (exchange, error) {
+	batch := &taken.answer.Batch
+	back := driver.Completion{Lease: batch.Lease}
+	for i := range batch.Messages {
+		status := outbox.StatusPending
+		if batch.Messages[i].Attempts > 0 {
+			status = outbox.StatusFailed
+		}
+		back.Other = append(back.Other, driver.Outcome{ID: batch.Messages[i].ID, Status: status})
+	}
+	x := exchange{store: s, completion: &back}
+	if err := x.run(ctx); err != nil {
+		return *taken, err
+	}
+	x = exchange{store: s, claim: taken.claim, baseline: taken.baseline}
+	x.answer.Completed, x.answer.Blocks, x.answer.LiftVersion = taken.answer.Completed, taken.answer.Blocks, taken.answer.LiftVersion
+	err := x.run(ctx)
+	x.wasSimple = false
+	return x, err
+}
