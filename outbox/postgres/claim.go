@@ -159,7 +159,10 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		if id == nil {
 			return nil
 		}
-		row := driver.Row{Ref: driver.Ref{ID: *id, MessageID: message.Bytes}, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes, Low: driver.Low(*low)} //nolint:gosec // 0 to 2
+		row := driver.Row{
+			Ref: driver.Ref{ID: *id, MessageID: message.Bytes}, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes,
+			Low: driver.Low(*low), //nolint:gosec // 0 to 2
+		}
 		if block != nil {
 			row.HasBlock, row.Block = true, *block
 		}

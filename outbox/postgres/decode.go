@@ -38,7 +38,10 @@ func decodeWindow(w *driver.Window, values [][]byte, size int) error {
 	if w.Rows == nil {
 		w.Rows = make([]driver.Row, 0, size)
 	}
-	row := driver.Row{Ref: driver.Ref{ID: r.int8(4)}, Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)), Low: driver.Low(r.int4(11))} //nolint:gosec // 0 to 2
+	row := driver.Row{
+		Ref: driver.Ref{ID: r.int8(4)}, Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)),
+		Low: driver.Low(r.int4(11)), //nolint:gosec // 0 to 2
+	}
 	key := r.value(5)
 	if n := len(w.Rows); n > 0 && string(key) == w.Rows[n-1].Key {
 		row.Key = w.Rows[n-1].Key // a text for each row is not needed

@@ -59,7 +59,7 @@ type statements struct {
 	blocks, turn, lift, free, deferRows                                                                           string
 	settings, markPublished, markOther, renew, ready                                                              string
 	exclusive, writers                                                                                            string
-	facts, diagnose, horizon, identity                                                                                      string
+	facts, diagnose, horizon, identity                                                                            string
 	listen, notify                                                                                                string
 }
 

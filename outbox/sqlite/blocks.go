@@ -99,7 +99,8 @@ func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
 
 // Defer implements claims.Store.
 func (x transaction) Defer(ctx context.Context, d *driver.Deferral) (int, error) {
-	if _, err := x.conn.ExecContext(ctx, x.sql.deferBlocks, sql.Named("ids", idList(driver.IDs(d.Blocks))), sql.Named("unordered", d.Unordered), sql.Named("now", x.now)); err != nil {
+	blocks := idList(driver.IDs(d.Blocks))
+	if _, err := x.conn.ExecContext(ctx, x.sql.deferBlocks, sql.Named("ids", blocks), sql.Named("unordered", d.Unordered), sql.Named("now", x.now)); err != nil {
 		return 0, err
 	}
 	result, err := x.conn.ExecContext(ctx, x.sql.setDeferred, sql.Named("ids", idList(driver.IDs(d.Rows))), sql.Named("deferred", true))
