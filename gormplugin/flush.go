@@ -22,7 +22,7 @@ const rowsAtOnce = 1000
 // are to be told, or a relay in this process wants to know, it returns what will be there for each
 // broker. ours is the transaction whose commit writes, nil where another one is written in: then
 // nobody is told.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.ExecQueryer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		wakeUps []outbox.WakeUp
 		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce  = rowsAtOnce
-		insert  = inserter.Insert
+		insert  = func(rows []outbox.Row) error { return inserter.Insert(ctx, db, rows) }
 		told    = p.tells(ours)
 	)
 	if told {
@@ -40,7 +40,8 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		atOnce = math.MaxInt
 	}
 	if slices.ContainsFunc(flush, func(f journal.Flush) bool { return f.Unconfirmed() }) {
-		insert = inserter.InsertMissing // some may be there, from a transaction whose outcome is not known
+		// Some may be there, from a transaction whose outcome is not known.
+		insert = func(rows []outbox.Row) error { return inserter.InsertMissing(ctx, db, rows) }
 	}
 	for i := range flush {
 		var err error
@@ -57,7 +58,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
 			return nil, err
 		}
-		if err := insert(ctx, db, rows[:full]); err != nil {
+		if err := insert(rows[:full]); err != nil {
 			return nil, err
 		}
 		if told {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -52,12 +53,16 @@ func (i *inserts) ExecContext(_ context.Context, _ string, args ...any) (sql.Res
 	if i.each != nil {
 		i.each(args)
 	}
-	return driver.RowsAffected(1), nil
+	return driver.RowsAffected(1 << 20), nil // whatever it was given
+}
+
+func (*inserts) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, errors.ErrUnsupported
 }
 
 // commitOf does what a commit does, without GORM and without a database: n aggregates with one
 // event each.
-func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrder, inherited envelope.Context, database outbox.Execer) {
+func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrder, inherited envelope.Context, database outbox.ExecQueryer) {
 	t.Helper()
 	inserter, err := p.inserter(dialect)
 	require.NoError(t, err)

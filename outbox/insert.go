@@ -22,6 +22,13 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// ExecQueryer is what an insert needs that may have to look what is there: *sql.DB, *sql.Tx, *sql.Conn
+// and GORM's pools have it.
+type ExecQueryer interface {
+	Execer
+	Queryer
+}
+
 // Inserter writes rows into the outbox table of one database. Its statements are built once per
 // number of rows and kept. It is safe for concurrent use.
 type Inserter struct {
@@ -44,25 +51,32 @@ func (i *Inserter) Dialect() Dialect { return i.dialect }
 
 // Insert writes rows with as few statements as the database's limits allow. Rows keep their order:
 // the first gets the lowest id. A row that exists already (same message and broker) is an error,
-// and so is one whose texts are too long: a *[MalformedError], see [Row.Validate].
+// and so are one whose texts are too long (a *[MalformedError], see [Row.Validate]) and one that the
+// database has not stored although it reports no error: [ErrDiscarded].
 func (i *Inserter) Insert(ctx context.Context, db Execer, rows []Row) error {
-	return i.insert(ctx, db, rows, false)
+	return i.insert(ctx, db, nil, rows)
 }
 
-// InsertMissing writes the rows that are not there yet and leaves the others as they are.
-func (i *Inserter) InsertMissing(ctx context.Context, db Execer, rows []Row) error {
-	return i.insert(ctx, db, rows, true)
+// InsertMissing writes the rows that are not there yet and leaves the others as they are. Its errors
+// are those of Insert.
+func (i *Inserter) InsertMissing(ctx context.Context, db ExecQueryer, rows []Row) error {
+	return i.insert(ctx, db, db, rows)
 }
 
-func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, missing bool) error {
+// insert writes rows; with a look, those that are not there yet.
+func (i *Inserter) insert(ctx context.Context, db Execer, look Queryer, rows []Row) error {
 	if err := i.check(rows); err != nil {
 		return err
 	}
 	for len(rows) > 0 {
 		n := i.dialect.rowsAtOnce(rows)
-		text, args, err := i.statement(rows[:n], missing)
-		if err == nil {
-			err = i.exec(ctx, db, n, text, args)
+		text, args, err := i.statement(rows[:n], look != nil)
+		if err != nil {
+			return err
+		}
+		wrote, err := i.exec(ctx, db, n, text, args)
+		if err == nil && wrote < int64(n) {
+			err = i.discarded(ctx, look, rows[:n], wrote)
 		}
 		if err != nil {
 			return err
@@ -123,13 +137,48 @@ func (i *Inserter) check(rows []Row) error {
 	return nil
 }
 
-// exec runs one statement that inserts n rows.
-func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args []any) error {
-	_, err := db.ExecContext(ctx, text, args...)
+// exec runs one statement that inserts n rows, and returns how many the database has stored.
+func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args []any) (wrote int64, err error) {
+	result, err := db.ExecContext(ctx, text, args...)
 	if err == nil {
-		return nil
+		wrote, err = result.RowsAffected()
 	}
-	return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, dbtable.Explain(err, ErrSchema))
+	if err != nil {
+		return 0, fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, dbtable.Explain(err, ErrSchema))
+	}
+	return wrote, nil
+}
+
+// ErrDiscarded is wrapped by the error about an INSERT that succeeded and stored fewer rows than it
+// was given. Were it taken for done, the transaction would commit without its messages.
+var ErrDiscarded = errors.New("the database has discarded rows of the outbox without an error")
+
+// discarded is the error about rows that were not stored, nil where all are there.
+func (i *Inserter) discarded(ctx context.Context, look Queryer, rows []Row, wrote int64) error {
+	var remedy string
+	switch i.dialect {
+	case Postgres:
+		remedy = "look for a trigger that returns NULL, a rule or a foreign table in place of it"
+	case SQLite:
+		remedy = "look for a trigger with RAISE(IGNORE)"
+	case SQLServer:
+		remedy = "look for an INSTEAD OF trigger, and for SET NOCOUNT ON in the session or the server's user options, with which nobody can tell"
+	case MySQL: // where triggers can refuse rows, and discard none; those that are there do not count
+		if look != nil {
+			return nil
+		}
+	}
+	if look != nil {
+		absent, err := i.absent(ctx, look, rows)
+		if err != nil {
+			return fmt.Errorf("outbox: look for the rows that were inserted into %s: %w", i.table, err)
+		}
+		if absent == 0 {
+			return nil
+		}
+		wrote = int64(len(rows) - absent)
+	}
+	return fmt.Errorf("outbox: insert %d rows into %s: %d were stored: %w: %s", len(rows), i.table, wrote, ErrDiscarded, remedy)
 }
 
 // rowArgs appends one row in the order of insertColumns.

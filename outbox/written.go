@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -50,14 +51,58 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []u
 	return there, rows.Err() //nolint:wrapcheck // by Written
 }
 
-func (i *Inserter) writtenSQL(ids int) string {
+// absent is how many of the rows have none in the table.
+func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, err error) {
+	type row struct {
+		message uuid.UUID
+		broker  string
+	}
+	there := map[row]bool{}
+	look := func(some []Row) error {
+		args := make([]any, len(some))
+		for k := range some {
+			args[k] = i.dialect.idArg(some[k].MessageID)
+		}
+		found, err := db.QueryContext(ctx, i.messagesSQL("", ", target_broker", len(some)), args...)
+		if err != nil {
+			return err
+		}
+		defer found.Close()
+		for found.Next() {
+			var r row
+			if err := found.Scan(&r.message, &r.broker); err != nil {
+				return err
+			}
+			there[r] = true
+		}
+		return found.Err()
+	}
+	for some := range slices.Chunk(rows, idsAtOnce) {
+		if err := look(some); err != nil {
+			return 0, err
+		}
+	}
+	for k := range rows {
+		if !there[row{rows[k].MessageID, rows[k].TargetBroker}] {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (i *Inserter) writtenSQL(ids int) string { return i.messagesSQL("DISTINCT ", "", ids) }
+
+// messagesSQL looks for the rows of messages.
+func (i *Inserter) messagesSQL(distinct, further string, ids int) string {
 	column := "CAST(message_id AS char(36))"
 	if i.dialect == MySQL {
 		column = "message_id"
 	}
 	var dst []byte
-	dst = append(dst, "SELECT DISTINCT "...)
+	dst = append(dst, "SELECT "...)
+	dst = append(dst, distinct...)
 	dst = append(dst, column...)
+	dst = append(dst, further...)
 	dst = append(dst, " FROM "...)
 	dst = append(dst, i.table...)
 	dst = append(dst, " WHERE message_id IN ("...)

@@ -145,7 +145,8 @@ func TestSoleStreamMadeAnew(t *testing.T) {
 	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
 	s.makeAnew(t)
 	s.publish(t, message("k", "1"), message("k", "2"))
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all that is new is done")
+	eventually(t, func() bool { return len(o.done()) == 2 }, "all that is new is done")
+	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "and confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, []string{"1", "2"}, o.done())
 }

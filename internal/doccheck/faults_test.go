@@ -31,7 +31,7 @@ func TestFaultsAreTested(t *testing.T) {
 		}
 	}
 	var want []string
-	for n := 1; n <= 42; n++ {
+	for n := 1; n <= 45; n++ {
 		want = append(want, strconv.Itoa(n))
 		if n == 5 {
 			want = append(want, "5b")

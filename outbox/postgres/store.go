@@ -59,7 +59,7 @@ type statements struct {
 	blocks, turn, lift, free, deferRows                                                                           string
 	settings, markPublished, markOther, renew, ready                                                              string
 	exclusive, writers                                                                                            string
-	facts, diagnose, horizon, identity                                                                            string
+	facts, diagnose, horizon, watch                                                                               string
 	listen, notify                                                                                                string
 }
 
@@ -156,11 +156,12 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers,
-		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "identity": &s.sql.identity, "exclusive": &s.sql.exclusive,
+		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
 		"notify": &s.sql.notify,
 	} {
 		*text = readSQL(name, table)
 	}
+	s.sql.watch = "SELECT kind, name, role, application, since FROM (" + s.sql.horizon + ") AS holders UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + readSQL("identity", table) + ")"
 	s.sql.listen = listenSQL(table, s.channel)
 	return s, nil
 }

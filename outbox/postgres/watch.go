@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -25,33 +27,11 @@ const (
 // claims slower and slower, and tells of an identity that has begun anew.
 func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 	var found []driver.Finding
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.horizon, s.heldBack, s.heldBackTransactions)
-		if err != nil {
-			return err
-		}
-		var (
-			h     holder
-			since *time.Time
-		)
-		_, err = pgx.ForEachRow(rows, []any{&h.kind, &h.name, &h.role, &h.application, &since}, func() error {
-			if since != nil {
-				h.since = *since
-			}
-			found = append(found, h.finding())
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		var backwards *bool
-		switch err = conn.QueryRow(ctx, s.sql.identity).Scan(&backwards); {
-		case dbtable.Missing(err): // which the schema check tells
-			return nil
-		case err == nil && backwards != nil && *backwards:
-			found = append(found, driver.Finding{Topic: "identity", Passing: true, Message: fmt.Sprintf("new messages get ids below those that are there, as the identity "+
-				"has begun anew: they are delivered before older ones of their keys; set it above them: "+
-				"SELECT setval(pg_get_serial_sequence('%[1]s', 'id'), (SELECT max(id) FROM %[1]s))", s.table)})
+	err := s.conn(ctx, func(conn *pgx.Conn) (err error) {
+		found, err = s.watch(ctx, conn, s.sql.watch)
+		var refused *pgconn.PgError
+		if dbtable.Missing(err) || errors.As(err, &refused) && refused.Code == insufficientPrivilege { // which the schema check and the rights tell
+			found, err = s.watch(ctx, conn, s.sql.horizon)
 		}
 		return err
 	})
@@ -59,6 +39,37 @@ func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 		return nil, fmt.Errorf("postgres: look at who holds back vacuum, and at the identity: %w", err)
 	}
 	return found, nil
+}
+
+func (s *Store) watch(ctx context.Context, conn *pgx.Conn, text string) (found []driver.Finding, err error) {
+	rows, err := conn.Query(ctx, text, s.heldBack, s.heldBackTransactions)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		h     holder
+		since *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&h.kind, &h.name, &h.role, &h.application, &since}, func() error {
+		switch {
+		case h.kind == kindIdentity:
+			found = append(found, s.backwards())
+			return nil
+		case since != nil:
+			h.since = *since
+		}
+		found = append(found, h.finding())
+		return nil
+	})
+	return found, err
+}
+
+// kindIdentity is the line about an identity that has begun anew.
+const kindIdentity = "identity"
+
+func (s *Store) backwards() driver.Finding {
+	return driver.Finding{Topic: "identity", Passing: true, Message: fmt.Sprintf("new messages get ids below those that are there, as the identity has begun anew: "+
+		"they are delivered before older ones of their keys; set it above them: SELECT setval(pg_get_serial_sequence('%[1]s', 'id'), (SELECT max(id) FROM %[1]s))", s.table)}
 }
 
 // holder is one line of sql/horizon.sql.

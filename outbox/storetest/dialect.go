@@ -27,6 +27,9 @@ type dialect struct {
 	bytes func(ascii string) string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
 	refuseWorker []string
+	// discard makes the database store nothing of an INSERT, and report no error; empty where it
+	// cannot.
+	discard []string
 	// impatient makes a transaction wait for no lock; empty where there are none.
 	impatient string
 	// session is the number of a session. waiting counts the sessions that wait for a lock of that
@@ -67,6 +70,10 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE FUNCTION refuse_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE 'refused by the test'; END $f$",
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
 		},
+		discard: []string{
+			"CREATE FUNCTION discard_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN IF NEW.ordering_key = 'lost' THEN RETURN NULL; END IF; RETURN NEW; END $f$",
+			"CREATE TRIGGER discard BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION discard_{f}()",
+		},
 		impatient: "SET LOCAL lock_timeout = '1ms'",
 		session:   "SELECT pg_backend_pid()",
 		waiting:   "SELECT count(*), 0 FROM pg_stat_activity WHERE datname = current_database() AND ?::int = ANY (pg_blocking_pids(pid))",
@@ -88,6 +95,7 @@ var dialects = map[outbox.Dialect]dialect{
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} WHEN NEW.locked_by = 'refused' BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
 		},
+		discard: []string{"CREATE TRIGGER discard BEFORE INSERT ON {t} WHEN NEW.ordering_key = 'lost' BEGIN SELECT RAISE(IGNORE); END"},
 	},
 	outbox.SQLServer: {
 		placeholder: func(n int) string { return fmt.Sprintf("@p%d", n) },

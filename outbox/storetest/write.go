@@ -19,6 +19,7 @@ var writeTests = []test{
 	{name: "ChecksRefuseHalfMadeUpdates", run: testChecks},
 	{name: "TextsAndBytesAreExact", run: testExact},
 	{name: "InsertMissing", run: testInsertMissing},
+	{name: "Discarded", run: testDiscarded},
 	{name: "Written", run: testWritten},
 	{name: "Bounds", run: testBounds},
 	{name: "MessageIDs", run: testMessageIDs},
@@ -125,6 +126,39 @@ func testInsertMissing(t *table) {
 	assert.Equal(t, int64(3), t.number("SELECT count(*) FROM {t}"))
 	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE payload = "+t.sql.bytes("changed")))
 	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} AS a JOIN {t} AS c ON a.id < c.id WHERE a.ordering_key = 'a' AND c.ordering_key = 'c'"))
+}
+
+// An INSERT that stores fewer rows than it was given, without an error, is one: else a transaction would
+// commit without its messages. Rows that were there are no reason for it.
+func testDiscarded(t *table) {
+	if len(t.sql.discard) == 0 {
+		t.Skip("no trigger discards a row here without an error, or this suite has none that does")
+	}
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	for _, text := range t.sql.discard {
+		t.exec(text)
+	}
+	rows := []outbox.Row{newRow("a"), newRow("lost"), newRow("b"), newRow("lost")}
+	err = inserter.Insert(t.Context(), t.DB, rows)
+	require.ErrorIs(t, err, outbox.ErrDiscarded)
+	assert.ErrorContains(t, err, "insert 4 rows")
+	assert.ErrorContains(t, err, "2 were stored")
+	assert.ErrorContains(t, err, "trigger", "what to look for")
+
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{rows[0], rows[2]}), "they are there")
+	another := newRow("c")
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{rows[0], another}))
+	elsewhere := another
+	elsewhere.TargetBroker = "elsewhere"
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{another, elsewhere}))
+	err = inserter.InsertMissing(t.Context(), t.DB, rows)
+	require.ErrorIs(t, err, outbox.ErrDiscarded)
+	assert.ErrorContains(t, err, "2 were stored")
+	lost := another
+	lost.TargetBroker, lost.OrderingKey = "third", "lost"
+	require.ErrorIs(t, inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{another, lost}), outbox.ErrDiscarded, "the message is there, for another broker")
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, nil))
 }
 
 // Written tells which messages are there, whatever has become of them, and each once.
