@@ -161,7 +161,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	} {
 		*text = readSQL(name, table)
 	}
-	s.sql.watch = "SELECT kind, name, role, application, since FROM (" + s.sql.horizon + ") AS holders UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + readSQL("identity", table) + ")"
+	s.sql.watch = "SELECT kind, name, role, application, since FROM (" + s.sql.horizon + ") AS holders" +
+		" UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + readSQL("identity", table) + ")"
 	s.sql.listen = listenSQL(table, s.channel)
 	return s, nil
 }
