@@ -63,7 +63,7 @@ func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, e
 		for k := range some {
 			args[k] = i.dialect.idArg(some[k].MessageID)
 		}
-		found, err := db.QueryContext(ctx, i.messagesSQL("", ", target_broker", len(some)), args...)
+		found, err := db.QueryContext(ctx, i.messagesSQL(true, len(some)), args...)
 		if err != nil {
 			return err
 		}
@@ -90,19 +90,20 @@ func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, e
 	return n, nil
 }
 
-func (i *Inserter) writtenSQL(ids int) string { return i.messagesSQL("DISTINCT ", "", ids) }
+func (i *Inserter) writtenSQL(ids int) string { return i.messagesSQL(false, ids) }
 
-// messagesSQL looks for the rows of messages.
-func (i *Inserter) messagesSQL(distinct, further string, ids int) string {
+// messagesSQL looks for messages, or for their rows.
+func (i *Inserter) messagesSQL(rows bool, ids int) string {
 	column := "CAST(message_id AS char(36))"
 	if i.dialect == MySQL {
 		column = "message_id"
 	}
 	var dst []byte
-	dst = append(dst, "SELECT "...)
-	dst = append(dst, distinct...)
+	dst = append(dst, "SELECT DISTINCT "...)
 	dst = append(dst, column...)
-	dst = append(dst, further...)
+	if rows {
+		dst = append(dst, ", target_broker"...)
+	}
 	dst = append(dst, " FROM "...)
 	dst = append(dst, i.table...)
 	dst = append(dst, " WHERE message_id IN ("...)
