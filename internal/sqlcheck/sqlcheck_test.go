@@ -34,8 +34,8 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 		// its parameters' names. Replace is for tests, and the texts are theirs.
 		"internal/sqladmin": {sqlcheck.Trusted{Functions: []string{"ReplaceAllStringFunc"}, Fields: []string{"text"}, Except: []string{"Replace"}}, 3},
 		// The texts of inserts are built once for each number of rows and kept; outbox/testdata
-		// holds them. writtenSQL is made of the checked name and placeholders alone.
-		".": {sqlcheck.Trusted{Functions: []string{"Load", "LoadOrStore", "writtenSQL", "Render"}}, 2},
+		// holds them. messagesSQL is made of the checked name and placeholders alone.
+		".": {sqlcheck.Trusted{Functions: []string{"Load", "LoadOrStore", "messagesSQL", "Render"}}, 2},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
