@@ -225,7 +225,8 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x := exchange{store: s.Store}
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
-	x.send(nil, s.sql.turn, lift.Broker, lift.Shard, lift.Version)
+	mine := false
+	x.send(scanInto(&mine), s.sql.turn, lift.Broker, lift.Shard, lift.Version)
 	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
@@ -235,6 +236,9 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
 		return err
+	}
+	if !mine {
+		return claims.ErrConflict
 	}
 	s.water.lifted(lift.Broker, lift.Shard, lift.Version, lowest)
 	return nil
@@ -247,18 +251,27 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 	_, _, blocks := between(d.Blocks)
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(d.Broker, d.Shard))
-	x.send(nil, s.sql.turn, d.Broker, d.Shard, d.Version)
-	x.send(func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&deferred, nil) },
+	mine, holds := false, false
+	x.send(scanInto(&mine), s.sql.turn, d.Broker, d.Shard, d.Version)
+	x.send(scanInto(&deferred, &holds),
 		s.sql.deferRows, d.Broker, d.Shard, blocks, rows, d.Unordered, first, last)
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
 		return 0, err
+	}
+	if !mine || !holds {
+		return 0, claims.ErrConflict
 	}
 	s.water.lifted(d.Broker, d.Shard, d.Version, nil)
 	if deferred > 0 {
 		s.water.deferred(d.Broker, d.Shard)
 	}
 	return deferred, nil
+}
+
+// scanInto reads one row.
+func scanInto(targets ...any) func(pgx.BatchResults) error {
+	return func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(targets...) }
 }
 
 // between is which rows those are: all lie between two ids, and each has a message id of its own.

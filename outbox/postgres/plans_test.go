@@ -187,7 +187,7 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, size.replace(readTestdata(t, "published.sql")))
 	exec(t, conn, "BEGIN")
 	exec(t, conn, size.replace(readTestdata(t, "open.sql")))
-	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), "+
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.turn', 'mine', false), "+
 		size.replace("set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	check("never analysed")
 	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
@@ -212,7 +212,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	defer conn.Close(t.Context())
 	const operator, claim, completion = "settings_operate", "try_lock", "settings"
 	size := thePlansSize()
-	exec(t, conn, size.replace("SELECT set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
+	exec(t, conn, size.replace("SELECT set_config('fanout.turn', 'mine', false), set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	for _, analysed := range []bool{false, true} {
 		if analysed {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")

@@ -11,23 +11,24 @@ WITH leaving AS MATERIALIZED (
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
        AND id BETWEEN $6 AND $7
        AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END -- see take.sql
-       AND status IN ('pending', 'failed')
+       AND status IN ('pending', 'failed') AND current_setting('fanout.turn') = 'mine'
      ORDER BY id
 ), waiting AS MATERIALIZED (
     SELECT id, message_id, ordering_key, until, reason
       FROM leaving
      WHERE until > statement_timestamp() AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END
+), holds AS MATERIALIZED (
+    -- A block whose time has come, or that another transaction has claimed, is none: nothing is deferred then.
+    SELECT (SELECT count(*) FROM waiting) = cardinality($3::uuid[]) AS yes
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting
+    SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting WHERE (SELECT yes FROM holds)
         ON CONFLICT (block_message_id, target_broker)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), deferred AS (
     UPDATE {{table}}
        SET deferred = true
-     WHERE ctid = ANY (ARRAY(SELECT tid FROM leaving)) AND status IN ('pending', 'failed') AND NOT deferred
+     WHERE ctid = ANY (ARRAY(SELECT tid FROM leaving WHERE (SELECT yes FROM holds))) AND status IN ('pending', 'failed') AND NOT deferred
     RETURNING id
 )
-SELECT (SELECT count(*) FROM deferred)
-       -- A block whose time has come, or that another transaction has claimed, is none: decide anew.
-     , 1 / ((SELECT count(*) FROM waiting) = cardinality($3::uuid[]))::int
+SELECT (SELECT count(*) FROM deferred), (SELECT yes FROM holds)

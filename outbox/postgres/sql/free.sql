@@ -5,7 +5,7 @@ WITH behind AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
      WHERE target_broker = $1 AND hashtextextended(ordering_key, 0) = hashtextextended($2, 0) AND ordering_key = $2
-       AND deferred AND finished_at IS NULL
+       AND deferred AND finished_at IS NULL AND current_setting('fanout.turn') = 'mine'
        AND id BETWEEN $5 AND $6
        AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END -- see take.sql
      ORDER BY id

@@ -1,5 +1,5 @@
--- Claim the chosen rows, all of them or none, and say which: where another transaction has changed some of them since the window was read, the claim
--- is broken off (22012, division by zero). What was claimed is read by fetch.sql, after the commit.
+-- Claim the chosen rows, all of them or none, and say which: where another transaction has changed some of them since the window was read, nothing is
+-- claimed; where it does so this very moment, the claim is broken off (22012, division by zero). What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 version, $4 message ids, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
 -- $9 first id, $10 last id
 -- It comes behind try_lock.sql, and takes none where another transaction has the shard: two transactions that took the same rows without it would lock
@@ -13,6 +13,9 @@ WITH chosen AS MATERIALIZED (
        AND id BETWEEN $9 AND $10
        AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END
        AND current_setting('fanout.shard') = 'held'
+       AND status IN ('pending', 'failed', 'processing')
+       AND (locked_until IS NULL OR locked_until <= statement_timestamp())
+       AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
 ), claimed AS (
     UPDATE {{table}} AS m
@@ -23,7 +26,7 @@ WITH chosen AS MATERIALIZED (
          , attempts     = m.attempts + (m.status = 'processing' AND m.isolated AND m.attempts < 1048575)::int
          , crashes      = m.crashes + (m.status = 'processing' AND m.crashes < 1048575)::int
          , isolated     = $8
-     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
+     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen WHERE (SELECT count(*) FROM chosen) = cardinality($4::uuid[])))
        AND NOT m.deferred -- all that an index has as its predicate would tempt the planner to walk it
        AND m.status IN ('pending', 'failed', 'processing')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
