@@ -22,7 +22,7 @@ func TestTable(t *testing.T) {
 		"| server | passed | failed | skipped | packages |",
 		"|---|---|---|---|---|",
 		"| PostgreSQL 9.6 | 1 | 0 | 0 | inbox |",
-		"| PostgreSQL 15.18 | 9 | 1 | 1 | gormplugin inbox |",
+		"| PostgreSQL 15.18 | 9 | 1 | 1 | gormplugin, inbox |",
 		"| SQL Server: **not run** | 0 | 0 | 4 | inbox |",
 		"| no server of its own: SQLite, fakes and servers in the process of the tests | 7 | 0 | 0 | uow |",
 	}, strings.Split(table, "\n")[:6])
