@@ -137,7 +137,7 @@ func TestHotKey(t *testing.T) {
 	s.publish(t, message("cold", "c0"), message("cold", "c1"))
 	eventually(t, func() bool { return c.Stats().Handled == 2 }, "the other key gets in")
 	healed.Store(true)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 	assert.Positive(t, c.Stats().Nacked)
 	mu.Lock()
@@ -291,7 +291,7 @@ func TestSoleLosesDeliveries(t *testing.T) {
 		require.NoError(t, err)
 		return durable.CachedInfo().NumAckPending
 	}
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "it is confirmed")
 	proxy.BlackHole(t)
 	s.publish(t, message("k", "1"), message("k", "2"))
 	eventually(t, func() bool { return pending() > 0 }, "it is on its way")
@@ -371,7 +371,7 @@ func TestCutOff(t *testing.T) {
 	proxy.BlackHole(t)
 	eventually(t, func() bool { return c.Stats().Claimed == 0 }, "it gives up")
 	proxy.Heal(t)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it has come again")
+	eventually(t, func() bool { return s.settled(t) }, "it has come again")
 	require.NoError(t, stop())
 	assert.GreaterOrEqual(t, times.Load(), int64(2))
 }
@@ -389,7 +389,7 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 	eventually(t, func() bool { return strings.Count(said.String(), "dead letter not published") > 1 }, "it is tried again")
 	_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOWHERE", Subjects: []string{"nowhere"}})
 	require.NoError(t, err)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is there now")
+	eventually(t, func() bool { return s.settled(t) }, "it is there now")
 	require.NoError(t, stop())
 	assert.Equal(t, []int64{1, 1}, []int64{c.Stats().Forwarded, c.Stats().Handled})
 }

@@ -55,7 +55,7 @@ func TestSoleWaitsForBackOff(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
 	require.NoError(t, err)
 	stop := begin(t, c)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "both are done")
+	eventually(t, func() bool { return s.settled(t) }, "both are done")
 	require.NoError(t, stop())
 	require.Equal(t, []string{"1", "2"}, o.done())
 }
@@ -190,7 +190,7 @@ func TestSoleCountsCopiesOnce(t *testing.T) {
 	eventually(t, func() bool { return len(o.done()) >= 6 }, "those of k are handled")
 	require.Equal(t, want, o.done()[:6])
 	close(release)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 }
 
@@ -228,7 +228,7 @@ func TestSoleIsDoneMeanwhile(t *testing.T) {
 	stop := begin(t, c)
 	want := s.flap(t, c, proxy)
 	proxy.Heal(t)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 	require.Equal(t, append([]string{"s0", "s1", "s2", "s3"}, want...), o.done())
 }
@@ -257,7 +257,7 @@ func TestSolePurged(t *testing.T) {
 	s.publish(t, message("k", "1"), message("k", "2"))
 	s.giveBack(t, s.steal(t, 2), 3, 2)
 	proxy.Heal(t)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all others are done")
+	eventually(t, func() bool { return s.settled(t) }, "all others are done")
 	require.NoError(t, stop())
 	require.Equal(t, []string{"1", "2"}, o.done())
 }
@@ -275,7 +275,7 @@ func TestSolePaused(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
 	require.NoError(t, err)
 	stop := begin(t, c)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "both are done")
+	eventually(t, func() bool { return s.settled(t) }, "both are done")
 	require.NoError(t, stop())
 	require.Equal(t, []string{"1", "2"}, o.done())
 }
@@ -335,7 +335,7 @@ func TestSoleAfterDeathInABatch(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
 	require.NoError(t, err)
 	stop := begin(t, c)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	eventually(t, func() bool { return s.settled(t) }, "all are done")
 	require.NoError(t, stop())
 	require.Equal(t, want, o.done())
 }
@@ -356,7 +356,7 @@ func TestSoleStandsStill(t *testing.T) {
 		}
 	}}
 	stop := begin(t, c)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "both are done")
+	eventually(t, func() bool { return s.settled(t) }, "both are done")
 	require.NoError(t, stop())
 	require.Equal(t, []string{"1", "2"}, o.done())
 }

@@ -224,6 +224,19 @@ func (s *jetServer) unconfirmed(t *testing.T) int {
 	return info.NumAckPending + int(info.NumPending)
 }
 
+// settled reports whether all that is in the stream was delivered and confirmed. What the server counts as
+// pending and as unconfirmed can both be none for an instant while messages are on their way; what it has
+// seen confirmed up to which place cannot.
+func (s *jetServer) settled(t *testing.T) bool {
+	t.Helper()
+	stream, err := s.js.Stream(t.Context(), "ORDERING"+s.name)
+	require.NoError(t, err)
+	durable, err := stream.Consumer(t.Context(), "billing")
+	require.NoError(t, err)
+	info := durable.CachedInfo()
+	return info.NumAckPending == 0 && info.NumPending == 0 && info.AckFloor.Stream >= stream.CachedInfo().State.LastSeq
+}
+
 func (s *jetServer) letters(t *testing.T) (all []consumertest.DeadLetter) {
 	t.Helper()
 	stream, err := s.js.Stream(t.Context(), "DEAD"+s.name)

@@ -107,7 +107,7 @@ func TestStopKeepsWhatItGivesBack(t *testing.T) {
 	close(free)
 	require.NoError(t, <-ended)
 	assert.Equal(t, 2, <-deliveries)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	eventually(t, func() bool { return s.settled(t) }, "all are done")
 	require.NoError(t, stop())
 	assert.Empty(t, deliveries)
 }
@@ -195,7 +195,7 @@ func TestFrozen(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
 	require.NoError(t, err)
 	stop := begin(t, c)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it is another's")
+	eventually(t, func() bool { return s.settled(t) }, "it is another's")
 	require.NoError(t, stop())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	timer := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
@@ -218,7 +218,7 @@ func TestNoQuestionsWithoutConnection(t *testing.T) {
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "1"))
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it runs")
+	eventually(t, func() bool { return s.settled(t) }, "it runs")
 	before := conn.NumSubscriptions()
 	proxy.Reset(t)
 	eventually(t, func() bool { return !conn.IsConnected() }, "it is cut off")
@@ -229,7 +229,7 @@ func TestNoQuestionsWithoutConnection(t *testing.T) {
 	require.LessOrEqual(t, conn.NumSubscriptions(), before+1)
 	proxy.Heal(t)
 	s.publish(t, message("k", "2"))
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "it runs again")
+	eventually(t, func() bool { return s.settled(t) }, "it runs again")
 	require.NoError(t, stop())
 }
 
@@ -249,7 +249,7 @@ func TestDurableBoundsRequests(t *testing.T) {
 			c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, silent, hurried)
 			require.NoError(t, err)
 			stop := begin(t, c)
-			eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+			eventually(t, func() bool { return s.settled(t) }, "all are done")
 			require.NoError(t, stop())
 		})
 	}
@@ -336,6 +336,6 @@ func TestHeadersTakeRoom(t *testing.T) {
 	eventually(t, func() bool { return c.Stats().Received >= 2 }, "two are claimed")
 	assert.EqualValues(t, 2, c.Stats().Claimed)
 	close(free)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are done")
+	eventually(t, func() bool { return s.settled(t) }, "all are done")
 	require.NoError(t, stop())
 }

@@ -79,7 +79,7 @@ func TestHotKeyGrows(t *testing.T) {
 	for range 30 {
 		publish()
 	}
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, want, o.done())
 }
@@ -122,7 +122,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	require.NoError(t, s.conn.Flush())
 	assert.Equal(t, 1, s.unconfirmed(t))
 	close(letNew)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "the new one is confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "the new one is confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, []string{"old", "new"}, o.done())
 }
@@ -146,7 +146,7 @@ func TestSoleStreamMadeAnew(t *testing.T) {
 	s.makeAnew(t)
 	s.publish(t, message("k", "1"), message("k", "2"))
 	eventually(t, func() bool { return len(o.done()) == 2 }, "all that is new is done")
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "and confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "and confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, []string{"1", "2"}, o.done())
 }
@@ -182,7 +182,7 @@ func TestCutOffKeepsOrder(t *testing.T) {
 		s.publish(t, message("k", want[len(want)-1]))
 	}
 	proxy.Heal(t)
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all have come again")
+	eventually(t, func() bool { return s.settled(t) }, "all have come again")
 	require.NoError(t, stop())
 	assert.Equal(t, want, o.done())
 }
@@ -217,7 +217,7 @@ func TestSoleTakesOverHotKey(t *testing.T) {
 	require.NoError(t, stop())
 	healed.Store(true)
 	stop = begin(t, consumer(WithSole()))
-	eventually(t, func() bool { return s.unconfirmed(t) == 0 }, "all are confirmed")
+	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, want, o.done())
 }
