@@ -46,11 +46,17 @@ func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 		if err == nil {
 			return port, process, nil
 		}
-		portTaken := errors.Is(err, errExited) && strings.Contains(strings.ToLower(err.Error()), "address already in use")
-		if !portTaken || attempt == launchAttempts {
+		if !portTaken(err) || attempt == launchAttempts {
 			return "", nil, err
 		}
 	}
+}
+
+// portTaken reports whether a server ended since another process has its port; Erlang has a word of its
+// own for that.
+func portTaken(err error) bool {
+	said := strings.ToLower(err.Error())
+	return errors.Is(err, errExited) && (strings.Contains(said, "address already in use") || strings.Contains(said, "eaddrinuse"))
 }
 
 func (l *local) freePort(ctx context.Context, attempt int) (string, error) {

@@ -58,21 +58,23 @@ func TestLaunchShowsTheLogOfAServerThatFails(t *testing.T) {
 }
 
 func TestLaunchTriesAnotherPort(t *testing.T) {
-	files, err := newWorkspace("test", nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, files.remove()) })
-	starts := 0
-	run := &local{
-		name: "Thing", workspace: files,
-		command: func(string) *exec.Cmd {
-			starts++
-			return files.command(t.Context(), "sh", "-c", "echo bind: Address already in use; exit 1")
-		},
-		ready: func(context.Context, string, int) error { return errRefused },
+	for _, said := range []string{"bind: Address already in use", "{listen_error,{acceptor,{127,0,0,1},30672},eaddrinuse}"} {
+		files, err := newWorkspace("test", nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, files.remove()) })
+		starts := 0
+		run := &local{
+			name: "Thing", workspace: files,
+			command: func(string) *exec.Cmd {
+				starts++
+				return files.command(t.Context(), "sh", "-c", "echo '"+said+"'; exit 1")
+			},
+			ready: func(context.Context, string, int) error { return errRefused },
+		}
+		_, _, err = run.run(t.Context())
+		require.ErrorContains(t, err, said)
+		require.Equal(t, launchAttempts, starts, said)
 	}
-	_, _, err = run.run(t.Context())
-	require.ErrorContains(t, err, "Address already in use")
-	require.Equal(t, launchAttempts, starts)
 }
 
 func TestProbesKeepPasswordsOutOfErrors(t *testing.T) {
