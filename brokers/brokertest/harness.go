@@ -55,7 +55,7 @@ type Harness struct {
 	Network            Network
 
 	// Patience bounds every wait for something that has to happen; it matters only where something
-	// is broken. Default 30 s.
+	// is broken. Default 2 minutes.
 	Patience time.Duration
 }
 

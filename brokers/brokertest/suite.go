@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	defaultPatience = 30 * time.Second
+	defaultPatience = 2 * time.Minute
 	// tick is how often a poll looks, where the server leaves no other way.
 	tick = 2 * time.Millisecond
 )

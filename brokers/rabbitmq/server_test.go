@@ -145,7 +145,7 @@ func testTooLarge(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	// Somebody follows the advice. What was learned of the server before it was restarted ends no message.
 	control(t, server, "eval", "application:set_env(rabbit, max_message_size, 150000).")
 	control(t, server, "close_all_connections", "a restart")
-	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, 2*time.Minute, 10*time.Millisecond)
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs[20:21])))
 }
 
@@ -173,7 +173,7 @@ func testKilled(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 		all        [callers][]brokers.Message
 		said       [callers]map[string]int
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for n := range callers {
 		all[n], said[n] = many("d", each, 20), map[string]int{}
@@ -216,7 +216,7 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 
 	control(t, server, "set_vm_memory_high_watermark", "0.000001")
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		results := b.Publish(ctx, msgs)
 		require.NoError(t, ctx.Err(), "nobody waits for the deadline")
 		cancel()
@@ -235,6 +235,6 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	require.NoError(t, closed.Close(t.Context()))
 
 	control(t, server, "set_vm_memory_high_watermark", "0.6")
-	require.Eventually(t, func() bool { return b.Publish(t.Context(), msgs)[99].Err == nil }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Publish(t.Context(), msgs)[99].Err == nil }, 2*time.Minute, 10*time.Millisecond)
 	require.NoError(t, b.Ping(t.Context()))
 }
