@@ -69,9 +69,14 @@ LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/outbox/mysql $(MODULE)/inte
 # take their results from its cache.
 TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid -o -name '*.md' \) -prune -o -type f -exec cksum {} + | LC_ALL=C sort | cksum | tr -d ' ')
 
-# The pages that tests read, at a path that tells what is in them, for the same reason: see testenv.Page.
-DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs-$$(cksum docs/*.md | cksum | tr ' ' -); \
-	[ -d "$$dir" ] || { mkdir -p "$$dir.$$$$" && cp docs/*.md "$$dir.$$$$" && mv "$$dir.$$$$" "$$dir"; }; export FANOUT_TEST_DOCS="$$dir"
+# The pages that tests read, and the code in them, at paths that tell what is in each, for the same reason: see testenv.Page.
+DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs; mkdir -p "$$dir"; \
+	keep() { file="$$dir/$$(cksum <"$$2" | tr ' ' -).md"; [ -f "$$file" ] || mv "$$2" "$$file"; rm -f "$$2"; export "$$1=$$file"; }; \
+	for page in docs/*.md; do \
+	    name=$$(basename "$$page" .md | tr - _); \
+	    cp "$$page" "$$dir/$$$$" && keep "FANOUT_TEST_PAGE_$$name" "$$dir/$$$$"; \
+	    awk '/^```/ { inside = !inside; print; next } inside' "$$page" >"$$dir/$$$$" && keep "FANOUT_TEST_CODE_$$name" "$$dir/$$$$"; \
+	done
 
 # Packages are tested in the order in which they are named: those that take longest first, so that none is left alone at the end, and
 # those that wait for their server rather than for a processor beside those that do not.

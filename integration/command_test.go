@@ -139,7 +139,7 @@ func testAbandonedRowsAgain(t *testing.T, p *place) {
 	r := b.relay()
 	eventually(t, func() bool { return b.count("status = 'abandoned'") == 10 })
 
-	document := testenv.Page(t, "plain-sql.md")
+	document := testenv.PageCode(t, "plain-sql.md")
 	_, rest, ok := strings.Cut(document, "```sql\nUPDATE")
 	require.True(t, ok)
 	statement, _, _ := strings.Cut("UPDATE"+rest, "```")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/gorm-fanout/fanout/internal/testservers"
@@ -144,23 +145,42 @@ func Seed(t testing.TB) int64 {
 	return seed
 }
 
-// docsVariable names a copy of the folder docs whose path tells what is in it.
-const docsVariable = "FANOUT_TEST_DOCS"
-
-// Page returns a page of the folder docs, for tests of what it prints. go test knows a cached result
-// by the paths and contents of the files that it has read in the module, and not at all of others;
-// so make test has the pages read from a copy elsewhere, named by a sum over them.
+// Page returns a page of the folder docs, for tests of what its text says.
 func Page(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv(docsVariable)
-	for up := "docs"; dir == ""; up = filepath.Join("..", up) {
+	return document(t, "FANOUT_TEST_PAGE_", name)
+}
+
+// PageCode returns what a page of the folder docs prints between its lines of ```, with these lines,
+// for tests that run it. A test that reads no more than this need not run again for a page's prose.
+func PageCode(t testing.TB, name string) string {
+	t.Helper()
+	var code strings.Builder
+	inside := false
+	for line := range strings.Lines(document(t, "FANOUT_TEST_CODE_", name)) {
+		fence := strings.HasPrefix(line, "```")
+		if inside || fence {
+			code.WriteString(line)
+		}
+		inside = inside != fence
+	}
+	return code.String()
+}
+
+// document reads a page. go test knows a cached result by the paths and contents of the files that it
+// has read in the module, and not at all of others; so make test has each page, and the code of each,
+// read from a copy elsewhere, whose path tells what is in it and stands in a variable of its own.
+func document(t testing.TB, prefix, name string) string {
+	t.Helper()
+	file := os.Getenv(prefix + strings.ReplaceAll(strings.TrimSuffix(name, ".md"), "-", "_"))
+	for up := "docs"; file == ""; up = filepath.Join("..", up) {
 		if _, err := os.Stat(filepath.Join(up, name)); err == nil {
-			dir = up
+			file = filepath.Join(up, name)
 		} else if len(up) > len("../../../../../docs") {
 			t.Fatalf("no page %s in docs, here or above", name)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // the test names it
+	text, err := os.ReadFile(file) //nolint:gosec // the test names it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type plainStatements struct{ insert, lock, again, now, unblock, bump string }
 
 func readPlain(t *testing.T) plainStatements {
 	t.Helper()
-	page := testenv.Page(t, "plain-sql.md")
+	page := testenv.PageCode(t, "plain-sql.md")
 	var texts []string
 	for _, part := range strings.Split(page, "```mysql\n")[1:] {
 		text, _, closed := strings.Cut(part, "```")

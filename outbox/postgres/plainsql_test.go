@@ -16,11 +16,9 @@ import (
 // The statement of docs/plain-sql.md unblocks a key: its next message can be claimed.
 func TestUnblockByHand(t *testing.T) {
 	t.Parallel()
-	page := testenv.Page(t, "plain-sql.md")
-	_, rest, found := strings.Cut(page, "This statement unblocks the key")
+	_, rest, found := strings.Cut(testenv.PageCode(t, "plain-sql.md"), "```sql\nUPDATE outbox_messages_key_blocks SET")
 	require.True(t, found)
-	_, rest, _ = strings.Cut(rest, "```sql\n")
-	statement, _, _ := strings.Cut(rest, "```")
+	statement, _, _ := strings.Cut("UPDATE outbox_messages_key_blocks SET"+rest, "```")
 
 	dsn, store := newStage(t)
 	db := openDB(t, dsn)

@@ -21,10 +21,8 @@ import (
 // there, for the tables of a store in the schema public. The server forgets it afterwards.
 func documentedRole(t *testing.T, owner *Store, documented string) string {
 	t.Helper()
-	page := testenv.Page(t, "operations.md")
-	_, rest, found := strings.Cut(page, "## Rights")
+	_, rest, found := strings.Cut(testenv.PageCode(t, "operations.md"), "```sql\n-- migrates")
 	require.True(t, found)
-	_, rest, _ = strings.Cut(rest, "```sql\n")
 	block, _, _ := strings.Cut(rest, "```")
 
 	role := "fanout_role_" + strings.ToLower(rand.Text()[:8])

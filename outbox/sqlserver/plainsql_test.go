@@ -19,7 +19,7 @@ type plainStatements struct{ insert, lock, again, now, unblock, bump string }
 // readPlain reads them, for another table.
 func readPlain(t *testing.T, table string) plainStatements {
 	t.Helper()
-	page := testenv.Page(t, "plain-sql.md")
+	page := testenv.PageCode(t, "plain-sql.md")
 	var texts []string
 	for _, part := range strings.Split(page, "```tsql\n")[1:] {
 		text, _, closed := strings.Cut(part, "```")
