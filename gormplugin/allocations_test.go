@@ -1,7 +1,6 @@
 package gormplugin_test
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,15 +25,10 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			}
 		}
 		run() // parses models, builds texts
-		// Pools fill up for a while, and an average that is off by less than one is cut off: the
-		// least of several is what it costs.
-		measured[kind.name] = math.MaxInt
-		for range 10 {
-			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
-		}
+		measured[kind.name] = int(testenv.Allocations(200, run))
 	}
 	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.WakeUp) bool { return true })
-	measured["told"] = int(testing.AllocsPerRun(1000, func() {
+	measured["told"] = int(testenv.Allocations(200, func() {
 		if err := c.event(); err != nil {
 			t.Fatal(err)
 		}

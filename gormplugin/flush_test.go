@@ -154,7 +154,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	order.Raise(flushed{"1"})
 	recorder, _ := journal.RecorderOf(reflect.ValueOf(&order).Elem())
 	require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
-	allocations := testing.AllocsPerRun(1000, func() {
+	allocations := testenv.Allocations(200, func() {
 		if _, err := p.write(ctx, inserter, &inserts{}, notes.Collect(), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestAllocationsOfARound(t *testing.T) { // not parallel, as other tests wou
 			msgs[i].CorrelationID, msgs[i].Payload = uuid.NewString(), bytes.Repeat([]byte("x"), 500)
 			msgs[i].Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 		}
-		assert.InDelta(t, want, testing.AllocsPerRun(20, func() {
+		assert.InDelta(t, want, testenv.Allocations(20, func() {
 			require.Equal(t, n, broker.Encode(t.Context(), msgs))
 		}), 0, "%d messages", n)
 	}

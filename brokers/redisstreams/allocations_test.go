@@ -3,7 +3,6 @@ package redisstreams_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -40,17 +39,13 @@ func TestAllocationsOfAPublish(t *testing.T) { // not parallel, as other tests w
 					likeRealOnes(&msgs[i])
 					msgs[i].ContentType = "text/plain"
 				}
-				least := math.Inf(1) // pools fill up for a while, and lose what they have to the collector
-				for range 10 {
-					least = min(least, testing.AllocsPerRun(20, func() {
-						for _, result := range b.Publish(t.Context(), msgs) {
-							if result.Err != nil || result.BrokerMessageID != "1-1" {
-								t.Fatal(result)
-							}
+				return testenv.Allocations(20, func() {
+					for _, result := range b.Publish(t.Context(), msgs) {
+						if result.Err != nil || result.BrokerMessageID != "1-1" {
+							t.Fatal(result)
 						}
-					}))
-				}
-				return least
+					}
+				})
 			}
 			few, many := measure(50), measure(100)
 			t.Logf("50 messages: %v allocations, 100: %v", few, many)

@@ -240,7 +240,7 @@ func TestAllocationsOfSpans(t *testing.T) { // not parallel, as other tests woul
 		require.NoError(t, err)
 		m := sampled(time.Second)
 		a := &inbox.Attempt{Message: m, Outcome: inbox.Handled, Took: time.Millisecond}
-		allocations := testing.AllocsPerRun(100, func() { o.End(o.Begin(t.Context(), m), a) })
+		allocations := testenv.Allocations(100, func() { o.End(o.Begin(t.Context(), m), a) })
 		t.Logf("%s: %v allocations", name, allocations)
 		assert.LessOrEqual(t, allocations, c.most, name)
 	}

@@ -234,7 +234,7 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 		{Message: m, Err: errors.New("broken"), Past: inbox.Past{Failures: 1}},
 		{Message: m, Err: errors.New("broken"), Past: inbox.Past{Failures: 3}, Abandon: true},
 	}
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testenv.Allocations(100, func() {
 		for _, a := range all {
 			o.End(o.Begin(t.Context(), m), a)
 		}

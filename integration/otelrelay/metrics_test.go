@@ -338,7 +338,7 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 			call.Messages[i] = &driver.Message{CreatedAt: time.Now()}
 			completion.Other[i] = driver.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
 		}
-		return testing.AllocsPerRun(100, func() {
+		return testenv.Allocations(100, func() {
 			observer.Claimed(t.Context(), n, time.Millisecond)
 			observer.Published(observer.Publishing(t.Context(), call), call)
 			observer.Completing(t.Context(), completion)

@@ -8,6 +8,7 @@ package testenv
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -125,6 +126,16 @@ func NeedExactAllocations(t testing.TB) {
 	if raceDetector || testing.CoverMode() != "" {
 		t.Skip("allocations are counted without the race detector and without coverage")
 	}
+}
+
+// Allocations is what f allocates: the least of several averages, each over so many runs, since pools
+// fill up for a while and lose what they have to the collector, and other goroutines allocate, too.
+func Allocations(runs int, f func()) float64 {
+	least := math.Inf(1)
+	for range 10 {
+		least = min(least, testing.AllocsPerRun(runs, f))
+	}
+	return least
 }
 
 // seedVariable replays a run.

@@ -3,7 +3,6 @@ package relay_test
 import (
 	"context"
 	"log/slog"
-	"math"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -63,13 +62,10 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	least := math.Inf(1)
-	for range 10 {
-		least = min(least, testing.AllocsPerRun(8, func() {
-			s.next <- struct{}{}
-			<-s.completed
-		}))
-	}
+	least := testenv.Allocations(8, func() {
+		s.next <- struct{}{}
+		<-s.completed
+	})
 	stop()
 	close(s.next)
 	require.NoError(t, <-ended)
