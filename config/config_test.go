@@ -160,7 +160,7 @@ func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
 	cfg := parse(t, overriding)
 
 	shared := outbox.Policy{
-		Workers: 3, BatchSize: 100, BatchBytes: 5_000_000, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
+		Workers: 3, BatchSize: 100, BatchBytes: 5_000_000, MaxPayloadBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
 		Retry:           outbox.Retry{MaxAttempts: 7, BaseDelay: 2 * time.Second, Multiplier: 3, MaxDelay: time.Minute, Jitter: -1},
 		ShutdownTimeout: 3 * time.Second, PollMin: 50 * time.Millisecond, PollMax: 2 * time.Second,
 		Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
@@ -194,6 +194,17 @@ func TestNoJitterSurvivesTheDefaults(t *testing.T) {
 	t.Parallel()
 	retry := parse(t, overriding).Policy("plain").WithDefaults().Retry
 	assert.Equal(t, 6*time.Second, retry.Delay(2))
+}
+
+// A relay reads whatever payload a writer, or a batch, may have.
+func TestPayloadsOfWritersAreRead(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]int{
+		"{}": 16 << 20, "{max_payload_bytes: 1000}": 16 << 20, "{max_payload_bytes: 50000000}": 50_000_000, "{batch_bytes: 40000000}": 40_000_000,
+	} {
+		cfg := parse(t, "databases: {default: {driver: sqlite}}\noutbox: "+settings+"\nbrokers: {default: {type: redis, url: redis://x}}")
+		assert.Equal(t, want, cfg.Policy("default").MaxPayloadBytes, settings)
+	}
 }
 
 // A default that depends on another setting follows the broker's value of it.

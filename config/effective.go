@@ -40,6 +40,7 @@ func (c *Config) Policy(broker string) outbox.Policy {
 	policy.Workers = cmp.Or(overrides.Workers, policy.Workers)
 	policy.BatchSize = cmp.Or(overrides.BatchSize, policy.BatchSize)
 	policy.BatchBytes = cmp.Or(overrides.BatchBytes, policy.BatchBytes)
+	policy.MaxPayloadBytes = max(outbox.DefaultBatchBytes, policy.BatchBytes, c.Outbox.MaxPayloadBytes)
 	policy.PublishTimeout = cmp.Or(overrides.PublishTimeout, policy.PublishTimeout)
 	policy.Rate = overrides.Rate
 	policy.Breaker = outbox.Breaker{

@@ -28,6 +28,8 @@ const (
 	MaxContentTypeBytes = 256
 	// MaxBrokerNameBytes bounds the name of a broker.
 	MaxBrokerNameBytes = 128
+	// MaxHeadersBytes bounds what is sent beside a payload, as the JSON object that it is in the table.
+	MaxHeadersBytes = 64 << 10
 )
 
 // boundFlaw says what is wrong with a text of at most so many bytes, nil if nothing is. The length

@@ -22,6 +22,10 @@ type Policy struct {
 	// more is claimed alone. It bounds the memory that a batch takes, of which there are up to two
 	// for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
 	BatchBytes int
+	// MaxPayloadBytes is the most bytes that a payload may have. One that has more, as no writer in Go
+	// makes it below its own limit, is not read, and its row is abandoned. Default: 16 MiB, or
+	// BatchBytes if that is more.
+	MaxPayloadBytes int
 	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes
 	// longer, so it bounds only how long the rows of a dead process wait, and for how long a worker
 	// tries to write the outcome of a batch while the database is away. Default 1 min.
@@ -53,6 +57,7 @@ func (p Policy) WithDefaults() Policy {
 	setDefault(&p.Workers, 2)
 	setDefault(&p.BatchSize, 500)
 	setDefault(&p.BatchBytes, DefaultBatchBytes)
+	setDefault(&p.MaxPayloadBytes, max(DefaultBatchBytes, p.BatchBytes))
 	setDefault(&p.Lease, time.Minute)
 	setDefault(&p.PublishTimeout, min(brokers.DefaultPublishTimeout, p.Lease/2))
 	setDefault(&p.PollMin, 20*time.Millisecond)
@@ -109,6 +114,7 @@ func (p Policy) Validate() error {
 	check(p.Workers >= 1, "workers is %d: use at least 1", p.Workers)
 	check(p.BatchSize >= 1 && p.BatchSize <= MaxBatchSize, "batch_size is %d: use 1 to %d", p.BatchSize, MaxBatchSize)
 	check(p.BatchBytes >= 1, "batch_bytes is %d: use a positive number of bytes", p.BatchBytes)
+	check(p.MaxPayloadBytes >= 1, "max_payload_bytes is %d: use a positive number of bytes", p.MaxPayloadBytes)
 	check(p.Lease >= time.Second, "lease is %s: use at least 1s", p.Lease)
 	check(p.PublishTimeout > 0, "publish_timeout is %s: use a positive duration", p.PublishTimeout)
 	check(p.PublishTimeout < p.Lease, "publish_timeout (%s) must be below lease (%s): a publish must end before its rows can be claimed by others", p.PublishTimeout, p.Lease)

@@ -65,6 +65,7 @@ var bounded = [...]struct {
 	{"correlation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CorrelationID }},
 	{"causation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CausationID }},
 	{"tenant_id", envelope.MaxContextBytes, func(r *Row) string { return r.TenantID }},
+	{"headers", envelope.MaxHeadersBytes, func(r *Row) string { return r.Headers }},
 }
 
 // Bounds returns the most bytes of UTF-8 that the texts of a row may have, by column.

@@ -142,9 +142,12 @@ func (f *row) print(cmd *cobra.Command, payload bool) error {
 	put("payload", thousands(int64(r.PayloadBytes))+" bytes", plain)
 	if payload {
 		put("headers", r.Headers, plain)
-		if utf8.Valid(r.Payload) {
+		switch {
+		case r.Payload == nil && r.PayloadBytes > 0:
+			put("", "(too large to be shown: more than "+thousands(admin.MaxShownBytes)+" bytes)", dim)
+		case utf8.Valid(r.Payload):
 			put("", string(r.Payload), plain)
-		} else {
+		default:
 			put("", "(not text: --json has it in base64)", dim)
 		}
 	}

@@ -96,10 +96,10 @@ func TestValidateSchema(t *testing.T) {
 	p.migrate()
 	p.good()
 
-	exec("ALTER TABLE outbox_messages DROP COLUMN broker_message_id", "DROP INDEX outbox_messages_finished", "ALTER TABLE outbox_messages ADD COLUMN note TEXT")
+	exec("ALTER TABLE outbox_messages DROP COLUMN isolated", "DROP INDEX outbox_messages_finished", "ALTER TABLE outbox_messages ADD COLUMN note TEXT")
 	code, stdout, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, "shows:\n  column broker_message_id: missing\n  index outbox_messages_finished: missing\n")
+	assert.Contains(t, stderr, "shows:\n  column isolated: missing\n  index outbox_messages_finished: missing\n")
 	assert.NotContains(t, stderr, "note")
 	assert.Contains(t, stdout, "database main: SQLite 3.")
 	assert.Contains(t, stdout, "journal_mode wal, synchronous 2, busy_timeout 10000; clock ")
@@ -107,7 +107,7 @@ func TestValidateSchema(t *testing.T) {
 
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, "column broker_message_id: missing; index outbox_messages_finished: missing")
+	assert.Contains(t, stderr, "column isolated: missing; index outbox_messages_finished: missing")
 }
 
 // Expressions are compared by what they do, on every version of PostgreSQL.

@@ -86,10 +86,12 @@ func NewRecord(database string, r *admin.Record) Record {
 
 // Reveal adds payload and headers, which only operators may see.
 func (w *Record) Reveal(r *admin.Record) {
-	if utf8.Valid(r.Payload) {
+	switch {
+	case r.Payload == nil && r.PayloadBytes > 0: // too large to show
+	case utf8.Valid(r.Payload):
 		text := string(r.Payload)
 		w.PayloadText = &text
-	} else {
+	default:
 		w.Payload = r.Payload
 	}
 	switch {

@@ -66,8 +66,8 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// List returns rows of one broker in one status, newest first: the one that was written last,
 	// or finished last where the status is terminal.
 	List(ctx context.Context, request ListRequest) (List, error)
-	// Message returns the rows of one message, one for each broker, sorted by broker; none where
-	// there is no such message. The error says so where id is no UUID.
+	// Message returns the rows of one message, one for each broker, sorted by broker, the first
+	// MaxShownRows of them; none where there is no such message. The error says so where id is no UUID.
 	Message(ctx context.Context, id string) ([]Record, error)
 	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that
 	// has failed. Those that wait for an operator come first, then the oldest. No more than limit

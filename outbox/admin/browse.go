@@ -53,11 +53,18 @@ type Record struct {
 	// has just gone.
 	Deferral *Deferral
 	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what
-	// [Browser.Message] returns.
+	// [Browser.Message] returns, and Payload is nil there, too, where it has more than MaxShownBytes.
 	PayloadBytes int
 	Payload      []byte
 	Headers      string
 }
+
+// How much people are shown of one message: the payloads of no more bytes, and the rows of so many
+// brokers. What more there is must not take the process that shows it with it.
+const (
+	MaxShownBytes = 1 << 20
+	MaxShownRows  = 100
+)
 
 // A Deferral is why a row is deferred, out of the way of claims, and until when.
 type Deferral struct {

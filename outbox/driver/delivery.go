@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,6 +88,9 @@ type Claim struct {
 	// first row is taken whatever it has. What is cut off are the last of the rows that would have
 	// been claimed, so that each key keeps a gap-free prefix.
 	Bytes int
+	// MaxPayload is the most bytes of a payload that is read: of a row that has more, the message has
+	// none, and Unread. 0 = no bound.
+	MaxPayload int
 	// Window is how many open rows at the head of the shard are looked at, held ones included; at
 	// least Limit.
 	Window int
@@ -102,6 +106,14 @@ type Claim struct {
 	// Shared is true while other workers of the process may have claimed rows. Should the process
 	// die, a row that came alone is then not charged an attempt: it may not have been its fault.
 	Shared bool
+}
+
+// Bound is a number of bytes of a [Claim] for statements: without a bound, more than there can be.
+func Bound(bytes int) int64 {
+	if bytes == 0 {
+		return math.MaxInt64
+	}
+	return int64(bytes)
 }
 
 // A Lease is what is needed to extend or complete a claim: the token alone decides; broker, shard

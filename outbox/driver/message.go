@@ -20,7 +20,10 @@ type Message struct {
 	ContentType               string
 	Payload                   []byte
 	Headers                   string
-	CorrelationID             string
+	// Unread is how many bytes a payload has that was not read, as it has more than [Claim.MaxPayload]
+	// allows; else 0.
+	Unread        int64
+	CorrelationID string
 	// Attempts spent so far. A claim adds one for a row whose lease ran out while it was alone in
 	// its claim: whatever happened to its owner, no other row is to blame.
 	Attempts int

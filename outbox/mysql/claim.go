@@ -209,7 +209,7 @@ func (s *Store) finish(ctx context.Context, c *driver.Claim, w *driver.Window, a
 		err = s.query(ctx, s.db, "waiting", given, func(scan scanner) error { return scan(&batch.Waiting, &w.Blocked) })
 	}
 	if err == nil && batch.Lease.Token != uuid.Nil {
-		err = s.fetch(ctx, batch, driver.IDs(w.Refs()))
+		err = s.fetch(ctx, c, batch, driver.IDs(w.Refs()))
 	} else if len(w.Rows) > 0 || !c.Unordered {
 		answer.Window = w
 	}
@@ -230,7 +230,7 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 			return err
 		})
 		if err == nil {
-			err = s.fetch(ctx, &batch, driver.IDs(choice.Rows))
+			err = s.fetch(ctx, c, &batch, driver.IDs(choice.Rows))
 		}
 		return err
 	})
@@ -294,12 +294,12 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, c *driver.Claim, ids []int
 }
 
 // fetch reads what was claimed of these rows, where anything was.
-func (s *Store) fetch(ctx context.Context, batch *driver.Batch, ids []int64) error {
+func (s *Store) fetch(ctx context.Context, c *driver.Claim, batch *driver.Batch, ids []int64) error {
 	if batch.Seen == 0 {
 		return nil
 	}
 	batch.Messages = make([]driver.Message, 0, batch.Seen)
-	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": batch.Lease.Token[:]}, func(scan scanner) error {
+	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": batch.Lease.Token[:], "most": driver.Bound(c.MaxPayload)}, func(scan scanner) error {
 		batch.Messages = append(batch.Messages, driver.Message{})
 		m := &batch.Messages[len(batch.Messages)-1]
 		var (
@@ -307,7 +307,7 @@ func (s *Store) fetch(ctx context.Context, batch *driver.Batch, ids []int64) err
 			created int64
 		)
 		err := scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn))
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn), &m.Unread)
 		m.MessageID, m.CreatedAt = id.String(), time.UnixMicro(created).UTC()
 		return err
 	})

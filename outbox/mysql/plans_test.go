@@ -167,7 +167,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "list_published", given: list("published", ""), reads: 15 * page},
 		{name: "list_abandoned", given: list("abandoned", ""), reads: 15 * page},
 		{name: "deferrals", given: picked, reads: 8 * n},
-		{name: "message", given: args{"message_id": ids.messages[0]}, reads: 10},
+		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
 		{name: "backlog_of", reads: 6 * planShards * page},
 		{name: "brokers", given: args{"after": ""}, reads: 5},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"strconv"
 	"strings"
 
@@ -47,11 +46,11 @@ func (x *exchange) claimRows() error {
 	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readHead, x.store.sql.claimUnordered,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, bytesOf(c))
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, driver.Bound(c.Bytes))
 	default:
 		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 		x.send(x.readHead, x.store.sql.claim,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, bytesOf(c), x.few)
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, driver.Bound(c.Bytes), x.few)
 	}
 	x.send(nil, "COMMIT")
 	if x.simple && !x.few {
@@ -66,7 +65,7 @@ func (x *exchange) claimRows() error {
 // fetch queues the statement that reads what was claimed.
 func (x *exchange) fetch() {
 	x.send(nil, x.store.sql.planSettings) // for the rest of the round trip
-	x.send(x.readMessages, x.store.sql.fetch, x.claim.Broker, x.claim.Shard, pgUUID(x.token))
+	x.send(x.readMessages, x.store.sql.fetch, x.claim.Broker, x.claim.Shard, pgUUID(x.token), driver.Bound(x.claim.MaxPayload))
 }
 
 // fetchLate reads what was claimed in a round trip of its own.
@@ -77,14 +76,6 @@ func (x *exchange) fetchLate(ctx context.Context) error {
 	err := late.flush(ctx)
 	x.answer = late.answer
 	return err
-}
-
-// bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *driver.Claim) int64 {
-	if c.Bytes == 0 {
-		return math.MaxInt64
-	}
-	return int64(c.Bytes)
 }
 
 // headColumns is how many columns of claim.sql say what the claim saw. Where there are more, they
@@ -204,7 +195,7 @@ func (x *exchange) readWriters(answers pgx.BatchResults) error {
 }
 
 // messageColumns is how many columns fetch.sql has.
-const messageColumns = 14
+const messageColumns = 15
 
 // readMessages reads what was claimed.
 func (x *exchange) readMessages(answers pgx.BatchResults) error {
@@ -267,10 +258,16 @@ func (m *messageReader) read(rows pgx.Rows) error {
 
 // scan reads a row that comes as text: where the pool prepares no statements.
 func scan(m *driver.Message, rows pgx.Rows, from int) error {
-	var id pgtype.UUID
+	var (
+		id     pgtype.UUID
+		unread *int64
+	)
 	err := rows.Scan(append(make([]any, from), &m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, (*sqlscan.Micros)(&m.ExpiresIn))...)
+		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, (*sqlscan.Micros)(&m.ExpiresIn), &unread)...)
 	m.MessageID = uuid.UUID(id.Bytes).String()
+	if unread != nil {
+		m.Unread = *unread
+	}
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 // messageTypes are the types of the columns of fetch.sql, in their order.
 var messageTypes = [messageColumns]uint32{
 	pgtype.Int8OID, pgtype.UUIDOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID,
-	pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.TimestamptzOID, pgtype.Int8OID,
+	pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.TimestamptzOID, pgtype.Int8OID, pgtype.Int4OID,
 }
 
 // windowTypes are the types of the columns of window.sql, in their order.
@@ -89,6 +89,9 @@ func (d *decoder) decode(m, before *driver.Message, row [][]byte) error {
 	id := r.fixed(1, len(pgtype.UUID{}.Bytes))
 	m.ID, m.Priority, m.Attempts, m.Crashes = r.int8(0), r.int4(5), r.int4(10), r.int4(11)
 	m.CreatedAt, m.ExpiresIn = r.time(12), time.Duration(r.int8(13))*time.Microsecond
+	if row[len(row)-1] != nil {
+		m.Unread = int64(r.int4(14))
+	}
 	payload := r.value(7)
 	texts := [...]struct {
 		field *string

@@ -183,11 +183,16 @@ func unsent(m *driver.Message) outbox.Status {
 }
 
 // prepare makes of a row what the broker gets. ok is false for a row that must not be sent:
-// malformed, expired, or out of attempts. It is abandoned then, with this outcome.
-func prepare(m *driver.Message, maxAttempts int, now, claimedAt time.Time) (outgoing brokers.Message, outcome driver.Outcome, ok bool) {
+// too large, malformed, expired, or out of attempts. It is abandoned then, with this outcome.
+func prepare(m *driver.Message, policy *outbox.Policy, now, claimedAt time.Time) (outgoing brokers.Message, outcome driver.Outcome, ok bool) {
 	last, held := outbox.LastError{At: now.UTC(), Attempt: m.Attempts}, now.Sub(claimedAt)
 	outgoing, err := m.Outgoing()
+	maxAttempts := policy.Retry.MaxAttempts
 	switch {
+	case m.Unread > 0:
+		last.Class = string(brokers.ClassPermanent)
+		last.Message = fmt.Sprintf("the payload has %d bytes, and this relay reads no more than %d: raise outbox.max_payload_bytes, or send a reference to the data",
+			m.Unread, policy.MaxPayloadBytes)
 	case err != nil:
 		last.Class, last.Message = outbox.ClassMalformed, err.Error()
 	case m.Expired(held):

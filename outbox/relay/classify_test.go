@@ -99,6 +99,7 @@ func TestPrepare(t *testing.T) {
 		"broken headers":        {func(m *driver.Message) { m.Headers = `{"a":` }, "malformed", "not valid JSON at byte"},
 		"headers of numbers":    {func(m *driver.Message) { m.Headers = `{"a":1}` }, "malformed", "not a JSON object of strings"},
 		"headers that shadow":   {func(m *driver.Message) { m.Headers = `{"id":"x"}` }, "malformed", `holds "id", which has a column of its own`},
+		"too large":             {func(m *driver.Message) { m.Payload, m.Unread, m.Stream = nil, 101, "" }, "permanent", "has 101 bytes, and this relay reads no more than 100: raise outbox.max_payload_bytes"},
 		"expired":               {func(m *driver.Message) { m.ExpiresIn = -1 }, "expired", "time to live"},
 		"expired while claimed": {func(m *driver.Message) { m.ExpiresIn = time.Second }, "expired", "time to live"},
 		"crashed too often":     {func(m *driver.Message) { m.Attempts, m.Crashes = 3, 12 }, "crashed", "12 times"},
@@ -108,7 +109,7 @@ func TestPrepare(t *testing.T) {
 			t.Parallel()
 			m := good()
 			test.change(&m)
-			_, outcome, ok := prepare(&m, threeAttempts().MaxAttempts, noon, noon.Add(-time.Second))
+			_, outcome, ok := prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 			require.False(t, ok)
 			assert.Equal(t, outbox.StatusAbandoned, outcome.Status)
 			assert.False(t, outcome.Spent)
@@ -118,12 +119,12 @@ func TestPrepare(t *testing.T) {
 	}
 	m := good()
 	m.Headers, m.ContentType = `{"tracestate":"b","traceparent":"a"}`, "application/cloudevents+json; charset=utf-8"
-	out, _, ok := prepare(&m, threeAttempts().MaxAttempts, noon, noon.Add(-time.Second))
+	out, _, ok := prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 	require.True(t, ok)
 	assert.Equal(t, []brokers.Attribute{{Name: "traceparent", Value: "a"}, {Name: "tracestate", Value: "b"}}, out.Attributes)
 	assert.Zero(t, out.ExpiresIn)
 	m.ExpiresIn = time.Minute
-	out, _, ok = prepare(&m, threeAttempts().MaxAttempts, noon, noon.Add(-time.Second))
+	out, _, ok = prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 	require.True(t, ok)
 	assert.Equal(t, 59*time.Second, out.ExpiresIn)
 }

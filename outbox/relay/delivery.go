@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -62,7 +63,7 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 	}
 	for i := range d.batch.Messages {
 		m := &d.batch.Messages[i]
-		out, outcome, ok := prepare(m, d.p.policy.Retry.MaxAttempts, time.Now(), d.began)
+		out, outcome, ok := prepare(m, &d.p.policy, time.Now(), d.began)
 		switch {
 		case ok:
 		case d.completion.Blocks(&outcome) && d.holds(m): // its key is blocked behind an earlier row, and it with the key
@@ -132,7 +133,7 @@ func (d *delivery) carryOut(c *classification) {
 		charged := c.charged && i == c.alone
 		to.reached = to.reached || one.verdict == verdictPublished || one.scope == scopeMessage && !charged
 		if one.verdict == verdictPublished {
-			d.completion.Published = append(d.completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: d.call.Results[i].BrokerMessageID})
+			d.completion.Published = append(d.completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: fitting(d.call.Results[i].BrokerMessageID)})
 			continue
 		}
 		d.hold(m)
@@ -267,4 +268,17 @@ func (d *delivery) idle() bool {
 		released = released || !outcome.Spent
 	}
 	return released
+}
+
+// maxBrokerMessageID is how many bytes of a broker's id for a message the tables take.
+const maxBrokerMessageID = 512
+
+// fitting is a broker's id for a message, or none where it is too long for the table: half of it
+// would be another one.
+func fitting(id string) string {
+	id = strings.ToValidUTF8(strings.ReplaceAll(id, "\x00", "\uFFFD"), "\uFFFD") // as stores write it
+	if len(id) > maxBrokerMessageID {
+		return ""
+	}
+	return id
 }

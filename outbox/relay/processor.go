@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -114,6 +115,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
+	name = strings.ToValidUTF8(name[max(0, len(name)-maxWorkerName):], "")
 	for n := range min(hands*p.policy.Workers, p.store.Shards()) {
 		w := &worker{
 			p:         p,
@@ -131,6 +133,9 @@ func (p *Processor) Run(ctx context.Context) error {
 // claimed, and the one before it completed. They are of different shards, since a batch holds the
 // keys of its shard until it is completed.
 const hands = 2
+
+// maxWorkerName is how many bytes of a worker's name there are before its number: the tables take 256.
+const maxWorkerName = 250
 
 // completeTime is how long, beyond the shutdown timeout, a stopping processor may take to write
 // outcomes.

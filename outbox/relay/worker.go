@@ -178,7 +178,8 @@ func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, c
 
 func (w *worker) claim(shard int) *driver.Claim {
 	claim := &driver.Claim{
-		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes, Window: w.window,
+		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes,
+		MaxPayload: w.p.policy.MaxPayloadBytes, Window: w.window,
 		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
 	}
 	if w.pass.probe {

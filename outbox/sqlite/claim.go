@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +118,7 @@ func (x transaction) Take(ctx context.Context, c *driver.Claim, choice *driver.C
 	}
 	batch.Lease.Token = token
 	rows, err := x.conn.QueryContext(ctx, x.sql.claim, sql.Named("ids", idList(driver.IDs(choice.Rows))), sql.Named("worker", c.Worker),
-		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
+		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared), sql.Named("most", driver.Bound(c.MaxPayload)))
 	if err != nil {
 		return batch, err
 	}
@@ -148,12 +147,12 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 		simple bool
 	)
 	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", window),
-		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", bytesOf(c)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
+		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}
 	broker, shard, upTo, at := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("last", last), sql.Named("now", now)
-	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, shard, upTo, at)
+	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, shard, upTo, at, sql.Named("most", driver.Bound(c.MaxPayload)))
 	if err != nil {
 		return false, err
 	}
@@ -171,14 +170,6 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 	}
 	batch.Cut = len(batch.Messages) < min(batch.Seen, c.Limit)
 	return true, nil
-}
-
-// bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *driver.Claim) int64 {
-	if c.Bytes == 0 {
-		return math.MaxInt64
-	}
-	return int64(c.Bytes)
 }
 
 func emptyBatch(c *driver.Claim) driver.Batch {
@@ -223,7 +214,7 @@ func readMessages(rows *sql.Rows, expected int) (messages []driver.Message, err 
 		messages = append(messages, driver.Message{})
 		m := &messages[len(messages)-1]
 		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn)); err != nil {
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn), &m.Unread); err != nil {
 			return err
 		}
 		m.MessageID = strings.ToLower(m.MessageID) // plain SQL may have written it in capitals

@@ -107,7 +107,7 @@ func TestMessage(t *testing.T) {
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
 	want.Deferral = &admin.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
 	assert.Equal(t, []admin.Record{want}, got)
-	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
+	assert.Equal(t, map[string]any{"message_id": messageID, "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows}, server.requests[1].args)
 	assert.Equal(t, store.Text("deferrals"), server.requests[2].text)
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[5]")}, server.requests[2].args)
 	got, err = store.Message(t.Context(), messageID)

@@ -186,7 +186,7 @@ func readMessage(rows *sql.Rows, batch *driver.Batch, limit int) error {
 	batch.Messages = append(batch.Messages, driver.Message{})
 	m := &batch.Messages[len(batch.Messages)-1]
 	err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Headers,
-		&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &m.CreatedAt, (*sqlscan.Micros)(&m.ExpiresIn), &m.Payload)
+		&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &m.CreatedAt, (*sqlscan.Micros)(&m.ExpiresIn), &m.Payload, &m.Unread)
 	batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, m.ID
 	return err
 }

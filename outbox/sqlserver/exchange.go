@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
@@ -174,15 +173,12 @@ func (x *exchange) args(p parts) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	window, bytes := c.Window, int64(c.Bytes)
+	window := c.Window
 	if c.Unordered { // nothing waits for anything
 		window = min(window, c.Limit)
 	}
-	if c.Bytes == 0 {
-		bytes = math.MaxInt64
-	}
 	return append(append(args, taking...),
-		sql.Named("window", int64(window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytes), sql.Named("wake", c.Wake),
+		sql.Named("window", int64(window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("wake", c.Wake),
 		sql.Named("max_blocks", int64(driver.MaxBlocks)), sql.Named("max_done", int64(driver.MaxDone)), sql.Named("max_followers", int64(driver.MaxFollowers)),
 	), nil
 }
@@ -197,7 +193,7 @@ func takeArgs(c *driver.Claim, batch *driver.Batch) ([]any, error) {
 	batch.Lease = driver.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}
 	return append(append(shardArgs(c.Broker, c.Shard),
 		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()),
-		sql.Named("shared", c.Shared), sql.Named("unordered", c.Unordered),
+		sql.Named("shared", c.Shared), sql.Named("unordered", c.Unordered), sql.Named("most", driver.Bound(c.MaxPayload)),
 	), durationArgs("lease", c.Lease)...), nil
 }
 

@@ -3,6 +3,7 @@ package sqlserver
 import (
 	sqldriver "database/sql/driver"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,12 +65,12 @@ var created = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 func messages(ids ...int64) set {
 	s := set{columns: []string{
 		"fanout_id", "message_id", "stream", "type", "ordering_key", "priority", "content_type", "headers",
-		"correlation_id", "attempts", "crashes", "created_at", "expires_in", "payload",
+		"correlation_id", "attempts", "crashes", "created_at", "expires_in", "payload", "unread",
 	}}
 	for _, id := range ids {
 		s.rows = append(s.rows, []sqldriver.Value{
 			id, "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "ordering::order", "T.v1", "k", int64(-3), "application/json", `{"a":"b"}`,
-			"c", int64(1), int64(2), created, int64(-1), []byte("{}"),
+			"c", int64(1), int64(2), created, int64(-1), []byte("{}"), int64(7),
 		})
 	}
 	return s
@@ -93,7 +94,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	assert.Equal(t, driver.Message{
 		ID: 4, MessageID: "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", Stream: "ordering::order", Type: "T.v1", OrderingKey: "k", Priority: -3,
 		ContentType: "application/json", Headers: `{"a":"b"}`, CorrelationID: "c", Attempts: 1, Crashes: 2, CreatedAt: created,
-		ExpiresIn: -time.Microsecond, Payload: []byte("{}"),
+		ExpiresIn: -time.Microsecond, Payload: []byte("{}"), Unread: 7,
 	}, result.Batch.Messages[0])
 
 	require.Len(t, server.requests, 1)
@@ -103,7 +104,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"published":        mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
 		"other":            mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
 		"completed_broker": "partner", "completed_shard": int32(2), "block_abandoned": false,
-		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false,
+		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false, "most": int64(math.MaxInt64),
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
 		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers),
 	}, server.requests[0].args)
@@ -234,7 +235,7 @@ func TestExchangeDecides(t *testing.T) {
 	assert.Equal(t, []any{5, 2, true, false}, []any{result.Batch.Seen, result.Batch.Waiting, result.Batch.Blocked, result.Batch.Cut})
 	assert.Equal(t, []string{store.sql.exchange[parts{claim: true}], store.sql.take}, server.texts())
 	assert.Equal(t, map[string]any{
-		"broker": "partner", "shard": int32(3), "shared": false, "unordered": false, "worker": mssql.NVarCharMax("w"), "token": token.String(),
+		"broker": "partner", "shard": int32(3), "shared": false, "unordered": false, "most": int64(math.MaxInt64), "worker": mssql.NVarCharMax("w"), "token": token.String(),
 		"lease_seconds": int32(90), "lease_micros": int32(0), "decided": int64(42), "ids": mssql.NVarCharMax("[4]"),
 	}, server.requests[1].args)
 	assert.NotEqual(t, server.requests[0].args["token"], token.String())

@@ -29,7 +29,7 @@ var (
 var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
-	"overview": {"broker", "limit"}, "message": {"message_id"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
+	"overview": {"broker", "limit"}, "message": {"message_id", "shown", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
 	"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
@@ -53,7 +53,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	params = map[string][]string{
 		"renew":  {"broker", "shard", "token", "first", "last", "lease_seconds", "lease_micros"},
 		"window": {"broker", "shard", "window"}, "lift": {"broker", "shard", "decided", "changes"},
-		"take":  {"broker", "shard", "worker", "token", "shared", "unordered", "lease_seconds", "lease_micros", "decided", "ids"},
+		"take":  {"broker", "shard", "worker", "token", "shared", "unordered", "most", "lease_seconds", "lease_micros", "decided", "ids"},
 		"defer": {"broker", "shard", "decided", "blocks", "rows", "unordered"},
 		"ready": {"broker", "busy"}, "exclusive": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -141,6 +142,7 @@ var messageTests = []test{
 	{name: "AllOfIt", run: testMessage},
 	{name: "WrongID", run: testMessageWrong},
 	{name: "WithoutATable", run: testMessageWithoutTable, bare: true},
+	{name: "NoMoreThanCanBeShown", run: testShown},
 }
 
 // Message returns what was written, for each broker, with all that became of it.
@@ -232,4 +234,27 @@ func testMessageWrong(t *table) {
 func testMessageWithoutTable(t *table) {
 	_, err := t.Store.Message(t.Context(), uuid.NewString())
 	require.ErrorIs(t, err, outbox.ErrSchema)
+}
+
+// What somebody looks at costs the process that shows it no more than is bounded, whatever stands in
+// the rows of one message.
+func testShown(t *table) {
+	rows := make([]outbox.Row, admin.MaxShownRows+20)
+	for i := range rows {
+		rows[i] = newRow("")
+		rows[i].MessageID, rows[i].TargetBroker = rows[0].MessageID, fmt.Sprintf("broker-%03d", i)
+	}
+	rows[0].Payload, rows[1].Payload, rows[2].Payload = make([]byte, admin.MaxShownBytes), make([]byte, admin.MaxShownBytes+1), []byte{}
+	t.insert(rows...)
+	records, err := t.Store.Message(t.Context(), rows[0].MessageID.String())
+	require.NoError(t, err)
+	require.Len(t, records, admin.MaxShownRows)
+	for i := range records {
+		assert.Equal(t, rows[i].TargetBroker, records[i].Broker)
+		assert.Equal(t, len(rows[i].Payload), records[i].PayloadBytes)
+		if i != 1 {
+			assert.Equal(t, len(rows[i].Payload), len(records[i].Payload), i)
+		}
+	}
+	assert.Nil(t, records[1].Payload)
 }

@@ -17,6 +17,7 @@ var bytesTests = []test{
 	{name: "TheLimitOfRowsStands", run: testBytesAndLimit},
 	{name: "HeldRowsWeighNothing", run: testBytesHeld},
 	{name: "OutOfLine", run: testBytesOutOfLine},
+	{name: "TooLargeToRead", run: testUnread},
 }
 
 // addSizes writes a row for each size, with the keys in turn, and returns their ids.
@@ -118,5 +119,44 @@ func testBytesOutOfLine(t *table) {
 		batch = t.claim(maxBytes(2*size), order)
 		assert.Equal(t, ids[2:], taken(batch), name)
 		assert.False(t, batch.Cut, name)
+	})
+}
+
+// A payload beyond the bound is claimed with its row, and not read; those beside it are.
+func testUnread(t *table) {
+	const most = 100_000
+	sizes := []int{most, 1, most + 1, 0, 3 * most}
+	bound := func(c *driver.Claim) { c.MaxPayload = most }
+	keys := t.keys(len(sizes))
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
+		ids := t.addSizes(keys, sizes...)
+		read := func(batch driver.Batch) {
+			t.Helper()
+			for _, m := range batch.Messages {
+				want := driver.Message{Payload: bytes.Repeat([]byte{'x'}, sizes[slices.Index(ids, m.ID)])}
+				if len(want.Payload) > most {
+					want.Payload, want.Unread = []byte{}, int64(len(want.Payload))
+				}
+				assert.Equal(t, want.Unread, m.Unread, name)
+				assert.Equal(t, len(want.Payload), len(m.Payload), name)
+				assert.True(t, bytes.Equal(want.Payload, m.Payload), name)
+				assert.Equal(t, "ordering::order", m.Stream, name)
+			}
+		}
+		batch := t.claim(bound, order)
+		require.Equal(t, ids, taken(batch), name)
+		read(batch)
+		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+
+		// And where it has to be decided which rows are taken, as one's lease has run out.
+		require.Equal(t, ids[:1], taken(t.claim(limit(1), order)), name)
+		t.expire(ids[0])
+		for range sizes {
+			if batch = t.claim(bound, order); len(batch.Messages) > 0 {
+				read(batch)
+				t.publish(batch)
+			}
+		}
+		assert.Equal(t, int64(len(sizes)), t.number("SELECT count(*) FROM {t} WHERE status = 'published'"), name)
 	})
 }

@@ -133,22 +133,25 @@ func testMixed(t *table) {
 // would have its messages sent for ever.
 func testErrorTexts(t *table) {
 	texts := []string{
-		`{"message":"schlüssel 鍵 🔑 '' \\ \" \u0000"}`, "nul \x00 inside", "no utf-8: \xff\xfe", strings.Repeat("lang ✓ ", 20000),
+		`{"message":"schlüssel 鍵 🔑 '' \\ \" \u0000"}`, "nul \x00 inside", "no utf-8: \xff\xfe", strings.Repeat("lang ✓ ", 1800),
 		"$1 ? @p1 {{table}} -- ; DROP TABLE x", "\u2028\r\n\t", "\ufeff\U0010ffff",
 	}
+	short := func(text string) string { return text[:min(len(text), 504)] } // of a broker's ids there is less
 	ids := t.addLoose(2 * len(texts))
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
 	s := &driver.Completion{Lease: batch.Lease}
 	for n, text := range texts {
 		s.Other = append(s.Other, driver.Outcome{ID: ids[n], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour, LastError: text})
-		s.Published = append(s.Published, driver.Delivered{ID: ids[len(texts)+n], BrokerMessageID: text})
+		s.Published = append(s.Published, driver.Delivered{ID: ids[len(texts)+n], BrokerMessageID: short(text)})
 	}
 	require.Zero(t, t.complete(s).Lost)
 	for n, text := range texts {
-		want := strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
-		assert.Equal(t, want, t.state(ids[n]).LastError)
-		assert.Equal(t, want, t.state(ids[len(texts)+n]).BrokerMessageID)
+		stored := func(text string) string {
+			return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+		}
+		assert.Equal(t, stored(text), t.state(ids[n]).LastError)
+		assert.Equal(t, stored(short(text)), t.state(ids[len(texts)+n]).BrokerMessageID)
 	}
 }
 

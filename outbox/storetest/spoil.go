@@ -154,7 +154,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			reword("priority < 0 THEN 1", "priority <= -1 THEN 2 / 2"), reword("DEFAULT 'application/json'", "DEFAULT ('application' || '/json')"),
 			"DROP INDEX {t}_failing", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE NOT (finished_at IS NOT NULL OR last_error IS NULL)",
 		}},
-		{statements: []string{"ALTER TABLE {t} DROP COLUMN broker_message_id"}, wants: []string{"column broker_message_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN isolated"}, wants: []string{"column isolated: missing"}},
 		{
 			statements: []string{reword("BETWEEN 1 AND 512", "BETWEEN 0 AND 512")},
 			wants: []string{"constraint {t}_ordering_key: check is length(CAST(ordering_key AS BLOB)) BETWEEN 0 AND 512, " +

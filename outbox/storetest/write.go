@@ -194,6 +194,7 @@ func testBounds(t *table) {
 		"content_type": func(r *outbox.Row) *string { return &r.ContentType }, "aggregate_type": func(r *outbox.Row) *string { return &r.AggregateType },
 		"aggregate_id": func(r *outbox.Row) *string { return &r.AggregateID }, "correlation_id": func(r *outbox.Row) *string { return &r.CorrelationID },
 		"causation_id": func(r *outbox.Row) *string { return &r.CausationID }, "tenant_id": func(r *outbox.Row) *string { return &r.TenantID },
+		"headers": func(r *outbox.Row) *string { return &r.Headers },
 	}
 	require.Len(t, fields, len(outbox.Bounds()))
 	for column, most := range outbox.Bounds() {
@@ -205,7 +206,7 @@ func testBounds(t *table) {
 			id := t.insert(longest)[0]
 			assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE id = ? AND "+column+" = ?", id, text), column)
 		}
-		for _, text := range []string{strings.Repeat("x", most) + "x", strings.Repeat("🔑", most/4) + "x", strings.Repeat("x", 8_000)} {
+		for _, text := range []string{strings.Repeat("x", most) + "x", strings.Repeat("🔑", most/4) + "x", strings.Repeat("x", most+8_000)} {
 			row := newRow("key")
 			*fields[column](&row) = text
 			for _, insert := range []func() error{

@@ -30,7 +30,7 @@ function form(row) {
 }
 
 function single(f) {
-  return h("div", null, h("h3", null, f.broker), f.value !== undefined ? code(JSON.stringify(f.value, null, 2)) : code(f.text ?? f.base64 ?? ""), headers(f));
+  return h("div", null, h("h3", null, f.broker), f.value !== undefined ? code(JSON.stringify(f.value, null, 2)) : code(f.text ?? f.base64 ?? (f.bytes ? `${f.bytes.toLocaleString("en")} bytes: too large to be shown` : "")), headers(f));
 }
 
 function code(text) {

@@ -106,10 +106,11 @@ func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
+	given := args{"message_id": filter.MessageIDs[0], "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows}
 	err = a.withContent(func(suffix string) error {
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
 			records = nil
-			err := a.query(ctx, conn, "message"+suffix, args{"message_id": filter.MessageIDs[0]}, func(scan scanner) error {
+			err := a.query(ctx, conn, "message"+suffix, given, func(scan scanner) error {
 				var (
 					r       record
 					headers *string

@@ -74,7 +74,9 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     CONSTRAINT {{name}}_ordering_key CHECK (LENGTH(ordering_key) BETWEEN 1 AND 512),
     CONSTRAINT {{name}}_bounds CHECK (LENGTH(target_broker) <= 128 AND LENGTH(stream) <= 512 AND LENGTH(type) <= 512 AND LENGTH(content_type) <= 256
         AND COALESCE(LENGTH(aggregate_type), 0) <= 512 AND COALESCE(LENGTH(aggregate_id), 0) <= 512 AND COALESCE(LENGTH(correlation_id), 0) <= 512
-        AND COALESCE(LENGTH(causation_id), 0) <= 512 AND COALESCE(LENGTH(tenant_id), 0) <= 512)
+        AND COALESCE(LENGTH(causation_id), 0) <= 512 AND COALESCE(LENGTH(tenant_id), 0) <= 512
+        AND COALESCE(LENGTH(headers), 0) <= 65536 AND COALESCE(LENGTH(last_error), 0) <= 16384 AND COALESCE(LENGTH(broker_message_id), 0) <= 512
+        AND COALESCE(LENGTH(locked_by), 0) <= 256)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key

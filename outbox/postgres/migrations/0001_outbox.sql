@@ -55,8 +55,9 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_ordering_key CHECK (ordering_key <> ''),
     -- In bytes: an entry of an index holds no more than 2,704, and a row with a longer key could not be deferred. greatest ignores
     -- NULL; and PostgreSQL reads the text of a CHECK anew for each statement, so that short ones are cheaper.
-    CONSTRAINT {{name}}_bounds CHECK (octet_length(target_broker) <= 128 AND octet_length(content_type) <= 256
-        AND greatest(octet_length(stream), octet_length(type), octet_length(ordering_key), octet_length(aggregate_type), octet_length(aggregate_id),
+    CONSTRAINT {{name}}_bounds CHECK (octet_length(target_broker) <= 128 AND octet_length(headers) <= 65536 AND octet_length(last_error) <= 16384
+        AND greatest(octet_length(content_type), octet_length(locked_by)) <= 256
+        AND greatest(octet_length(broker_message_id), octet_length(stream), octet_length(type), octet_length(ordering_key), octet_length(aggregate_type), octet_length(aggregate_id),
                      octet_length(correlation_id), octet_length(causation_id), octet_length(tenant_id)) <= 512)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 

@@ -72,6 +72,7 @@ SELECT current_setting('fanout.shard') = 'busy'
      , CASE WHEN (message).expires_at <= statement_timestamp() THEN -1
             WHEN (message).expires_at < statement_timestamp() + interval '10 years'
             THEN extract(epoch FROM (message).expires_at - statement_timestamp()) * 1000000 ELSE 0 END::bigint
+     , NULL::integer -- few rows have small payloads
   FROM summary
   LEFT JOIN claimed ON few
  ORDER BY id

@@ -57,7 +57,9 @@ CREATE TABLE {{table}} (
         AND length(CAST(type AS BLOB)) <= 512 AND length(CAST(content_type AS BLOB)) <= 256
         AND length(CAST(aggregate_type AS BLOB)) <= 512 AND length(CAST(aggregate_id AS BLOB)) <= 512
         AND length(CAST(correlation_id AS BLOB)) <= 512 AND length(CAST(causation_id AS BLOB)) <= 512
-        AND length(CAST(tenant_id AS BLOB)) <= 512)
+        AND length(CAST(tenant_id AS BLOB)) <= 512
+        AND length(CAST(headers AS BLOB)) <= 65536 AND length(CAST(last_error AS BLOB)) <= 16384
+        AND length(CAST(broker_message_id AS BLOB)) <= 512 AND length(CAST(locked_by AS BLOB)) <= 256)
 );
 
 -- Claims, retries, lease recovery and renewals.

@@ -374,7 +374,8 @@ SELECT m.id AS fanout_id
      , m.created_at
      , CASE WHEN m.expires_at <= @now THEN -1
             WHEN m.expires_at < DATEADD(year, 10, @now) THEN DATEDIFF_BIG(microsecond, @now, m.expires_at) ELSE 0 END AS expires_in
-     , m.payload
+     , CASE WHEN DATALENGTH(m.payload) <= @most THEN m.payload ELSE 0x END AS payload
+     , CASE WHEN DATALENGTH(m.payload) > @most THEN DATALENGTH(m.payload) ELSE 0 END AS unread
   FROM @claimed AS c
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
  WHERE m.lock_token = CONVERT(uniqueidentifier, @token)

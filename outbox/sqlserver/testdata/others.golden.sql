@@ -1272,7 +1272,7 @@ SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET LOCK_TIMEOUT 1000;
-SELECT m.id AS fanout_row
+SELECT TOP (@limit) m.id AS fanout_row
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
      , m.target_broker
      , m.status
@@ -1300,7 +1300,7 @@ SELECT m.id AS fanout_row
      , m.broker_message_id
      , m.last_error
      , DATALENGTH(m.payload) AS payload_bytes
-     , m.payload
+     , CASE WHEN DATALENGTH(m.payload) <= @shown THEN m.payload END AS payload
      , COALESCE(m.headers, N'') AS headers
   FROM app.outbox AS m WITH (INDEX(outbox_once), FORCESEEK, ROWLOCK)
  WHERE m.message_id = CONVERT(uniqueidentifier, @message_id)
@@ -1784,7 +1784,8 @@ SELECT m.id AS fanout_id
      , m.created_at
      , CASE WHEN m.expires_at <= @now THEN -1
             WHEN m.expires_at < DATEADD(year, 10, @now) THEN DATEDIFF_BIG(microsecond, @now, m.expires_at) ELSE 0 END AS expires_in
-     , m.payload
+     , CASE WHEN DATALENGTH(m.payload) <= @most THEN m.payload ELSE 0x END AS payload
+     , CASE WHEN DATALENGTH(m.payload) > @most THEN DATALENGTH(m.payload) ELSE 0 END AS unread
   FROM @claimed AS c
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
  WHERE m.lock_token = CONVERT(uniqueidentifier, @token)
