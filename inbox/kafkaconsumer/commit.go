@@ -173,6 +173,11 @@ func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) 
 	if !r.options.fromNow {
 		return all, nil
 	}
+	select {
+	case <-r.opened:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ends := sync.OnceValue(func() kadm.ListedOffsets {
 		bounded, cancel := context.WithTimeout(ctx, closing) // nothing is read meanwhile
 		defer cancel()

@@ -207,3 +207,35 @@ func TestMissingTopicIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Run(t.Context()), `topic "missing"`)
 }
+
+// The group may be joined, and tell of its offsets, before the client that joins it has been returned:
+// it waits for that, and goes on.
+func TestGroupIsFasterThanItsClient(t *testing.T) {
+	t.Parallel()
+	servers := startFake(t)
+	s := newTopic(t, servers)
+	c, err := NewConsumer(servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil }), WithNewOnly())
+	require.NoError(t, err)
+	for _, comes := range []bool{false, true} {
+		r := c.newRun(t.Context())
+		r.assigned(t.Context(), nil, map[string][]int32{s.name: {0}})
+		asked := map[string]map[int32]kgo.Offset{s.name: {0: kgo.NewOffset().At(-1)}}
+		ctx, cancel := context.WithCancel(t.Context())
+		if comes {
+			r.kafka, err = kgo.NewClient(kgo.SeedBrokers(servers...))
+			require.NoError(t, err)
+			close(r.opened)
+		} else {
+			cancel()
+		}
+		told, err := r.fetched(ctx, asked)
+		if comes {
+			require.NoError(t, err)
+			assert.Zero(t, told[s.name][0].EpochOffset().Offset, "the end of an empty topic")
+			r.kafka.Close()
+		} else {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		cancel()
+	}
+}

@@ -27,6 +27,7 @@ type run struct {
 	*session.Session
 
 	kafka   *kgo.Client
+	opened  chan struct{}      // closed when there is kafka: the group may be faster, and call back before
 	kill    context.CancelFunc // ends the clients, whatever they wait for
 	outage  session.Outage
 	letters letters
@@ -41,7 +42,7 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, partitions: map[place]*partition{}, known: map[string]*knownTopic{}, outage: session.Outage{Log: c.log}}
+	r := &run{Consumer: c, partitions: map[place]*partition{}, known: map[string]*knownTopic{}, outage: session.Outage{Log: c.log}, opened: make(chan struct{})}
 	for _, topic := range c.topics {
 		r.known[topic] = &knownTopic{}
 	}
@@ -66,6 +67,7 @@ func (r *run) receive(ctx context.Context) error {
 		return wrapped(err)
 	}
 	r.kafka = client
+	close(r.opened)
 	r.letters.options = append(slices.Clip(r.produce), kgo.WithContext(life))
 	if err := r.inspect(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -242,6 +244,7 @@ func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]
 	defer cancel()
 	r.givenBack(all)
 	gone := r.remove(all)
+	<-r.opened // what made the client returns, whatever becomes of the group
 	r.Withdraw(ctx, gone.match)
 	r.commit(context.WithoutCancel(ctx), slices.Collect(maps.Keys(gone)))
 	gone.end()
