@@ -43,11 +43,15 @@ func TestOwnServer(t *testing.T) { //nolint:tparallel // one after the other, as
 	}
 }
 
-func control(t *testing.T, server *testservers.RabbitMQ, args ...string) {
+// eval has the server do what an operator would have it do.
+func eval(t *testing.T, server *testservers.RabbitMQ, expressions string) {
 	t.Helper()
-	_, err := server.Control(t.Context(), args...)
+	_, err := server.Eval(t.Context(), expressions)
 	require.NoError(t, err)
 }
+
+// closeAll closes the connections of all clients.
+const closeAll = `rabbit_networking:close_connections(rabbit_networking:connections(), "a test").`
 
 func testCredentials(t *testing.T, server *testservers.RabbitMQ, _ *consumer) {
 	for _, c := range []struct{ url, want string }{
@@ -68,8 +72,10 @@ func testCredentials(t *testing.T, server *testservers.RabbitMQ, _ *consumer) {
 // A user who may not write to the exchange, and then, to one routing key.
 func testPermissions(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	const user, password = "reader", "hush"
-	control(t, server, "add_user", user, password)
-	control(t, server, "set_permissions", user, "^$", "^$", ".*")
+	permissions := func(write string) string {
+		return `rabbit_auth_backend_internal:set_permissions(<<"reader">>, <<"/">>, <<"^$">>, <<"` + write + `">>, <<".*">>, <<"test">>)`
+	}
+	eval(t, server, `rabbit_auth_backend_internal:add_user(<<"reader">>, <<"hush">>, <<"test">>), `+permissions("^$")+".")
 	url := strings.Replace(server.URL, "guest:guest", user+":"+password, 1)
 	b := open(t, url, rabbitmq.WithExchange(c.exchange))
 	results := b.Publish(t.Context(), many("d", 10, 5))
@@ -80,8 +86,7 @@ func testPermissions(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	declaring := open(t, url, rabbitmq.WithExchange("other"), rabbitmq.WithDeclare())
 	require.ErrorContains(t, declaring.Ping(t.Context()), "to configure it")
 
-	control(t, server, "set_permissions", user, "^$", ".*", ".*")
-	control(t, server, "set_topic_permissions", user, c.exchange, "^d$", ".*")
+	eval(t, server, permissions(".*")+`, rabbit_auth_backend_internal:set_topic_permissions(<<"reader">>, <<"/">>, <<"`+c.exchange+`">>, <<"^d$">>, <<".*">>, <<"test">>).`)
 	b = open(t, url, rabbitmq.WithExchange(c.exchange)) // permissions are cached by channel
 	c.bind(t, "forbidden")
 	msgs := many("d", 40, 8)
@@ -143,8 +148,7 @@ func testTooLarge(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	require.ErrorContains(t, results[0].Err, "at most 100000 are allowed", "the broker knows by now")
 
 	// Somebody follows the advice. What was learned of the server before it was restarted ends no message.
-	control(t, server, "eval", "application:set_env(rabbit, max_message_size, 150000).")
-	control(t, server, "close_all_connections", "a restart")
+	eval(t, server, "application:set_env(rabbit, max_message_size, 150000), "+closeAll)
 	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, 2*time.Minute, 10*time.Millisecond)
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs[20:21])))
 }
@@ -197,7 +201,7 @@ func testKilled(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 			}
 		})
 	}
-	control(t, server, "close_all_connections", "a test")
+	eval(t, server, closeAll)
 	publishing.Wait()
 	require.NoError(t, ctx.Err())
 	for n := range callers {
@@ -214,7 +218,7 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	msgs := many("d", 100, 100)
 	require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), msgs)))
 
-	control(t, server, "set_vm_memory_high_watermark", "0.000001")
+	eval(t, server, "vm_memory_monitor:set_vm_memory_high_watermark(0.000001).")
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		results := b.Publish(ctx, msgs)
@@ -234,7 +238,7 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	require.Error(t, closed.Publish(t.Context(), msgs)[0].Err)
 	require.NoError(t, closed.Close(t.Context()))
 
-	control(t, server, "set_vm_memory_high_watermark", "0.6")
+	eval(t, server, "vm_memory_monitor:set_vm_memory_high_watermark(0.6).")
 	require.Eventually(t, func() bool { return b.Publish(t.Context(), msgs)[99].Err == nil }, 2*time.Minute, 10*time.Millisecond)
 	require.NoError(t, b.Ping(t.Context()))
 }
