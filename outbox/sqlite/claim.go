@@ -118,7 +118,8 @@ func (x transaction) Take(ctx context.Context, c *driver.Claim, choice *driver.C
 	}
 	batch.Lease.Token = token
 	rows, err := x.conn.QueryContext(ctx, x.sql.claim, sql.Named("ids", idList(driver.IDs(choice.Rows))), sql.Named("worker", c.Worker),
-		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared), sql.Named("most", driver.Bound(c.MaxPayload)))
+		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared),
+		sql.Named("most", driver.Bound(c.MaxPayload)))
 	if err != nil {
 		return batch, err
 	}
@@ -147,7 +148,8 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 		simple bool
 	)
 	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", window),
-		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
+		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("unordered", c.Unordered),
+		sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}

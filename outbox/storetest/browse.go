@@ -253,7 +253,7 @@ func testShown(t *table) {
 		assert.Equal(t, rows[i].TargetBroker, records[i].Broker)
 		assert.Equal(t, len(rows[i].Payload), records[i].PayloadBytes)
 		if i != 1 {
-			assert.Equal(t, len(rows[i].Payload), len(records[i].Payload), i)
+			assert.Len(t, records[i].Payload, len(rows[i].Payload), i)
 		}
 	}
 	assert.Nil(t, records[1].Payload)

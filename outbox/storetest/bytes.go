@@ -138,7 +138,7 @@ func testUnread(t *table) {
 					want.Payload, want.Unread = []byte{}, int64(len(want.Payload))
 				}
 				assert.Equal(t, want.Unread, m.Unread, name)
-				assert.Equal(t, len(want.Payload), len(m.Payload), name)
+				assert.Len(t, m.Payload, len(want.Payload), name)
 				assert.True(t, bytes.Equal(want.Payload, m.Payload), name)
 				assert.Equal(t, "ordering::order", m.Stream, name)
 			}
