@@ -61,6 +61,14 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 const spareConns = 3
 
 func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
+	store, err := openTable(ctx, cfg, name, o)
+	if err == nil {
+		store.Know(cfg.BrokerNames()...)
+	}
+	return store, err
+}
+
+func openTable(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
 	database := cfg.Databases[name]
 	handle := o.handles[name]
 	dsn := database.DSN.Reveal()

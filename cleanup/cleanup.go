@@ -188,7 +188,7 @@ func (s *Scheduler) giveWay(ctx context.Context, purger Table) error {
 	}
 	var wait time.Duration
 	for _, broker := range backlog {
-		if broker.Lag > s.cfg.MaxLag {
+		if !broker.Unknown && broker.Lag > s.cfg.MaxLag {
 			wait = lagPause
 		}
 	}

@@ -296,6 +296,8 @@ func (f *fake) Pauses(ctx context.Context) ([]driver.Pause, error) {
 	return slices.Clone(f.pauses), errors.Join(err, ctx.Err())
 }
 
+func (*fake) Know(...string) {}
+
 func (f *fake) FinishedBrokers(context.Context) ([]string, error) {
 	unlock, err := f.lock()
 	defer unlock()

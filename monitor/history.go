@@ -138,7 +138,7 @@ func (h *history) learn(status map[string]DatabaseStatus, speeds map[series]floa
 func (h *history) add(now time.Time, stats map[series]*relay.Stats) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fresh := map[series]sample{}
+	fresh, strangers := map[series]sample{}, map[series]bool{}
 	for database, one := range h.status {
 		for i := range one.Brokers {
 			b := &one.Brokers[i]
@@ -147,7 +147,7 @@ func (h *history) add(now time.Time, stats map[series]*relay.Stats) {
 			if speed, ok := h.speeds[key]; ok {
 				s.published = known(speed)
 			}
-			fresh[key] = s
+			fresh[key], strangers[key] = s, b.Unknown
 		}
 	}
 	for key, of := range stats {
@@ -158,7 +158,11 @@ func (h *history) add(now time.Time, stats map[series]*relay.Stats) {
 		fresh[key] = s
 	}
 	for _, key := range sortedSeries(fresh) {
-		if _, there := h.samples[key]; there || len(h.samples) < maxSeries {
+		_, there := h.samples[key]
+		if !there && !strangers[key] && len(h.samples) >= maxSeries {
+			h.giveUp(strangers)
+		}
+		if there || len(h.samples) < maxSeries {
 			h.samples[key] = append(h.samples[key], fresh[key])
 		}
 	}
@@ -169,6 +173,16 @@ func (h *history) add(now time.Time, stats map[series]*relay.Stats) {
 			delete(h.samples, key)
 		case from > 0:
 			h.samples[key] = slices.Delete(list, 0, from)
+		}
+	}
+}
+
+// giveUp makes room for a broker of the configuration: one that it does not have goes, if there is any.
+func (h *history) giveUp(strangers map[series]bool) {
+	for key := range h.samples {
+		if strangers[key] {
+			delete(h.samples, key)
+			return
 		}
 	}
 }

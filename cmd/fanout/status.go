@@ -125,6 +125,14 @@ func (s *sampler) count(ctx context.Context, status map[string]monitor.DatabaseS
 		}
 		database := status[name]
 		database.Counts = map[outbox.Status]admin.Count{}
+		if slices.ContainsFunc(counts, func(c admin.BrokerCounts) bool { return c.Broker == admin.OtherBrokers }) {
+			others := monitor.BrokerStatus{Unknown: true}
+			others.Broker, others.Counts = admin.OtherBrokers, map[outbox.Status]admin.Count{}
+			for _, s := range outbox.Statuses() {
+				others.Counts[s] = admin.Count{}
+			}
+			database.Brokers = append(database.Brokers, others)
+		}
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
 			at := slices.IndexFunc(counts, func(c admin.BrokerCounts) bool { return c.Broker == broker.Broker })

@@ -33,8 +33,12 @@ func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, r
 			table.add(append(row, styled("does not answer (see below)", red))...)
 			continue
 		}
+		strangers := 0
 		for i := range database.Brokers {
 			b := &database.Brokers[i]
+			if b.Unknown {
+				strangers++
+			}
 			row := []cell{text(name), brokerCell(b)}
 			for _, s := range outbox.Statuses() {
 				row = append(row, statusCell(s, b.Counts[s]))
@@ -47,6 +51,9 @@ func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, r
 			if b.Paused != nil {
 				notes = append(notes, pauseNote(name, b.Paused, now))
 			}
+		}
+		if strangers >= admin.MaxStrangers {
+			notes = append(notes, fmt.Sprintf("%s: of brokers that are not configured, the first %d by name are shown: there may be more", name, admin.MaxStrangers))
 		}
 	}
 	if err := table.print(out); err != nil {

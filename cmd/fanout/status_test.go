@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,6 +51,27 @@ func TestStatus(t *testing.T) {
 		s.exec("UPDATE outbox_messages SET target_broker = 'gone' WHERE status = 'published'")
 		assert.NotContains(t, s.does("status"), "gone (not configured!)")
 		assert.Contains(t, s.does("status"), "gone ")
+	})
+}
+
+// Whoever may write rows may invent brokers: what an operator looks for stays in sight.
+func TestInventedBrokers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		for i := range 300 {
+			s.write(1, "T", "k", fmt.Sprintf("a-%03d", i))
+		}
+		s.write(1, "T", "k", "partner")
+		status := s.does("status")
+		assert.Regexp(t, `(?m)^main +partner +1 `, status)
+		assert.Contains(t, status, "a-019 (not configured!)")
+		assert.NotContains(t, status, "a-020")
+		assert.Contains(t, status, "main: of brokers that are not configured, the first 20 by name are shown: there may be more")
+		exact := s.does("status", "--exact")
+		assert.Regexp(t, `(?m)^main +partner +1 `, exact)
+		assert.Regexp(t, `(?m)^main +\(others\).* 280 `, exact)
+		assert.Contains(t, s.does("messages", "list", "--broker", "partner"), "T")
+		s.does("messages", "failures")
 	})
 }
 

@@ -60,6 +60,11 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// brokers where broker is empty.
 	BlockedKeys(ctx context.Context, broker string, limit int) ([]BlockedKey, error)
 
+	// Know says which brokers the configuration has. What tells of brokers tells of all of these
+	// first, and of no more than [MaxStrangers] others: who may write rows can invent names. Before
+	// Know, all are others.
+	Know(brokers ...string)
+
 	// Overview tells where each broker stands, known to the configuration or not, sorted by name.
 	// No count goes beyond limit.
 	Overview(ctx context.Context, limit int) ([]BrokerOverview, error)
@@ -74,7 +79,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// keys, and no count of followers beyond maxCount.
 	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted
-	// by name.
+	// by name, and behind them one with the sum of those that are not told apart.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
 	// Backlog lists the brokers that have open rows, deferred ones included, known to the
 	// configuration or not, sorted by name. It reads the heads of the shards only, whatever the
@@ -102,8 +107,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// cannot be read is listed as [driver.Instance.Unreadable].
 	Instances(ctx context.Context) ([]driver.Instance, error)
 
-	// FinishedBrokers lists the brokers that have finished rows, whether the configuration knows
-	// them or not.
+	// FinishedBrokers lists the brokers that have finished rows, and those of the configuration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	// Purge removes one batch and returns how many rows it removed. A row that has left the status
 	// meanwhile stays, and so does an abandoned one for which a key waits (on_abandon: block),

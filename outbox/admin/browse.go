@@ -66,6 +66,13 @@ const (
 	MaxShownRows  = 100
 )
 
+// MaxStrangers is how many brokers that the configuration does not have are told apart, the first by
+// name.
+const MaxStrangers = 20
+
+// OtherBrokers is the name under which [Administration.Counts] has the sum of further ones.
+const OtherBrokers = "(others)"
+
 // A Deferral is why a row is deferred, out of the way of claims, and until when.
 type Deferral struct {
 	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.

@@ -220,4 +220,7 @@ type Backlog struct {
 	// order or not, and the broker is not paused. Deferred rows count since they were due. 0 when
 	// nothing is due among the first 1,000 rows of each shard.
 	Lag time.Duration
+	// Unknown is true for a broker that the configuration does not have, where that is known: nobody
+	// delivers its rows.
+	Unknown bool
 }

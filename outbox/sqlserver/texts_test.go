@@ -37,6 +37,7 @@ var administrationParams = map[string][]string{
 	"abandon": append(changeParams[:4:4], "error"), "unblock_key": {"lock_brokers", "broker", "key"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
+	"backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"},
 }
 
 // batches lists every text that is sent as a batch, by name, and the names of its parameters.

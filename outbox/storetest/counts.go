@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +20,7 @@ var countsTests = []test{
 	{name: "Backlog", run: testBacklog},
 	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
 	{name: "BacklogOfHeldRows", run: testBacklogHeld},
+	{name: "InventedBrokers", run: testInvented},
 }
 
 func (t *table) counts() []admin.BrokerCounts {
@@ -175,4 +179,50 @@ func testBacklogDeferred(t *table) {
 	assert.Len(t, t.backlog(), 2, "what stands behind the block is open")
 	t.publish(t.claim(wake))
 	assert.Len(t, t.backlog(), 1)
+}
+
+// Whoever may write rows may invent brokers: those of the configuration are told of all the same, and
+// of the others no more than are bounded.
+func testInvented(t *table) {
+	const invented = admin.MaxStrangers + 30
+	var rows []outbox.Row
+	for i := range invented {
+		row := newRow(fmt.Sprint("key-", i))
+		row.TargetBroker = fmt.Sprintf("invented-%03d", i)
+		rows = append(rows, row)
+	}
+	ours := newRow("key")
+	ours.TargetBroker = "zz-ours" // behind them
+	t.insert(append(rows, ours, newRow("key"))...)
+	t.Store.Know("zz-ours", broker, "without-rows")
+	known := func(name string) bool { return !strings.HasPrefix(name, "invented-") }
+
+	overview, err := t.Store.Overview(t.Context(), many)
+	require.NoError(t, err)
+	backlog := t.backlog()
+	counts := t.counts()
+	listed := map[string][]string{}
+	for i := range overview {
+		listed["overview"] = append(listed["overview"], overview[i].Broker)
+	}
+	for i := range backlog {
+		listed["backlog"] = append(listed["backlog"], backlog[i].Broker)
+		assert.Equal(t, !known(backlog[i].Broker), backlog[i].Unknown, backlog[i].Broker)
+	}
+	var sum int64
+	for i := range counts {
+		listed["counts"] = append(listed["counts"], counts[i].Broker)
+		sum += counts[i].Counts[outbox.StatusPending]
+	}
+	assert.EqualValues(t, len(rows)+2, sum, "rows that are not told apart are counted all the same")
+	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at")
+	if listed["finished"], err = t.Store.FinishedBrokers(t.Context()); err != nil {
+		require.NoError(t, err)
+	}
+	for name, all := range listed {
+		assert.Contains(t, all, "zz-ours", name)
+		assert.Contains(t, all, broker, name)
+		strangers := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return known(one) || one == admin.OtherBrokers })
+		assert.Len(t, strangers, admin.MaxStrangers, name)
+	}
 }

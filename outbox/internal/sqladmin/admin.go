@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -121,6 +122,7 @@ type Admin struct {
 	dialect    Dialect
 	table      string
 	statements map[string]statement
+	known      atomic.Pointer[[]string] // the brokers of the configuration, sorted
 }
 
 // New reads the statements for a table, whose name has been checked. It does not connect.

@@ -23,7 +23,7 @@ var given = func() map[string][]string {
 		"audit": {"before", "limit"}, "audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"}, "pauses": nil,
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
-		"counts": nil, "last_errors": nil, "backlog": nil, "brokers": nil, "finished_brokers": nil, "purge_published": purge, "purge_abandoned": purge,
+		"counts": nil, "last_errors": nil, "backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
 		"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,

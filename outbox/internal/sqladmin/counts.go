@@ -39,7 +39,25 @@ func (a *Admin) Counts(ctx context.Context) ([]admin.BrokerCounts, error) {
 	if err != nil {
 		return nil, a.failed(err, "count rows in %s", a.table)
 	}
-	return tally.Brokers(), nil
+	return a.summed(tally.Brokers()), nil
+}
+
+// summed keeps the brokers that are told apart, and makes one of all others.
+func (a *Admin) summed(brokers []admin.BrokerCounts) []admin.BrokerCounts {
+	all := slices.Clone(brokers)
+	unknown := len(a.configured()) == 0
+	kept := few(brokers, func(b admin.BrokerCounts) bool { return unknown || a.stranger(b.Broker) })
+	others := admin.Tally{}
+	for i := range all {
+		b := &all[i]
+		if slices.ContainsFunc(kept, func(k admin.BrokerCounts) bool { return k.Broker == b.Broker }) {
+			continue
+		}
+		for status, n := range b.Counts {
+			others.Add(admin.OtherBrokers, status, n, b.OldestPending)
+		}
+	}
+	return append(kept, others.Brokers()...)
 }
 
 // micros is a duration in microseconds, not below 0.
@@ -59,32 +77,33 @@ func (a *Admin) Backlog(ctx context.Context) (backlog []driver.Backlog, err erro
 
 func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlog, err error) {
 	if _, ok := a.statements["backlog_of"]; ok { // a statement for each broker
-		names, err := a.names(ctx, conn, "open_brokers")
+		names, err := a.names(ctx, conn, "open_brokers", false)
 		for _, name := range names {
 			lag, lagErr := a.number(ctx, conn, "backlog_of", args{"broker": name})
 			if lagErr != nil {
 				return nil, lagErr
 			}
-			backlog = append(backlog, driver.Backlog{Broker: name, Lag: micros(lag)})
+			backlog = append(backlog, driver.Backlog{Broker: name, Lag: micros(lag), Unknown: a.stranger(name)})
 		}
 		return backlog, err
 	}
-	err = a.query(ctx, conn, "backlog", nil, func(scan scanner) error {
+	given := args{"brokers": List{a.configured()}, "most": a.mostNames()}
+	err = a.query(ctx, conn, "backlog", given, func(scan scanner) error {
 		var (
 			broker string
 			lag    int64
 		)
 		err := scan(&broker, &lag)
-		backlog = append(backlog, driver.Backlog{Broker: broker, Lag: micros(lag)})
+		backlog = append(backlog, driver.Backlog{Broker: broker, Lag: micros(lag), Unknown: a.stranger(broker)})
 		return err
 	})
-	return backlog, err
+	return few(backlog, func(b driver.Backlog) bool { return b.Unknown || len(a.configured()) == 0 }), err
 }
 
 // FinishedBrokers implements admin.Administration.
 func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
-		names, err = a.names(ctx, conn, "finished_brokers")
+		names, err = a.names(ctx, conn, "finished_brokers", true)
 		return err
 	})
 	if err != nil {
@@ -93,9 +112,56 @@ func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error)
 	return names, nil
 }
 
-// names are the brokers of which a statement tells: all of them at once, or, where the database needs
-// constants for a probe of its index, from one to the next.
-func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names []string, err error) {
+// Know implements admin.Administration.
+func (a *Admin) Know(brokers ...string) {
+	known := distinct(brokers)
+	a.known.Store(&known)
+}
+
+// configured are the brokers of the configuration; none where they are not known.
+func (a *Admin) configured() []string {
+	if known := a.known.Load(); known != nil {
+		return *known
+	}
+	return []string{}
+}
+
+// stranger reports whether the configuration is known, and does not have a broker.
+func (a *Admin) stranger(broker string) bool {
+	known := a.configured()
+	_, is := slices.BinarySearch(known, broker)
+	return len(known) > 0 && !is
+}
+
+// mostNames is how many names are read from an index: those of the configuration may be among them.
+func (a *Admin) mostNames() int64 { return int64(admin.MaxStrangers + len(a.configured())) }
+
+// few keeps the first MaxStrangers of those that are strangers, and all others.
+func few[T any](list []T, stranger func(T) bool) []T {
+	strangers := 0
+	return slices.DeleteFunc(list, func(one T) bool {
+		if stranger(one) {
+			strangers++
+		}
+		return stranger(one) && strangers > admin.MaxStrangers
+	})
+}
+
+// names are the brokers of which a statement tells, of the configuration or not, and with all also
+// those of the configuration of which it does not; sorted.
+func (a *Admin) names(ctx context.Context, conn Conn, statement string, all bool) ([]string, error) {
+	names, err := a.listed(ctx, conn, statement)
+	if all {
+		names = append(names, a.configured()...)
+	}
+	unknown := len(a.configured()) == 0
+	return few(distinct(names), func(name string) bool { return unknown || a.stranger(name) }), err
+}
+
+// listed are the names in the order of an index, as many as [Admin.mostNames] allows and those of the
+// configuration: all of them at once, or, where the database needs constants for a probe of its index,
+// from one to the next.
+func (a *Admin) listed(ctx context.Context, conn Conn, statement string) (names []string, err error) {
 	add := func(scan scanner) error {
 		var name string
 		err := scan(&name)
@@ -104,9 +170,18 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names [
 	}
 	const hop = "brokers"
 	if !slices.Contains(a.statements[hop].parameters, "after") {
-		return names, a.query(ctx, conn, statement, nil, add)
+		err = a.query(ctx, conn, statement, args{"most": a.mostNames()}, add)
+		return names, err
 	}
-	for last := "\x00"; ; { // which sorts before the empty text, too
+	if statement != hop {
+		for _, name := range a.configured() {
+			if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
+				return names, err
+			}
+		}
+	}
+	last := "\x00" // which sorts before the empty text, too
+	for range a.mostNames() {
 		name := ""
 		found := false
 		err := a.query(ctx, conn, hop, args{"after": last}, func(scan scanner) error {
@@ -122,6 +197,7 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names [
 			return names, err
 		}
 	}
+	return names, nil
 }
 
 // Purge implements admin.Administration.

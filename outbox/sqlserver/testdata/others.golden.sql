@@ -140,10 +140,21 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
+DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 SET @now = SYSUTCDATETIME();
+INSERT INTO @left (name)
+SELECT DISTINCT known.name
+  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known
+ WHERE EXISTS (SELECT 1 FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 0)
+    OR EXISTS (SELECT 1 FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 1);
 WHILE @name IS NOT NULL
 BEGIN
-    SET @name = (SELECT MIN(later.target_broker)
+    IF @most <= 0
+        SET @name = (SELECT MIN(name) FROM @left WHERE name > @name);
+    ELSE
+        SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
@@ -151,6 +162,7 @@ BEGIN
                          SELECT MIN(target_broker)
                            FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
+    SET @most = @most - 1;
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)
@@ -207,7 +219,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';
-WHILE @name IS NOT NULL
+WHILE @name IS NOT NULL AND @most > 0
 BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
@@ -223,6 +235,7 @@ BEGIN
                           WHERE finished_at IS NOT NULL AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @names (name) VALUES (@name);
+    SET @most = @most - 1;
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
 
@@ -546,13 +559,14 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';
-WHILE @name IS NOT NULL
+WHILE @name IS NOT NULL AND @most > 0
 BEGIN
     SET @name = (SELECT MIN(target_broker)
                    FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                   WHERE finished_at IS NOT NULL AND target_broker > @name);
     IF @name IS NOT NULL
         INSERT INTO @names (name) VALUES (@name);
+    SET @most = @most - 1;
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
 

@@ -1,18 +1,18 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
 -- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
 -- are due; those that merely wait only put their broker on the list.
--- Plan: hops from one pair of broker and shard to the next in {{name}}_open, and reads a bounded number of rows of each, and a block for
--- each that is first of its key until one is due; hops from
--- one broker to the next in {{name}}_deferred_key, and reads the first entry of each shard in {{name}}_blocks_wake.
-WITH RECURSIVE head AS (
-    (SELECT target_broker, shard FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker, shard LIMIT 1)
+-- @brokers of the configuration, and @most others by each index
+-- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key; reads a bounded number of rows of each shard, and a
+-- block for each that is first of its key until one is due; and the first entry of each shard in {{name}}_blocks_wake.
+WITH RECURSIVE undeferred AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
-    SELECT next.target_broker, next.shard
-      FROM head
-     CROSS JOIN LATERAL (SELECT m.target_broker, m.shard
+    SELECT next.target_broker
+      FROM undeferred
+     CROSS JOIN LATERAL (SELECT m.target_broker
                            FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND NOT m.deferred AND (m.target_broker, m.shard) > (head.target_broker, head.shard)
-                          ORDER BY m.target_broker, m.shard
+                          WHERE m.finished_at IS NULL AND NOT m.deferred AND m.target_broker > undeferred.target_broker
+                          ORDER BY m.target_broker
                           LIMIT 1) AS next
 ), deferred_brokers AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
@@ -24,6 +24,17 @@ WITH RECURSIVE head AS (
                           WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > deferred_brokers.target_broker
                           ORDER BY m.target_broker
                           LIMIT 1) AS next
+), names AS (
+    (SELECT target_broker FROM undeferred LIMIT @most::bigint)
+     UNION
+    (SELECT target_broker FROM deferred_brokers LIMIT @most::bigint)
+     UNION
+    SELECT known.broker -- found by one entry of an index each, not by a join, which might read all of them
+      FROM unnest(@brokers::text[]) AS known (broker)
+     WHERE (SELECT 1 FROM {{table}} AS m WHERE m.target_broker = known.broker AND m.finished_at IS NULL AND NOT m.deferred LIMIT 1) = 1
+        OR (SELECT 1 FROM {{table}} AS m WHERE m.target_broker = known.broker AND m.finished_at IS NULL AND m.deferred LIMIT 1) = 1
+), head AS (
+    SELECT target_broker, generate_series(0, 11) AS shard FROM names
 ), waiting AS (
     SELECT head.target_broker, ready.since
       FROM head
@@ -45,11 +56,11 @@ WITH RECURSIVE head AS (
                           ORDER BY first.id
                           LIMIT 1) AS ready ON true
      UNION ALL
-    SELECT deferred_brokers.target_broker, due.wake_at
-      FROM (SELECT target_broker, generate_series(0, 11) AS shard FROM deferred_brokers) AS deferred_brokers
+    SELECT head.target_broker, due.wake_at
+      FROM head
       LEFT JOIN LATERAL (SELECT w.wake_at
                            FROM {{table}}_key_blocks AS w
-                          WHERE w.target_broker = deferred_brokers.target_broker AND w.shard = deferred_brokers.shard AND w.wake_at <= statement_timestamp()
+                          WHERE w.target_broker = head.target_broker AND w.shard = head.shard AND w.wake_at <= statement_timestamp()
                           ORDER BY w.target_broker, w.shard, w.wake_at
                           LIMIT 1) AS due ON true
 )

@@ -1,5 +1,6 @@
 -- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key,
 -- {{name}}_published and {{name}}_abandoned.
+-- @most names by each of them: whoever may write rows may invent as many as there are rows.
 WITH RECURSIVE undeferred AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
@@ -29,12 +30,12 @@ WITH RECURSIVE undeferred AS (
              ORDER BY m.target_broker LIMIT 1)
       FROM abandoned WHERE abandoned.target_broker IS NOT NULL
 ), known AS (
-    SELECT target_broker FROM undeferred WHERE target_broker IS NOT NULL
+    (SELECT target_broker FROM undeferred WHERE target_broker IS NOT NULL LIMIT @most::bigint)
      UNION
-    SELECT target_broker FROM deferred_brokers WHERE target_broker IS NOT NULL
+    (SELECT target_broker FROM deferred_brokers WHERE target_broker IS NOT NULL LIMIT @most::bigint)
      UNION
-    SELECT target_broker FROM published WHERE target_broker IS NOT NULL
+    (SELECT target_broker FROM published WHERE target_broker IS NOT NULL LIMIT @most::bigint)
      UNION
-    SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL
+    (SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL LIMIT @most::bigint)
 )
 SELECT target_broker FROM known ORDER BY target_broker

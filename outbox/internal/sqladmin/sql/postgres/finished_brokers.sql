@@ -1,4 +1,5 @@
 -- The brokers that have finished rows, by hopping from one to the next in {{name}}_published and {{name}}_abandoned.
+-- @most names by each of them.
 WITH RECURSIVE published AS (
     (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
     UNION ALL
@@ -14,7 +15,7 @@ WITH RECURSIVE published AS (
              ORDER BY m.target_broker LIMIT 1)
       FROM abandoned WHERE abandoned.target_broker IS NOT NULL
 )
-SELECT target_broker FROM published WHERE target_broker IS NOT NULL
+(SELECT target_broker FROM published WHERE target_broker IS NOT NULL LIMIT @most::bigint)
  UNION
-SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL
+(SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL LIMIT @most::bigint)
  ORDER BY target_broker

@@ -1,7 +1,7 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
 -- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
 -- are due; those that merely wait only put their broker on the list.
--- @now
+-- @now, @brokers of the configuration (a JSON list), and @most others by each index
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
 WITH RECURSIVE hop (broker) AS (
@@ -10,37 +10,46 @@ WITH RECURSIVE hop (broker) AS (
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
              WHERE m.finished_at IS NULL AND m.deferred = 0 AND m.target_broker > hop.broker)
       FROM hop WHERE hop.broker IS NOT NULL
+     LIMIT @most
 ), deferred_brokers (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_deferred_key WHERE finished_at IS NULL AND deferred = 1
     UNION ALL
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_deferred_key
              WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > deferred_brokers.broker)
       FROM deferred_brokers WHERE deferred_brokers.broker IS NOT NULL
+     LIMIT @most
+), names (broker) AS (
+    SELECT broker FROM hop WHERE broker IS NOT NULL
+     UNION
+    SELECT broker FROM deferred_brokers WHERE broker IS NOT NULL
+     UNION
+    SELECT known.value
+      FROM json_each(@brokers) AS known
+     WHERE EXISTS (SELECT 1 FROM {{table}} AS m INDEXED BY {{name}}_open WHERE m.target_broker = known.value AND m.finished_at IS NULL AND m.deferred = 0)
+        OR EXISTS (SELECT 1 FROM {{table}} AS m INDEXED BY {{name}}_deferred_key WHERE m.target_broker = known.value AND m.finished_at IS NULL AND m.deferred = 1)
 ), head AS (
-    SELECT hop.broker
+    SELECT names.broker
          , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))
               FROM (SELECT id, created_at, available_at, locked_until, ordering_key
                          , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
                       FROM (SELECT id, created_at, available_at, locked_until, ordering_key
                               FROM {{table}} AS m INDEXED BY {{name}}_open
-                             WHERE m.target_broker = hop.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
+                             WHERE m.target_broker = names.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                              ORDER BY m.id
                              LIMIT 1000) AS listed) AS first
              WHERE leads AND coalesce(locked_until, 0) <= @now AND coalesce(available_at, 0) <= @now
                AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w
-                                WHERE w.target_broker = hop.broker AND w.ordering_key = first.ordering_key AND w.block_id < first.id)
+                                WHERE w.target_broker = names.broker AND w.ordering_key = first.ordering_key AND w.block_id < first.id)
              ORDER BY id
              LIMIT 1) AS since
-      FROM hop
+      FROM names
      CROSS JOIN json_each('[0, 1, 2]') AS shard
-     WHERE hop.broker IS NOT NULL
      UNION ALL
-    SELECT deferred_brokers.broker
+    SELECT names.broker
          , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
-             WHERE w.target_broker = deferred_brokers.broker AND w.shard = shard.value AND w.wake_at <= @now)
-      FROM deferred_brokers
+             WHERE w.target_broker = names.broker AND w.shard = shard.value AND w.wake_at <= @now)
+      FROM names
      CROSS JOIN json_each('[0, 1, 2]') AS shard
-     WHERE deferred_brokers.broker IS NOT NULL
 )
 SELECT broker
      , CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = head.broker) THEN 0 ELSE max(0, coalesce(@now - min(since), 0)) END

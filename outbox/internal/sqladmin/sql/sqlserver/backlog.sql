@@ -1,15 +1,28 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
 -- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
 -- are due; those that merely wait only put their broker on the list.
+-- @brokers of the configuration (a JSON list), and @most others
 -- It waits for nobody: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
 -- shards, and the first entry of each shard in {{name}}_blocks_wake.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
+DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 SET @now = SYSUTCDATETIME();
+INSERT INTO @left (name)
+SELECT DISTINCT known.name
+  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known
+ WHERE EXISTS (SELECT 1 FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 0)
+    OR EXISTS (SELECT 1 FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 1);
 WHILE @name IS NOT NULL
 BEGIN
-    SET @name = (SELECT MIN(later.target_broker)
+    -- The next one: as long as @most allows that has rows, and then those of the configuration that are left.
+    IF @most <= 0
+        SET @name = (SELECT MIN(name) FROM @left WHERE name > @name);
+    ELSE
+        SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
@@ -17,6 +30,7 @@ BEGIN
                          SELECT MIN(target_broker)
                            FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
+    SET @most = @most - 1;
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)

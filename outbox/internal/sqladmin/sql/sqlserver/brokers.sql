@@ -1,8 +1,9 @@
 -- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key and
 -- {{name}}_finished. A dirty read: it waits for nobody.
+-- @most names: whoever may write rows may invent as many as there are rows.
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';
-WHILE @name IS NOT NULL
+WHILE @name IS NOT NULL AND @most > 0
 BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
@@ -18,5 +19,6 @@ BEGIN
                           WHERE finished_at IS NOT NULL AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @names (name) VALUES (@name);
+    SET @most = @most - 1;
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
