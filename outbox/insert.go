@@ -70,6 +70,9 @@ func (i *Inserter) insert(ctx context.Context, db Execer, look Queryer, rows []R
 	}
 	for len(rows) > 0 {
 		n := i.dialect.rowsAtOnce(rows)
+		if look != nil && i.dialect == MySQL {
+			n = 1
+		}
 		text, args, err := i.statement(rows[:n], look != nil)
 		if err != nil {
 			return err
@@ -106,6 +109,9 @@ func (i *Inserter) statement(rows []Row, missing bool) (text string, args []any,
 		for r := range rows {
 			args = i.dialect.rowArgs(args, &rows[r])
 		}
+		if missing && i.dialect == MySQL {
+			args = append(args, args[0], args[1]) // message_id and target_broker
+		}
 	}
 	known, ok := i.texts.Load(of)
 	if !ok {
@@ -118,8 +124,8 @@ func (i *Inserter) build(of shape) string {
 	switch {
 	case i.dialect == SQLServer:
 		return i.jsonInsertSQL(of.apart, of.missing)
-	case of.missing && i.dialect == MySQL: // IGNORE would pass over other faults, too
-		return i.insertSQL(of.rows) + " ON DUPLICATE KEY UPDATE id = id"
+	case of.missing && i.dialect == MySQL:
+		return i.insertAbsentSQL()
 	case of.missing:
 		return i.insertSQL(of.rows) + " ON CONFLICT (message_id, target_broker) DO NOTHING"
 	default:
@@ -210,6 +216,14 @@ func (i *Inserter) insertSQL(rows int) string {
 		dst = append(dst, ')')
 	}
 	return string(dst)
+}
+
+// insertAbsentSQL inserts one row in MySQL unless it is there. IGNORE would pass over other faults, too,
+// and ON DUPLICATE KEY UPDATE needs the right to change every column, which writers do not have.
+func (i *Inserter) insertAbsentSQL() string {
+	columns := strings.Join(insertColumns[:], ", ")
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM %s AS there WHERE there.message_id = ? AND there.target_broker = ?)",
+		i.table, columns, strings.TrimSuffix(strings.Repeat("?, ", len(insertColumns)), ", "), i.table)
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is

@@ -142,16 +142,21 @@ func (f *row) print(cmd *cobra.Command, payload bool) error {
 	put("payload", thousands(int64(r.PayloadBytes))+" bytes", plain)
 	if payload {
 		put("headers", r.Headers, plain)
-		switch {
-		case r.Payload == nil && r.PayloadBytes > 0:
-			put("", "(too large to be shown: more than "+thousands(admin.MaxShownBytes)+" bytes)", dim)
-		case utf8.Valid(r.Payload):
-			put("", string(r.Payload), plain)
-		default:
-			put("", "(not text: --json has it in base64)", dim)
-		}
+		put("", payloadText(r), plain)
 	}
 	return table.print(out)
+}
+
+// payloadText is a payload for people, or why it is not shown.
+func payloadText(r *admin.Record) string {
+	switch {
+	case r.Payload == nil && r.PayloadBytes > 0:
+		return "(too large to be shown: more than " + thousands(admin.MaxShownBytes) + " bytes)"
+	case utf8.Valid(r.Payload):
+		return string(r.Payload)
+	default:
+		return "(not text: --json has it in base64)"
+	}
 }
 
 // statusText marks a deferred row, which no status says.

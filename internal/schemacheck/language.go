@@ -36,15 +36,7 @@ func literal(dialect outbox.Dialect, value any) string {
 	case string:
 		return textLiteral(dialect, value)
 	case repeated:
-		character := textLiteral(dialect, value.character)
-		switch dialect {
-		case outbox.SQLite:
-			return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', %s)", value.times, character)
-		case outbox.SQLServer:
-			return fmt.Sprintf("REPLICATE(%s, %d)", character, value.times)
-		default:
-			return fmt.Sprintf("repeat(%s, %d)", character, value.times)
-		}
+		return repeatedLiteral(dialect, value)
 	case uuid.UUID:
 		if dialect == outbox.MySQL {
 			return bytesLiteral(dialect, value[:])
@@ -54,6 +46,21 @@ func literal(dialect outbox.Dialect, value any) string {
 		return bytesLiteral(dialect, value)
 	default:
 		panic(fmt.Sprintf("schemacheck: no literal for %T", value))
+	}
+}
+
+func repeatedLiteral(dialect outbox.Dialect, value repeated) string {
+	character := textLiteral(dialect, value.character)
+	switch dialect {
+	case outbox.SQLite:
+		return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', %s)", value.times, character)
+	case outbox.SQLServer:
+		if value.times > 4000 { // it would be cut
+			character = "CONVERT(nvarchar(max), " + character + ")"
+		}
+		return fmt.Sprintf("REPLICATE(%s, %d)", character, value.times)
+	default:
+		return fmt.Sprintf("repeat(%s, %d)", character, value.times)
 	}
 }
 

@@ -56,7 +56,7 @@ func (db *Database) probes(c *comparison) probes {
 			one.rows = append(one.rows, []any{value})
 		}
 		all = append(all, one)
-		rows *= len(values)
+		rows = min(rows*len(values), mostRows+1) // it would overflow
 	}
 	if rows > mostRows {
 		return probes{all.singly()}
@@ -348,6 +348,9 @@ func (db *Database) uuids() []any {
 	}
 }
 
+// longestProbe is how many characters a text of a probe has at most.
+const longestProbe = 1 << 17
+
 func (db *Database) texts(constants constants) []any {
 	values := []any{"order-1", "", "Order-1", "order-1 "}
 	for _, text := range constants.texts {
@@ -361,7 +364,7 @@ func (db *Database) texts(constants constants) []any {
 		return values
 	}
 	for _, n := range constants.numbers {
-		if n < 1 || n > math.MaxInt16 {
+		if n < 1 || n > longestProbe {
 			continue
 		}
 		values = append(values, repeated{"x", n}, repeated{"x", n + 1})

@@ -35,7 +35,9 @@ func documentedRole(t *testing.T, owner *Store, documented string) string {
 	names := strings.NewReplacer("app.outbox_messages", owner.table, "SCHEMA app", "SCHEMA public", "TO "+documented, "TO "+role)
 	granted := 0
 	for statement := range strings.SplitSeq(block, ";") {
-		if strings.HasSuffix(statement, "TO "+documented) {
+		of := strings.HasSuffix(statement, "TO "+documented) || strings.Contains(statement, "TO "+documented+" ")
+		everybody := strings.Contains(statement, "SECURITY") || strings.Contains(statement, "POLICY everybody")
+		if of || everybody && documented == "fanout_operator" {
 			run(names.Replace(statement))
 			granted++
 		}
@@ -103,6 +105,9 @@ func TestRolesWriter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
 
+	for _, column := range []string{"id", "created_at", "deferred", "isolated", "crashes", "attempts", "locked_until", "published_at", "finished_at", "lock_token", "status", "locked_by", "last_error"} {
+		refused(t, dsn, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, "+column+") VALUES (gen_random_uuid(), 'b', 's', 't', '', NULL)")
+	}
 	refused(t, dsn, append([]string{
 		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT status FROM outbox_messages", "SELECT * FROM outbox_messages",
 		"UPDATE outbox_messages SET status = 'published'", "UPDATE outbox_messages SET payload = ''", "DELETE FROM outbox_messages",
@@ -213,7 +218,29 @@ func TestRolesOperator(t *testing.T) {
 	require.NoError(t, operator.Check(t.Context()))
 	id, err := operator.BeginAudit(t.Context(), admin.AuditEntry{Actor: "me", Via: "cli", Action: "pause", Broker: "b"})
 	require.NoError(t, err)
+	db := openDB(t, dsn)
+	changed := func(statement string) int64 {
+		t.Helper()
+		result, err := db.ExecContext(t.Context(), statement, id)
+		require.NoError(t, err, statement)
+		n, err := result.RowsAffected()
+		require.NoError(t, err)
+		return n
+	}
+	for _, at := range []string{"'2020-01-01'", "now() + interval '1 day'", "NULL"} {
+		_, err = db.ExecContext(t.Context(), "UPDATE outbox_messages_audit SET ended_at = "+at+" WHERE id = $1", id)
+		require.ErrorContains(t, err, "row-level security policy", "no other time of an end: %s", at)
+	}
 	require.NoError(t, operator.EndAudit(t.Context(), id, 1, ""))
+	assert.Zero(t, changed("UPDATE outbox_messages_audit SET row_count = 0 WHERE id = $1"), "what has ended stays")
+	assert.Zero(t, changed("UPDATE outbox_messages_audit SET failure = 'no', ended_at = now() WHERE id = $1"))
+	entries, err := operator.Audit(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.EqualValues(t, 1, entries[0].Rows)
+	refused(t, dsn, "INSERT INTO outbox_messages_audit (actor, via, action, started_at) VALUES ('', '', '', '2020-01-01')",
+		"INSERT INTO outbox_messages_audit (actor, via, action, row_count) VALUES ('', '', '', 7)",
+		"INSERT INTO outbox_messages_audit (actor, via, action, ended_at) VALUES ('', '', '', now())")
 
 	writeRows(t, owners, 1)
 	browses(t, operator, false)
