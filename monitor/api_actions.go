@@ -136,6 +136,7 @@ func (h *Handler) postAction(w http.ResponseWriter, q *request) error {
 // do does it in one database, which it names.
 func (h *Handler) do(q *request, action Action) (Result, error) {
 	results, err := h.console.Do(q.Context(), Actor{Name: q.identity.Name, Via: "http"}, action)
+	h.failures.forget()
 	if len(results) == 0 {
 		return Result{}, err
 	}

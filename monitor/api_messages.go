@@ -65,6 +65,9 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	return answer(w, result)
 }
 
+// failuresOf is what is asked about failures.
+type failuresOf struct{ database, broker string }
+
 type groupsAnswer struct {
 	Groups  []FailureGroup `json:"groups"`
 	Scanned int            `json:"scanned"`
@@ -72,7 +75,8 @@ type groupsAnswer struct {
 }
 
 func (h *Handler) getFailures(w http.ResponseWriter, q *request) error {
-	found, err := h.console.Failures(q.Context(), q.values["db"], q.text("broker"))
+	asked := failuresOf{q.values["db"], q.text("broker")}
+	found, err := h.failures.get(asked, h.now, func() (FailureGroups, error) { return h.console.Failures(q.Context(), asked.database, asked.broker) })
 	if err != nil {
 		return err
 	}

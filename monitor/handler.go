@@ -71,6 +71,8 @@ type Handler struct {
 	turns   map[string]chan struct{} // of those who look into one database
 	latest  latest[map[string]DatabaseStatus]
 	ready   latest[[]string]
+
+	failures rested[failuresOf, FailureGroups]
 }
 
 // New checks the configuration; all problems are reported in one error.

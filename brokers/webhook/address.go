@@ -19,6 +19,9 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
+	// In no registry: what a virtual machine in Azure asks for its own settings and secrets
+	// (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
+	netip.MustParsePrefix("168.63.129.16/32"),
 	// Of IPv6, what lies outside 2000::/3, and in it tunnels, which lead to IPv4 addresses, and documentation.
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
 }

@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +31,7 @@ func TestIsPublic(t *testing.T) {
 	for address, public := range map[string]bool{
 		"93.184.215.14": true, "8.8.8.8": true, "2606:2800:21f:cb07:6820:80da:af6b:8b2c": true, "::ffff:8.8.8.8": true,
 		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "::ffff:127.0.0.1": false, "0.0.0.0": false, "::": false, "0.1.2.3": false,
-		"10.1.2.3": false, "172.16.0.1": false, "172.31.255.255": false, "172.32.0.1": true, "192.168.1.1": false, "100.64.0.1": false, "100.128.0.1": true,
+		"10.1.2.3": false, "172.16.0.1": false, "172.31.255.255": false, "172.32.0.1": true, "168.63.129.16": false, "168.63.129.17": true, "192.168.1.1": false, "100.64.0.1": false, "100.128.0.1": true,
 		"169.254.169.254": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fc00::1": false, "fec0::1": false, "224.0.0.1": false, "ff02::1": false,
 		"255.255.255.255": false, "240.0.0.1": false, "192.0.0.8": false, "192.0.2.1": false, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.9": false,
 		"64:ff9b::7f00:1": false, "64:ff9b:1::1": false, "2002:7f00:1::1": false, "2001::1": false, "2001:db8::1": false, "100::1": false, "::10.0.0.1": false,
@@ -154,4 +157,18 @@ func FuzzVerify(f *testing.F) {
 		header := http.Header{HeaderID: {id}, HeaderTimestamp: {timestamp}, HeaderSignature: {signature}}
 		require.ErrorIs(t, v.Verify(header, body), ErrSignature)
 	})
+}
+
+// However many signatures a request has, its body is gone through once for each secret.
+func TestForgedSignaturesCostNoMore(t *testing.T) { // not parallel, as other tests would be counted too
+	testenv.NeedExactAllocations(t)
+	v, err := NewVerifier(0, NewSecret(), NewSecret())
+	require.NoError(t, err)
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	allocations := func(signatures int) float64 {
+		header := http.Header{HeaderID: {"m"}, HeaderTimestamp: {now}, HeaderSignature: {strings.TrimSpace(strings.Repeat("v1,Zm9yZ2Vk ", signatures))}}
+		return testenv.Allocations(20, func() { require.ErrorIs(t, v.Verify(header, []byte("{}")), ErrSignature) })
+	}
+	one, many := allocations(1), allocations(mostSignatures)
+	assert.InDelta(t, mostSignatures-1, many-one, 0, "each is decoded, and no more")
 }

@@ -113,14 +113,18 @@ func (v *Verifier) Verify(header http.Header, body []byte) error {
 		return fmt.Errorf("%w: webhook-timestamp is more than %v away from now", ErrSignature, v.tolerance)
 	}
 	given := strings.SplitN(header.Get(HeaderSignature), " ", mostSignatures+1)
+	ours := make([][]byte, len(v.keys)) // once, not for each that is given: a body may be large
+	for i, key := range v.keys {
+		ours[i] = sign(key, id, timestamp, body)
+	}
 	for _, one := range given[:min(len(given), mostSignatures)] {
 		text, isOurs := strings.CutPrefix(one, signatureVersion+",")
 		mac, err := base64.StdEncoding.DecodeString(text)
 		if !isOurs || err != nil {
 			continue // of another version, which a sender may give beside ours
 		}
-		for _, key := range v.keys {
-			if hmac.Equal(mac, sign(key, id, timestamp, body)) {
+		for _, signature := range ours {
+			if hmac.Equal(mac, signature) {
 				return nil
 			}
 		}

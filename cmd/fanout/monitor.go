@@ -69,6 +69,7 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 	server := &http.Server{
 		Handler: handler, BaseContext: func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ConnState:      (&crowd{most: maxConnections}).changed,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	log.InfoContext(ctx, "monitor listens", "url", "http://"+at.Addr().String()+"/")

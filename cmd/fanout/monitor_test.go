@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,10 +46,11 @@ func monitored(t *testing.T, listen string) *place {
 	return p
 }
 
-func TestRelayServesTheMonitor(t *testing.T) {
+// serveMonitor runs a relay with a monitor, until stop has returned.
+func serveMonitor(t *testing.T) (url string, stop func()) {
+	t.Helper()
 	p := monitored(t, "127.0.0.1:0")
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
 	var out screen
 	root := rootCommand()
 	root.SetArgs([]string{"relay", "--config", p.config})
@@ -58,8 +60,11 @@ func TestRelayServesTheMonitor(t *testing.T) {
 	go func() { done <- root.ExecuteContext(ctx) }()
 	pattern := regexp.MustCompile(`monitor listens.* url=(http://\S+/)`)
 	require.Eventually(t, func() bool { return out.find(pattern) != nil }, 20*time.Second, 5*time.Millisecond)
-	url := out.find(pattern)[1]
+	return out.find(pattern)[1], func() { cancel(); require.NoError(t, <-done) }
+}
 
+func TestRelayServesTheMonitor(t *testing.T) {
+	url, stop := serveMonitor(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	get := func(path, host string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
@@ -84,9 +89,40 @@ func TestRelayServesTheMonitor(t *testing.T) {
 		assert.Equal(t, want, status, host)
 	}
 	stop()
-	require.NoError(t, <-done)
 	_, err := new(net.Dialer).DialContext(t.Context(), "tcp", regexp.MustCompile(`[^/]+:\d+`).FindString(url))
 	require.Error(t, err, "the port is free again")
+}
+
+// However many connections somebody holds open, silent ones and ones that have begun to ask, there are
+// descriptors left, and a probe is answered.
+func TestCrowdAtTheMonitor(t *testing.T) {
+	url, stop := serveMonitor(t)
+	defer stop()
+	at := regexp.MustCompile(`[^/]+:\d+`).FindString(url)
+	const crowded = 3 * maxConnections
+	var closed atomic.Int64
+	for i := range crowded {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		if i%2 == 0 {
+			_, _ = conn.Write([]byte("G")) // it may be gone
+		}
+		go func() {
+			_, _ = conn.Read(make([]byte, 1))
+			closed.Add(1)
+		}()
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 10 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"healthz", nil)
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusOK, response.StatusCode)
+	}
+	require.Eventually(t, func() bool { return closed.Load() >= crowded-maxConnections }, 20*time.Second, 5*time.Millisecond)
 }
 
 func TestMonitorPortTaken(t *testing.T) {

@@ -1,0 +1,44 @@
+package monitor
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An answer is given again for ten times as long as it took, so that those who ask take no more than a
+// tenth of a processor; after an action it is made anew, and an error is not kept.
+func TestRested(t *testing.T) {
+	t.Parallel()
+	var (
+		r     rested[string, int]
+		clock time.Time
+		made  int
+	)
+	now := func() time.Time { return clock }
+	ask := func() (int, error) { made++; clock = clock.Add(13 * time.Second); return made, nil }
+	get := func(key string) int {
+		t.Helper()
+		value, err := r.get(key, now, ask)
+		require.NoError(t, err)
+		return value
+	}
+	assert.Equal(t, 1, get("a"))
+	clock = clock.Add(129 * time.Second)
+	assert.Equal(t, 1, get("a"))
+	assert.Equal(t, 2, get("b"), "each by itself")
+	clock = clock.Add(time.Second)
+	assert.Equal(t, 3, get("a"))
+	r.forget()
+	assert.Equal(t, 4, get("a"))
+	_, err := r.get("c", now, func() (int, error) { return 0, errors.New("no") })
+	require.Error(t, err)
+	assert.Equal(t, 5, get("c"))
+	for i := range 3 * maxRested {
+		get(string(rune('A' + i)))
+	}
+	assert.LessOrEqual(t, len(r.answers), maxRested)
+}
