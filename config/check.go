@@ -60,7 +60,7 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 	internal := cfg.Outbox.InternalBroker
 	if section.sound("internal_broker") && !slices.Contains(names, internal) {
 		if f := section.find("internal_broker"); f != nil {
-			r.rejectf(f, "brokers has no entry %s%s", shown(f.source), suggest(f.source, proper))
+			r.rejectf(f, "brokers has no entry %s%s", shownName(f.source), suggest(f.source, proper))
 		} else {
 			r.problemf(brokers.at, section.path+".internal_broker", "brokers has no entry %q, which is the default: declare it, or name another one", internal)
 		}
@@ -70,11 +70,11 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 		first := lines[item.text]
 		switch {
 		case item.text == internal && section.sound("internal_broker"):
-			r.rejectf(item, "internal broker %s is also listed as external: its rows would collide; remove it here", shown(item.source))
+			r.rejectf(item, "internal broker %s is also listed as external: its rows would collide; remove it here", shownName(item.source))
 		case first > 0:
-			r.rejectf(item, "duplicate external broker %s: it is listed in line %d already", shown(item.source), first)
+			r.rejectf(item, "duplicate external broker %s: it is listed in line %d already", shownName(item.source), first)
 		case !slices.Contains(names, item.text):
-			r.rejectf(item, "brokers has no entry %s%s", shown(item.source), suggest(item.source, proper))
+			r.rejectf(item, "brokers has no entry %s%s", shownName(item.source), suggest(item.source, proper))
 		}
 		if first == 0 {
 			lines[item.text] = item.at.line

@@ -106,15 +106,34 @@ func kind(node ast.Node) string {
 // harmless is what a message may repeat: short, and nothing that could be a connection string.
 var harmless = regexp.MustCompile(`^[-A-Za-z0-9_.:*?^$+,{}\[\] ]{1,48}$`)
 
+// password is what passwords look like that somebody may have typed behind the wrong key: one word with
+// letters and digits, or with a sign that no name has. A word of letters alone could be one as well, and
+// is mostly a name that was mistyped.
+var password = regexp.MustCompile(`^\w*(\d\w*[A-Za-z]|[A-Za-z]\w*\d)\w*$|^[^{}*. ]*[?^$+][^{}*. ]*$`)
+
+// quantity is a number, a duration or a size.
+var quantity = regexp.MustCompile(`^[-+]?\d+[\d_.]*([a-zA-Z]{1,3}\d*){0,3}$`)
+
 // shown quotes a text of the file, unless it could be a secret in the wrong place.
 func shown(source string) string {
-	if source == "" {
+	if password.MatchString(source) && !quantity.MatchString(source) {
+		return notShown
+	}
+	return shownName(source)
+}
+
+const notShown = "(not shown: it may be a secret)"
+
+// shownName is shown for names of brokers, which may well have letters and digits.
+func shownName(source string) string {
+	switch {
+	case source == "":
 		return "an empty text"
+	case !harmless.MatchString(source):
+		return notShown
+	default:
+		return strconv.Quote(source)
 	}
-	if !harmless.MatchString(source) {
-		return "(not shown: it may be a secret)"
-	}
-	return strconv.Quote(source)
 }
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
