@@ -17,9 +17,11 @@ func TestRested(t *testing.T) {
 		r     rested[string, int]
 		clock time.Time
 		made  int
+
+		broken error
 	)
 	now := func() time.Time { return clock }
-	ask := func() (int, error) { made++; clock = clock.Add(13 * time.Second); return made, nil }
+	ask := func() (int, error) { made++; clock = clock.Add(13 * time.Second); return made, broken }
 	get := func(key string) int {
 		t.Helper()
 		value, err := r.get(key, now, ask)
@@ -34,9 +36,11 @@ func TestRested(t *testing.T) {
 	assert.Equal(t, 3, get("a"))
 	r.forget()
 	assert.Equal(t, 4, get("a"))
-	_, err := r.get("c", now, func() (int, error) { return 0, errors.New("no") })
+	broken = errors.New("no")
+	_, err := r.get("c", now, ask)
 	require.Error(t, err)
-	assert.Equal(t, 5, get("c"))
+	broken = nil
+	assert.Equal(t, 6, get("c"))
 	for i := range 3 * maxRested {
 		get(string(rune('A' + i)))
 	}

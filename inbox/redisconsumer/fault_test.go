@@ -93,7 +93,7 @@ func TestOutage(t *testing.T) {
 	soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
 	s.addAllFrom(t, 4, 100, 20)
 	soon(t, "it goes on", func() bool { return l.len() == 120 })
-	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") == 1 })
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
 	assert.Equal(t, 1, j.lines("redis unavailable")-j.lines("redis unavailable", "LOADING"), "a server that starts may say so")
 	l.check(t, 120)
 	assert.Zero(t, r.stats(t).Lost)
@@ -320,7 +320,7 @@ func TestServerRefuses(t *testing.T) {
 			require.NoError(t, s.Do(t.Context(), refusal.heal...).Err())
 			s.addAllFrom(t, 3, 30, 30)
 			soon(t, "it goes on", func() bool { return l.len() == 60 })
-			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") == 1 })
+			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
 			assert.Equal(t, 1, j.lines("level=WARN"))
 			l.check(t, 60)
 		})
@@ -351,7 +351,7 @@ func TestServerRefusesForAnotherReason(t *testing.T) {
 	do("CONFIG", "SET", "requirepass", "")
 	s.addAllFrom(t, 3, 30, 30)
 	soon(t, "it goes on", func() bool { return l.len() == 60 })
-	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") == 1 })
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
 	l.check(t, 60)
 }
 

@@ -89,8 +89,8 @@ func (d *decoder) decode(m, before *driver.Message, row [][]byte) error {
 	id := r.fixed(1, len(pgtype.UUID{}.Bytes))
 	m.ID, m.Priority, m.Attempts, m.Crashes = r.int8(0), r.int4(5), r.int4(10), r.int4(11)
 	m.CreatedAt, m.ExpiresIn = r.time(12), time.Duration(r.int8(13))*time.Microsecond
-	if row[len(row)-1] != nil {
-		m.Unread = int64(r.int4(14))
+	if len(row) < messageColumns || row[messageColumns-1] != nil {
+		m.Unread = int64(r.int4(messageColumns - 1))
 	}
 	payload := r.value(7)
 	texts := [...]struct {
