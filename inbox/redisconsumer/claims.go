@@ -35,8 +35,10 @@ func (cs *claims) admit(st *stream, items []*item) {
 			continue
 		}
 		st.items[it.position] = it
+		it.hold()
 		cs.queues.add(it)
 	}
+	st.expect(items)
 	st.count()
 	cs.mu.Unlock()
 	nudge(cs.wake)
@@ -55,7 +57,12 @@ func (cs *claims) roomOf(st *stream) int {
 	if st.primary != nil { // no more than are handled soon: who has claimed them may have better things to do
 		most = min(most, 2*cs.c.workers)
 	}
-	return max(most-(len(st.items)-int(st.unloaded.Load())), 0)
+	room := max(most-(len(st.items)-int(st.unloaded.Load())), 0)
+	left := int64(cs.c.prefetchBytes) - st.held.Load().Load()
+	if room == 0 || left <= 0 {
+		return 0
+	}
+	return min(room, int(max(left/max(st.largest, 1), 1)))
 }
 
 // claimed are the items of a stream that are chosen. The choice is made with the lock held.
@@ -94,6 +101,7 @@ func (cs *claims) finished(it *item) {
 	it.state = handled
 	cs.queues.finish(it)
 	it.message = nil
+	it.release()
 	it.stream.acks = append(it.stream.acks, it)
 	nudge(it.stream.toAck)
 }
@@ -103,6 +111,7 @@ func (cs *claims) forget(it *item) {
 	cs.queues.finish(it)
 	if it.stream.items[it.position] == it {
 		delete(it.stream.items, it.position)
+		it.release()
 		if it.unloaded {
 			it.stream.unloaded.Add(-1)
 		}

@@ -38,6 +38,8 @@ type stream struct {
 	// loaded and unloaded are the numbers of items with and without their payload in memory, for
 	// Stats; the session's lock is held where they change.
 	loaded, unloaded atomic.Int64
+	// held counts the bytes of the loaded ones of a session.
+	held atomic.Pointer[atomic.Int64]
 
 	// idle is set while a read of the stream has found nothing new; joined once its group is there.
 	idle, joined atomic.Bool
@@ -53,6 +55,8 @@ type stream struct {
 	items map[string]*item // by position
 	acks  []*item          // handled, not yet acknowledged
 	full  bool             // the log says that no more can be unloaded
+
+	largest int64 // bytes that an entry may have that is read next, as far as can be told
 
 	room  chan struct{} // there may be room for more
 	toAck chan struct{} // there may be something to acknowledge

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -62,8 +63,11 @@ type item struct {
 	// that is checked before anything is done to the entry.
 	count   int64
 	message *inbox.Message
-	key     string // of its queue
-	past    inbox.Past
+	// bytes of its fields, and those that are counted for the stream.
+	bytes, counted int64
+	held           *atomic.Int64
+	key            string // of its queue
+	past           inbox.Past
 
 	// abandoned is why it goes to the dead letters; nil for most.
 	abandoned error
@@ -96,6 +100,9 @@ func (c *Consumer) newItem(st *stream, position string, count int64, fields map[
 		return nil, err
 	}
 	it := &item{stream: st, id: id, position: position, count: count}
+	for name, value := range fields {
+		it.bytes += int64(len(name) + len(value))
+	}
 	it.message, it.abandoned = decode(fields)
 	m := it.message
 	m.Consumer, m.Source, m.Position, m.Deliveries = c.consumer, st.source, position, int(count)

@@ -113,6 +113,7 @@ func (iso *isolation) claimAlone(it *item) {
 	it.state = running
 	it.cancel = func(error) {}
 	it.stream.items[it.position] = it
+	it.hold()
 }
 
 // withdraw has nothing claimed any more: handlers under way end and are acknowledged, everything

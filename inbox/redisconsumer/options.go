@@ -17,6 +17,7 @@ import (
 const (
 	DefaultWorkers         = 8
 	DefaultPrefetch        = 256
+	DefaultPrefetchBytes   = 64 << 20
 	DefaultClaimAfter      = time.Minute
 	DefaultBlock           = time.Second
 	DefaultShutdownTimeout = 10 * time.Second
@@ -32,27 +33,29 @@ const (
 
 // settings of a consumer, changed by [Option].
 type settings struct {
-	consumer   string
-	source     func(stream string) string
-	name       string
-	named      bool // by the caller: an earlier process may have had it
-	workers    int
-	prefetch   int
-	retry      inbox.Retry
-	timeout    time.Duration
-	observer   inbox.Observer
-	log        *slog.Logger
-	claimAfter time.Duration
-	block      time.Duration
-	shutdown   time.Duration
-	dead       func(stream string) string
-	fromNow    bool
-	noBackfill bool
+	consumer      string
+	source        func(stream string) string
+	name          string
+	named         bool // by the caller: an earlier process may have had it
+	workers       int
+	prefetch      int
+	prefetchBytes int
+	retry         inbox.Retry
+	timeout       time.Duration
+	observer      inbox.Observer
+	log           *slog.Logger
+	claimAfter    time.Duration
+	block         time.Duration
+	shutdown      time.Duration
+	dead          func(stream string) string
+	fromNow       bool
+	noBackfill    bool
 }
 
 func defaults() settings {
 	return settings{
-		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), log: slog.Default(), claimAfter: DefaultClaimAfter,
+		workers: DefaultWorkers, prefetch: DefaultPrefetch, prefetchBytes: DefaultPrefetchBytes,
+		timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), log: slog.Default(), claimAfter: DefaultClaimAfter,
 		block: DefaultBlock, shutdown: DefaultShutdownTimeout, source: func(stream string) string { return stream },
 	}
 }
@@ -95,6 +98,13 @@ func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 // read on. 64 times the prefetch can be unloaded, at about 300 bytes each; then the stream is not
 // read on, with a warning. A process that crashes leaves all of them to the others.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
+
+// WithPrefetchBytes bounds the bytes of the entries that are claimed, for each stream, beside
+// [WithPrefetch]: nothing more is read while there are as many. A read cannot be told how many bytes
+// to bring: it asks for as many entries as fit if none is larger than the largest of late, and for
+// eight at first, so that more can be in memory for a while where entries suddenly become larger.
+// Default 64 MiB, at least 1.
+func WithPrefetchBytes(n int) Option { return func(s *settings) { s.prefetchBytes = n } }
 
 // WithRetry says how failures are repeated and after how many a message goes to the dead letters.
 // Default: [inbox.DefaultRetry].
@@ -167,6 +177,7 @@ func (s *settings) check(group string, streams []string) error {
 	complain(s.consumer == "", "the consumer has no name: leave WithConsumer out for that of the group")
 	complain(s.workers < 1, "WithWorkers is %d: give at least 1", s.workers)
 	complain(s.prefetch < 1, "WithPrefetch is %d: give at least 1", s.prefetch)
+	complain(s.prefetchBytes < 1, "WithPrefetchBytes is %d: give at least 1", s.prefetchBytes)
 	complain(s.timeout <= 0, "WithTimeout is %s: it must be positive", s.timeout)
 	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
 	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
@@ -208,3 +219,6 @@ func uniqueName() string {
 	}
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(rand.Text()[:8])
 }
+
+// expected is how many bytes an entry of a stream may have of which nothing has been read.
+func (s *settings) expected() int64 { return int64(max(s.prefetchBytes/8, 1)) }

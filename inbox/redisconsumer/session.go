@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -27,7 +28,8 @@ type session struct {
 func newSession(c *Consumer) *session {
 	for _, st := range c.streams {
 		st.unloaded.Store(0)
-		st.full = false
+		st.held.Store(new(atomic.Int64))
+		st.full, st.largest = false, c.expected()
 		st.idle.Store(false)
 		st.items, st.acks, st.mustRecover, st.ready, st.start = map[string]*item{}, nil, c.named, false, ""
 		st.rest = resting{}

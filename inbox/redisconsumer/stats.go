@@ -56,8 +56,10 @@ type StreamStats struct {
 
 	// Claimed is the number of entries that this consumer has claimed, being handled, waiting or
 	// not yet acknowledged: at most the prefetch, and one more per worker. Unloaded is the number
-	// of further ones, without payload, that wait behind failing messages.
+	// of further ones, without payload, that wait behind failing messages. Bytes is what the claimed
+	// ones have in memory.
 	Claimed, Unloaded int
+	Bytes             int64
 	// What follows counts since the consumer was made. Handled, Duplicates, DeadLettered and
 	// Skipped are attempts with that outcome, Failed those with an error.
 	Handled, Duplicates, DeadLettered, Skipped, Failed int64
@@ -109,8 +111,12 @@ func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
 
 func (st *stream) stats() StreamStats {
 	n := &st.counters
+	var held int64
+	if counter := st.held.Load(); counter != nil { // it has run
+		held = counter.Load()
+	}
 	return StreamStats{
-		Stream: st.name, Claimed: int(st.loaded.Load()), Unloaded: int(st.unloaded.Load()),
+		Stream: st.name, Claimed: int(st.loaded.Load()), Unloaded: int(st.unloaded.Load()), Bytes: held,
 		Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), DeadLettered: n.deadLettered.Load(), Skipped: n.skipped.Load(),
 		Failed: n.failed.Load(), Forwarded: n.forwarded.Load(), TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(),
 		Recreated: n.recreated.Load(),

@@ -58,6 +58,7 @@ func (t *taker) unload(ctx context.Context, st *stream) {
 		}
 		quota--
 		it.message, it.unloaded = nil, true
+		it.release()
 		st.unloaded.Add(1)
 	}
 	st.count()
@@ -136,6 +137,8 @@ func (s *session) reload(ctx context.Context, it *item) bool {
 	}
 	it.message, it.abandoned, it.reloads = fresh.message, fresh.abandoned, 0
 	it.unloaded = false
+	it.bytes = fresh.bytes
+	it.hold()
 	st.unloaded.Add(-1)
 	st.count()
 	return true
@@ -144,6 +147,33 @@ func (s *session) reload(ctx context.Context, it *item) bool {
 // count updates the figure for Stats. The session's lock is held.
 func (st *stream) count() {
 	st.loaded.Store(int64(len(st.items)) - st.unloaded.Load())
+}
+
+// hold counts the bytes of an item that is in memory. The session's lock is held.
+func (it *item) hold() {
+	it.release()
+	it.counted, it.held = it.bytes, it.stream.held.Load()
+	it.held.Add(it.counted)
+}
+
+// release counts them no more. The session's lock is held.
+func (it *item) release() {
+	if it.held != nil { // of a session that may be over
+		it.held.Add(-it.counted)
+	}
+	it.counted = 0
+}
+
+// expect learns from entries that have come how large the next ones may be: as the largest of them, or
+// half of what was expected. The session's lock is held.
+func (st *stream) expect(items []*item) {
+	if len(items) == 0 {
+		return
+	}
+	st.largest /= 2
+	for _, it := range items {
+		st.largest = max(st.largest, it.bytes)
+	}
 }
 
 // stringFields are the fields of an entry as the client has them.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,11 @@ func (s *Store) migrate(ctx context.Context) ([]string, error) {
 	for i, version := range done {
 		versions[i] = int(version)
 	}
+	if len(versions) == 0 {
+		if err := s.strangers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return driver.ApplyMigrations(steps, versions, func(step driver.Migration) error {
 		for _, part := range parts(step) {
 			if _, err := conn.ExecContext(ctx, part.SQL); err != nil {
@@ -86,6 +92,22 @@ func (s *Store) migrate(ctx context.Context) ([]string, error) {
 		_, err := s.exec(ctx, conn, "record", args{"version": step.Version, "name": step.Name})
 		return err
 	})
+}
+
+// strangers refuses tables that have the names of the outbox's and are not its: before the first step is
+// recorded, statements that make tables pass over those that are there, as a migration that was broken
+// off may have made them.
+func (s *Store) strangers(ctx context.Context) error {
+	_, differences, err := s.compare(ctx)
+	if err != nil {
+		return err
+	}
+	ours := slices.DeleteFunc(differences, func(d string) bool { return strings.HasPrefix(d, "table ") && strings.HasSuffix(d, ": missing") })
+	if len(ours) > 0 {
+		return fmt.Errorf("a table is there that is not the outbox's (%s): rename it, or choose another name under outbox.table; no table of the outbox was made",
+			strings.Join(ours[:min(len(ours), 5)], "; "))
+	}
+	return nil
 }
 
 // parts are the statements of a step: a session takes one at a time, unless its DSN says otherwise.
@@ -116,19 +138,11 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, err := s.wanted()
+	exists, differences, err := s.compare(ctx)
 	if err != nil {
 		return err
 	}
-	live, err := s.facts(ctx, want.Tables())
-	if err != nil {
-		return err
-	}
-	differences, err := s.evaluation().Differences(ctx, want, live)
-	if err != nil {
-		return err
-	}
-	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
+	found := driver.LiveSchema{Differences: differences, Exists: exists}
 	recorded, err := s.list(ctx, s.db, "applied", nil)
 	for _, version := range recorded {
 		found.Versions = append(found.Versions, int(version))
@@ -138,4 +152,18 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	return found.Err(steps)
+}
+
+// compare says whether the outbox's table exists, and how the tables differ from what is wanted.
+func (s *Store) compare(ctx context.Context) (exists bool, differences []string, err error) {
+	want, err := s.wanted()
+	if err != nil {
+		return false, nil, err
+	}
+	live, err := s.facts(ctx, want.Tables())
+	if err != nil {
+		return false, nil, err
+	}
+	differences, err = s.evaluation().Differences(ctx, want, live)
+	return live.Has(want[0].Name), differences, err
 }

@@ -84,7 +84,10 @@ func (s *refusing) tried() int {
 }
 
 func (s *refusing) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	if err := s.next(); err != nil {
+	switch err := s.next(); {
+	case errors.Is(err, errBusy) && claim != nil:
+		return driver.Exchanged{Batch: driver.Batch{Busy: true}}, nil
+	case err != nil && !errors.Is(err, errBusy):
 		return driver.Exchanged{}, err
 	}
 	return s.Store.Exchange(ctx, completion, claim)
@@ -106,6 +109,7 @@ func standing(t *testing.T, path string, broker brokers.Broker) (*rig, *refusing
 }
 
 var (
+	errBusy          = errors.New("another relay claims from the shard") // for refusing: no error
 	errEndedByServer = fmt.Errorf("terminating connection: %w", io.ErrUnexpectedEOF)
 	errReadOnly      = failure.Advise(errors.New("cannot execute UPDATE in a read-only transaction"), "the relay needs the primary")
 )
@@ -160,6 +164,23 @@ func TestProcessorReportsTheEndOfAClaimThatNobodyNeeds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// That the database answers says nothing of claims that it refuses, where another relay has the shard.
+func TestProcessorIsNotToldByABusyShard(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r, store, log := standing(t, path, memory.New())
+		store.refuse(errReadOnly, errBusy)
+		r.insert("k", "waits")
+		r.start()
+		r.until(time.Hour, func() bool { return store.tried() > 20 })
+		assert.Len(t, log.with("database call failed", "claim rows"), 1)
+		assert.Empty(t, log.with("database answers again"))
+		store.refuse()
+		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.stop()
+		assert.Len(t, log.with("database answers again"), 1)
+	})
 }
 
 // Two causes that alternate are reported, and then seldom.

@@ -242,7 +242,12 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
-			w.p.heard(&w.p.claimFailing, "claim rows", err)
+			if err == nil && exchanged.Batch.Busy { // it was not tried whether rows can be claimed
+				_, was := w.p.claimFailing.Reached()
+				w.p.answers("claim rows", was)
+			} else {
+				w.p.heard(&w.p.claimFailing, "claim rows", err)
+			}
 		}
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err

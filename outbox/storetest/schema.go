@@ -19,6 +19,7 @@ var schemaTests = []test{
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
 	{name: "CheckNamesWhatIsWrong", run: testSpoils},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},
+	{name: "AnothersTable", run: testAnothersTable, bare: true},
 	{name: "TableNames", run: testTableNames},
 }
 
@@ -144,4 +145,18 @@ func testTableNames(t *table) {
 		assert.Len(t, other.counts(), 1)
 	}
 	assert.Equal(t, 1, t.count(outbox.StatusPending))
+}
+
+// A table of that name that is somebody else's is not taken for ours: nothing is recorded, nothing is
+// made, and its rows stay.
+func testAnothersTable(t *table) {
+	t.exec("CREATE TABLE {t} (id INTEGER NOT NULL, note VARCHAR(20))")
+	t.exec("INSERT INTO {t} (id, note) VALUES (1, 'mine')")
+	_, err := t.Store.Migrate(t.Context())
+	require.Error(t, err)
+	require.Error(t, t.another().Check(t.Context()))
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE note = 'mine'"))
+	assert.Error(t, t.try("SELECT count(*) FROM {t}_key_blocks"), "nothing else was made")
+	_, err = t.Store.Migrate(t.Context())
+	require.Error(t, err, "also not when it is tried again")
 }
