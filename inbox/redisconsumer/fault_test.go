@@ -85,6 +85,7 @@ func TestOutage(t *testing.T) {
 		return nil
 	}), redisconsumer.WithLogger(j.logger()), redisconsumer.WithClaimAfter(2*time.Second))
 	soon(t, "four handlers are under way", func() bool { return holding.Load() == 4 })
+	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
 	server.kill(t)
 	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "redis unavailable") > 0 })
 	close(hold)
