@@ -9,6 +9,8 @@ const (
 	// restFactor is for how many times as long as it took to make it an answer is given again: whoever
 	// asks, and whatever stands in the rows, it takes a tenth of a processor.
 	restFactor = 10
+	// cheap is what is not kept: names that somebody makes up would push out what costs something.
+	cheap = 50 * time.Millisecond
 	// maxRested is how many answers are kept.
 	maxRested = 64
 )
@@ -39,6 +41,9 @@ func (r *rested[K, V]) get(key K, now func() time.Time, ask func() (V, error)) (
 	if err == nil {
 		ended := now()
 		answer.value, answer.until = value, ended.Add(restFactor*ended.Sub(began))
+		if ended.Sub(began) < cheap {
+			r.drop(key, answer)
+		}
 	}
 	return value, err
 }
@@ -53,6 +58,15 @@ func (r *rested[K, V]) of(key K) *restedAnswer[V] {
 		r.answers[key] = &restedAnswer[V]{}
 	}
 	return r.answers[key]
+}
+
+// drop keeps an answer no longer.
+func (r *rested[K, V]) drop(key K, answer *restedAnswer[V]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answers[key] == answer {
+		delete(r.answers, key)
+	}
 }
 
 // forget makes all answers anew, after something was done.

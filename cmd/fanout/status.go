@@ -125,7 +125,9 @@ func (s *sampler) count(ctx context.Context, status map[string]monitor.DatabaseS
 		}
 		database := status[name]
 		database.Counts = map[outbox.Status]admin.Count{}
-		if slices.ContainsFunc(counts, func(c admin.BrokerCounts) bool { return c.Broker == admin.OtherBrokers }) {
+		counts, sum := unlisted(counts, database.Brokers)
+		counts = append(counts, sum)
+		if slices.ContainsFunc(outbox.Statuses(), func(s outbox.Status) bool { return sum.Counts[s] > 0 }) {
 			others := monitor.BrokerStatus{Unknown: true}
 			others.Broker, others.Counts = admin.OtherBrokers, map[outbox.Status]admin.Count{}
 			for _, s := range outbox.Statuses() {
@@ -147,6 +149,22 @@ func (s *sampler) count(ctx context.Context, status map[string]monitor.DatabaseS
 		}
 		status[name] = database
 	}
+}
+
+// unlisted takes the counts of brokers that are not listed, by whatever order of names, out of the others,
+// and sums them.
+func unlisted(counts []admin.BrokerCounts, brokers []monitor.BrokerStatus) (listed []admin.BrokerCounts, sum admin.BrokerCounts) {
+	sum = admin.BrokerCounts{Broker: admin.OtherBrokers, Counts: map[outbox.Status]int64{}}
+	for _, c := range counts {
+		if slices.ContainsFunc(brokers, func(b monitor.BrokerStatus) bool { return b.Broker == c.Broker }) {
+			listed = append(listed, c)
+			continue
+		}
+		for s, n := range c.Counts {
+			sum.Counts[s] += n
+		}
+	}
+	return listed, sum
 }
 
 // problems joins the errors of databases.

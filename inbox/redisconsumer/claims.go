@@ -111,10 +111,12 @@ func (cs *claims) forget(it *item) {
 	cs.queues.finish(it)
 	if it.stream.items[it.position] == it {
 		delete(it.stream.items, it.position)
-		it.release()
-		if it.unloaded {
-			it.stream.unloaded.Add(-1)
-		}
+	}
+	// Also where the entry has come again, and another item stands in its place.
+	it.release()
+	if it.unloaded {
+		it.unloaded = false
+		it.stream.unloaded.Add(-1)
 	}
 	it.stream.count()
 	nudge(it.stream.room)

@@ -130,11 +130,15 @@ func (t *taker) read(ctx context.Context, st *stream, block time.Duration) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	room := t.claims.room(st)
+	if room == 0 { // by now: a payload was fetched again meanwhile. Without a number the server would send all there is
+		return nil
+	}
 	// The answer is not to be lost when ctx ends: what it holds is pending for us.
 	ctx = context.WithoutCancel(ctx)
 	pipe := t.c.client.Pipeline() // which only builds the command, with its patience
 	cmd := pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: t.c.group, Consumer: t.c.name, Streams: []string{st.name, ">"}, Count: int64(t.claims.room(st)), Block: max(block, leastBlock),
+		Group: t.c.group, Consumer: t.c.name, Streams: []string{st.name, ">"}, Count: int64(room), Block: max(block, leastBlock),
 	})
 	pipe.Discard()
 	if err := t.c.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {

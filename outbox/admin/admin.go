@@ -62,7 +62,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 
 	// Know says which brokers the configuration has. What tells of brokers tells of all of these
 	// first, and of no more than [MaxStrangers] others: who may write rows can invent names. Before
-	// Know, all are others.
+	// Know, all are others. FinishedBrokers has all.
 	Know(brokers ...string)
 
 	// Overview tells where each broker stands, known to the configuration or not, sorted by name.

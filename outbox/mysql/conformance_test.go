@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,4 +193,19 @@ func TestStatementsGiveWay(t *testing.T) {
 		}
 	}
 	assert.Greater(t, givesWay, 20)
+}
+
+// However few connections a pool has, migrations of one process do not wait for each other's.
+func TestMigrationsShareAPool(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, testenv.MySQL(t))
+	db.SetMaxOpenConns(1)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			_, err := newStore(t, db, "").Migrate(t.Context())
+			assert.NoError(t, err)
+		})
+	}
+	group.Wait()
 }

@@ -3,6 +3,7 @@ package sqladmin
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -47,6 +48,7 @@ func (a *Admin) summed(brokers []admin.BrokerCounts) []admin.BrokerCounts {
 	all := slices.Clone(brokers)
 	unknown := len(a.configured()) == 0
 	kept := few(brokers, func(b admin.BrokerCounts) bool { return unknown || a.stranger(b.Broker) })
+	kept = slices.DeleteFunc(kept, func(b admin.BrokerCounts) bool { return b.Broker == admin.OtherBrokers }) // somebody's, of that name
 	others := admin.Tally{}
 	for i := range all {
 		b := &all[i]
@@ -103,7 +105,9 @@ func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlo
 // FinishedBrokers implements admin.Administration.
 func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
-		names, err = a.names(ctx, conn, "finished_brokers", true)
+		// All of them: what is not listed is not purged.
+		names, err = a.listed(ctx, conn, "finished_brokers", math.MaxInt32)
+		names = distinct(append(names, a.configured()...))
 		return err
 	})
 	if err != nil {
@@ -150,7 +154,7 @@ func few[T any](list []T, stranger func(T) bool) []T {
 // names are the brokers of which a statement tells, of the configuration or not, and with all also
 // those of the configuration of which it does not; sorted.
 func (a *Admin) names(ctx context.Context, conn Conn, statement string, all bool) ([]string, error) {
-	names, err := a.listed(ctx, conn, statement)
+	names, err := a.listed(ctx, conn, statement, a.mostNames())
 	if all {
 		names = append(names, a.configured()...)
 	}
@@ -158,10 +162,9 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string, all bool
 	return few(distinct(names), func(name string) bool { return unknown || a.stranger(name) }), err
 }
 
-// listed are the names in the order of an index, as many as [Admin.mostNames] allows and those of the
-// configuration: all of them at once, or, where the database needs constants for a probe of its index,
-// from one to the next.
-func (a *Admin) listed(ctx context.Context, conn Conn, statement string) (names []string, err error) {
+// listed are the names in the order of an index, so many at most and those of the configuration: all of
+// them at once, or, where the database needs constants for a probe of its index, from one to the next.
+func (a *Admin) listed(ctx context.Context, conn Conn, statement string, most int64) (names []string, err error) {
 	add := func(scan scanner) error {
 		var name string
 		err := scan(&name)
@@ -170,7 +173,7 @@ func (a *Admin) listed(ctx context.Context, conn Conn, statement string) (names 
 	}
 	const hop = "brokers"
 	if !slices.Contains(a.statements[hop].parameters, "after") {
-		err = a.query(ctx, conn, statement, args{"most": a.mostNames()}, add)
+		err = a.query(ctx, conn, statement, args{"most": most}, add)
 		return names, err
 	}
 	if statement != hop {
@@ -181,7 +184,7 @@ func (a *Admin) listed(ctx context.Context, conn Conn, statement string) (names 
 		}
 	}
 	last := "\x00" // which sorts before the empty text, too
-	for range a.mostNames() {
+	for range most {
 		name := ""
 		found := false
 		err := a.query(ctx, conn, hop, args{"after": last}, func(scan scanner) error {
