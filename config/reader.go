@@ -106,7 +106,7 @@ func kind(node ast.Node) string {
 // harmless is what a message may repeat: short, and nothing that could be a connection string.
 var harmless = regexp.MustCompile(`^[-A-Za-z0-9_.:*?^$+,{}\[\] ]{1,48}$`)
 
-// password is what passwords look like that somebody may have typed behind the wrong key: one word with
+// password is what passwords look like that were typed behind the wrong key: one word with
 // letters and digits, or with a sign that no name has. A word of letters alone could be one as well, and
 // is mostly a name that was mistyped.
 var password = regexp.MustCompile(`^\w*(\d\w*[A-Za-z]|[A-Za-z]\w*\d)\w*$|^[^{}*. ]*[?^$+][^{}*. ]*$`)

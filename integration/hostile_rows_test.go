@@ -36,7 +36,7 @@ const (
 	fateWaits     = "waits" // by itself, as it says or as nobody delivers it
 )
 
-// hostileRows are rows that somebody writes who may write rows, by what is odd about them, and what may
+// hostileRows are rows of a writer, by what is odd about them, and what may
 // become of each.
 func hostileRows(w words) map[string]struct {
 	columns map[string]string
@@ -98,7 +98,7 @@ func hostileRows(w words) map[string]struct {
 	}
 }
 
-// Rows with whatever somebody can write who may write rows cost themselves and nothing else: the relay
+// Rows with whatever a writer can put into them cost themselves and nothing else: the relay
 // goes on, delivers all others in order and at the first attempt, and finishes those, or they wait alone.
 func TestHostileRows(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ const (
 	// restFactor is for how many times as long as it took to make it an answer is given again: whoever
 	// asks, and whatever stands in the rows, it takes a tenth of a processor.
 	restFactor = 10
-	// cheap is what is not kept: names that somebody makes up would push out what costs something.
+	// cheap is what is not kept: invented names would push out what costs something.
 	cheap = 50 * time.Millisecond
 	// maxRested is how many answers are kept.
 	maxRested = 64

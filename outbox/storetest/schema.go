@@ -147,7 +147,7 @@ func testTableNames(t *table) {
 	assert.Equal(t, 1, t.count(outbox.StatusPending))
 }
 
-// A table of that name that is somebody else's is not taken for ours: nothing is recorded, nothing is
+// A foreign table of that name is not taken for ours: nothing is recorded, nothing is
 // made, and its rows stay.
 func testAnothersTable(t *table) {
 	t.exec("CREATE TABLE {t} (id INTEGER NOT NULL, note VARCHAR(20))")

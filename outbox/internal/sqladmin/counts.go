@@ -46,9 +46,8 @@ func (a *Admin) Counts(ctx context.Context) ([]admin.BrokerCounts, error) {
 // summed keeps the brokers that are told apart, and makes one of all others.
 func (a *Admin) summed(brokers []admin.BrokerCounts) []admin.BrokerCounts {
 	all := slices.Clone(brokers)
-	unknown := len(a.configured()) == 0
-	kept := few(brokers, func(b admin.BrokerCounts) bool { return unknown || a.stranger(b.Broker) })
-	kept = slices.DeleteFunc(kept, func(b admin.BrokerCounts) bool { return b.Broker == admin.OtherBrokers }) // somebody's, of that name
+	kept := few(brokers, func(b admin.BrokerCounts) bool { return a.other(b.Broker) })
+	kept = slices.DeleteFunc(kept, func(b admin.BrokerCounts) bool { return b.Broker == admin.OtherBrokers }) // a row may have that name
 	others := admin.Tally{}
 	for i := range all {
 		b := &all[i]
@@ -99,7 +98,7 @@ func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlo
 		backlog = append(backlog, driver.Backlog{Broker: broker, Lag: micros(lag), Unknown: a.stranger(broker)})
 		return err
 	})
-	return few(backlog, func(b driver.Backlog) bool { return b.Unknown || len(a.configured()) == 0 }), err
+	return few(backlog, func(b driver.Backlog) bool { return a.other(b.Broker) }), err
 }
 
 // FinishedBrokers implements admin.Administration.
@@ -137,6 +136,9 @@ func (a *Admin) stranger(broker string) bool {
 	return len(known) > 0 && !is
 }
 
+// other reports whether a broker is one of those of which no more than MaxStrangers are told apart.
+func (a *Admin) other(broker string) bool { return len(a.configured()) == 0 || a.stranger(broker) }
+
 // mostNames is how many names are read from an index: those of the configuration may be among them.
 func (a *Admin) mostNames() int64 { return int64(admin.MaxStrangers + len(a.configured())) }
 
@@ -158,8 +160,7 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string, all bool
 	if all {
 		names = append(names, a.configured()...)
 	}
-	unknown := len(a.configured()) == 0
-	return few(distinct(names), func(name string) bool { return unknown || a.stranger(name) }), err
+	return few(distinct(names), a.other), err
 }
 
 // listed are the names in the order of an index, so many at most and those of the configuration: all of
