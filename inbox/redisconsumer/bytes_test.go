@@ -47,10 +47,17 @@ func TestPrefetchBytes(t *testing.T) {
 		handled <- m.ID
 		return inbox.Handled, nil
 	})
+	var failed error
 	held := func() redisconsumer.StreamStats {
-		all, _ := c.Stats(t.Context()) // the group may have to be made yet
+		var all []redisconsumer.StreamStats
+		all, failed = c.Stats(t.Context()) // the group may have to be made yet
 		return all[0]
 	}
+	defer func() {
+		if t.Failed() {
+			t.Log(failed)
+		}
+	}()
 	c = start(t, s, s.stream, handler, redisconsumer.WithPrefetchBytes(budget), redisconsumer.WithWorkers(2), redisconsumer.WithPrefetch(50))
 	soon(t, "as many as are allowed are there", func() bool { return held().Bytes >= budget })
 	ids := map[string]bool{}

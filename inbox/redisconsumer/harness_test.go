@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -77,10 +78,20 @@ func connect(t testing.TB, url string) *redis.Client {
 	return client
 }
 
-// soon polls until holds is true.
+// soon polls until holds is true. Where it never is, it says what consumers and clients wait for.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, 30*time.Second, 2*time.Millisecond, what)
+	if assert.Eventually(t, holds, 30*time.Second, 2*time.Millisecond, what) {
+		return
+	}
+	var stacks strings.Builder
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+	for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
+		if strings.Contains(stack, "redis") {
+			t.Log(stack)
+		}
+	}
+	t.FailNow()
 }
 
 type placed struct{ N int }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -284,13 +286,17 @@ func TestLag(t *testing.T) {
 		require.ErrorContains(t, err, "NOGROUP")
 
 		s.addAll(t, 1, 150)
-		s.readDead(t, 1)
 		stats := func() redisconsumer.StreamStats {
 			all, err := c.Stats(t.Context())
 			require.NoError(t, err)
 			return all[0]
 		}
+		require.NoError(t, s.XGroupCreate(t.Context(), s.stream, group, "0").Err())
 		got := stats()
+		assert.True(t, got.LagKnown, "nothing was delivered")
+		assert.Equal(t, int64(150), got.Lag)
+		s.readDead(t, 1)
+		got = stats()
 		assert.Equal(t, int64(1), got.Pending)
 		assert.Less(t, got.OldestPending, time.Minute)
 		assert.Equal(t, s.rows(t)[0].ID, got.LastDelivered)
@@ -310,6 +316,21 @@ func TestLag(t *testing.T) {
 		assert.True(t, got.LagKnown)
 		assert.Zero(t, got.Lag)
 		assert.Equal(t, int64(149), got.Pending)
+
+		add := func(size int) string {
+			id, err := s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"note", strings.Repeat("x", size)}}).Result()
+			require.NoError(t, err)
+			return id
+		}
+		deleted := add(1)
+		add(1 << 19)
+		add(1 << 18)
+		require.NoError(t, s.XDel(t.Context(), s.stream, deleted).Err())
+		got = stats()
+		assert.True(t, got.LagKnown)
+		assert.Equal(t, int64(2), got.Lag)
+		add(1 << 18)
+		assert.False(t, stats().LagKnown, "the server would read more than a megabyte to count them")
 	})
 }
 

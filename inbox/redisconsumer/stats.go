@@ -12,8 +12,12 @@ import (
 )
 
 // countable is how many entries are counted one by one to find the lag, where the server does not
-// know it.
-const countable = 100
+// know it, and countableBytes how many bytes they have together: the server reads them to count them,
+// and answers nobody else meanwhile.
+const (
+	countable      = 100
+	countableBytes = 1 << 20
+)
 
 // counters are what a consumer has done with a stream since it was made.
 type counters struct {
@@ -41,7 +45,8 @@ type StreamStats struct {
 	Stream string
 	// Lag is the number of entries that were not delivered to the group yet. It is known where
 	// LagKnown is set: from Redis 7 on, unless entries were deleted from the middle of the stream,
-	// and on every version while there are at most 100.
+	// and on every version while nothing was delivered, or what was not are at most 100 entries of
+	// at most 1 MiB together.
 	Lag      int64
 	LagKnown bool
 	// Pending is the number of delivered entries that are not acknowledged, OldestPending the age
@@ -124,7 +129,7 @@ func (st *stream) stats() StreamStats {
 }
 
 func (c *Consumer) ask(ctx context.Context, st *stream, stats *StreamStats) error {
-	answer, err := statsScript.run(ctx, c.client, []string{st.name}, c.group, countable)
+	answer, err := statsScript.run(ctx, c.client, []string{st.name}, c.group, countable, countableBytes)
 	if err != nil {
 		return err
 	}

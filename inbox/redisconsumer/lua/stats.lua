@@ -1,8 +1,9 @@
--- Says how far a group is, in time that depends on nothing that grows.
+-- Says how far a group is, in time and memory that depend on nothing that grows.
 --
 -- KEYS[1]  the stream
 -- ARGV[1]  the group
 -- ARGV[2]  how many entries may be counted one by one
+-- ARGV[3]  how many bytes they may have together: to be counted they are read
 --
 -- Answers with: lag (-1 = unknown), pending, the id of the oldest pending entry or "", consumers, the server's clock in milliseconds,
 -- the id that was handed out last.
@@ -13,6 +14,29 @@ local function named(list)
   end
   return values
 end
+
+-- behind counts the entries after one that need not be there any more; -1 = they are too many, or too large.
+local function behind(last, limit, bytes)
+  for n = 0, limit do
+    local two = redis.call('XRANGE', KEYS[1], last, '+', 'COUNT', 2)
+    local entry = two[1]
+    if entry and entry[1] == last then
+      entry = two[2]
+    end
+    if not entry then
+      return n
+    end
+    for _, part in ipairs(entry[2]) do
+      bytes = bytes - #part
+    end
+    if bytes < 0 then
+      return -1
+    end
+    last = entry[1]
+  end
+  return -1
+end
+
 local now = redis.call('TIME')
 local clock = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
 for _, list in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
@@ -21,14 +45,10 @@ for _, list in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
     -- Redis 7 keeps count of what a group has read. It is not known after entries were deleted out of the middle, nor before Redis 7.
     local lag = group['entries-read'] and group['lag']
     if not lag then
-      local last, limit = group['last-delivered-id'], tonumber(ARGV[2])
-      local rest = redis.call('XRANGE', KEYS[1], last, '+', 'COUNT', limit + 2)
-      lag = #rest
-      if lag > 0 and rest[1][1] == last then
-        lag = lag - 1
-      end
-      if lag > limit then
-        lag = -1
+      if group['last-delivered-id'] == '0-0' then
+        lag = redis.call('XLEN', KEYS[1])
+      else
+        lag = behind(group['last-delivered-id'], tonumber(ARGV[2]), tonumber(ARGV[3]))
       end
     end
     local summary = redis.call('XPENDING', KEYS[1], ARGV[1])
