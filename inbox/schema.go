@@ -144,9 +144,26 @@ func migrate(ctx context.Context, on conn, statements *statements, steps []Migra
 		if _, err := on.ExecContext(ctx, step.SQL); err != nil {
 			return err
 		}
+		if err := statements.checkOurs(ctx, on); err != nil {
+			return err
+		}
 		_, err := exec(ctx, on, statements.record, step.Version, step.Name)
 		return err
 	})
+}
+
+// checkOurs refuses a table of that name that is not the inbox's. On MySQL the step passes over one that
+// is there, as a migration that was broken off may have made it; elsewhere it has failed.
+func (s *statements) checkOurs(ctx context.Context, on conn) error {
+	if s.dialect != mySQL {
+		return nil
+	}
+	all := []any{"", "", "", "", 1, ""}
+	_, err := queryAll(ctx, on, s.deadLetters, all, func(*sql.Rows) (nothing struct{}, err error) { return nothing, nil })
+	if err != nil {
+		return fmt.Errorf("a table %s is there that is not the inbox's: rename it, or choose another name (inbox.WithTable, --table): %w", s.table, err)
+	}
+	return nil
 }
 
 // queryAll reads an answer.

@@ -87,7 +87,9 @@ func (s *refusing) Exchange(ctx context.Context, completion *driver.Completion, 
 	switch err := s.next(); {
 	case errors.Is(err, errBusy) && claim != nil:
 		return driver.Exchanged{Batch: driver.Batch{Busy: true}}, nil
-	case err != nil && !errors.Is(err, errBusy):
+	case errors.Is(err, errNothing) && claim != nil:
+		return driver.Exchanged{}, nil
+	case err != nil && !errors.Is(err, errBusy) && !errors.Is(err, errNothing):
 		return driver.Exchanged{}, err
 	}
 	return s.Store.Exchange(ctx, completion, claim)
@@ -110,6 +112,7 @@ func standing(t *testing.T, path string, broker brokers.Broker) (*rig, *refusing
 
 var (
 	errBusy          = errors.New("another relay claims from the shard") // for refusing: no error
+	errNothing       = errors.New("the shard holds nothing")             // the same
 	errEndedByServer = fmt.Errorf("terminating connection: %w", io.ErrUnexpectedEOF)
 	errReadOnly      = failure.Advise(errors.New("cannot execute UPDATE in a read-only transaction"), "the relay needs the primary")
 )
@@ -166,21 +169,27 @@ func TestProcessorReportsTheEndOfAClaimThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// That the database answers says nothing of claims that it refuses, where another relay has the shard.
-func TestProcessorIsNotToldByABusyShard(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		r, store, log := standing(t, path, memory.New())
-		store.refuse(errReadOnly, errBusy)
-		r.insert("k", "waits")
-		r.start()
-		r.until(time.Hour, func() bool { return store.tried() > 20 })
-		assert.Len(t, log.with("database call failed", "claim rows"), 1)
-		assert.Empty(t, log.with("database answers again"))
-		store.refuse()
-		r.until(time.Hour, func() bool { return r.open() == "0" })
-		r.stop()
-		assert.Len(t, log.with("database answers again"), 1)
-	})
+// That the database answers says nothing of claims that it refuses, where another relay has the shard, or
+// it holds nothing: such a claim writes nothing.
+func TestProcessorIsNotToldByAClaimOfNothing(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{"busy": errBusy, "empty": errNothing} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				r, store, log := standing(t, path, memory.New())
+				store.refuse(errReadOnly, answer)
+				r.insert("k", "waits")
+				r.start()
+				r.until(time.Hour, func() bool { return store.tried() > 20 })
+				assert.Len(t, log.with("database call failed", "claim rows"), 1)
+				assert.Empty(t, log.with("database answers again"))
+				store.refuse()
+				r.until(time.Hour, func() bool { return r.open() == "0" })
+				r.stop()
+				assert.Len(t, log.with("database answers again"), 1)
+			})
+		})
+	}
 }
 
 // Two causes that alternate are reported, and then seldom.

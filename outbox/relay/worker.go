@@ -242,7 +242,8 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
-			if err == nil && exchanged.Batch.Busy { // it was not tried whether rows can be claimed
+			// Where another relay has the shard, or nothing is there for it, it was not tried whether rows can be claimed.
+			if err == nil && completion == nil && (exchanged.Batch.Busy || len(exchanged.Batch.Messages) == 0) {
 				_, was := w.p.claimFailing.Reached()
 				w.p.answers("claim rows", was)
 			} else {

@@ -44,6 +44,11 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 					return fmt.Errorf("step %s: %w", step, err)
 				}
 			}
+			if t.dialect == mySQL { // there a step passes over a table that is there
+				if err := tx.Exec(t.probe).Error; err != nil {
+					return fmt.Errorf("a table is there that is not this one: rename it, or choose another name (sqldedup.WithTable): %w", err)
+				}
+			}
 			if err := tx.Exec(t.record, named{"version": step.Version, "name": step.Name, "at": t.time(time.Now())}).Error; err != nil {
 				return fmt.Errorf("step %s: record: %w", step, err)
 			}

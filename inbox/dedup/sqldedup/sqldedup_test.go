@@ -104,6 +104,10 @@ func TestConformance(t *testing.T) {
 				t.Parallel()
 				inTransaction(t, db)
 			})
+			t.Run("tables that are there", func(t *testing.T) {
+				t.Parallel()
+				tablesThatAreThere(t, db)
+			})
 			t.Run("migrations at a time", func(t *testing.T) {
 				t.Parallel()
 				migrations(t, db)
@@ -190,6 +194,37 @@ func migrations(t *testing.T, db *gorm.DB) {
 	}
 	all.Wait()
 	require.EqualValues(t, 1, by.Load())
+	require.NoError(t, db.Exec("DROP TABLE "+name).Error)
+	require.NoError(t, db.Exec("DROP TABLE "+name+"_migrations").Error)
+}
+
+// Another's table of that name stays as it is, and is not recorded as ours; one that a migration has made
+// that was broken off is.
+func tablesThatAreThere(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	name := "dedup_" + uuid.NewString()[:8]
+	require.NoError(t, db.Exec("CREATE TABLE "+name+" (id integer NOT NULL, kind varchar(8), consumer varchar(9), token varchar(9))").Error)
+	require.NoError(t, db.Exec("INSERT INTO "+name+" (id) VALUES (7)").Error)
+	for range 2 {
+		applied, err := sqldedup.Migrate(t.Context(), db, sqldedup.WithTable(name))
+		require.ErrorContains(t, err, name)
+		require.Empty(t, applied)
+	}
+	var id int
+	require.NoError(t, db.Raw("SELECT id FROM "+name).Scan(&id).Error)
+	require.Equal(t, 7, id)
+	require.NoError(t, db.Exec("DROP TABLE "+name).Error)
+	if db.Name() != "mysql" { // elsewhere all is made, or nothing
+		return
+	}
+	for _, brokenOff := range []bool{true, false} {
+		applied, err := sqldedup.Migrate(t.Context(), db, sqldedup.WithTable(name))
+		require.NoError(t, err)
+		require.Equal(t, []string{"0001_deduplication"}, applied)
+		if brokenOff {
+			require.NoError(t, db.Exec("DELETE FROM "+name+"_migrations").Error)
+		}
+	}
 	require.NoError(t, db.Exec("DROP TABLE "+name).Error)
 	require.NoError(t, db.Exec("DROP TABLE "+name+"_migrations").Error)
 }

@@ -22,17 +22,17 @@ WITH found AS MATERIALIZED (
       FROM found AS f
       LEFT JOIN {{table}} AS m ON m.message_id = f.block_message_id AND m.target_broker = f.target_broker
 ), done AS MATERIALIZED (
-    -- Followers stand behind their block. While there are enough of them the search begins there, past all that was let through
+    -- Followers stand behind their block, or have its id (an identity that began anew). While there are enough of them the search begins there, past all that was let through
     -- before, of which the index keeps entries for as long as vacuum is held back. The last search looks at the whole key.
     SELECT ordering_key, block_message_id
          , CASE WHEN EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
                                            WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(d.ordering_key, 0)
                                              AND m.ordering_key = d.ordering_key AND m.deferred AND m.finished_at IS NULL
-                                             AND m.id > d.block_id
+                                             AND m.id >= d.block_id
                                            ORDER BY m.id
                                           OFFSET $5 - 1
                                            LIMIT 1) AS last)
-                THEN block_id ELSE -9223372036854775808 END AS after
+                THEN block_id ELSE -9223372036854775808 END AS first
       FROM (SELECT ordering_key, block_id, block_message_id FROM state WHERE done AND ordering_key IS NOT NULL ORDER BY block_id LIMIT $4) AS d
 )
 SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0)
@@ -46,7 +46,7 @@ SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 A
                                             FROM {{table}} AS m
                                            WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(done.ordering_key, 0)
                                              AND m.ordering_key = done.ordering_key AND m.deferred AND m.finished_at IS NULL
-                                             AND m.id > done.after
+                                             AND m.id >= done.first
                                            ORDER BY m.id
                                            LIMIT $5) AS follower
                       WHERE done.block_message_id = state.block_message_id) AS followers ON true

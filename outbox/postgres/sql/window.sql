@@ -49,7 +49,7 @@ WITH known AS MATERIALIZED (
          , crashes
          , octet_length(payload) AS bytes -- reads no payload that is kept out of line, nor unpacks one
          , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM shard)
-                THEN (SELECT CASE WHEN w.block_id = m.id AND w.block_message_id <> m.message_id THEN m.id - 1 -- an id that is there twice
+                THEN (SELECT CASE WHEN w.block_id = m.id AND w.block_message_id <> m.message_id THEN greatest(m.id, -9223372036854775807) - 1 -- an id that is there twice
                                   ELSE w.block_id END
                         FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
                 END AS block_id
@@ -78,4 +78,4 @@ SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead F
 SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead FROM shard), (SELECT ahead_waits FROM shard)
      , NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
  WHERE NOT EXISTS (SELECT FROM win)
- ORDER BY id
+ ORDER BY id, block_id DESC NULLS LAST -- of rows with one id the block is the first
