@@ -39,18 +39,8 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 			if slices.Contains(done, step.Version) {
 				continue
 			}
-			for _, statement := range statementsOf(step) {
-				if err := tx.Exec(statement).Error; err != nil {
-					return fmt.Errorf("step %s: %w", step, err)
-				}
-			}
-			if t.dialect == mySQL { // there a step passes over a table that is there
-				if err := tx.Exec(t.probe).Error; err != nil {
-					return fmt.Errorf("a table is there that is not this one: rename it, or choose another name (sqldedup.WithTable): %w", err)
-				}
-			}
-			if err := tx.Exec(t.record, named{"version": step.Version, "name": step.Name, "at": t.time(time.Now())}).Error; err != nil {
-				return fmt.Errorf("step %s: record: %w", step, err)
+			if err := t.apply(tx, step); err != nil {
+				return fmt.Errorf("step %s: %w", step, err)
 			}
 			applied = append(applied, step.String())
 		}
@@ -60,6 +50,24 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 		return nil, fmt.Errorf("sqldedup: migrate %s: %w", t.table, err)
 	}
 	return applied, nil
+}
+
+// apply executes a step, and records it.
+func (t *texts) apply(tx *gorm.DB, step Migration) error {
+	for _, statement := range statementsOf(step) {
+		if err := tx.Exec(statement).Error; err != nil {
+			return err
+		}
+	}
+	if t.dialect == mySQL { // there a step passes over a table that is there
+		if err := tx.Exec(t.probe).Error; err != nil {
+			return fmt.Errorf("a table is there that is not this one: rename it, or choose another name (sqldedup.WithTable): %w", err)
+		}
+	}
+	if err := tx.Exec(t.record, named{"version": step.Version, "name": step.Name, "at": t.time(time.Now())}).Error; err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
 }
 
 // locked runs f while nobody else migrates the table.
