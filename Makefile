@@ -172,11 +172,11 @@ lint: ## Run the linters
 fmt: ## Format the Go files
 	@$(GOLANGCI) fmt
 
-tidy: ## Write into each go.mod and go.sum what the code needs, where go mod tidy cannot: modules that are not published
-	@.ci/tidy
+tidy: ## Write into each go.mod and go.sum what the code needs, where go mod tidy cannot: modules that are not published; and the licenses of what the command links
+	@.ci/tidy && .ci/notices
 
-tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
-	@.ci/tidy --check
+tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else, and notices.txt the licenses of it
+	@.ci/tidy --check && .ci/notices --check
 
 footprint: ## Count the modules that a service has which only writes
 	@.ci/footprint

@@ -90,7 +90,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
-		purgeCommand(), workersCommand(), auditCommand(), inboxCommand())
+		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), noticesCommand())
 	return root
 }
 
