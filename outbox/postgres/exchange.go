@@ -227,12 +227,12 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
 	mine := false
 	x.send(scanInto(&mine), s.sql.turn, lift.Broker, lift.Shard, lift.Version)
-	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
 		first, last, messages := between(f.Rows)
 		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, messages, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move}, first, last)
 	}
+	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
 		return err

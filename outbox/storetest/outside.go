@@ -98,6 +98,21 @@ var crossings = []crossing{
 		t.pass()
 		return ids, t.claims(ids)
 	}, checkClaimed},
+	{"Free", true, func(t *table) ([]int64, func(admin.Store) error) {
+		ids := t.add(slices.Repeat(t.keys(1), crossingRows+1)...)
+		t.failHead(ids[0])
+		require.Equal(t, len(ids), t.deferRows())
+		t.pass()
+		head := t.claim(wake)
+		require.Equal(t, ids[:1], taken(head))
+		t.publish(head)
+		return ids[1:], t.claims(ids[1:])
+	}, func(t *table, ids []int64) {
+		t.Helper()
+		checkClaimed(t, ids)
+		assert.Zero(t, t.deferred())
+		assert.Zero(t, t.blocks())
+	}},
 	{"Requeue", false, func(t *table) ([]int64, func(admin.Store) error) {
 		return t.waiting(), operates(func(ctx context.Context, store admin.Store) (int, error) {
 			return store.Requeue(ctx, admin.Filter{Broker: broker}, many)

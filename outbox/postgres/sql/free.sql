@@ -1,8 +1,9 @@
 -- Bring followers of a block back into the way of claims. Runs after turn.sql. $1 broker, $2 key, $3 message ids,
 -- $4 the block that moves on to the last of them, or NULL, $5 first id, $6 last id
--- Plan: one range scan of {{name}}_deferred_key, one TID scan for the update; blocks by primary key.
+-- A follower that another transaction updates meanwhile is waited for, and freed as it is then: the update finds it by what does not change.
+-- Plan: one range scan of {{name}}_deferred_key, the rows by {{name}}_message_key for the update; blocks by primary key.
 WITH behind AS MATERIALIZED (
-    SELECT ctid AS tid
+    SELECT message_id
       FROM {{table}}
      WHERE target_broker = $1 AND hashtextextended(ordering_key, 0) = hashtextextended($2, 0) AND ordering_key = $2
        AND deferred AND finished_at IS NULL AND current_setting('fanout.turn') = 'mine'
@@ -11,7 +12,11 @@ WITH behind AS MATERIALIZED (
      ORDER BY id
      LIMIT cardinality($3::uuid[])
 ), freed AS (
-    UPDATE {{table}} SET deferred = false WHERE ctid = ANY (ARRAY(SELECT tid FROM behind)) AND deferred AND status IN ('pending', 'failed')
+    -- No index serves this comparison of the broker: see lift.sql.
+    UPDATE {{table}}
+       SET deferred = false
+     WHERE message_id = ANY (ARRAY(SELECT message_id FROM behind)) AND target_broker || '' = $1
+       AND deferred AND status IN ('pending', 'failed')
     RETURNING id, message_id, shard
 ), loners AS (
     -- A follower may have waited alone, before order was switched on. It does so no more.

@@ -1,6 +1,7 @@
--- Bring blocks back into the way of claims, have them rest again, or remove them. Runs after turn.sql.
+-- Bring blocks back into the way of claims, have them rest again, or remove them. Runs after turn.sql, and after free.sql: a block behind which
+-- a follower is left stays.
 -- $1 broker, $2 blocks to wake, $3 to rest, $4 to drop
--- Plan: the blocks and their rows by primary key.
+-- Plan: the blocks and their rows by primary key; of a block that is removed, one probe of {{name}}_deferred_key.
 WITH given AS MATERIALIZED (
     SELECT CASE WHEN mine THEN $2::uuid[] END AS wake, CASE WHEN mine THEN $3::uuid[] END AS rest, CASE WHEN mine THEN $4::uuid[] END AS gone
       FROM (SELECT current_setting('fanout.turn') = 'mine' AS mine) AS turn
@@ -14,12 +15,15 @@ WITH given AS MATERIALIZED (
      WHERE message_id = ANY ((SELECT rest FROM given)::uuid[]) AND target_broker || '' = $1 AND status IN ('pending', 'failed')
     RETURNING message_id
 ), gone AS (
-    DELETE FROM {{table}}_key_blocks
+    DELETE FROM {{table}}_key_blocks AS w
      WHERE target_broker || '' = $1
-       AND block_message_id = ANY ((SELECT gone FROM given) || ARRAY(SELECT block_message_id
-                                                                       FROM {{table}}_key_blocks
-                                                                      WHERE block_message_id = ANY ((SELECT wake FROM given)::uuid[])
-                                                                        AND target_broker || '' = $1 AND ordering_key IS NULL))
+       AND (block_message_id = ANY ((SELECT gone FROM given)::uuid[])
+            AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
+                                          WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(w.ordering_key, 0)
+                                            AND m.ordering_key = w.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                          ORDER BY m.id
+                                          LIMIT 1) AS follower)
+            OR block_message_id = ANY ((SELECT wake FROM given)::uuid[]) AND ordering_key IS NULL)
 ), back AS (
     -- (What an index has as its predicate would tempt the planner to walk it.)
     UPDATE {{table}}_key_blocks SET wake_at = NULL WHERE block_message_id = ANY ((SELECT wake FROM given)::uuid[]) AND target_broker || '' = $1 AND coalesce(ordering_key, '') <> ''
