@@ -94,7 +94,7 @@ func thePlansSize() plansSize {
 	if testenv.Long() {
 		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
 	}
-	return plansSize{finished: 30_000, claimable: 40_000, scheduled: 60_000, followers: 20_000}
+	return plansSize{finished: 15_000, claimable: 24_000, scheduled: 30_000, followers: 10_000}
 }
 
 func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }
