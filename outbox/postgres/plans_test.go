@@ -87,7 +87,7 @@ const shards = outbox.Classes * outbox.Shards
 // those that can be claimed, those that are scheduled, and those that stand behind a block.
 type plansSize struct{ finished, claimable, scheduled, followers int }
 
-// thePlansSize is a million rows in the long run. A fifth of it is enough for the planner to tell
+// thePlansSize is a million rows in the long run. A twelfth of it is enough for the planner to tell
 // good plans from bad ones, and for a statement that reads a whole table, or all blocks, to exceed
 // its bound.
 func thePlansSize() plansSize {
