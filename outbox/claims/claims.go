@@ -33,19 +33,32 @@ type Store interface {
 	Window(ctx context.Context, claim *driver.Claim) (driver.Window, error)
 	// Take claims the rows of a choice, all or none, under a token of its own and with
 	// claim.Lease. It returns ErrConflict, and changes nothing, where the shard has another version
-	// or one of the rows cannot be claimed any more.
+	// or one of the rows cannot be claimed any more; ErrLocked, and changes nothing, where another
+	// session has locked one of them.
 	Take(ctx context.Context, claim *driver.Claim, choice *driver.Choice) (driver.Batch, error)
 	// Defer takes rows out of the way of claims and returns how many. It returns ErrConflict, and
-	// changes nothing, where the shard has another version; rows that have changed meanwhile are
-	// left out.
+	// changes nothing, where the shard has another version, and ErrLocked where another session has
+	// locked one of them; rows that have changed meanwhile are left out.
 	Defer(ctx context.Context, deferral *driver.Deferral) (int, error)
 	// Lift brings deferred rows back. It returns ErrConflict, and changes nothing, where the shard
-	// has another version.
+	// has another version, and ErrLocked where another session has locked one of them.
 	Lift(ctx context.Context, lift *driver.Lift) error
+}
+
+// A Prober is a store that can tell which rows other sessions have locked, where sessions lock rows.
+type Prober interface {
+	// Locked returns those of the rows that another session has locked, and which session that is for
+	// the first of them, for people, "" where that is not known. It waits for none and keeps nothing
+	// locked.
+	Locked(ctx context.Context, broker string, rows []driver.Ref) (locked []driver.Ref, by string, err error)
 }
 
 // ErrConflict says that what was read has changed: nothing was done.
 var ErrConflict = errors.New("outbox: what was decided about has changed meanwhile")
+
+// ErrLocked says that another session has locked a row that was to be changed: nothing was done. A
+// claim goes on around what is locked.
+var ErrLocked = errors.New("outbox: another session has locked a row")
 
 // An Answer to an exchange.
 type Answer struct {
@@ -55,6 +68,9 @@ type Answer struct {
 
 	// Window is what a decision needs where nothing was taken; nil where none is needed.
 	Window *driver.Window
+	// AroundLocked says that other sessions have locked rows of the window, so that they are to be
+	// gone around as if the claim had said so.
+	AroundLocked bool
 	// Blocks that may be lifted, as of LiftVersion; only of a claim that wakes. They are at most
 	// [driver.MaxBlocks], each with at most [driver.MaxFollowers] followers, and these for the first
 	// [driver.MaxDone] blocks that are done.
@@ -70,20 +86,34 @@ const maxTries = 3
 func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	answer, err := s.Exchange(ctx, completion, claim)
 	completed := answer.Completed
+	var blocks lockedBlocks
 	if claim != nil {
 		for try := 1; err == nil; try++ {
-			var again bool
-			if again, err = step(ctx, s, claim, &answer); !again || err != nil {
+			if answer.AroundLocked && !claim.AroundLocked {
+				around := *claim
+				around.AroundLocked = true
+				claim = &around
+			}
+			var void error // why what was decided is
+			if void, err = step(ctx, s, claim, &answer, &blocks); void == nil || err != nil {
 				break
 			}
-			if try == maxTries { // others are at work here
-				answer.Batch = driver.Batch{Busy: true}
+			if try == maxTries {
+				if errors.Is(void, ErrLocked) { // not by rows that can be gone around: somebody has to hear of it
+					err = void
+				}
+				answer.Batch = driver.Batch{Busy: true} // others are at work here
 				break
 			}
 			lean := *claim
-			lean.Wake = false
-			answer, err = s.Exchange(ctx, nil, &lean)
+			lean.Wake, lean.AroundLocked = false, claim.AroundLocked || errors.Is(void, ErrLocked)
+			claim = &lean
+			answer, err = s.Exchange(ctx, nil, claim)
 		}
+	}
+	if blocks.rows > 0 {
+		answer.Batch.Locked += blocks.rows
+		answer.Batch.LockedBy = blocks.by
 	}
 	if err != nil {
 		answer.Batch = driver.Batch{}
@@ -91,64 +121,123 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 	return driver.Exchanged{Completed: completed, Batch: answer.Batch}, err
 }
 
-// step does what an answer asks for. again says that the claim is to be made anew.
-func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer) (again bool, err error) {
+// step does what an answer asks for. void says why the claim is to be made anew.
+func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, seen *lockedBlocks) (void, err error) {
 	limits := core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered}
-	lift := core.Lift(answer.Blocks, driver.MaxFollowers)
-	if core.Nothing(&lift) {
+	blocks := liftable(answer.Blocks)
+	if len(blocks) == 0 {
 		return take(ctx, s, claim, answer, limits)
 	}
-	lift.Broker, lift.Shard, lift.Version = claim.Broker, claim.Shard, answer.LiftVersion
 	// What can be taken as it stands has no block, and need not wait for those that are lifted.
 	simple := answer.Window != nil && len(answer.Window.Rows) > 0 && core.Simple(answer.Window, limits)
 	if simple {
-		again, err = take(ctx, s, claim, answer, limits)
+		void, err = take(ctx, s, claim, answer, limits)
 	}
 	if err != nil {
-		return again, err
+		return void, err
 	}
-	err = s.Lift(ctx, &lift)
+	err = lift(ctx, s, claim, answer.LiftVersion, blocks, seen)
 	// On a conflict, who was first has lifted them. Another error is met again by the next claim,
 	// and must not hide what was taken.
-	if taken := len(answer.Batch.Messages) > 0; errors.Is(err, ErrConflict) || taken {
-		return again || !taken && !simple, nil
+	taken := len(answer.Batch.Messages) > 0
+	again := errors.Is(err, ErrConflict) || errors.Is(err, ErrLocked)
+	if void == nil && !taken && !simple && (err == nil || again) {
+		void = errLifted
 	}
-	return again || !simple, err
+	if again || taken {
+		err = nil
+	}
+	return void, err
 }
 
+// errLifted says that a window was read before blocks were lifted.
+var errLifted = errors.New("blocks were lifted")
+
 // take claims what was decided about a window, where the answer has one.
-func take(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, limits core.Limits) (again bool, err error) {
+func take(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, limits core.Limits) (void, err error) {
 	if answer.Window == nil {
-		return false, nil
+		return nil, nil
+	}
+	by, err := hold(ctx, s, claim, answer.Window)
+	if err != nil {
+		return nil, err
 	}
 	d := core.Claim(answer.Window, limits)
 	batch, waiting := &answer.Batch, answer.Batch.Waiting
 	if len(d.Take) > 0 {
 		*batch, err = s.Take(ctx, claim, &driver.Choice{Version: answer.Window.Version, Rows: d.Take})
-		if errors.Is(err, ErrConflict) {
-			return true, nil
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrLocked) {
+			return err, nil
 		}
+	}
+	if claim.AroundLocked {
+		batch.Locked, batch.LockedBy = held(answer.Window), by
 	}
 	batch.Seen, batch.Cut, batch.Blocked, batch.AheadWaits = len(answer.Window.Rows), d.Cut, answer.Window.Blocked, d.AheadWaits
 	batch.Waiting = max(waiting, d.Waiting)
-	return false, err
+	return nil, err
+}
+
+// hold marks the rows of a window that other sessions have locked, where the claim goes around them and
+// the store can tell. Those that are leased are held by that.
+func hold(ctx context.Context, s Store, claim *driver.Claim, w *driver.Window) (by string, err error) {
+	prober, ok := s.(Prober)
+	if !ok || !claim.AroundLocked {
+		return "", nil
+	}
+	var rows []driver.Ref
+	for i := range w.Rows {
+		if row := &w.Rows[i]; !row.Leased || !row.Waits {
+			rows = append(rows, row.Ref)
+		}
+	}
+	if len(rows) == 0 {
+		return "", nil
+	}
+	found, by, err := prober.Locked(ctx, claim.Broker, rows)
+	locked := set(found)
+	for i := range w.Rows {
+		w.Rows[i].Held = w.Rows[i].Held || locked[w.Rows[i].Ref]
+	}
+	return by, err
+}
+
+// held is how many rows of a window other sessions have locked.
+func held(w *driver.Window) (n int) {
+	for i := range w.Rows {
+		if w.Rows[i].Held {
+			n++
+		}
+	}
+	return n
 }
 
 // Defer takes what waits at the head of a shard out of the way of claims, as [driver.Delivery.Defer]
 // says.
 func Defer(ctx context.Context, s Store, claim *driver.Claim) (deferred int, err error) {
+	around := *claim
 	for range maxTries {
 		var w driver.Window
-		if w, err = s.Window(ctx, claim); err != nil {
+		if w, err = s.Window(ctx, &around); err != nil {
+			return 0, err
+		}
+		if _, err = hold(ctx, s, &around, &w); err != nil {
 			return 0, err
 		}
 		d := driver.Deferral{Broker: claim.Broker, Shard: claim.Shard, Version: w.Version, Unordered: claim.Unordered}
 		if d.Blocks, d.Rows = core.Defer(&w, claim.Unordered); len(d.Rows) == 0 {
 			return 0, nil
 		}
-		if deferred, err = s.Defer(ctx, &d); !errors.Is(err, ErrConflict) {
+		deferred, err = s.Defer(ctx, &d)
+		switch {
+		case errors.Is(err, ErrLocked):
+			around.AroundLocked = true
+		case !errors.Is(err, ErrConflict):
 			return deferred, err
 		}
+	}
+	if errors.Is(err, ErrLocked) {
+		return 0, err
 	}
 	return 0, nil // others are at work here
 }

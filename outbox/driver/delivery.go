@@ -103,6 +103,11 @@ type Claim struct {
 	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has
 	// come, and the followers of those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
+	// AroundLocked looks first which rows of the window other sessions have locked: these, and what is
+	// behind them of their keys, are not claimed, so that nobody waits for them. It costs more than a
+	// claim of free rows, and is for shards of which the last batch had Locked rows. Where order is
+	// off, locked rows are passed over in any case.
+	AroundLocked bool
 	// Shared is true while other workers of the process may have claimed rows. Should the process
 	// die, a row that came alone is then not charged an attempt: it may not have been its fault.
 	Shared bool
@@ -151,6 +156,11 @@ type Batch struct {
 	// key and of low priority, which waits for a time. Deferring the backfill shard and then the
 	// normal shard lets the others go on.
 	AheadWaits bool
+	// Locked is how many rows of the window other sessions have locked, which keeps them and what is
+	// behind them of their keys from being claimed; LockedBy is which session that is for the first
+	// of them, for people, "" where the database does not tell.
+	Locked   int
+	LockedBy string
 	// Busy is true when another worker was claiming from the shard at this moment; nothing was
 	// claimed.
 	Busy bool

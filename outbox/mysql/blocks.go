@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // blocks reads the blocks of a shard that may be lifted, and the first followers of those that are
@@ -108,6 +109,9 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, ids []int64) (waiting 
 // begin locks a shard and counts a change of it.
 func (s *Store) begin(ctx context.Context, tx *sql.Tx, broker string, shard int, version int64) error {
 	if err := s.lock(ctx, tx, "lock", broker, shard, version); err != nil {
+		if brokenOff(err) == contention.Locked {
+			err = fmt.Errorf("%w: %w", errShardHeld, err)
+		}
 		return err
 	}
 	_, err := s.exec(ctx, tx, "turn", args{"broker": broker, "shard": shard})

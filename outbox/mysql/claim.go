@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,7 +39,7 @@ type thin struct{ *Store }
 // and a claim that needs no decision are one transaction. Where that fails they follow one another,
 // since the completion stands by itself.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, err error) {
-	if completion != nil && c != nil && len(completion.Published) > 0 && len(completion.Other) == 0 && !c.Wake {
+	if completion != nil && c != nil && len(completion.Published) > 0 && len(completion.Other) == 0 && !c.Wake && !c.AroundLocked {
 		answer, again, err := s.together(ctx, completion, c)
 		if !again {
 			return answer, err
@@ -125,6 +126,27 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 		}
 	}
 	return w, fmt.Errorf("the row of shard %d of broker %q in %s_shards cannot be made", c.Shard, c.Broker, s.table)
+}
+
+// Locked implements claims.Prober. Which session it is, the server tells nobody without further rights.
+func (s thin) Locked(ctx context.Context, _ string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
+	err = s.transaction(ctx, func(tx *sql.Tx) error {
+		for len(rows) > 0 {
+			some := rows[:min(len(rows), listed)]
+			rows = rows[len(some):]
+			free, err := s.list(ctx, tx, "unlocked", args{"ids": jsonList(driver.IDs(some))})
+			if err != nil {
+				return err
+			}
+			for _, row := range some {
+				if !slices.Contains(free, row.ID) {
+					locked = append(locked, row)
+				}
+			}
+		}
+		return nil
+	})
+	return locked, "", err
 }
 
 // window reads a window. known says whether the shard has a version.

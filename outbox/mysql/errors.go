@@ -42,15 +42,27 @@ func retry(ctx context.Context, f func() error) error {
 	return contention.Retry(ctx, contention.Patience, brokenOff, f)
 }
 
-// decided runs what was decided, again and again while rows are locked. Where the server has broken
-// it off in favour of another transaction, it is claims.ErrConflict.
+// decided runs what was decided, again and again while another transaction has the lock of the shard.
+// Where the server has broken it off in favour of another transaction, it is claims.ErrConflict, and
+// where another session has locked a row, claims.ErrLocked.
 func decided(ctx context.Context, f func() error) error {
-	err := contention.Await(ctx, contention.Patience, brokenOff, f)
-	if brokenOff(err) == contention.Lost {
+	err := contention.Retry(ctx, contention.Patience, func(err error) contention.Cause {
+		if errors.Is(err, errShardHeld) {
+			return contention.Locked
+		}
+		return contention.None
+	}, f)
+	switch cause := brokenOff(err); {
+	case cause == contention.Lost:
 		return claims.ErrConflict
+	case cause == contention.Locked && !errors.Is(err, errShardHeld):
+		return fmt.Errorf("%w: %w", claims.ErrLocked, err)
 	}
 	return err
 }
+
+// errShardHeld says that another transaction has the lock of a shard.
+var errShardHeld = errors.New("the shard is locked")
 
 // numbered reports whether the server sent an error of one of the numbers.
 func numbered(err error, numbers ...uint16) bool {

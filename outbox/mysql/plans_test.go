@@ -113,6 +113,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "window", given: args{"broker": "c", "shard": ids.large}, reads: 8 * window}, // deferred rows of the same key are no business of it
 		{name: "window", given: args{"broker": "c", "shard": ids.low}, reads: 8 * window},
 		{name: "lock_ready", reads: 3 * window},
+		{name: "unlocked", reads: 5 * window},
 		{name: "waiting", reads: 3 * planHead},         // which it reads, and counts in between
 		{name: "ready", reads: planShards*20 + window}, // those that are leased by then
 		{name: "blocks", reads: 8 * window},

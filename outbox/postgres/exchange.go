@@ -53,12 +53,24 @@ func brokenOff(err error) contention.Cause {
 // Exchange implements claims.Store.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (answer claims.Answer, err error) {
 	var completed *driver.Completed
-	err = contention.Retry(ctx, s.patience, brokenOff, func() error {
+	try := func() error {
 		answer, err = s.exchange(ctx, completion, claim)
 		if answer.Completed != nil {
 			completed, completion = answer.Completed, nil // it stands, whatever becomes of the claim
 		}
 		answer.Completed = completed
+		return err
+	}
+	err = contention.Retry(ctx, s.patience, brokenOff, func() error {
+		err := try()
+		if brokenOff(err) != contention.Locked || completion != nil || claim == nil || claim.AroundLocked {
+			return err
+		}
+		around := *claim // it is rows of the claim that are locked
+		around.AroundLocked = true
+		claim = &around
+		err = try()
+		answer.AroundLocked = true
 		return err
 	})
 	return answer, err
@@ -68,7 +80,9 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
-		x.simple, x.few = s.simple.guess(claim)
+		if !claim.AroundLocked {
+			x.simple, x.few = s.simple.guess(claim)
+		}
 	}
 	err := x.run(ctx)
 	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
@@ -149,25 +163,24 @@ func (x *exchange) read(answers pgx.BatchResults) error {
 	return nil
 }
 
-// decided runs what was decided, again and again while rows are locked. An error by which a
-// statement says that what was decided about has changed becomes claims.ErrConflict.
+// decided runs what was decided. An error by which a statement says that what was decided about has
+// changed becomes claims.ErrConflict, and one of a locked row claims.ErrLocked; the wait for the lock
+// of a shard, which takes longer, remains an error.
 func (x *exchange) decided(ctx context.Context) error {
-	err := contention.Await(ctx, x.store.patience, brokenOff, func() error {
-		err := x.flush(ctx)
-		if err != nil { // a batch can be sent once
-			queued := x.batch.QueuedQueries
-			x.batch = pgx.Batch{}
-			for _, q := range queued {
-				x.batch.Queue(q.SQL, q.Arguments...)
-			}
-		}
-		return err
-	})
-	if brokenOff(err) == contention.Lost {
+	began := time.Now()
+	err := x.flush(ctx)
+	switch cause := brokenOff(err); {
+	case cause == contention.Lost:
 		return claims.ErrConflict
+	case cause == contention.Locked && time.Since(began) < shardPatience:
+		return fmt.Errorf("%w: %w", claims.ErrLocked, err)
 	}
 	return err
 }
+
+// shardPatience is less than the wait for the lock of a shard takes (sql/lock.sql), and more than that
+// for a row behind it.
+const shardPatience = 9 * time.Second
 
 // Take implements claims.Store.
 func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
@@ -209,6 +222,30 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 		return w, err
 	}
 	return *x.answer.Window, nil
+}
+
+// Locked implements claims.Prober. The transaction ends before anything else is done.
+func (s thin) Locked(ctx context.Context, broker string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
+	var ids []pgtype.UUID
+	_, _, messages := between(rows)
+	x := exchange{store: s.Store}
+	x.send(nil, begin)
+	x.send(nil, s.sql.planSettings)
+	x.send(scanInto(&ids, &by), s.sql.locked, broker, messages)
+	x.send(nil, "ROLLBACK") // which waits for no disk
+	if err := x.flush(ctx); err != nil {
+		return nil, "", err
+	}
+	found := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		found[id.Bytes] = true
+	}
+	for _, row := range rows {
+		if found[row.MessageID] {
+			locked = append(locked, row)
+		}
+	}
+	return locked, by, nil
 }
 
 // Lift implements claims.Store.

@@ -55,12 +55,12 @@ var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	lock, tryLock, claim, claimUnordered, window, take, takeUnordered, takeSettings, fetch, between, planSettings string
-	blocks, turn, lift, free, deferRows                                                                           string
-	settings, markPublished, markOther, renew, ready                                                              string
-	exclusive, writers                                                                                            string
-	facts, diagnose, horizon, watch                                                                               string
-	listen, notify                                                                                                string
+	lock, tryLock, claim, claimUnordered, window, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
+	blocks, turn, lift, free, deferRows                                                                                   string
+	settings, markPublished, markOther, renew, ready                                                                      string
+	exclusive, writers                                                                                                    string
+	facts, diagnose, horizon, watch                                                                                       string
+	listen, notify                                                                                                        string
 }
 
 // An Option refines Open.
@@ -149,7 +149,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
-		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window,
+		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "locked": &s.sql.locked,
 		"take": &s.sql.take, "take_unordered": &s.sql.takeUnordered, "take_settings": &s.sql.takeSettings,
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,

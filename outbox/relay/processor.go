@@ -52,6 +52,8 @@ type Processor struct {
 	recovered, omitted, panicked seldom
 	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
 	lookFailing, claimFailing, deferFailing failure.Standing
+
+	locked lockedRows
 }
 
 // ProcessorConfig is what a processor needs.

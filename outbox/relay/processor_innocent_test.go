@@ -38,7 +38,8 @@ func TestProcessorOutageKeepsNoKeyBehind(t *testing.T) {
 			r.until(30*time.Second, func() bool { return len(broker.delivered()) > before })
 			back := time.Now()
 			r.until(time.Minute, func() bool { return r.open() == "0" })
-			assert.Less(t, time.Since(back), 5*time.Second, "round %d: from the first message to the last", round)
+			// One that had been charged would wait for most of a minute.
+			assert.Less(t, time.Since(back), 20*time.Second, "round %d: from the first message to the last", round)
 		}
 		r.stop()
 	})

@@ -59,6 +59,17 @@ type refusing struct {
 	mu     sync.Mutex
 	causes []error // each try meets the next one, then the first again; none: it works
 	tries  int
+	locked int    // rows that another session has locked, in each shard
+	around []bool // of each claim: whether it looks for them
+}
+
+// lock says how many rows are locked from now on, and whether claims since the last call looked for them.
+func (s *refusing) lock(rows int) (around []bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	around = s.around
+	s.locked, s.around = rows, nil
+	return around
 }
 
 func (s *refusing) refuse(causes ...error) {
@@ -92,7 +103,16 @@ func (s *refusing) Exchange(ctx context.Context, completion *driver.Completion, 
 	case err != nil && !errors.Is(err, errBusy) && !errors.Is(err, errNothing):
 		return driver.Exchanged{}, err
 	}
-	return s.Store.Exchange(ctx, completion, claim)
+	exchanged, err := s.Store.Exchange(ctx, completion, claim)
+	if claim != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.around = append(s.around, claim.AroundLocked)
+		if exchanged.Batch.Locked = s.locked; s.locked > 0 {
+			exchanged.Batch.LockedBy, exchanged.Batch.Messages = "process 7", nil
+		}
+	}
+	return exchanged, err
 }
 
 // standing is a processor with a database that refuses claims, and its log.

@@ -181,6 +181,7 @@ func (w *worker) claim(shard int) *driver.Claim {
 		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes,
 		MaxPayload: w.p.policy.MaxPayloadBytes, Window: w.window,
 		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
+		AroundLocked: w.p.locked.around(shard),
 	}
 	if w.pass.probe {
 		claim.Limit = min(claim.Limit, probeLimit)
@@ -204,7 +205,9 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
 	defer cancel()
 	for _, shard := range shards {
-		deferred, err := w.p.store.Defer(ctx, &driver.Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
+		deferred, err := w.p.store.Defer(ctx, &driver.Claim{
+			Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered, AroundLocked: w.p.locked.around(shard),
+		})
 		if err != nil {
 			if w.p.deferFailing.Failed(err) {
 				w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
@@ -249,6 +252,9 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 			} else {
 				w.p.heard(&w.p.claimFailing, "claim rows", err)
 			}
+		}
+		if err == nil && claim != nil {
+			w.p.lockedSeen(ctx, claim, &exchanged.Batch)
 		}
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err

@@ -85,6 +85,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"Ready", readyTests},
 		{"Race", raceTests},
 		{"Outside", outsideTests},
+		{"Locked", lockedTests},
 		{"Purge", purgeTests},
 		{"Operate", operateTests},
 		{"Hostile", hostileTests},

@@ -68,14 +68,3 @@ func Retry(ctx context.Context, patience time.Duration, cause func(error) Cause,
 		}
 	}
 }
-
-// Await is Retry for what was decided before: when it has lost, it must be decided anew, and is not
-// repeated as it is.
-func Await(ctx context.Context, patience time.Duration, cause func(error) Cause, f func() error) error {
-	return Retry(ctx, patience, func(err error) Cause {
-		if c := cause(err); c == Locked {
-			return c
-		}
-		return None
-	}, f)
-}

@@ -75,17 +75,3 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 	})
 }
-
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		errs := []error{errLocked, errLocked, errLost, nil}
-		err := contention.Await(t.Context(), contention.Patience, cause, func() error {
-			err := errs[0]
-			errs = errs[1:]
-			return err
-		})
-		require.Equal(t, errLost, err)
-		assert.Len(t, errs, 1)
-	})
-}
