@@ -12,8 +12,10 @@ package claims
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
@@ -87,29 +89,8 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 	answer, err := s.Exchange(ctx, completion, claim)
 	completed := answer.Completed
 	var blocks lockedBlocks
-	if claim != nil {
-		for try := 1; err == nil; try++ {
-			if answer.AroundLocked && !claim.AroundLocked {
-				around := *claim
-				around.AroundLocked = true
-				claim = &around
-			}
-			var void error // why what was decided is
-			if void, err = step(ctx, s, claim, &answer, &blocks); void == nil || err != nil {
-				break
-			}
-			if try == maxTries {
-				if errors.Is(void, ErrLocked) { // not by rows that can be gone around: somebody has to hear of it
-					err = void
-				}
-				answer.Batch = driver.Batch{Busy: true} // others are at work here
-				break
-			}
-			lean := *claim
-			lean.Wake, lean.AroundLocked = false, claim.AroundLocked || errors.Is(void, ErrLocked)
-			claim = &lean
-			answer, err = s.Exchange(ctx, nil, claim)
-		}
+	if claim != nil && err == nil {
+		err = decide(ctx, s, claim, &answer, &blocks)
 	}
 	if blocks.rows > 0 {
 		answer.Batch.Locked += blocks.rows
@@ -119,6 +100,33 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 		answer.Batch = driver.Batch{}
 	}
 	return driver.Exchanged{Completed: completed, Batch: answer.Batch}, err
+}
+
+// decide does what an answer asks for, again and again while that is void.
+func decide(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, blocks *lockedBlocks) error {
+	conflicts, began := 0, time.Now()
+	for try := 1; ; try++ {
+		next := *claim
+		next.AroundLocked = claim.AroundLocked || answer.AroundLocked
+		void, err := step(ctx, s, &next, answer, blocks)
+		if void == nil || err != nil {
+			return err
+		}
+		if errors.Is(void, ErrLocked) {
+			// By somebody who was faster. If that goes on, it is no row that can be gone around.
+			if err := contention.Pause(ctx, began, try, void); err != nil {
+				return err
+			}
+		} else if conflicts++; conflicts == maxTries { // others are at work here
+			answer.Batch = driver.Batch{Busy: true}
+			return nil
+		}
+		next.Wake, next.AroundLocked = false, next.AroundLocked || errors.Is(void, ErrLocked)
+		claim = &next
+		if *answer, err = s.Exchange(ctx, nil, claim); err != nil {
+			return err
+		}
+	}
 }
 
 // step does what an answer asks for. void says why the claim is to be made anew.
@@ -215,8 +223,8 @@ func held(w *driver.Window) (n int) {
 // Defer takes what waits at the head of a shard out of the way of claims, as [driver.Delivery.Defer]
 // says.
 func Defer(ctx context.Context, s Store, claim *driver.Claim) (deferred int, err error) {
-	around := *claim
-	for range maxTries {
+	around, began := *claim, time.Now()
+	for try, conflicts := 1, 0; conflicts < maxTries; try++ {
 		var w driver.Window
 		if w, err = s.Window(ctx, &around); err != nil {
 			return 0, err
@@ -232,12 +240,14 @@ func Defer(ctx context.Context, s Store, claim *driver.Claim) (deferred int, err
 		switch {
 		case errors.Is(err, ErrLocked):
 			around.AroundLocked = true
-		case !errors.Is(err, ErrConflict):
+			if err = contention.Pause(ctx, began, try, err); err != nil {
+				return 0, err
+			}
+		case errors.Is(err, ErrConflict):
+			conflicts++
+		default:
 			return deferred, err
 		}
-	}
-	if errors.Is(err, ErrLocked) {
-		return 0, err
 	}
 	return 0, nil // others are at work here
 }

@@ -61,10 +61,27 @@ func Retry(ctx context.Context, patience time.Duration, cause func(error) Cause,
 		default:
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", err, ctx.Err())
-		case <-time.After(delays.Delay(try)):
+		if ended := sleep(ctx, try, err); ended != nil {
+			return ended
 		}
+	}
+}
+
+// Pause waits before the next try of what met locked rows, which began then and has failed try times. It
+// returns err, the last failure, where patience has run out, and together with the context's where that
+// has ended.
+func Pause(ctx context.Context, began time.Time, try int, err error) error {
+	if time.Since(began) >= Patience {
+		return err
+	}
+	return sleep(ctx, try, err)
+}
+
+func sleep(ctx context.Context, try int, err error) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", err, ctx.Err())
+	case <-time.After(delays.Delay(try)):
+		return nil
 	}
 }

@@ -75,3 +75,20 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 	})
 }
+
+// A pause ends with the context, and there is none when patience has run out.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		for try := 1; time.Since(began) < contention.Patience; try++ {
+			require.NoError(t, contention.Pause(t.Context(), began, try, errLocked))
+		}
+		require.Equal(t, errLocked, contention.Pause(t.Context(), began, 1, errLocked))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := contention.Pause(ctx, time.Now(), 1, errLocked)
+		require.ErrorIs(t, err, errLocked)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
