@@ -219,6 +219,8 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), msgs)))
 
 	eval(t, server, "vm_memory_monitor:set_vm_memory_high_watermark(0.000001).")
+	// The server looks at its memory now and then.
+	require.Eventually(t, func() bool { return b.Publish(t.Context(), msgs)[0].Err != nil }, 2*time.Minute, 10*time.Millisecond)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		results := b.Publish(ctx, msgs)
