@@ -2,8 +2,15 @@ package envelope
 
 // PriorityLevel says how much a message matters. It travels with the message
 // (domain.priority, internal form only) and stands in the outbox row; brokers can
-// act on it, as Redis Streams does with its backfill stream. It never changes the
-// order in which rows are delivered.
+// act on it, as Redis Streams does with its backfill stream.
+//
+// Relays deliver what is below [PriorityNormal] beside the rest and in turns of its
+// own, so that a backfill does not delay today's events; and what is above it and
+// has no ordering key first. The events of a key keep their order among those below
+// PriorityNormal and among the others, but not between the two: give all events of
+// an aggregate one side where their order matters. Above PriorityNormal nothing
+// overtakes within a key.
+//
 // Every value from [PriorityBulk] to [PriorityCritical] is valid, those between
 // the named levels too.
 //

@@ -80,12 +80,16 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *journal.Flush) ([]outbox.Row, 
 	if f.Context != nil {
 		inherited = *f.Context
 	}
+	before := len(rows)
 	message, err := p.events.Seal(f.Event, f.Source, inherited)
 	if err == nil {
 		rows, err = p.routing.AppendRows(rows, message)
 	}
 	if err != nil {
 		return nil, &CaptureError{Event: fmt.Sprintf("%T", f.Data), Aggregate: f.Source.Aggregate, Err: err}
+	}
+	if len(rows) > before {
+		p.warnOfClasses(f, &rows[before])
 	}
 	return rows, nil
 }

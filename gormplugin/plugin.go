@@ -41,6 +41,7 @@ type Plugin struct {
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
 
+	classes      classes
 	associations sync.Map // string -> bool: tables that were warned of: see warnOfAssociation
 
 	mu        sync.Mutex

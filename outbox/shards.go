@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"strconv"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
@@ -49,7 +50,8 @@ func (s ShardSet) union(other ShardSet) ShardSet {
 }
 
 // A Class of rows by their priority. Each class has shards of its own, so that a backlog of one
-// does not hold up the others. Shards of a higher class go first, and those of a lower one keep a
+// does not hold up the others, and the order of a key is kept within each class: between a key's rows
+// in two classes there is none. Shards of a higher class go first, and those of a lower one keep a
 // share: where urgent, normal and backfill rows wait all the time, they get about 65, 22 and 13 of
 // 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
 type Class int
@@ -58,8 +60,8 @@ const (
 	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and
 	// the priority 0.
 	ClassNormal Class = iota
-	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception:
-	// a row waits for the earlier ones of its key, whatever their class.
+	// ClassBackfill holds rows of a priority below 0. Those of an ordering key keep their order among
+	// themselves, and may come after later ones of the key in ClassNormal.
 	ClassBackfill
 	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they
 	// could overtake.
@@ -69,11 +71,24 @@ const (
 // Classes is the number of classes.
 const Classes = 3
 
+// String is the name of a class: normal, backfill or urgent.
+func (c Class) String() string {
+	switch c {
+	case ClassNormal:
+		return "normal"
+	case ClassBackfill:
+		return "backfill"
+	case ClassUrgent:
+		return "urgent"
+	}
+	return "class " + strconv.Itoa(int(c))
+}
+
 // Shard is the shard in which the database puts a row: the same as the expression of its column
 // shard in the migrations. On PostgreSQL it holds for databases in UTF-8, and in others for keys in
 // ASCII.
 func (d Dialect) Shard(row *Row) int {
-	return d.Shards()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
+	return d.Shards()*int(row.Class()) + d.share(row.OrderingKey, row.MessageID)
 }
 
 // Shards is the number of shards of one class.
@@ -84,11 +99,12 @@ func (d Dialect) Shards() int {
 	return Shards
 }
 
-func classOf(row *Row) Class {
+// Class is the priority class of a row.
+func (r *Row) Class() Class {
 	switch {
-	case row.Priority < 0:
+	case r.Priority < 0:
 		return ClassBackfill
-	case row.Priority > 0 && row.OrderingKey == "":
+	case r.Priority > 0 && r.OrderingKey == "":
 		return ClassUrgent
 	default:
 		return ClassNormal

@@ -47,7 +47,7 @@ func (i *Inserter) AppendWakeUps(wakeUps []WakeUp, rows []Row) []WakeUp {
 			share = i.dialect.share(row.OrderingKey, row.MessageID)
 		}
 		key = row.OrderingKey
-		shard := i.dialect.Shards()*int(classOf(row)) + share
+		shard := i.dialect.Shards()*int(row.Class()) + share
 		wakeUps = MergeWakeUps(wakeUps, WakeUp{row.TargetBroker, 1 << shard})
 	}
 	return wakeUps

@@ -10,6 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -33,7 +34,7 @@ func blockedCommand() *cobra.Command {
 			for i := range keys {
 				k := &keys[i]
 				if err := out.add(wire.NewKeyBlock(database, k),
-					text(database), text(k.Broker), styled(k.Key, bold), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
+					text(database), text(k.Broker), styled(keyOf(k), bold), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
 					text(since(k.Since, now)), goesOn(k.Until, now), text(countText(k.Followers)), text(agedError(k.LastError, now))); err != nil {
 					return err
 				}
@@ -42,6 +43,14 @@ func blockedCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// keyOf is the key that is blocked, and in which class of its rows, where that is not the normal one.
+func keyOf(k *admin.KeyBlock) string {
+	if k.Class == outbox.ClassNormal {
+		return k.Key
+	}
+	return k.Key + " (" + k.Class.String() + ")"
 }
 
 // goesOn says when a key goes on by itself.

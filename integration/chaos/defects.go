@@ -97,7 +97,7 @@ func outboxDefects() []Defect {
 						"\tv.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)\n", "\tv.waits = v.waits || before.waits\n",
 				},
 				{"outbox/internal/core/claim.go", "claimed[row.Key] = true", "claimed[row.Key] = false"},
-				{"outbox/internal/core/claim.go", "v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)", "_ = behind"},
+				{"outbox/internal/core/claim.go", "v.clear, v.waits = v.clear && !behind, v.waits || behind", "_ = behind"},
 			},
 			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
 				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond

@@ -108,6 +108,7 @@ type KeyBlock struct {
 	Database  string        `json:"database,omitempty"`
 	Broker    string        `json:"broker"`
 	Key       string        `json:"key"`
+	Class     string        `json:"class"`
 	MessageID string        `json:"message_id"`
 	Status    outbox.Status `json:"status"`
 	Reason    string        `json:"reason"`
@@ -121,7 +122,8 @@ type KeyBlock struct {
 // NewKeyBlock converts k.
 func NewKeyBlock(database string, k *admin.KeyBlock) KeyBlock {
 	return KeyBlock{
-		Database: database, Broker: k.Broker, Key: k.Key, MessageID: k.MessageID, Status: k.Status, Reason: k.Reason, Since: k.Since.UTC(),
+		Database: database, Broker: k.Broker, Key: k.Key, Class: k.Class.String(), MessageID: k.MessageID, Status: k.Status, Reason: k.Reason,
+		Since: k.Since.UTC(),
 		Until: k.Until.UTC(), Followers: k.Followers.N, More: k.Followers.More, LastError: (*Error)(k.LastError),
 	}
 }

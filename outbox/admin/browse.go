@@ -117,9 +117,12 @@ type List struct {
 	Scanned int
 }
 
-// A KeyBlock is an ordering key whose rows wait for one of them.
+// A KeyBlock is an ordering key whose rows wait for one of them. Order is kept within a priority class:
+// a key with rows in two classes can have a block in each, and is listed twice then.
 type KeyBlock struct {
 	Broker, Key string
+	// Class is the priority class of all these rows.
+	Class outbox.Class
 	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled
 	// or operator.
 	MessageID string

@@ -24,8 +24,8 @@ import (
 type Store interface {
 	// Exchange completes an earlier claim and reads the head of a shard; either part may be nil. It
 	// may take the rows at once where every row of the window can go as it stands: none waits, is
-	// held, has a crash behind it, stands behind a block or behind rows of another priority class,
-	// and all of them are within the claim's limits. Else, and where the claim wakes and blocks are
+	// held, has a crash behind it or stands behind a block, and all of them are within the claim's
+	// limits. Else, and where the claim wakes and blocks are
 	// due, it takes nothing and returns what the decision needs. As in [driver.Delivery.Exchange],
 	// the completion stands by itself: where the claim fails, Completed is returned with the error.
 	Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (Answer, error)
@@ -181,7 +181,7 @@ func take(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, lim
 	if claim.AroundLocked {
 		batch.Locked, batch.LockedBy = held(answer.Window), by
 	}
-	batch.Seen, batch.Cut, batch.Blocked, batch.AheadWaits = len(answer.Window.Rows), d.Cut, answer.Window.Blocked, d.AheadWaits
+	batch.Seen, batch.Cut, batch.Blocked = len(answer.Window.Rows), d.Cut, answer.Window.Blocked
 	batch.Waiting = max(waiting, d.Waiting)
 	return nil, err
 }

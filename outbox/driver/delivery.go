@@ -150,12 +150,6 @@ type Batch struct {
 	Cut bool
 	// Blocked is true when the broker has deferred rows.
 	Blocked bool
-	// AheadWaits is true when the classes of the shard's keys hold each other back: for a shard of
-	// ClassBackfill, whose rows with a key wait for all earlier rows of the normal shard, when the
-	// first of those waits; for a shard of ClassNormal when a row waits for an earlier one of its
-	// key and of low priority, which waits for a time. Deferring the backfill shard and then the
-	// normal shard lets the others go on.
-	AheadWaits bool
 	// Locked is how many rows of the window other sessions have locked, which keeps them and what is
 	// behind them of their keys from being claimed; LockedBy is which session that is for the first
 	// of them, for people, "" where the database does not tell.

@@ -12,9 +12,6 @@ type Window struct {
 	Rows []Row
 	// Blocked is true when the broker has key blocks.
 	Blocked bool
-	// Ahead is the first open row of the normal shard, for a window of the backfill shard; nil
-	// where there is none.
-	Ahead *Ahead
 }
 
 // Refs are the rows of the window.
@@ -71,30 +68,10 @@ type Row struct {
 	Crashes int
 	// Bytes of the payload.
 	Bytes int64
-	// HasBlock tells that a key block holds the key back, and Block the id of the row that is it.
+	// HasBlock tells that a key block of the shard holds the key back, and Block the id of the row
+	// that is it.
 	HasBlock bool
 	Block    int64
-	// Low is about the first open row of the key that stands before this one in the backfill shard,
-	// for a row of the normal shard.
-	Low Low
-}
-
-// Low tells of an earlier row of a key that is of low priority.
-type Low uint8
-
-// The states of an earlier row of low priority.
-const (
-	NoLow    Low = iota // there is none
-	LowOpen             // there is one
-	LowWaits            // there is one, and it waits for a time
-)
-
-// Ahead is the first open row of the normal shard.
-type Ahead struct {
-	ID int64
-	// Waits is true while it waits for a time, behind a block, or for an earlier row of its key
-	// that waits for a time.
-	Waits bool
 }
 
 // A Choice is which rows of a window a claim takes.

@@ -36,7 +36,7 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 			break
 		}
 		var followers []int64
-		followers, err = s.list(ctx, s.db, "followers", args{"broker": c.Broker, "key": b.Key, "most": driver.MaxFollowers})
+		followers, err = s.list(ctx, s.db, "followers", args{"broker": c.Broker, "key": b.Key, "shard": c.Shard, "most": driver.MaxFollowers})
 		b.Followers = driver.ByID(followers)
 	}
 	return version, blocks, err

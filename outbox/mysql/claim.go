@@ -161,32 +161,20 @@ func (s *Store) window(ctx context.Context, on conn, c *driver.Claim) (w driver.
 
 func readRow(scan scanner, version *sql.NullInt64, w *driver.Window) error {
 	var (
-		ahead, aheadLow, id, crashes, bytes, block, low sql.NullInt64
-		aheadWaits                                      bool
-		key                                             string
-		leased, waits                                   sql.NullBool
+		id, crashes, bytes, block sql.NullInt64
+		key                       string
+		leased, waits             sql.NullBool
 	)
-	if err := scan(version, &w.Blocked, &ahead, &aheadWaits, &aheadLow, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low); err != nil {
+	if err := scan(version, &w.Blocked, &id, &key, &leased, &waits, &crashes, &bytes, &block); err != nil {
 		return err
-	}
-	if ahead.Valid {
-		w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: aheadWaits || lowBefore(aheadLow, ahead.Int64) == driver.LowWaits}
 	}
 	if id.Valid {
 		w.Rows = append(w.Rows, driver.Row{
 			Ref: driver.Ref{ID: id.Int64}, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
-			HasBlock: block.Valid, Block: block.Int64, Low: lowBefore(low, id.Int64),
+			HasBlock: block.Valid, Block: block.Int64,
 		})
 	}
 	return nil
-}
-
-// lowBefore is the first row of low priority of a key, as sql/part_low.sql has it, where it stands before a row.
-func lowBefore(low sql.NullInt64, id int64) driver.Low {
-	if !low.Valid || low.Int64/4 >= id {
-		return driver.NoLow
-	}
-	return driver.Low(low.Int64 % 4) //nolint:gosec // 1 or 2
 }
 
 // takeReady claims the first ready rows of a shard where order is off. Where a decision is needed

@@ -95,7 +95,7 @@ func (s *Store) undeferBefore(ctx context.Context, tx *sql.Tx, given args) error
 			key   string
 		)
 		err := scan(&block, &key)
-		found = append(found, args{"broker": given["broker"], "block": block, "key": key})
+		found = append(found, args{"broker": given["broker"], "shard": given["shard"], "block": block, "key": key})
 		return err
 	})
 	for i := range found {

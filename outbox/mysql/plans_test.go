@@ -138,8 +138,8 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "make_blocks", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},
 		{name: "set_aside", reads: 5 * window},
 		{name: "followers", given: args{"key": "key of trouble 1"}, reads: 4 * window},
-		{name: "followers", given: args{"broker": "c", "key": "large"}, reads: 4 * window},
-		{name: "followers", given: args{"broker": "c", "key": "low"}, reads: 4 * window}, // none of which is deferred
+		{name: "followers", given: args{"broker": "c", "key": "large", "shard": ids.large}, reads: 4 * window},
+		{name: "followers", given: args{"broker": "c", "key": "low", "shard": ids.low}, reads: 10}, // none of which is deferred
 		{name: "bring_back", given: picked, reads: 5 * n},
 		{name: "drop_loners", given: picked, reads: 5 * n},
 		{name: "wake_blocks", given: args{"ids": jsonList(ids.blocks)}, reads: 5 * len(ids.blocks)},

@@ -78,7 +78,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	}
 	for _, file := range names {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "sql/"), ".sql")
-		text, parameters := sqladmin.Compile(embedded(name), included, sqladmin.MySQL, table)
+		text, parameters := sqladmin.Compile(embedded(name), embedded, sqladmin.MySQL, table)
 		s.statements[name] = statement{text, parameters}
 	}
 	return s, nil
@@ -203,15 +203,6 @@ func embedded(name string) string {
 		panic(err)
 	}
 	return string(text)
-}
-
-// included is the text of a part: of this store's, or of one that operators' statements have in
-// common with it.
-func included(name string) string {
-	if name == "part_key_shard" {
-		return sqladmin.Part(sqladmin.MySQL, name)
-	}
-	return embedded(name)
 }
 
 // A statement is a text and the names of its parameters, in the order of the text.

@@ -211,8 +211,8 @@ func TestBlockedKeys(t *testing.T) {
 	put(t, store, 11, 11, "status, last_error, deferred, ordering_key, locked_until", "'failed', "+failedJSON+", true, 'late', '2040-01-01Z'")
 	block(11, "late", "'2040-01-01Z'", "backoff", "2026-02-02")
 	put(t, store, 21, 21, "status, last_error, ordering_key, created_at, locked_until", "'failed', "+failedJSON+", 'failed', '2025-01-01', '2041-01-01Z'")
-	put(t, store, 22, 40, "ordering_key, priority", "'failed', -(i % 2)")
-	put(t, store, 20, 20, "ordering_key", "'failed'") // before it: it waits for nothing
+	put(t, store, 22, 40, "ordering_key, priority", "'failed', -(i % 2)") // of which those of another class wait for nothing
+	put(t, store, 20, 20, "ordering_key", "'failed'")                     // before it: it waits for nothing
 	put(t, store, 51, 51, "ordering_key", "'awake'")
 	block(51, "awake", "NULL", "backoff", "2020-02-02")
 	put(t, store, 61, 61, "ordering_key, deferred, available_at", "'scheduled', true, '2042-01-01Z'")
@@ -229,7 +229,7 @@ func TestBlockedKeys(t *testing.T) {
 	id := func(i byte) string { return uuid.UUID{15: i}.String() }
 	want := []admin.KeyBlock{
 		{Broker: "b", Key: "stopped", MessageID: id(1), Status: outbox.StatusAbandoned, Reason: "operator", Since: at("2026-03-03"), Followers: admin.Count{N: 5}, LastError: wrong(1)},
-		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "backoff", Since: wrong(21).At, Until: at("2041-01-01"), Followers: admin.Count{N: 19}, LastError: wrong(21)},
+		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "backoff", Since: wrong(21).At, Until: at("2041-01-01"), Followers: admin.Count{N: 10}, LastError: wrong(21)},
 		{Broker: "b", Key: "late", MessageID: id(11), Status: outbox.StatusFailed, Reason: "backoff", Since: at("2026-02-02"), Until: at("2040-01-01"), LastError: wrong(11)},
 		{Broker: "b", Key: "scheduled", MessageID: id(61), Status: outbox.StatusPending, Reason: "scheduled", Since: at("2026-04-04"), Until: at("2042-01-01")},
 	}

@@ -42,7 +42,7 @@ func (x *exchange) claimRows() error {
 	switch {
 	case !x.simple:
 		x.send(nil, x.store.sql.planSettings)
-		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.sibling, b.version)
+		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.version)
 	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readHead, x.store.sql.claimUnordered,
@@ -50,7 +50,7 @@ func (x *exchange) claimRows() error {
 	default:
 		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 		x.send(x.readHead, x.store.sql.claim,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, driver.Bound(c.Bytes), x.few)
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, c.Shared, driver.Bound(c.Bytes), x.few)
 	}
 	x.send(nil, "COMMIT")
 	if x.simple && !x.few {
@@ -128,7 +128,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 }
 
 // windowColumns is how many columns window.sql has.
-const windowColumns = 13
+const windowColumns = 10
 
 func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) {
 	defer rows.Close()
@@ -139,20 +139,18 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		return w, errors.Join(err, rows.Err())
 	}
 	var (
-		ahead, id, bytes, block *int64
-		aheadWaits              bool
-		key                     *string
-		leased, waits           *bool
-		crashes, low            *int
-		message                 pgtype.UUID
+		id, bytes, block *int64
+		key              *string
+		leased, waits    *bool
+		crashes          *int
+		message          pgtype.UUID
 	)
-	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low, &message}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &id, &key, &leased, &waits, &crashes, &bytes, &block, &message}, func() error {
 		if id == nil {
 			return nil
 		}
 		row := driver.Row{
 			Ref: driver.Ref{ID: *id, MessageID: message.Bytes}, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes,
-			Low: driver.Low(*low), //nolint:gosec // 0 to 2
 		}
 		if block != nil {
 			row.HasBlock, row.Block = true, *block
@@ -160,9 +158,6 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		w.Rows = append(w.Rows, row)
 		return nil
 	})
-	if ahead != nil {
-		w.Ahead = &driver.Ahead{ID: *ahead, Waits: aheadWaits}
-	}
 	return w, err
 }
 
@@ -272,8 +267,7 @@ func scan(m *driver.Message, rows pgx.Rows, from int) error {
 }
 
 // shardLock is the second half of the advisory lock of a shard; the first is the table's oid. The
-// shards of all classes that hold the same keys share it: what is deferred and brought back
-// concerns all of them.
+// shards of all classes that hold the same keys share it, as they share the version that it guards.
 func shardLock(broker string, shard int) int32 {
 	return hash("shard", strconv.Itoa(shard%outbox.Shards), broker)
 }

@@ -21,37 +21,33 @@ var messageTypes = [messageColumns]uint32{
 
 // windowTypes are the types of the columns of window.sql, in their order.
 var windowTypes = [windowColumns]uint32{
-	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID,
-	pgtype.Int4OID, pgtype.Int8OID, pgtype.Int4OID, pgtype.UUIDOID,
+	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.Int8OID,
+	pgtype.UUIDOID,
 }
 
 // decodeWindow adds a row to a window of so many rows at most.
 func decodeWindow(w *driver.Window, values [][]byte, size int) error {
 	r := rawRow{values: values}
 	w.Version, w.Blocked = r.int8(0), r.bool(1)
-	if values[2] != nil {
-		w.Ahead = &driver.Ahead{ID: r.int8(2), Waits: r.bool(3)}
-	}
-	if values[4] == nil { // the window is empty
+	if values[2] == nil { // the window is empty
 		return r.err
 	}
 	if w.Rows == nil {
 		w.Rows = make([]driver.Row, 0, size)
 	}
 	row := driver.Row{
-		Ref: driver.Ref{ID: r.int8(4)}, Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)),
-		Low: driver.Low(r.int4(11)), //nolint:gosec // 0 to 2
+		Ref: driver.Ref{ID: r.int8(2)}, Leased: r.bool(4), Waits: r.bool(5), Crashes: r.int4(6), Bytes: int64(r.int4(7)),
 	}
-	key := r.value(5)
+	key := r.value(3)
 	if n := len(w.Rows); n > 0 && string(key) == w.Rows[n-1].Key {
 		row.Key = w.Rows[n-1].Key // a text for each row is not needed
 	} else {
 		row.Key = string(key)
 	}
-	if values[10] != nil {
-		row.HasBlock, row.Block = true, r.int8(10)
+	if values[8] != nil {
+		row.HasBlock, row.Block = true, r.int8(8)
 	}
-	copy(row.MessageID[:], r.fixed(12, len(row.MessageID)))
+	copy(row.MessageID[:], r.fixed(9, len(row.MessageID)))
 	w.Rows = append(w.Rows, row)
 	return r.err
 }

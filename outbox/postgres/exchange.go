@@ -216,7 +216,7 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 	floors, version, _ := s.water.floors(c.Broker, time.Now())
 	x.send(nil, begin)
 	x.send(nil, s.sql.planSettings)
-	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], noFloor, version[c.Shard])
+	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], version[c.Shard])
 	x.send(nil, "COMMIT")
 	if err := x.flush(ctx); err != nil {
 		return w, err
@@ -267,7 +267,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	for i := range lift.Free {
 		f := &lift.Free[i]
 		first, last, messages := between(f.Rows)
-		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, messages, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move}, first, last)
+		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, messages, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move}, first, last, lift.Shard)
 	}
 	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	x.send(nil, "COMMIT")

@@ -80,7 +80,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claim, "b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		baseline.floor, baseline.sibling, baseline.version, true, 16<<20, false)
+		baseline.floor, baseline.version, true, 16<<20, false)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
@@ -150,7 +150,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
 			{store.sql.blocks, []any{"b", claim.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers}},
-			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), version, true, 16 << 20, false}},
+			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, version, true, 16 << 20, false}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)

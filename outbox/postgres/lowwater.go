@@ -83,15 +83,15 @@ const (
 
 // baseline are what a claim knows before it is made.
 type baseline struct {
-	era            int64
-	version        int64
-	floor, sibling int64
-	full           bool
-	list           bool // writers afterwards
-	last           int64
-	candidate      *candidate
-	completed      bool // the candidate was, before the claim
-	began          time.Time
+	era       int64
+	version   int64
+	floor     int64
+	full      bool
+	list      bool // writers afterwards
+	last      int64
+	candidate *candidate
+	completed bool // the candidate was, before the claim
+	began     time.Time
 }
 
 // sighting is what a claim has seen.
@@ -154,8 +154,7 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.line(broker, shard)
-	class := outbox.Class(shard / outbox.Shards)
-	mark := &line.class[class]
+	mark := &line.class[shard/outbox.Shards]
 	mark.claims++
 	every := w.every
 	if every == 0 {
@@ -165,19 +164,12 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 		mark.full = now.Add(fullEvery)
 	}
 	b := baseline{
-		era: w.era, version: line.version, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
+		era: w.era, version: line.version, floor: mark.floor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
 		candidate: mark.candidate, completed: mark.candidate != nil && mark.candidate.completed, began: now,
 	}
 	mark.deferred = false
-	switch class {
-	case outbox.ClassNormal:
-		b.sibling = line.class[outbox.ClassBackfill].floor
-	case outbox.ClassBackfill:
-		b.sibling = line.class[outbox.ClassNormal].floor
-	default:
-	}
 	if b.full {
-		b.floor, b.sibling = noFloor, noFloor
+		b.floor = noFloor
 	}
 	return b
 }

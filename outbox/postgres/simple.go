@@ -3,7 +3,6 @@ package postgres
 import (
 	"sync"
 
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -43,7 +42,7 @@ func (p *simpleShards) guess(c *driver.Claim) (simple, few bool) {
 	if c.Unordered {
 		return true, false
 	}
-	if c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
+	if c.Window > c.Limit {
 		return false, false
 	}
 	p.mu.Lock()

@@ -18,7 +18,7 @@ func TestCutBatchIsFull(t *testing.T) {
 	few := make([]driver.Message, 1)
 	for _, claim.Unordered = range []bool{false, true} {
 		// There is no store: a call to it would panic.
-		assert.False(t, w.deferRows(t.Context(), &driver.Batch{Messages: few, Seen: 40, Waiting: 5000, AheadWaits: true, Cut: true}, claim))
+		assert.False(t, w.deferRows(t.Context(), &driver.Batch{Messages: few, Seen: 40, Waiting: 5000, Cut: true}, claim))
 	}
 	assert.False(t, w.widen(&driver.Batch{Messages: few, Seen: 40, Cut: true}, claim))
 	assert.Equal(t, 20, w.window)

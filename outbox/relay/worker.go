@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -189,38 +188,30 @@ func (w *worker) claim(shard int) *driver.Claim {
 	return claim
 }
 
-// deferRows defers rows that wait where they fill the head of the shard, or block the backfill.
-// done is true when some were.
+// deferRows defers rows that wait where they fill the head of the shard. done is true when some were.
 func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driver.Claim) (done bool) {
-	shards := []int{claim.Shard}
 	switch {
 	case batch.Busy || batch.Cut || 2*len(batch.Messages) >= claim.Limit:
 		return false
-	case batch.AheadWaits: // in either class, and what is behind it in the other
-		normal := claim.Shard % w.p.store.Shards()
-		shards = []int{normal + int(outbox.ClassBackfill)*w.p.store.Shards(), normal}
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
 	defer cancel()
-	for _, shard := range shards {
-		deferred, err := w.p.store.Defer(ctx, &driver.Claim{
-			Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered, AroundLocked: w.p.locked.around(shard),
-		})
-		if err != nil {
-			if w.p.deferFailing.Failed(err) {
-				w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
-			}
-			return done
+	deferred, err := w.p.store.Defer(ctx, &driver.Claim{
+		Broker: claim.Broker, Shard: claim.Shard, Window: deferWindow, Unordered: claim.Unordered, AroundLocked: w.p.locked.around(claim.Shard),
+	})
+	if err != nil {
+		if w.p.deferFailing.Failed(err) {
+			w.p.log.WarnContext(ctx, "rows not deferred", "error", err)
 		}
-		if _, was := w.p.deferFailing.Over(); was {
-			w.p.log.InfoContext(ctx, "rows deferred again")
-		}
-		done = done || deferred > 0
-		w.blocked = w.blocked || done
+		return false
 	}
-	return done
+	if _, was := w.p.deferFailing.Over(); was {
+		w.p.log.InfoContext(ctx, "rows deferred again")
+	}
+	w.blocked = w.blocked || deferred > 0
+	return deferred > 0
 }
 
 // widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim

@@ -36,7 +36,8 @@ func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driv
 		if done++; done > driver.MaxDone {
 			break
 		}
-		followers, err := listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("key", b.Key), sql.Named("limit", driver.MaxFollowers))
+		followers, err := listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("key", b.Key),
+			sql.Named("limit", driver.MaxFollowers))
 		if err != nil {
 			return nil, err
 		}

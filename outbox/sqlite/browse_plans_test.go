@@ -27,7 +27,7 @@ func TestBrowsePlans(t *testing.T) {
 		wants []string
 	}{
 		{"pending", []string{shard, "_deferred (target_broker=? AND id<?)"}},
-		{"key", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND id<?)"}},
+		{"key", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"}},
 		{"processing", []string{shard}},
 		{"failed", []string{"_failing (target_broker=? AND id<?)"}},
 		{"published", []string{tied, finished}},
@@ -51,8 +51,8 @@ func TestBrowsePlans(t *testing.T) {
 		"message":     {store.Text("message"), []string{"(message_id=?)"}},
 		"key_blocks":  {store.Text("key_blocks"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"failed_keys": {store.Text("failed_keys"), []string{"_failing (target_broker=?)"}},
-		"followers":   {store.Text("followers"), []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
-		"deferrals":   {store.Text("deferrals"), []string{"_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"followers":   {store.Text("followers"), []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},
+		"deferrals":   {store.Text("deferrals"), []string{"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
 		"audit":       {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
 		"audit_end":   {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
@@ -99,22 +99,30 @@ func TestBrowseIsBounded(t *testing.T) {
 	}, overview[0].Counts)
 	assert.Equal(t, int64(2*(limit+1)+limit+1), number(t, store, "overview", sql.Named("broker", "b"), sql.Named("limit", limit), sql.Named("now", 0)),
 		"pending rows in each of two shards, and among the deferred ones")
-	followers := func() (waiting int, cut bool) {
-		require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error { return r.Scan(new(int), &waiting, &cut) },
-			store.Text("followers"), sql.Named("broker", "b"), sql.Named("keys", `["k"]`), sql.Named("ids", "[0]"), sql.Named("max_count", limit)))
+	followers := func() (waiting [2]int, cut [2]bool) {
+		require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error {
+			var (
+				place, n int
+				more     bool
+			)
+			err := r.Scan(&place, &n, &more)
+			waiting[place], cut[place] = n, more
+			return err
+		}, store.Text("followers"), sql.Named("broker", "b"), sql.Named("keys", `["k", "k"]`), sql.Named("ids", "[0, 0]"), sql.Named("shards", "[0, 1]"),
+			sql.Named("max_count", limit)))
 		return waiting, cut
 	}
 	waiting, cut := followers()
-	assert.Equal(t, 2*1000+1000+limit+1, waiting, "at the heads of two shards, and of the deferred rows")
-	assert.False(t, cut)
+	assert.Equal(t, [2]int{2*1000 + limit + 1, 1000}, waiting, "at the head of the block's shard, and of its deferred rows")
+	assert.Equal(t, [2]bool{}, cut)
 	_, err = store.db.ExecContext(t.Context(), `
 		WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 10000)
 		INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT printf('99999999-0000-0000-0000-%012d', n), 'b', 's', 'T', 'k', x'' FROM i`)
 	require.NoError(t, err)
 	waiting, cut = followers()
-	assert.Equal(t, 10_000+1000+limit+1, waiting, "no more of a shard are read")
-	assert.True(t, cut)
+	assert.Equal(t, [2]int{10_000 + limit + 1, 1000}, waiting, "no more of a shard are read")
+	assert.Equal(t, [2]bool{true, false}, cut)
 	_, err = store.db.ExecContext(t.Context(), "DELETE FROM outbox_messages WHERE message_id LIKE '99999999-%'")
 	require.NoError(t, err)
 

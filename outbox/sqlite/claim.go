@@ -87,21 +87,17 @@ func (x transaction) window(ctx context.Context, c *driver.Claim, ready bool) (w
 	}
 	err = each(rows, func(rows *sql.Rows) error {
 		var (
-			ahead, id, crashes, bytes, block, low sql.NullInt64
-			aheadWaits                            bool
-			key                                   string
-			leased, waits                         sql.NullBool
+			id, crashes, bytes, block sql.NullInt64
+			key                       string
+			leased, waits             sql.NullBool
 		)
-		if err := rows.Scan(&w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low); err != nil {
+		if err := rows.Scan(&w.Blocked, &id, &key, &leased, &waits, &crashes, &bytes, &block); err != nil {
 			return err
-		}
-		if ahead.Valid {
-			w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: aheadWaits}
 		}
 		if id.Valid {
 			w.Rows = append(w.Rows, driver.Row{
 				Ref: driver.Ref{ID: id.Int64}, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
-				HasBlock: block.Valid, Block: block.Int64, Low: driver.Low(low.Int64), //nolint:gosec // 0 to 2
+				HasBlock: block.Valid, Block: block.Int64,
 			})
 		}
 		return nil
@@ -148,8 +144,8 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 		simple bool
 	)
 	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", window),
-		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("unordered", c.Unordered),
-		sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
+		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("now", now)).
+		Scan(&batch.Seen, &simple, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}

@@ -228,14 +228,14 @@ func TestListAsks(t *testing.T) {
 
 func TestKeyBlocks(t *testing.T) {
 	t.Parallel()
-	columns := []string{"fanout_block", "block_id", "message_id", "status", "reason", "since", "until_at", "failed", "last_error"}
+	columns := []string{"fanout_block", "block_id", "message_id", "status", "reason", "since", "until_at", "failed", "last_error", "shard"}
 	blocks := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
-		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, lastFailure},
-		{"m", int64(3), messageID, "pending", "scheduled", created.Add(time.Minute), created.Add(time.Hour), false, nil},
+		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, lastFailure, int64(1)},
+		{"m", int64(3), messageID, "pending", "scheduled", created.Add(time.Minute), created.Add(time.Hour), false, nil, int64(2)},
 	}}}}
 	failing := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
-		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil}, // it has a block
-		{"l", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, lastFailure},
+		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil, int64(2)},                         // it has a block
+		{"m", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, lastFailure, int64(6)}, // in its class it has none
 	}}}}
 	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]sqldriver.Value{
 		{int64(0), int64(5), false}, {int64(1), int64(4), false}, {int64(2), int64(2), true},
@@ -247,12 +247,12 @@ func TestKeyBlocks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []admin.KeyBlock{
 		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created.Add(time.Hour), Followers: admin.Count{N: 4, More: true}, LastError: &failed},
-		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: admin.Count{N: 4}, LastError: &failed},
+		{Broker: "b", Key: "m", Class: outbox.ClassBackfill, MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: admin.Count{N: 4}, LastError: &failed},
 		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: admin.Count{N: 2, More: true}},
 	}, got)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[2].args)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(5)}, server.requests[3].args, "some of which have blocks")
-	assert.Equal(t, map[string]any{"broker": "b", "keys": mssql.NVarCharMax(`["k","l","m"]`), "ids": mssql.NVarCharMax("[1,2,3]"), "max_count": int64(4)}, server.requests[4].args)
+	assert.Equal(t, map[string]any{"broker": "b", "keys": mssql.NVarCharMax(`["k","m","m"]`), "ids": mssql.NVarCharMax("[1,2,3]"), "shards": mssql.NVarCharMax("[1,6,2]"), "max_count": int64(4)}, server.requests[4].args)
 	_, err = store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	for _, wrong := range []func() ([]admin.KeyBlock, error){
@@ -303,7 +303,7 @@ func TestBrowseTexts(t *testing.T) {
 		"message":         {index("once", "ROWLOCK")},
 		"key_blocks":      {index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", tested},
 		"failed_keys":     {index("failing", passing), tested},
-		"followers":       {index("deferred_key", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK")},
+		"followers":       {index("deferred_key", "NOLOCK"), index("open", "NOLOCK")},
 		"brokers":         {"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK"},
 		"overview": {
 			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK", index("open", "NOLOCK"),
@@ -329,11 +329,10 @@ func TestBrowseTexts(t *testing.T) {
 		}
 	}
 	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
-	inOrder(t, store.Text("followers"), "AS deferred_part", "AS low", "AS behind")
+	inOrder(t, store.Text("followers"), "AS deferred_part", "AS behind")
 	assert.Equal(t, 6, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
-	assert.Contains(t, store.Text("followers"), "CONVERT(int, SUBSTRING(f.key_hash, 1, 1)) & 3 ")
-	assert.Equal(t, 4, outbox.Shards)
+	assert.Equal(t, 2, strings.Count(store.Text("followers"), ".shard = f.shard AND"))
 	assert.Contains(t, store.Text("message"), "AS payload_bytes")
 }
 

@@ -53,15 +53,7 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 		return s.query(ctx, s.sql.window, append(shardArgs(c.Broker, c.Shard), sql.Named("window", int64(c.Window))), resultSets{
 			"fanout_window": func(rows *sql.Rows) error {
 				read = true
-				var (
-					ahead sql.NullInt64
-					waits bool
-				)
-				err := rows.Scan(&w.Version, &w.Blocked, &ahead, &waits)
-				if ahead.Valid {
-					w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: waits}
-				}
-				return err
+				return rows.Scan(&w.Version, &w.Blocked)
 			},
 			"fanout_row": func(rows *sql.Rows) error { return readRow(rows, &w) },
 		})
@@ -150,7 +142,7 @@ func readRow(rows *sql.Rows, w *driver.Window) error {
 		row   driver.Row
 		block sql.NullInt64
 	)
-	err := rows.Scan(&row.ID, &row.Key, &row.Held, &row.Leased, &row.Waits, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &block, &row.Low)
+	err := rows.Scan(&row.ID, &row.Key, &row.Held, &row.Leased, &row.Waits, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &block)
 	row.HasBlock, row.Block = block.Valid, block.Int64
 	w.Rows = append(w.Rows, row)
 	return err

@@ -218,16 +218,11 @@ func (x *exchange) readHead(rows *sql.Rows) error {
 		a      = &x.answer
 		simple bool
 		w      driver.Window
-		ahead  sql.NullInt64
-		waits  bool
 	)
-	if err := rows.Scan(&a.Batch.Busy, &simple, &a.Batch.Seen, &a.Batch.Waiting, &w.Version, &w.Blocked, &ahead, &waits); err != nil {
+	if err := rows.Scan(&a.Batch.Busy, &simple, &a.Batch.Seen, &a.Batch.Waiting, &w.Version, &w.Blocked); err != nil {
 		return err
 	}
 	a.Batch.Blocked, a.LiftVersion = w.Blocked, w.Version
-	if ahead.Valid {
-		w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: waits}
-	}
 	if !simple {
 		a.Window = &w
 	}

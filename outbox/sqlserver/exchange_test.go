@@ -35,8 +35,8 @@ var (
 // head is what a claim says of its window; simple, where it has taken it as it stands.
 func head(busy, simple bool, seen int64) set {
 	return set{
-		columns: []string{"fanout_busy", "simple", "seen", "waiting", "version", "blocked", "ahead", "ahead_waits"},
-		rows:    [][]sqldriver.Value{{busy, simple, seen, int64(0), int64(42), false, nil, false}},
+		columns: []string{"fanout_busy", "simple", "seen", "waiting", "version", "blocked"},
+		rows:    [][]sqldriver.Value{{busy, simple, seen, int64(0), int64(42), false}},
 	}
 }
 
@@ -44,9 +44,9 @@ func claimed(busy bool, seen int64) set { return head(busy, true, seen) }
 
 // windowRows are rows of a window that are pending, and of the key "k".
 func windowRows(ids ...int64) set {
-	s := set{columns: []string{"fanout_row", "ordering_key", "held", "leased", "waits", "crashes", "bytes", "block_id", "low"}}
+	s := set{columns: []string{"fanout_row", "ordering_key", "held", "leased", "waits", "crashes", "bytes", "block_id"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []sqldriver.Value{id, "k", false, false, false, int64(0), int64(2), nil, int64(0)})
+		s.rows = append(s.rows, []sqldriver.Value{id, "k", false, false, false, int64(0), int64(2), nil})
 	}
 	return s
 }
@@ -218,10 +218,10 @@ func TestExchangeRowChanged(t *testing.T) {
 func TestExchangeDecides(t *testing.T) {
 	t.Parallel()
 	window := windowRows(4, 5, 6, 7, 8)
-	window.rows[1][1], window.rows[1][2] = "l", true                                  // 5 is being written
-	window.rows[2][1] = "l"                                                           // and holds 6
-	window.rows[3][4], window.rows[3][1] = true, "m"                                  // 7 waits for a time
-	window.rows[4][1], window.rows[4][7], window.rows[4][8] = "n", int64(3), int64(1) // 8 is behind a block
+	window.rows[1][1], window.rows[1][2] = "l", true     // 5 is being written
+	window.rows[2][1] = "l"                              // and holds 6
+	window.rows[3][4], window.rows[3][1] = true, "m"     // 7 waits for a time
+	window.rows[4][1], window.rows[4][7] = "n", int64(3) // 8 is behind a block
 	answer := head(false, false, 5)
 	answer.rows[0][5] = true
 	store, server := newFake(t, "outbox_messages", inTurn(
@@ -241,16 +241,15 @@ func TestExchangeDecides(t *testing.T) {
 	assert.NotEqual(t, server.requests[0].args["token"], token.String())
 }
 
-// Where nothing can be taken, nothing is asked for; what stands ahead of a window of low priority
-// holds its keys.
-func TestExchangeAhead(t *testing.T) {
+// Where nothing can be taken, nothing is asked for.
+func TestExchangeTakesNothing(t *testing.T) {
 	t.Parallel()
-	answer := head(false, false, 1)
-	answer.rows[0][6], answer.rows[0][7] = int64(3), true
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{answer, windowRows(4)}}))
+	window := windowRows(4)
+	window.rows[0][7] = int64(3) // behind a block
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{head(false, false, 1), window}}))
 	result, err := store.Exchange(t.Context(), nil, testClaim)
 	require.NoError(t, err)
-	assert.True(t, result.Batch.AheadWaits)
+	assert.Equal(t, 1, result.Batch.Waiting)
 	assert.Equal(t, 1, result.Batch.Seen)
 	assert.Empty(t, result.Batch.Messages)
 	assert.Len(t, server.requests, 1)
@@ -341,7 +340,7 @@ func TestLiftFails(t *testing.T) {
 
 func TestDefer(t *testing.T) {
 	t.Parallel()
-	announced := set{columns: []string{"fanout_window", "blocked", "ahead", "ahead_waits"}, rows: [][]sqldriver.Value{{int64(7), true, int64(3), true}}}
+	announced := set{columns: []string{"fanout_window", "blocked"}, rows: [][]sqldriver.Value{{int64(7), true}}}
 	window := windowRows(4, 5, 6, 7, 8)
 	window.rows[0][4], window.rows[0][2], window.rows[0][1] = true, true, "l" // another transaction is writing it
 	window.rows[1][4], window.rows[3][3], window.rows[3][4] = true, true, true
@@ -372,7 +371,7 @@ func TestDefer(t *testing.T) {
 // Of rows behind a block of before no block is made.
 func TestDeferBehindABlock(t *testing.T) {
 	t.Parallel()
-	announced := set{columns: []string{"fanout_window", "blocked", "ahead", "ahead_waits"}, rows: [][]sqldriver.Value{{int64(7), true, nil, false}}}
+	announced := set{columns: []string{"fanout_window", "blocked"}, rows: [][]sqldriver.Value{{int64(7), true}}}
 	window := windowRows(4)
 	window.rows[0][7] = int64(2)
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{announced, window}}, reply{sets: []set{count("fanout_deferred", 1)}}))

@@ -30,7 +30,7 @@ var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
 	"overview": {"broker", "limit"}, "message": {"message_id", "shown", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
-	"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
+	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
 	"find": findParams, "matches": findParams, "requeue": append(changeParams[:4:4], "ttl_seconds", "ttl_micros"),
@@ -203,7 +203,7 @@ func TestClaimTexts(t *testing.T) {
 		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "DECLARE @chosen", "AS fanout_id")
 		_, claim, _ := strings.Cut(text, "DECLARE @chosen")
 		inOrder(t, claim, "SELECT @found_version = version", "@found_version <> @decided", "SET @now = SYSUTCDATETIME()", "INSERT INTO @blocks", "INSERT INTO @settled",
-			"SET @mixed = 1", "@ahead = head.id", "INSERT INTO @win (id, ordering_key", "INSERT INTO @chosen", "UPDATE m")
+			"INSERT INTO @win (id, ordering_key", "INSERT INTO @chosen", "UPDATE m")
 		assert.Equal(t, name == "take", strings.Contains(text, "@decided"))
 	}
 	store, err := New(nil, "")
@@ -245,7 +245,7 @@ func TestVersions(t *testing.T) {
 // pass over the window, or one that the server would have to plan by itself, is a change of speed.
 func TestTableAccesses(t *testing.T) {
 	t.Parallel()
-	const open, backfill, byID = "INDEX(outbox_messages_open), ", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", "FORCESEEK, NOLOCK"
+	const open, byID = "INDEX(outbox_messages_open), ", "FORCESEEK, NOLOCK"
 	const passing = "READCOMMITTEDLOCK, READPAST, ROWLOCK"
 	texts, _ := batches(t, "outbox_messages")
 	for name, want := range map[string][]string{
@@ -254,10 +254,8 @@ func TestTableAccesses(t *testing.T) {
 		"exchange published=false other=false claim=true": {
 			byID, "READCOMMITTEDLOCK, FORCESEEK", passing + ", FORCESEEK", "INDEX(outbox_messages_deferred_key)", "INDEX(outbox_messages_deferred_key)", // only with blocks
 			open + "UPDLOCK, " + passing, open + "NOLOCK", // only without order, the second where the batch is not full
-			open + passing,            // what is settled
-			open + "NOLOCK",           // is there low priority?
-			backfill, open + "NOLOCK", // what is ahead of low priority
-			backfill, open + "NOLOCK", // what is there
+			open + passing,                                                    // what is settled
+			open + "NOLOCK",                                                   // what is there
 			byID, "UPDLOCK, " + passing + ", FORCESEEK", "ROWLOCK, FORCESEEK", // what is simple: the bytes, what is locked where order is off, and the update
 			byID, "FORCESEEK", // what is not: the bytes; and the messages after the commit
 		},
@@ -273,13 +271,14 @@ func TestTableAccesses(t *testing.T) {
 }
 
 // The search for followers begins at their block while there are enough of them, and otherwise at
-// the beginning of the key.
+// the beginning of the key in the shard.
 func TestFollowersText(t *testing.T) {
 	t.Parallel()
 	text := exchangeTexts("outbox_messages")[parts{claim: true}]
 	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.block_id\n"))
 	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = @max_followers THEN done.block_id ELSE 0 END"))
 	assert.Equal(t, 2, strings.Count(text, "TOP (@max_followers)"))
+	assert.Equal(t, 2, strings.Count(text, "m.key_hash = done.key_hash AND m.shard = @shard AND"))
 }
 
 // A row that blocks its key becomes the block in place of any other, and what is deferred before it
@@ -295,9 +294,9 @@ func TestBlockAbandonedTexts(t *testing.T) {
 		text, _, found := strings.Cut(text, "COMMIT TRANSACTION;")
 		require.True(t, found)
 		for _, part := range []string{
-			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash", // before the rows change
-			"UPDATE m\n       SET status ", "SET version = version + 1", "UPDATE w\n", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
-			"INDEX(outbox_messages_deferred_key)", "earlier.id < g.id", "earlier.deferred = 1 AND earlier.finished_at IS NULL", "SET deferred = 0",
+			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash, m.shard;", // before the rows change
+			"UPDATE m\n       SET status ", "SET version = version + 1", "UPDATE w\n", "w.shard = m.shard AND", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
+			"INDEX(outbox_messages_deferred_key)", "earlier.shard = g.shard AND earlier.id < g.id", "earlier.deferred = 1 AND earlier.finished_at IS NULL", "SET deferred = 0",
 		} {
 			_, rest, found := strings.Cut(text, part)
 			require.True(t, found, "%q is missing, or not in its place", part)
@@ -332,11 +331,6 @@ func TestShards(t *testing.T) {
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Shards-1))
 	backfill, urgent := int(outbox.ClassBackfill)*outbox.Shards, int(outbox.ClassUrgent)*outbox.Shards
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("+ CASE WHEN priority < 0 THEN %d WHEN priority > 0 AND ordering_key IS NULL THEN %d ELSE 0 END", backfill, urgent))
-	claim := store.sql.exchange[parts{claim: true}]
-	assert.Contains(t, claim, fmt.Sprintf("IF @shard < %d AND", backfill))
-	assert.Contains(t, claim, fmt.Sprintf("shard = @shard + %d AND", backfill))
-	assert.Contains(t, claim, fmt.Sprintf("IF @shard BETWEEN %d AND %d\n", backfill, backfill+outbox.Shards-1))
-	assert.Contains(t, claim, fmt.Sprintf("shard = @shard - %d AND", backfill))
 }
 
 // A step is one batch: GO is a word of the tools, not of the server.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ func testOperateModel(t *table) {
 	rapid.Check(t, func(rt *rapid.T) {
 		t.exec("DELETE FROM {t}")
 		t.exec("DELETE FROM {t}_key_blocks")
-		run := &operateRun{table: t, keys: keys, shut: map[string]int64{}}
+		run := &operateRun{table: t, keys: keys, shut: map[keyInShard]int64{}}
 		rt.Repeat(map[string]func(*rapid.T){
 			"write": run.write, "claim": run.claimSome, "claim again": run.claimSome, "complete": run.completeSome, "complete again": run.completeSome,
 			"defer": run.deferSome, "time passes": run.timePasses, "requeue": run.requeueSome, "replay": run.replaySome,
@@ -43,11 +44,19 @@ type operated struct {
 
 func (r *operated) open() bool { return !r.status.Terminal() }
 
+// A keyInShard is what keeps an order: a key, in one priority class.
+type keyInShard struct {
+	key   string
+	shard int
+}
+
+func (r *operated) place() keyInShard { return keyInShard{r.key, r.shard} }
+
 type operateRun struct {
 	*table
 	keys    []string
-	rows    []*operated // in the order of ids
-	shut    map[string]int64
+	rows    []*operated          // in the order of ids
+	shut    map[keyInShard]int64 // by an abandoned row
 	batches []driver.Batch
 }
 
@@ -83,11 +92,11 @@ func (run *operateRun) claimSome(rt *rapid.T) {
 		if row.key == "" {
 			continue
 		}
-		if block, ok := run.shut[row.key]; ok {
+		if block, ok := run.shut[row.place()]; ok {
 			require.LessOrEqual(rt, id, block, "key %q waits for an operator", row.key)
 		}
 		for _, other := range run.rows {
-			if other.key != row.key || !other.open() || slices.Contains(ids, other.id) {
+			if other.place() != row.place() || !other.open() || slices.Contains(ids, other.id) {
 				continue
 			}
 			require.Greater(rt, other.id, id, "an earlier row of key %q is open", row.key)
@@ -130,7 +139,7 @@ func (run *operateRun) completeSome(rt *rapid.T) {
 		case "abandoned":
 			o.Status = outbox.StatusAbandoned
 			if s.BlockAbandoned && row.key != "" {
-				run.shut[row.key] = row.id
+				run.shut[row.place()] = row.id
 			}
 		case "released":
 			o.Status, o.Spent = outbox.StatusPending, false
@@ -189,8 +198,8 @@ func (run *operateRun) requeueSome(rt *rapid.T) {
 	for _, row := range want {
 		row.back = row.back || row.status == outbox.StatusAbandoned
 		row.status, row.waits = outbox.StatusPending, false
-		if run.shut[row.key] == row.id {
-			delete(run.shut, row.key)
+		if run.shut[row.place()] == row.id {
+			delete(run.shut, row.place())
 		}
 	}
 }
@@ -217,9 +226,9 @@ func (run *operateRun) abandonSome(rt *rapid.T) {
 
 func (run *operateRun) releaseSome(rt *rapid.T) {
 	key := rapid.SampledFrom(run.keys[:3]).Draw(rt, "key")
-	_, deferred := run.shut[key]
-	require.Equal(rt, deferred, run.release(key), "whether key %q was deferred", key)
-	delete(run.shut, key)
+	was := len(run.shut)
+	maps.DeleteFunc(run.shut, func(at keyInShard, _ int64) bool { return at.key == key })
+	require.Equal(rt, len(run.shut) < was, run.release(key), "whether key %q was blocked", key)
 }
 
 // finish lets everything through and checks that nothing is left over.
@@ -229,15 +238,18 @@ func (run *operateRun) finish(rt *rapid.T) {
 	}
 	run.pass()
 	require.Len(rt, run.blockedKeys(), len(run.shut))
-	for key := range run.shut {
-		require.True(rt, run.release(key))
+	for len(run.shut) > 0 {
+		for at := range run.shut {
+			require.True(rt, run.release(at.key))
+			maps.DeleteFunc(run.shut, func(other keyInShard, _ int64) bool { return other.key == at.key })
+		}
 	}
 	run.requeue(admin.Filter{Broker: broker})
-	last := map[string]int64{}
+	last := map[keyInShard]int64{}
 	for _, id := range run.drain() {
-		key := run.row(id).key
-		require.True(rt, key == "" || id > last[key], "row %d of key %q after row %d", id, key, last[key])
-		last[key] = id
+		at := run.row(id).place()
+		require.True(rt, at.key == "" || id > last[at], "row %d of key %q after row %d", id, at.key, last[at])
+		last[at] = id
 	}
 	require.Equal(rt, len(run.rows), run.count(outbox.StatusPublished), "all comes through")
 	require.Zero(rt, run.blocks())

@@ -62,13 +62,13 @@ var spoils = map[outbox.Dialect][]spoil{
 			},
 			wants: []string{"column correlation_id: collation is blind_{f}, want none"},
 		},
-		{statements: []string{"DROP INDEX {t}_deferred_key"}, wants: []string{"index {t}_deferred_key: missing"}},
+		{statements: []string{"DROP INDEX {t}_failing"}, wants: []string{"index {t}_failing: missing"}},
 		{
 			statements: []string{
-				"DROP INDEX {t}_backfill",
-				"CREATE INDEX {t}_backfill ON {t} (target_broker, hashtextextended(ordering_key, 1), id) WHERE priority < 0 AND finished_at IS NULL",
+				"DROP INDEX {t}_deferred_key",
+				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, hashtextextended(ordering_key, 1), id) WHERE deferred AND finished_at IS NULL",
 			},
-			wants: []string{"index {t}_backfill: expression is hashtextextended(ordering_key, (1)::bigint), want hashtextextended(ordering_key, 0) (which differs where "},
+			wants: []string{"index {t}_deferred_key: expression is hashtextextended(ordering_key, (1)::bigint), want hashtextextended(ordering_key, shard) (which differs where "},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_deferred", "CREATE INDEX {t}_deferred ON {t} (target_broker, id) WHERE deferred AND finished_at IS NULL"},
@@ -87,7 +87,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		{
 			statements: []string{
 				"DROP INDEX {t}_blocks_key",
-				"CREATE INDEX {t}_blocks_key ON {t}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL",
+				"CREATE INDEX {t}_blocks_key ON {t}_key_blocks (ordering_key, target_broker, shard) WHERE ordering_key IS NOT NULL",
 			},
 			wants: []string{"index {t}_blocks_key: unique is no, want yes"},
 		},
@@ -192,23 +192,25 @@ var spoils = map[outbox.Dialect][]spoil{
 			statements: []string{reword("UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
 			wants:      []string{"constraint {t}_once: unique is target_broker, message_id, want message_id, target_broker"},
 		},
-		{statements: []string{"DROP INDEX {t}_deferred_key"}, wants: []string{"index {t}_deferred_key: missing"}},
 		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
 			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0"},
 			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, shard, id"},
 		},
 		{
-			statements: []string{"DROP INDEX {t}_backfill", "CREATE INDEX {t}_backfill ON {t} (target_broker, ordering_key, id) WHERE priority < 0"},
-			wants: []string{"index {t}_backfill: predicate is priority < 0, want priority < 0 AND finished_at IS NULL " +
-				"(which differs where finished_at is 0 and priority is -1)"},
+			statements: []string{
+				"DROP INDEX {t}_deferred_key",
+				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, ordering_key, shard, id) WHERE deferred = 1",
+			},
+			wants: []string{"index {t}_deferred_key: predicate is deferred = 1, want deferred = 1 AND finished_at IS NULL " +
+				"(which differs where deferred is 1 and finished_at is 0)"},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_finished", "CREATE INDEX {t}_finished ON {t} (target_broker, status, finished_at)"},
 			wants:      []string{"index {t}_finished: predicate is none, want finished_at IS NOT NULL"},
 		},
 		{
-			statements: []string{"DROP INDEX {t}_blocks_key", "CREATE INDEX {t}_blocks_key ON {t}_key_blocks (target_broker, ordering_key)"},
+			statements: []string{"DROP INDEX {t}_blocks_key", "CREATE INDEX {t}_blocks_key ON {t}_key_blocks (target_broker, ordering_key, shard)"},
 			wants:      []string{"index {t}_blocks_key: unique is no, want yes"},
 		},
 	},
@@ -235,30 +237,33 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
 		{
 			statements: []string{
-				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
+				"DROP INDEX {t}_open ON {t}", "DROP INDEX {t}_deferred_key ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
 				"ALTER TABLE {t} ADD shard AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
 				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
 					"WHERE finished_at IS NULL AND deferred = 0",
+				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, key_hash, shard, id) INCLUDE (message_id) WHERE deferred = 1 AND finished_at IS NULL",
 			},
-			wants: []string{"column shard: computed is "},
+			wants: []string{"column shard: generated is "},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_finished ON {t}", "CREATE INDEX {t}_finished ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
 			wants:      []string{"index {t}_finished: columns is target_broker, finished_at, want target_broker, status, finished_at"},
 		},
 		{
-			statements: []string{"DROP INDEX {t}_backfill ON {t}", "CREATE INDEX {t}_backfill ON {t} (target_broker, key_hash, id) WHERE finished_at IS NULL"},
-			wants:      []string{"index {t}_backfill: predicate is "},
+			statements: []string{
+				"DROP INDEX {t}_deferred_key ON {t}",
+				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, key_hash, shard, id) INCLUDE (message_id) WHERE deferred = 1",
+			},
+			wants: []string{"index {t}_deferred_key: predicate is "},
 		},
 		{
 			statements: []string{
 				"DROP INDEX {t}_blocks_key ON {t}_key_blocks",
-				"CREATE INDEX {t}_blocks_key ON {t}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL",
+				"CREATE INDEX {t}_blocks_key ON {t}_key_blocks (target_broker, key_hash, shard) WHERE ordering_key IS NOT NULL",
 			},
 			wants: []string{"index {t}_blocks_key: unique is no, want yes"},
 		},
 		{statements: []string{"ALTER INDEX {t}_blocks_wake ON {t}_key_blocks DISABLE"}, wants: []string{"index {t}_blocks_wake: enabled is no, want yes"}},
-		{statements: []string{"DROP INDEX {t}_deferred_key ON {t}"}, wants: []string{"index {t}_deferred_key: missing"}},
 		{statements: []string{"DROP INDEX {t}_deferred ON {t}"}, wants: []string{"index {t}_deferred: missing"}},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
 		{
@@ -311,7 +316,7 @@ var spoils = map[outbox.Dialect][]spoil{
 					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 THEN 8 ELSE 0 END) STORED",
 				"ALTER TABLE {t} ADD queue TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END " +
 					"WHEN status = 'published' THEN 101 ELSE 102 END) STORED",
-				"CREATE INDEX {t}_queue ON {t} (target_broker, queue, finished_at, id)", "CREATE INDEX {t}_held ON {t} (held_key, target_broker, shard, deferred, id)",
+				"CREATE INDEX {t}_queue ON {t} (target_broker, queue, finished_at, id)", "CREATE INDEX {t}_held ON {t} (held_key, target_broker, shard, id)",
 			},
 			wants: []string{"column shard: generated is "},
 		},
@@ -337,7 +342,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"DROP INDEX {t}_held ON {t}"}, wants: []string{"index {t}_held: missing"}},
 		{
-			statements: []string{"DROP INDEX {t}_blocks_key ON {t}_key_blocks", "CREATE INDEX {t}_blocks_key ON {t}_key_blocks (key_hash, target_broker)"},
+			statements: []string{"DROP INDEX {t}_blocks_key ON {t}_key_blocks", "CREATE INDEX {t}_blocks_key ON {t}_key_blocks (key_hash, target_broker, shard)"},
 			wants:      []string{"index {t}_blocks_key: unique is no, want yes"},
 		},
 		{statements: []string{"ALTER TABLE {t}_pauses ENGINE = MyISAM"}, wants: []string{"table {t}_pauses: engine is MyISAM, want InnoDB"}},

@@ -56,7 +56,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
 	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
-	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), mysqlCommand(s), mysqlClaimsCommand(s), allCommand(s))
+	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), mysqlCommand(s), mysqlClaimsCommand(s), prioritiesCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
 	return root
 }

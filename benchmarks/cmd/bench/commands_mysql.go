@@ -23,6 +23,17 @@ func mysqlCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func prioritiesCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultPriorities()
+	cmd, flags := command(s, "priorities", "A backlog of mixed priorities, beside one in which all are alike", &sizes, scenario.ShortPriorities)
+	flags.IntVar(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
+	flags.Int64SliceVar(&sizes.Shares, "low", sizes.Shares, "how many of 100 messages have a low priority")
+	return cmd
+}
+
 func mysqlClaimsCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultMySQLClaims()
 	cmd, flags := command(s, "mysql-claims", "Claims of MySQL or MariaDB in a large table, and beside a forgotten transaction", &sizes, scenario.ShortMySQLClaims)

@@ -87,6 +87,7 @@ func TestShort(t *testing.T) {
 		"drain --broker kafka":    {"by hand, outbox table, 2 workers: rate", "fanout, 1 key: rate", "fanout, 100 keys: of the limit"},
 		"mysql":                   {"by hand: rate", "ordered: of the loop by hand", "ordered: redo log", "unordered: rate"},
 		"mysql-claims":            {"size: p50 small", "size: p99 ratio", "transaction: p50 without", "transaction: p50 ratio"},
+		"priorities":              {"PostgreSQL, 24 keys, 0 % low: rate", "PostgreSQL, 24 keys, 20 % low: of the rate without", "MySQL, 24 keys, 20 % low: of the rate without"},
 		"commit":                  {"postgres: event/by-hand", "postgres: no-event/plain", "sqlite: other-model/plain", "discard: event"},
 	} {
 		t.Run(scenario, func(t *testing.T) {

@@ -32,7 +32,7 @@ export default async function blocked({ root, where, signal, reload }) {
 
 function list(database, keys, act) {
   return table("Keys that wait", [
-    { head: "Ordering key", cell: (k) => h("a", { class: "mono", href: "#/messages?" + new URLSearchParams({ database, broker: k.broker, key: k.key }) }, k.key), class: "key" },
+    { head: "Ordering key", cell: (k) => [h("a", { class: "mono", href: "#/messages?" + new URLSearchParams({ database, broker: k.broker, key: k.key }) }, k.key), k.class === "normal" ? null : h("small", { class: "block" }, k.class)], class: "key" },
     { head: "Broker", cell: (k) => k.broker },
     { head: "Why", cell: (k) => { const [level, text] = reasons[k.reason] ?? ["wait", k.reason]; return [pill(level, k.reason), h("small", { class: "block" }, text)]; } },
     { head: "Followers", cell: (k) => count(k.followers, k.more), class: "number" },

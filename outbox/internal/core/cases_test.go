@@ -24,8 +24,6 @@ func with(r driver.Row, change func(*driver.Row)) driver.Row {
 func waits(r *driver.Row)                  { r.Waits = true }                 // in backoff, or scheduled for later
 func claimed(r *driver.Row)                { r.Leased, r.Waits = true, true } // under a lease that runs
 func lost(r *driver.Row)                   { r.Leased = true }                // under a lease that is over
-func low(r *driver.Row)                    { r.Low = driver.LowOpen }         // behind a row of its key and of low priority
-func lowWaits(r *driver.Row)               { r.Low = driver.LowWaits }        // that waits for a time
 func crashed(times int) func(*driver.Row)  { return func(r *driver.Row) { r.Crashes = times } }
 func weighs(bytes int64) func(*driver.Row) { return func(r *driver.Row) { r.Bytes = bytes } }
 func block(id int64) func(*driver.Row)     { return func(r *driver.Row) { r.HasBlock, r.Block = true, id } }
@@ -75,18 +73,6 @@ func TestClaimCases(t *testing.T) {
 			[]driver.Row{with(ready(1, "a"), block(2)), with(ready(2, "a"), block(2)), with(ready(3, "a"), block(2))},
 			ten,
 			Decision{Take: ids(1, 2), Waiting: 1},
-		},
-		{
-			"rows behind one of low priority stay, those of other keys go",
-			[]driver.Row{with(ready(1, "a"), low), ready(2, "b"), ready(3, "a")},
-			ten,
-			Decision{Take: ids(2)},
-		},
-		{
-			"where that one waits for a time, the claim says so",
-			[]driver.Row{with(ready(1, "a"), lowWaits), ready(2, "b")},
-			ten,
-			Decision{Take: ids(2), Waiting: 1, AheadWaits: true},
 		},
 		{
 			"what may have crashed a process is claimed apart, by half",
@@ -142,15 +128,6 @@ func TestClaimCases(t *testing.T) {
 			assert.Equal(t, c.want, Claim(&driver.Window{Rows: c.rows}, c.limits))
 		})
 	}
-}
-
-// A shard of low priority waits for everything in the normal one that came before.
-func TestClaimBehindTheNormalShard(t *testing.T) {
-	t.Parallel()
-	w := driver.Window{Rows: []driver.Row{ready(1, "a"), ready(3, "b"), ready(4, "")}, Ahead: &driver.Ahead{ID: 2}}
-	assert.Equal(t, Decision{Take: ids(1, 4)}, Claim(&w, Limits{Rows: 10}))
-	w.Ahead.Waits = true
-	assert.Equal(t, Decision{Take: ids(1, 4), AheadWaits: true}, Claim(&w, Limits{Rows: 10}))
 }
 
 // One message kills every process that sends it. It is found by halving, claimed alone from then

@@ -25,9 +25,6 @@ type Decision struct {
 	Waiting int
 	// Cut is true when the bytes kept rows back.
 	Cut bool
-	// AheadWaits is true when the priority classes of the shard's keys hold each other back, and
-	// what holds waits for a time.
-	AheadWaits bool
 }
 
 // standing is what the rows of a key say about one of them.
@@ -43,7 +40,7 @@ type standing struct {
 // Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of
 // a key that another process has claimed, and rows whose lease ran out apart from the others.
 func Claim(w *driver.Window, limits Limits) Decision {
-	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
+	var d Decision
 	standings := judge(w, limits.Unordered)
 	first := -1
 	for i := range standings {
@@ -51,7 +48,6 @@ func Claim(w *driver.Window, limits Limits) Decision {
 		if v.waits {
 			d.Waiting++
 		}
-		d.AheadWaits = d.AheadWaits || w.Rows[i].Low == driver.LowWaits
 		if first < 0 && v.free() {
 			first = i
 		}
@@ -119,8 +115,8 @@ func judge(w *driver.Window, unordered bool) []standing {
 	return standings
 }
 
-// judgeKeys lets the standings of rows with a key depend on the other rows of the key, in the
-// window and elsewhere.
+// judgeKeys lets the standings of rows with a key depend on the other rows of the key in the window,
+// and on its block.
 func judgeKeys(w *driver.Window, standings []standing) {
 	last := make(map[string]int, len(w.Rows)) // by key: the row of it that was seen last
 	claimed := map[string]bool{}
@@ -130,8 +126,7 @@ func judgeKeys(w *driver.Window, standings []standing) {
 			continue
 		}
 		behind := behindBlock(row)
-		v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)
-		v.waits = v.waits || behind || row.Low == driver.LowWaits
+		v.clear, v.waits = v.clear && !behind, v.waits || behind
 		if at, ok := last[row.Key]; ok {
 			v.join(&standings[at])
 		}
@@ -169,11 +164,11 @@ func Simple(w *driver.Window, limits Limits) bool {
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		bytes += row.Bytes
-		if row.Waits || row.Held || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow || i > 0 && w.Rows[i-1].ID == row.ID {
+		if row.Waits || row.Held || Suspicion(row) > 0 || behindBlock(row) || i > 0 && w.Rows[i-1].ID == row.ID {
 			return false
 		}
 	}
-	return w.Ahead == nil && len(w.Rows) <= limits.Rows && (limits.Bytes == 0 || bytes <= limits.Bytes)
+	return len(w.Rows) <= limits.Rows && (limits.Bytes == 0 || bytes <= limits.Bytes)
 }
 
 // Defer decides which rows of a window are taken out of the way of claims: the first row of each

@@ -26,15 +26,12 @@ func drawWindow(t *rapid.T) driver.Window {
 		w.Rows[i] = driver.Row{
 			Ref: driver.Ref{ID: id, MessageID: uuid.UUID{byte(i + 1)}}, Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"), Leased: leased,
 			Waits: rapid.IntRange(0, 3).Draw(t, "waits") == 0, Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Crashes: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 99, -2, math.MinInt32, math.MaxInt32}).Draw(t, "crashes"),
-			Bytes: rapid.Int64Range(0, 100).Draw(t, "bytes"), Low: driver.Low(rapid.SampledFrom([]uint8{0, 0, 0, 1, 2}).Draw(t, "low")),
+			Bytes: rapid.Int64Range(0, 100).Draw(t, "bytes"),
 		}
 		if r := &w.Rows[i]; r.Key != "" && rapid.IntRange(0, 4).Draw(t, "block") == 0 {
 			r.HasBlock, r.Block, w.Blocked = true, rapid.Int64Range(0, 140).Draw(t, "block's id"), true
 		}
 		id += rapid.SampledFrom([]int64{10, 10, 10, 0}).Draw(t, "distance") // an id can be there twice
-	}
-	if rapid.IntRange(0, 5).Draw(t, "ahead") == 0 {
-		w.Ahead = &driver.Ahead{ID: rapid.Int64Range(0, 140).Draw(t, "ahead's id"), Waits: rapid.Bool().Draw(t, "ahead waits")}
 	}
 	return w
 }
@@ -84,7 +81,7 @@ func checkClaim(t *rapid.T) {
 		if limits.Unordered || r.Key == "" {
 			continue
 		}
-		require.False(t, behindBlock(r) || r.Low != driver.NoLow || w.Ahead != nil && w.Ahead.ID <= id, "row %d", id)
+		require.False(t, behindBlock(r), "row %d", id)
 		for i := range w.Rows {
 			other := &w.Rows[i]
 			if other.Key == r.Key {

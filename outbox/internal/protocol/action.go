@@ -84,14 +84,13 @@ type Action struct {
 
 // A Reply is what a store answers.
 type Reply struct {
-	Token      int   // of a claim that took rows
-	Rows       []int // claimed, or removed
-	Seen       int
-	Waiting    int
-	Cut        bool // the bytes kept rows back
-	Blocked    bool
-	AheadWaits bool
-	Lost       int // of a completion
-	Kept       int // of a renewal
-	Deferred   int
+	Token    int   // of a claim that took rows
+	Rows     []int // claimed, or removed
+	Seen     int
+	Waiting  int
+	Cut      bool // the bytes kept rows back
+	Blocked  bool
+	Lost     int // of a completion
+	Kept     int // of a renewal
+	Deferred int
 }

@@ -68,7 +68,7 @@ func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
 func (t *Table) followers(g Block, limit int) (rows []driver.Ref) {
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		if r.Key == g.Key && r.Deferred && r.open() && r.ID != g.Row && len(rows) < limit {
+		if r.Key == g.Key && r.Class == g.Shard && r.Deferred && r.open() && r.ID != g.Row && len(rows) < limit {
 			rows = append(rows, driver.Ref{ID: int64(r.ID)})
 		}
 	}
@@ -193,11 +193,10 @@ func free(t *Table, f *driver.Freed) {
 func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 	slices.SortFunc(abandoned, func(a, b *Row) int { return a.ID - b.ID })
 	for i, r := range abandoned {
-		sameKey := func(other *Row) bool { return other.Key == r.Key }
-		if r.Key == 0 || slices.ContainsFunc(abandoned[:i], sameKey) {
+		if r.Key == 0 || slices.ContainsFunc(abandoned[:i], r.sameKey) {
 			continue
 		}
-		if g := t.blockOf(r.Key); g != nil {
+		if g := t.blockOf(r.Key, r.Class); g != nil {
 			t.removeBlock(g.Row)
 		}
 		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Operator})
@@ -205,7 +204,7 @@ func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 		for k := range t.Rows {
 			// What stood behind the former block and before the new one has nothing to wait for any
 			// more.
-			if f := &t.Rows[k]; f.Key == r.Key && f.Deferred && f.ID < r.ID && !p.is(replacesBlock) {
+			if f := &t.Rows[k]; f.sameKey(r) && f.Deferred && f.ID < r.ID && !p.is(replacesBlock) {
 				f.Deferred = false
 			}
 		}

@@ -84,15 +84,14 @@ func checkClaim(before *State, a *Action, reply *Reply, report report) {
 		r := before.Row(id)
 		for i := range before.Rows {
 			other := &before.Rows[i]
-			if r.Key == 0 || other.Key != r.Key {
+			if !r.sameKey(other) {
 				continue
 			}
 			if other.ID < id && other.open() && !slices.Contains(reply.Rows, other.ID) {
 				report(Prefix, "a claim took row %d and not row %d before it, which is %s", id, other.ID, other.Status)
 			}
 			// Whatever operators do: a claim sees what is leased inside of its window.
-			seen := other.Class == r.Class && request.Window >= len(before.Rows)
-			if seen && other.leased() && other.Waits {
+			if request.Window >= len(before.Rows) && other.leased() && other.Waits {
 				report(OneHand, "a claim took row %d while row %d of its key is claimed by another worker", id, other.ID)
 			}
 		}

@@ -30,14 +30,14 @@ const (
 	OneClaim = "G5 one claim per row"
 	// Fence (G5): a completion changes only rows that carry its claim's token.
 	Fence = "G5 only the holder marks"
-	// OneHand (G5): a key is with one worker at a time, of those whose lease stands by their own
-	// clock. An operator who brings back an earlier row of a key that is claimed makes an
+	// OneHand (G5): a key of a class is with one worker at a time, of those whose lease stands by
+	// their own clock. An operator who brings back an earlier row of a key that is claimed makes an
 	// exception.
 	OneHand = "G5 a key is in one hand"
-	// Prefix (G6): a claim takes a key from its first open row on, with no gap.
+	// Prefix (G6): a claim takes a key of a class from its first open row on, with no gap.
 	Prefix = "G6 gap-free prefix"
-	// Order (G6): when a row is delivered for the first time, every earlier row of its key was
-	// delivered before, or was abandoned and let go: by on_abandon: continue, or by an operator.
+	// Order (G6): when a row is delivered for the first time, every earlier row of its key and class
+	// was delivered before, or was abandoned and let go: by on_abandon: continue, or by an operator.
 	Order = "G6 order of first deliveries"
 	// LateSend (G6): what is handed to the broker is under a lease at this moment; so a stopped
 	// owner delivers nothing after its lease is gone, but for the one send in flight.
@@ -119,8 +119,9 @@ func checkHands(s *State, report report) {
 				continue
 			}
 			for _, h := range a.Batch {
-				shared := slices.ContainsFunc(b.Batch, func(o Held) bool { return o.ID == h.ID || o.Key == h.Key && h.Key != 0 })
-				if shared && !s.broughtBack(h.Key) {
+				sameClass := a.Request.Shard == b.Request.Shard
+				shared := slices.ContainsFunc(b.Batch, func(o Held) bool { return o.ID == h.ID || sameClass && o.Key == h.Key && h.Key != 0 })
+				if shared && !s.broughtBack(h.Key, a.Request.Shard) {
 					report(OneHand, "row %d or its key %s is with workers %d and %d", h.ID, keyName(h.Key), k+1, i+1)
 				}
 			}
@@ -133,8 +134,8 @@ func (w *Worker) holdsKeys() bool {
 	return w.Phase == Working && !w.Late && !w.Undone && !w.Request.Unordered
 }
 
-func (s *State) broughtBack(key int) bool {
-	return key != 0 && slices.ContainsFunc(s.Ledger, func(e Entry) bool { return e.Key == key && e.Back })
+func (s *State) broughtBack(key int, class Class) bool {
+	return key != 0 && slices.ContainsFunc(s.Ledger, func(e Entry) bool { return e.Key == key && e.Class == class && e.Back })
 }
 
 // checkDeliveries looks at what consumers saw in one step.
@@ -154,7 +155,7 @@ func checkDeliveries(before, after *State, report report) {
 			continue
 		}
 		for k := range i {
-			if earlier := &after.Ledger[k]; earlier.Key == e.Key && earlier.Delivered == 0 && !earlier.LetGo {
+			if earlier := &after.Ledger[k]; earlier.Key == e.Key && earlier.Class == e.Class && earlier.Delivered == 0 && !earlier.LetGo {
 				report(Order, "row %d was delivered before row %d of its key", e.ID, earlier.ID)
 			}
 		}

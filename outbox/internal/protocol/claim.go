@@ -28,20 +28,13 @@ func (c *Request) limits() core.Limits {
 func (p *Protocol) window(t *Table, c Request) driver.Window {
 	rows := p.head(t, c)
 	w := driver.Window{Version: int64(t.Version), Blocked: len(t.Blocks) > 0, Rows: make([]driver.Row, len(rows))}
-	if !c.Unordered {
-		w.Ahead = t.ahead(c.Shard)
-	}
-	mixed := c.Shard == Normal && !c.Unordered && len(t.shard(Backfill, 1)) > 0
 	for i, r := range rows {
 		row := &w.Rows[i]
 		*row = driver.Row{
 			Ref: driver.Ref{ID: int64(r.ID)}, Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size), Held: r.ID == c.Held,
 		}
-		if g := t.blockOf(r.Key); g != nil && !c.Unordered {
+		if g := p.blockOf(t, r); g != nil && !c.Unordered {
 			row.HasBlock, row.Block = true, int64(g.Row)
-		}
-		if mixed {
-			row.Low = t.low(r)
 		}
 	}
 	return w
@@ -66,6 +59,18 @@ func (p *Protocol) head(t *Table, c Request) []*Row {
 	return t.shard(c.Shard, c.Window)
 }
 
+// blockOf returns the block that holds back a row's key, nil where none does.
+func (p *Protocol) blockOf(t *Table, r *Row) *Block {
+	if p.is(blocksEveryClass) {
+		for class := range Classes {
+			if g := t.blockOf(r.Key, class); g != nil {
+				return g
+			}
+		}
+	}
+	return t.blockOf(r.Key, r.Class)
+}
+
 // keyText is a key as a store has it.
 func keyText(key int) string {
 	if key == 0 {
@@ -74,38 +79,13 @@ func keyText(key int) string {
 	return keyName(key)
 }
 
-// ahead returns the first open row of the normal shard, for the backfill; nil for the others.
-func (t *Table) ahead(shard Class) *driver.Ahead {
-	first := t.shard(Normal, 1)
-	if shard != Backfill || len(first) == 0 {
-		return nil
-	}
-	return &driver.Ahead{
-		ID:    int64(first[0].ID),
-		Waits: first[0].rests() || t.behindBlock(first[0]) || t.low(first[0]) == driver.LowWaits,
-	}
-}
-
-// low looks for the first open row of low priority before a row of its key, deferred or not.
-func (t *Table) low(r *Row) driver.Low {
-	for i := range t.Rows {
-		if low := &t.Rows[i]; r.Key != 0 && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open() {
-			if low.rests() {
-				return driver.LowWaits
-			}
-			return driver.LowOpen
-		}
-	}
-	return driver.NoLow
-}
-
 // decide is the decision of a claim about a window, and what it replies.
 func (p *Protocol) decide(t *Table, c Request, w *driver.Window, reply *Reply) (take []int) {
 	d := core.Claim(w, c.limits())
 	if simple(w, c) { // a store takes it without a decision
 		d = core.Decision{Take: w.Refs()}
 	}
-	reply.Blocked, reply.Seen, reply.Cut, reply.AheadWaits, reply.Waiting = w.Blocked, len(w.Rows), d.Cut, d.AheadWaits, d.Waiting
+	reply.Blocked, reply.Seen, reply.Cut, reply.Waiting = w.Blocked, len(w.Rows), d.Cut, d.Waiting
 	if c.Unordered && len(w.Rows) < min(c.Window, c.Limit) { // rows that were read in vain
 		reply.Waiting = 0
 		for _, r := range t.shard(c.Shard, len(t.Rows)) {

@@ -59,7 +59,7 @@ func (d *drain) run(s State, at fingerprint) *finding {
 func (d *drain) unfinished(s *State) string {
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		g := s.blockOf(r.Key)
+		g := s.blockOf(r.Key, r.Class)
 		switch {
 		case r.open() && (g == nil || g.Wake != Operator || g.Row >= r.ID || !waitsForOperator(s, g.Row)):
 			return fmt.Sprintf("row %d stays %s for ever, nothing more happens", r.ID, r.Status)
@@ -130,16 +130,10 @@ func (d *drain) visit(s *State, shard Class) (a Action, ok bool) {
 			return claim, true
 		}
 		full := reply.Seen >= window && 2*reply.Waiting >= reply.Seen
-		if full || reply.AheadWaits {
-			shards := []Class{shard}
-			if reply.AheadWaits {
-				shards = []Class{Backfill, Normal}
-			}
-			for _, shard := range shards {
-				deferRows := Action{Kind: Defer, Request: Request{Shard: shard, Window: len(s.Rows)}}
-				if _, reply, err := d.protocol.Step(s, &deferRows); err == nil && reply.Deferred > 0 {
-					return deferRows, true
-				}
+		if full {
+			deferRows := Action{Kind: Defer, Request: Request{Shard: shard, Window: len(s.Rows)}}
+			if _, reply, err := d.protocol.Step(s, &deferRows); err == nil && reply.Deferred > 0 {
+				return deferRows, true
 			}
 		}
 		if reply.Seen < window {

@@ -20,7 +20,7 @@ func (n *node) fingerprint() fingerprint {
 		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Deferred), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
 	}
 	for _, g := range n.Blocks {
-		b = append(b, byte(g.Row), byte(g.Key), byte(g.Wake), 0xfe)
+		b = append(b, byte(g.Row), byte(g.Key), byte(g.Shard), byte(g.Wake), 0xfe)
 	}
 	for i := range n.Ledger {
 		entry := &n.Ledger[i]

@@ -27,6 +27,7 @@ const (
 	replacesBlock
 	guessesPublished
 	forgetsDelivered
+	blocksEveryClass
 )
 
 func (p *Protocol) is(m mutation) bool { return p.broken == m }

@@ -37,6 +37,7 @@ var mutations = []struct {
 	{"what was delivered goes back", forgetsDelivered, "failures", Duplicates},
 	{"followers pass a block that is not done", advancesEarly, "blocks", Order},
 	{"the block of an abandoned row replaces one that holds another row", replacesBlock, "late words", NothingLost},
+	{"a block holds back what another class has of its key", blocksEveryClass, "classes", Progress},
 	{"a row is requeued and its block is not", requeueIgnoresBlocks, "on_abandon: block", Progress},
 	{"a claim takes what it chose before a row of the key came back", takesStale, "replays in halves", OneHand},
 	{"nobody learns that a lease that was over is renewed", renewsUnseen, "replays in halves", OneHand},
@@ -62,15 +63,7 @@ var coreMutations = []struct {
 	},
 	{
 		"claims take what is behind a block", "claim.go",
-		"v.clear = v.clear && !behind &&", "v.clear = v.clear &&", "blocks", Order,
-	},
-	{
-		"normal rows do not wait for earlier ones of low priority", "claim.go",
-		" && row.Low == driver.NoLow", "", "classes", Order,
-	},
-	{
-		"the backfill does not wait for the normal shard", "claim.go",
-		"(w.Ahead == nil || row.ID < w.Ahead.ID)", "true", "classes", Order,
+		"v.clear && !behind, v.waits || behind", "v.clear, v.waits || behind", "blocks", Order,
 	},
 	{
 		"a lease that ran out is not recovered", "claim.go",
@@ -78,7 +71,7 @@ var coreMutations = []struct {
 	},
 	{
 		"a shard is taken as it stands though blocks hold its keys back", "claim.go",
-		" || behindBlock(row) || row.Low", " || row.Low", "blocks", Order,
+		" || behindBlock(row) || i > 0", " || i > 0", "blocks", Order,
 	},
 	{
 		"what crashed its process is claimed with others for ever", "claim.go",

@@ -20,7 +20,7 @@ func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	if g := t.block(id); g != nil && g.Key == 0 {
 		t.removeBlock(id)
 	}
-	g := t.blockOf(r.Key)
+	g := t.blockOf(r.Key, r.Class)
 	if g != nil && id <= g.Row && (g.Wake != Operator || g.Row == id) && !p.is(requeueIgnoresBlocks) {
 		t.removeBlock(g.Row)
 		t.addBlock(Block{Row: id, Key: r.Key, Shard: r.Class, Wake: Back})
@@ -49,15 +49,20 @@ func (p *Protocol) drop(t *Table, id int) error {
 	return nil
 }
 
-// unblockKey lets a key go on that waits for an operator, without the abandoned row.
-func (*Protocol) unblockKey(t *Table, key int) error {
-	g := t.blockOf(key)
-	if g == nil || g.Wake != Operator {
-		return fmt.Errorf("key %d does not wait for an operator", key)
+// unblockKey lets a key go on that waits for an operator, without the abandoned row: in each class in
+// which it does.
+func (*Protocol) unblockKey(t *Table, key int) (classes []Class, err error) {
+	for class := range Classes {
+		if g := t.blockOf(key, class); g != nil && g.Wake == Operator {
+			g.Wake = Back
+			classes = append(classes, class)
+		}
 	}
-	g.Wake = Back
+	if len(classes) == 0 {
+		return nil, fmt.Errorf("key %d does not wait for an operator", key)
+	}
 	t.Version++
-	return nil
+	return classes, nil
 }
 
 // victims lists the rows that a purge would remove: not those for which a key waits until an

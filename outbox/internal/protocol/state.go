@@ -58,6 +58,7 @@ type Held struct {
 // An Entry is what is known about a committed row without looking at the table.
 type Entry struct {
 	ID, Key   int
+	Class     Class
 	Delivered int  // how many copies consumers have seen
 	Excused   bool // there is a reason for a second copy
 	LetGo     bool // it was abandoned and its key could go on, so later rows may come before it

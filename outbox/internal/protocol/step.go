@@ -59,7 +59,7 @@ func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
 			return Reply{}, fmt.Errorf("row %d is there", n.ID)
 		}
 		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Size: n.Size, Dead: n.Dead, Waits: n.Scheduled})
-		s.enter(Entry{ID: n.ID, Key: n.Key})
+		s.enter(Entry{ID: n.ID, Key: n.Key, Class: n.Class})
 	}
 	return Reply{}, nil
 }
@@ -132,13 +132,16 @@ func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
 		}
 		s.Entry(a.ID).LetGo = true
 	case UnblockKey:
-		if err := p.unblockKey(&s.Table, a.Key); err != nil {
+		classes, err := p.unblockKey(&s.Table, a.Key)
+		if err != nil {
 			return Reply{}, err
 		}
-		s.letGo(a.Key)
+		for _, class := range classes {
+			s.letGo(a.Key, class)
+		}
 	default:
 		if g := s.block(a.ID); g != nil && g.Wake == Operator { // who requeues the row that defers a key decides about the key
-			s.letGo(g.Key)
+			s.letGo(g.Key, g.Shard)
 		}
 		if err := p.requeue(&s.Table, a.ID, a.Kind == Replay); err != nil {
 			return Reply{}, err
@@ -149,11 +152,12 @@ func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
 	return Reply{}, nil
 }
 
-// letGo notes that the abandoned rows of a key, purged ones included, do not hold it back any more.
-func (s *State) letGo(key int) {
+// letGo notes that the abandoned rows of a key in a class, purged ones included, do not hold it back
+// any more.
+func (s *State) letGo(key int, class Class) {
 	for i := range s.Ledger {
 		e := &s.Ledger[i]
-		if r := s.Row(e.ID); e.Key == key && (e.Gone || r != nil && r.Status == Abandoned) {
+		if r := s.Row(e.ID); e.Key == key && e.Class == class && (e.Gone || r != nil && r.Status == Abandoned) {
 			e.LetGo = true
 		}
 	}

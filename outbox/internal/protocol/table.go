@@ -22,7 +22,8 @@ func (s Status) String() string {
 // Terminal reports whether a row is done.
 func (s Status) Terminal() bool { return s == Published || s == Abandoned }
 
-// Class is the shard of a row: the classes of package outbox, in their order.
+// Class is the shard of a row: the classes of package outbox, in their order. Order is kept within a
+// class: rows of one key and of different classes know nothing of each other.
 type Class uint8
 
 // The classes of rows by their priority.
@@ -59,6 +60,11 @@ type Row struct {
 	Deferred          bool
 }
 
+// sameKey reports whether two rows keep an order: both are of one key, and of one class.
+func (r *Row) sameKey(other *Row) bool {
+	return r.Key != 0 && r.Key == other.Key && r.Class == other.Class
+}
+
 func (r *Row) open() bool    { return !r.Status.Terminal() }
 func (r *Row) leased() bool  { return r.Status == Processing }
 func (r *Row) inHand() bool  { return r.leased() && r.Waits }  // under a lease that runs
@@ -80,7 +86,7 @@ const (
 func (w Wake) String() string { return [...]string{"rests", "due", "back", "operator"}[w] }
 
 // A Block is a row that waits out of the claim's way. With a key it holds back every later row of
-// the key.
+// the key in its shard.
 type Block struct {
 	Row   int // its id
 	Key   int // 0 = it waits alone
@@ -118,10 +124,10 @@ func (t *Table) block(id int) *Block {
 	return nil
 }
 
-// blockOf returns the block of a key, nil when it has none.
-func (t *Table) blockOf(key int) *Block {
+// blockOf returns the block of a key in a shard, nil when it has none.
+func (t *Table) blockOf(key int, shard Class) *Block {
 	for i := range t.Blocks {
-		if key != 0 && t.Blocks[i].Key == key {
+		if g := &t.Blocks[i]; key != 0 && g.Key == key && g.Shard == shard {
 			return &t.Blocks[i]
 		}
 	}
@@ -130,7 +136,7 @@ func (t *Table) blockOf(key int) *Block {
 
 // behindBlock reports whether a block of its key stands before a row.
 func (t *Table) behindBlock(r *Row) bool {
-	g := t.blockOf(r.Key)
+	g := t.blockOf(r.Key, r.Class)
 	return g != nil && g.Row < r.ID
 }
 

@@ -250,7 +250,7 @@ func (p *Protocol) stepComplete(s *State, a *Action) (Reply, error) {
 func (s *State) noteAbandoned(before *State, blocks bool) {
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		g := s.blockOf(r.Key)
+		g := s.blockOf(r.Key, r.Class)
 		held := blocks && g != nil && g.Row <= r.ID
 		if r.Status == Abandoned && before.Rows[i].Status != Abandoned && !held {
 			s.Entry(r.ID).LetGo = true

@@ -82,8 +82,8 @@ var worlds = []struct {
 	{world{ // late marks of abandoned rows beside blocks
 		name: "late words", protocol: deferring(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, defers: true,
 	}, [sizes]bound{{1, 1, 0}, {1, 2, 0}, {2, 2, 0}}},
-	{world{ // one key in two classes of priority
-		name: "classes", shards: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, defers: true,
+	{world{ // one key in two classes of priority, of which neither waits for the other
+		name: "classes", protocol: deferring(), shards: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, defers: true,
 		rows: []NewRow{{ID: 1, Key: 1, Class: Backfill}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Key: 1, Class: Backfill}},
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {1, 2, 0}}},
 	{world{ // operators and the purge, at any moment

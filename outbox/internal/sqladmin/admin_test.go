@@ -25,7 +25,7 @@ var given = func() map[string][]string {
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
 		"counts": nil, "last_errors": nil, "backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
-		"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys"}, "message": {"message_id", "shown", "limit"},
+		"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys", "shards"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
 		"find": filter, "matches": filter, "requeue": append(rows[:6:6], "ttl"), "abandon": append(rows[:6:6], "error"), "unblock_key": {"locks", "broker", "key"},
 	}
@@ -41,7 +41,7 @@ var stepwise = map[string][]string{
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which
 // answers to no INSERT: what others say at once, it says for one broker or key.
 var narrow = map[string][]string{
-	"audit_begun": nil, "brokers": {"after"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": {"broker"}, "followers_of": {"broker", "key", "id", "max_count"},
+	"audit_begun": nil, "brokers": {"after"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": {"broker"}, "followers_of": {"broker", "key", "id", "shard", "max_count"},
 	"expired_published": {"broker", "retention", "limit"}, "expired_abandoned": {"broker", "retention", "limit"}, "purge": {"ids"},
 }
 

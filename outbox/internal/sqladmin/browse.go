@@ -87,7 +87,8 @@ func lastErrorOf(text *string) *outbox.LastError {
 type blocker struct {
 	admin.KeyBlock
 
-	id int64
+	id    int64
+	shard int64
 }
 
 // KeyBlocks implements admin.Administration. A key whose block is back in the way of claims is not
@@ -123,16 +124,20 @@ func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount in
 	return keys, nil
 }
 
-// blockers are the blocks and the first failed rows of a broker's keys, one of each key: those that
-// need an operator, then the oldest.
+// blockers are the blocks and the first failed rows of a broker's keys, one of each key and class:
+// those that need an operator, then the oldest.
 func (a *Admin) blockers(ctx context.Context, conn Conn, broker string, limit int) (blockers []blocker, err error) {
-	known := map[string]bool{}
+	type place struct {
+		key   string
+		shard int64
+	}
+	known := map[place]bool{}
 	for _, statement := range []string{"key_blocks", "failed_keys"} {
 		given := args{"broker": broker, "limit": int64(limit + len(blockers))} // some of the failed rows are those blocks
 		err := a.query(ctx, conn, statement, given, func(scan scanner) error {
-			b, err := scanBlocker(scan, broker)
-			if !known[b.Key] {
-				known[b.Key] = true
+			b, err := a.scanBlocker(scan, broker)
+			if at := (place{b.Key, b.shard}); !known[at] {
+				known[at] = true
 				blockers = append(blockers, b)
 			}
 			return err
@@ -153,14 +158,15 @@ func (a *Admin) blockers(ctx context.Context, conn Conn, broker string, limit in
 	return blockers[:min(len(blockers), limit)], nil
 }
 
-func scanBlocker(scan scanner, broker string) (blocker, error) {
+func (a *Admin) scanBlocker(scan scanner, broker string) (blocker, error) {
 	var (
 		b            = blocker{KeyBlock: admin.KeyBlock{Broker: broker}}
 		since, until moment
 		failed       bool
 		lastError    *string
 	)
-	err := scan(&b.Key, &b.id, &b.MessageID, &b.Status, &b.Reason, &since, &until, &failed, &lastError)
+	err := scan(&b.Key, &b.id, &b.MessageID, &b.Status, &b.Reason, &since, &until, &failed, &lastError, &b.shard)
+	b.Class = outbox.Class(int(b.shard) / (a.dialect.Shards / outbox.Classes))
 	b.Since, b.Until, b.LastError = since.Time, until.Time, lastErrorOf(lastError)
 	if failed && b.LastError != nil && b.LastError.At.After(b.Since) {
 		b.Since = b.LastError.At.UTC() // a failed row that is not deferred waits since it failed
@@ -173,11 +179,11 @@ func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blocker
 	if _, ok := a.statements["followers_of"]; ok { // a statement for each key
 		return a.followersOf(ctx, conn, broker, blockers, maxCount)
 	}
-	keys, ids := make([]string, len(blockers)), make([]int64, len(blockers))
+	keys, ids, shards := make([]string, len(blockers)), make([]int64, len(blockers)), make([]int64, len(blockers))
 	for i := range blockers {
-		keys[i], ids[i] = blockers[i].Key, blockers[i].id
+		keys[i], ids[i], shards[i] = blockers[i].Key, blockers[i].id, blockers[i].shard
 	}
-	given := args{"broker": broker, "keys": List{keys}, "ids": List{ids}, "max_count": maxCount}
+	given := args{"broker": broker, "keys": List{keys}, "ids": List{ids}, "shards": List{shards}, "max_count": maxCount}
 	return a.query(ctx, conn, "followers", given, func(scan scanner) error {
 		var (
 			place int
@@ -195,7 +201,7 @@ func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blocker
 func (a *Admin) followersOf(ctx context.Context, conn Conn, broker string, blockers []blocker, maxCount int64) error {
 	for i := range blockers {
 		b := &blockers[i]
-		given := args{"broker": broker, "key": Text(b.Key), "id": b.id, "max_count": maxCount}
+		given := args{"broker": broker, "key": Text(b.Key), "id": b.id, "shard": b.shard, "max_count": maxCount}
 		err := a.query(ctx, conn, "followers_of", given, func(scan scanner) error {
 			var (
 				n    int64

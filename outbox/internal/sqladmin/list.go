@@ -144,20 +144,20 @@ func (a *Admin) withContent(f func(suffix string) error) error {
 // deferrals fills in why rows are deferred. It asks only where some are.
 func (a *Admin) deferrals(ctx context.Context, conn Conn, records []admin.Record) error {
 	var (
-		ids                     []int64
+		ids, shards             []int64
 		brokers, messages, keys []string
 		deferred                = map[int64]*admin.Record{}
 	)
 	for i := range records {
 		if r := &records[i]; r.Deferred {
-			deferred[r.ID], ids = r, append(ids, r.ID)
+			deferred[r.ID], ids, shards = r, append(ids, r.ID), append(shards, int64(r.Shard))
 			brokers, messages, keys = append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	given := args{"ids": List{ids}, "brokers": List{brokers}, "message_ids": List{messages}, "keys": List{keys}}
+	given := args{"ids": List{ids}, "brokers": List{brokers}, "message_ids": List{messages}, "keys": List{keys}, "shards": List{shards}}
 	return a.query(ctx, conn, "deferrals", given, func(scan scanner) error {
 		var (
 			id    int64

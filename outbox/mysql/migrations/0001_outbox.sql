@@ -49,17 +49,17 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     queue             TINYINT        GENERATED ALWAYS AS
                       (CASE WHEN finished_at IS NULL THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END
                             WHEN status = 'published' THEN 101 ELSE 102 END) STORED,
-    -- The hash of the key of a row that is deferred or has low priority, until it is finished. NULL in all others.
+    -- The hash of the key of a row that is deferred. NULL in all others.
     held_key          VARBINARY(32)  GENERATED ALWAYS AS
-                      (CASE WHEN finished_at IS NULL AND (deferred = 1 OR priority < 0) THEN UNHEX(SHA2(ordering_key, 256)) END) STORED,
+                      (CASE WHEN finished_at IS NULL AND deferred = 1 THEN UNHEX(SHA2(ordering_key, 256)) END) STORED,
     -- 1 where a row has an error and is not finished. NULL in all others.
     failing           TINYINT        GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND last_error IS NOT NULL THEN 1 END) STORED,
     PRIMARY KEY (id),
     UNIQUE KEY {{name}}_once (message_id, target_broker),
     -- Claims, purges, the history of a broker. InnoDB orders entries of equal columns by id, and knows it.
     KEY {{name}}_queue (target_broker, queue, finished_at, id),
-    -- The rows of a key that stand behind its block, and the open rows of a key that have low priority: those have a shard of their own.
-    KEY {{name}}_held (held_key, target_broker, shard, deferred, id),
+    -- The rows of a key that stand behind its block, in each of its shards.
+    KEY {{name}}_held (held_key, target_broker, shard, id),
     -- For those who look at what has failed.
     KEY {{name}}_failing (failing, target_broker, id),
     CONSTRAINT {{name}}_message_id CHECK (LENGTH(message_id) = 16),
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS {{table}} (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
--- also what holds back every later row of that key, deferred or not, until it is finished.
+-- also what holds back every later row of that key in its shard, deferred or not, until it is finished.
 CREATE TABLE IF NOT EXISTS {{table}}_key_blocks (
     target_broker    VARCHAR(128)  NOT NULL,
     shard            INT           NOT NULL, -- of the block
@@ -92,7 +92,7 @@ CREATE TABLE IF NOT EXISTS {{table}}_key_blocks (
     since            DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     key_hash         VARBINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2(ordering_key, 256))) STORED,
     PRIMARY KEY (block_id),
-    UNIQUE KEY {{name}}_blocks_key (key_hash, target_broker), -- NULLs differ from each other
+    UNIQUE KEY {{name}}_blocks_key (key_hash, target_broker, shard), -- NULLs differ from each other
     KEY {{name}}_blocks_wake (target_broker, shard, wake_at, block_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

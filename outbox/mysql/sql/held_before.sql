@@ -1,15 +1,11 @@
--- Of blocks, those before which a row of their key is deferred. @ids (a JSON list) of blocks
--- Plan: the blocks by primary key, for each one probe of {{name}}_held for each of the key's two shards.
+-- Of blocks, those before which a row of their key and shard is deferred. @ids (a JSON list) of blocks
+-- Plan: the blocks by primary key, for each one probe of {{name}}_held.
 SELECT held.id, held.ordering_key
   FROM (SELECT g.id, g.ordering_key
              , (SELECT m.id FROM {{table}} AS m FORCE INDEX ({{name}}_held)
-                 WHERE m.held_key = UNHEX(SHA2(g.ordering_key, 256)) AND m.target_broker = g.target_broker AND m.shard = g.shard % 4 AND m.deferred = TRUE
+                 WHERE m.held_key = UNHEX(SHA2(g.ordering_key, 256)) AND m.target_broker = g.target_broker AND m.shard = g.shard
                  ORDER BY m.id
-                 LIMIT 1) AS first_normal
-             , (SELECT m.id FROM {{table}} AS m FORCE INDEX ({{name}}_held)
-                 WHERE m.held_key = UNHEX(SHA2(g.ordering_key, 256)) AND m.target_broker = g.target_broker AND m.shard = g.shard % 4 + 4 AND m.deferred = TRUE
-                 ORDER BY m.id
-                 LIMIT 1) AS first_low
+                 LIMIT 1) AS first
           FROM {{ids @ids}} AS listed
          STRAIGHT_JOIN {{table}} AS g FORCE INDEX (PRIMARY) ON g.id = listed.item) AS held
- WHERE held.first_normal < held.id OR held.first_low < held.id
+ WHERE held.first < held.id

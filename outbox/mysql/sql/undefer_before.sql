@@ -1,7 +1,6 @@
 -- Bring back what is deferred before a block: an owner that was stopped can abandon a row while an earlier one of its key, which another
--- transaction took over, is deferred. That has nothing to wait for but its own time. @broker, @key, @block
--- Plan: a range scan of {{name}}_held for each of the key's two shards.
+-- transaction took over, is deferred. That has nothing to wait for but its own time. @broker, @key, @shard, @block
+-- Plan: a range scan of {{name}}_held.
 {{giving way}} UPDATE {{table}} FORCE INDEX ({{name}}_held)
    SET deferred = FALSE
- WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard IN ({{include part_key_shard}}, ({{include part_key_shard}}) + 4) AND deferred = TRUE
-   AND id < @block
+ WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard = @shard AND id < @block

@@ -65,10 +65,10 @@ CREATE TABLE {{table}} (
 -- when a row is claimed. There is deliberately no index on id alone: the planner would walk it through all published rows.
 CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
 
--- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them. A hash
--- of the key keeps the entries small however long keys are. Two keys may share one: statements compare the keys, too.
-CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, hashtextextended(ordering_key, 0), id) WHERE deferred AND finished_at IS NULL;
-CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, hashtextextended(ordering_key, 0), id) WHERE priority < 0 AND finished_at IS NULL;
+-- The rows of a key that stand behind its block, those of each shard together. Few rows are in it. A hash of the key keeps the entries
+-- small however long keys are; the shard is its seed. Two keys may share one: statements compare the keys, too, and the shards in a way
+-- that no index serves (shard + 0 = ...).
+CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, hashtextextended(ordering_key, shard), id) WHERE deferred AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
 -- Every row's shard is 0 or above; that the predicate says so keeps the planner from this index wherever a statement does not, such as where
@@ -76,7 +76,7 @@ CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, hashtextextended(ord
 CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
--- also what holds back every later row of that key, deferred or not, until it is finished.
+-- also what holds back every later row of that key in its shard, deferred or not, until it is finished.
 CREATE TABLE {{table}}_key_blocks (
     target_broker   text        NOT NULL,
     shard            smallint    NOT NULL,                 -- of the block
@@ -88,10 +88,11 @@ CREATE TABLE {{table}}_key_blocks (
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
 );
--- The key comes first: a broker can have 100,000 blocks, a key has one for each broker. Whoever looks for a block by its key or its
--- message compares the broker in a way that no index serves (target_broker || '' = ...): while statistics say that there are no
--- blocks, all indexes cost the same, and the planner may read all blocks of the broker by the other one, for each row of a claim.
-CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
+-- The key comes first: a broker can have 100,000 blocks, a key has one for each broker and priority class. Whoever looks for a block by
+-- its key or its message compares the broker and the shard in a way that no index serves (target_broker || '' = ..., shard + 0 = ...):
+-- while statistics say that there are no blocks, all indexes cost the same, and the planner may read all blocks of the broker by the
+-- other one, for each row of a claim.
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (ordering_key, target_broker, shard) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
 -- How often rows of a shard, of whatever class, have become open again: a block was woken, followers were let through, an

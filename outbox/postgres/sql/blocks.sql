@@ -26,8 +26,8 @@ WITH found AS MATERIALIZED (
     -- before, of which the index keeps entries for as long as vacuum is held back. The last search looks at the whole key.
     SELECT ordering_key, block_message_id
          , CASE WHEN EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
-                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(d.ordering_key, 0)
-                                             AND m.ordering_key = d.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, m.shard) = hashtextextended(d.ordering_key, $2)
+                                             AND m.ordering_key = d.ordering_key AND m.shard + 0 = $2 AND m.deferred AND m.finished_at IS NULL
                                              AND m.id >= d.block_id
                                            ORDER BY m.id
                                           OFFSET $5 - 1
@@ -44,8 +44,8 @@ SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 A
                        FROM done
                       CROSS JOIN LATERAL (SELECT id, message_id
                                             FROM {{table}} AS m
-                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(done.ordering_key, 0)
-                                             AND m.ordering_key = done.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, m.shard) = hashtextextended(done.ordering_key, $2)
+                                             AND m.ordering_key = done.ordering_key AND m.shard + 0 = $2 AND m.deferred AND m.finished_at IS NULL
                                              AND m.id >= done.first
                                            ORDER BY m.id
                                            LIMIT $5) AS follower

@@ -1,17 +1,16 @@
--- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, nobody has crashed with it, no block
--- of its key stands before it, and no row of another priority can stand before it. Where that is not so, nothing is taken, and the window is
--- read by window.sql for a decision row by row, which would take the same rows here.
+-- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, nobody has crashed with it, and no block
+-- of its key stands before it. Where that is not so, nothing is taken, and the window is read by window.sql for a decision row by row, which
+-- would take the same rows here.
 -- What was claimed is read by fetch.sql, after the commit; but where there are few rows, the answer has them: it fits into buffers, so that
 -- nobody who is slow to read it keeps the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
--- $7 id below which nothing is open in the shard, $8 the same of its sibling, $9 as of which version,
--- $10 whether others of the process have claimed rows, $11 bytes of payload, $12 whether few rows are expected
+-- $7 id below which nothing is open in the shard, $8 as of which version,
+-- $9 whether others of the process have claimed rows, $10 bytes of payload, $11 whether few rows are expected
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update; where the broker has blocks, a probe of
 -- {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
     SELECT now.version
-         , CASE WHEN now.version = $9 THEN $7 ELSE -9223372036854775808 END AS floor
-         , CASE WHEN now.version = $9 THEN $8 ELSE -9223372036854775808 END AS sibling_floor
+         , CASE WHEN now.version = $8 THEN $7 ELSE -9223372036854775808 END AS floor
       FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
 ), broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
@@ -22,7 +21,9 @@ WITH known AS MATERIALIZED (
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp())
            AND CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM broker)
-                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.block_id <= m.id AND w.block_message_id <> m.message_id)
+                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w
+                                      WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.shard + 0 = $2
+                                        AND w.block_id <= m.id AND w.block_message_id <> m.message_id)
                     ELSE true END AS simple
       FROM {{table}} AS m
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
@@ -33,13 +34,8 @@ WITH known AS MATERIALIZED (
     SELECT count(*) AS seen
          , min(id) AS first
          , max(id) AS last
-         , $12::boolean AND count(*) <= 16 AND sum(bytes) <= 32768 AS few
-         , coalesce(bool_and(simple), true) AND coalesce(sum(bytes), 0) <= $11::bigint
-           AND ($2 > 3 OR NOT EXISTS (SELECT FROM (SELECT FROM {{table}}
-                                                    WHERE target_broker = $1 AND shard = $2 + 4 AND finished_at IS NULL AND NOT deferred
-                                                      AND id >= (SELECT sibling_floor FROM known)
-                                                    ORDER BY id
-                                                    LIMIT 1) AS sibling)) AS simple
+         , $11::boolean AND count(*) <= 16 AND sum(bytes) <= 32768 AS few
+         , coalesce(bool_and(simple), true) AND coalesce(sum(bytes), 0) <= $10::bigint AS simple
       FROM win
 ), claimed AS (
     UPDATE {{table}} AS m
@@ -47,7 +43,7 @@ WITH known AS MATERIALIZED (
          , locked_by    = $4
          , lock_token   = $5
          , locked_until = (SELECT statement_timestamp() + $6::bigint * interval '1 microsecond') -- computed once
-         , isolated     = NOT $10::boolean AND (SELECT seen = 1 FROM summary)
+         , isolated     = NOT $9::boolean AND (SELECT seen = 1 FROM summary)
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM win WHERE (SELECT simple FROM summary)))
        AND m.status IN ('pending', 'failed')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())

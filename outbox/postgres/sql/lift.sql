@@ -19,8 +19,8 @@ WITH given AS MATERIALIZED (
      WHERE target_broker || '' = $1
        AND (block_message_id = ANY ((SELECT gone FROM given)::uuid[])
             AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
-                                          WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(w.ordering_key, 0)
-                                            AND m.ordering_key = w.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                          WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, m.shard) = hashtextextended(w.ordering_key, w.shard)
+                                            AND m.ordering_key = w.ordering_key AND m.shard + 0 = w.shard AND m.deferred AND m.finished_at IS NULL
                                           ORDER BY m.id
                                           LIMIT 1) AS follower)
             OR block_message_id = ANY ((SELECT wake FROM given)::uuid[]) AND ordering_key IS NULL)

@@ -19,28 +19,28 @@ UPDATE {{table}} AS m
  WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
    AND m.id BETWEEN $4 AND $5 AND m.id = o.id
    AND m.lock_token = $3 AND m.status = 'processing'
-RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
+RETURNING m.ordering_key, m.id, m.message_id, m.status
 ), stopped AS MATERIALIZED (
     -- The first abandoned row of a key is its block. No index holds a longer key, which a CHECK refuses: where that is gone, such a
     -- key goes on, rather than that nothing of the batch can be written.
-    SELECT DISTINCT ON (ordering_key) shard, ordering_key, id, message_id
+    SELECT DISTINCT ON (ordering_key) ordering_key, id, message_id
       FROM marked
      WHERE id = ANY ($11::bigint[]) AND status = 'abandoned' AND octet_length(ordering_key) <= 512
      ORDER BY ordering_key, id
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT $1, shard, ordering_key, id, message_id, 'infinity', 'operator'
+    SELECT $1, $2, ordering_key, id, message_id, 'infinity', 'operator'
       FROM stopped
-        ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
-        DO UPDATE SET shard = excluded.shard, block_id = excluded.block_id, block_message_id = excluded.block_message_id
+        ON CONFLICT (target_broker, shard, ordering_key) WHERE ordering_key IS NOT NULL
+        DO UPDATE SET block_id = excluded.block_id, block_message_id = excluded.block_message_id
                     , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since
 ), back AS (
     -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its key,
     -- which another transaction took over, is deferred. What is deferred before the new block has nothing to wait for but its own time.
     UPDATE {{table}} AS m
        SET deferred = false
-     WHERE m.target_broker = $1 AND m.deferred AND m.finished_at IS NULL
-       AND hashtextextended(m.ordering_key, 0) = ANY (ARRAY(SELECT hashtextextended(ordering_key, 0) FROM stopped))
+     WHERE m.target_broker = $1 AND m.shard + 0 = $2 AND m.deferred AND m.finished_at IS NULL
+       AND hashtextextended(m.ordering_key, m.shard) = ANY (ARRAY(SELECT hashtextextended(ordering_key, $2) FROM stopped))
        AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)

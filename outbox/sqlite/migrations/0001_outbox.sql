@@ -65,16 +65,15 @@ CREATE TABLE {{table}} (
 -- Claims, retries, lease recovery and renewals.
 CREATE INDEX {{name}}_open ON {{name}} (target_broker, shard, id) WHERE finished_at IS NULL AND deferred = 0;
 
--- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them.
--- They hold the key, which is bounded: SQLite has no function that hashes.
-CREATE INDEX {{name}}_deferred_key ON {{name}} (target_broker, ordering_key, id) WHERE deferred = 1 AND finished_at IS NULL;
-CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
+-- The rows of a key that stand behind its block in their shard. Few rows are in it. It holds the key, which is bounded: SQLite
+-- has no function that hashes.
+CREATE INDEX {{name}}_deferred_key ON {{name}} (target_broker, ordering_key, shard, id) WHERE deferred = 1 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
 CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE deferred = 1 AND finished_at IS NULL;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
--- also what holds back every later row of that key, deferred or not, until it is finished.
+-- also what holds back every later row of that key in its shard, deferred or not, until it is finished.
 CREATE TABLE {{table}}_key_blocks (
     block_id         INTEGER NOT NULL PRIMARY KEY,
     block_message_id TEXT    NOT NULL COLLATE NOCASE,
@@ -85,7 +84,7 @@ CREATE TABLE {{table}}_key_blocks (
     reason          TEXT    NOT NULL,                -- backoff, scheduled, operator
     since           INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX {{name}}_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key); -- NULLs differ from each other
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key, shard); -- NULLs differ from each other
 CREATE INDEX {{name}}_blocks_wake ON {{name}}_key_blocks (target_broker, shard, wake_at);
 
 -- Purge and the history of a broker.

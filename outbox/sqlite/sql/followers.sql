@@ -1,6 +1,7 @@
--- The first deferred rows of a key. Named parameters: broker, key, limit. Plan: one range scan of {{name}}_deferred_key.
+-- The first deferred rows of a key in a shard. Named parameters: broker, shard, key, limit.
+-- Plan: one range scan of {{name}}_deferred_key.
 SELECT id
   FROM {{table}} INDEXED BY {{name}}_deferred_key
- WHERE target_broker = :broker AND ordering_key = :key AND deferred = 1 AND finished_at IS NULL
+ WHERE target_broker = :broker AND ordering_key = :key AND shard = :shard AND deferred = 1 AND finished_at IS NULL
  ORDER BY id
  LIMIT :limit

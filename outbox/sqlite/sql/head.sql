@@ -1,16 +1,13 @@
 -- Can the first rows of a shard be taken as they stand? Runs inside BEGIN IMMEDIATE, before the window is judged row by row.
--- Named parameters: broker, shard, window, take (no more rows than the window), bytes (of payload), unordered, now.
--- Yes, when every row of the window is free and has never crashed and, with order on, nothing outside of the window can hold one
--- back: neither a block nor a row of another priority. That includes an empty window. Answers with the rows in the window, whether so, and
--- the last row to take: where all together have more bytes, the last that stays within them, or else the first. The length of a blob stands
--- in its row, the rest of which is not read for that; of a payload that was written as text, characters count.
+-- Named parameters: broker, shard, window, take (no more rows than the window), bytes (of payload), now.
+-- Yes, when every row of the window is free and has never crashed and the broker has no blocks. That includes an empty window. Answers
+-- with the rows in the window, whether so, and the last row to take: where all together have more bytes, the last that stays within them,
+-- or else the first. The length of a blob stands in its row, the rest of which is not read for that; of a payload that was written as
+-- text, characters count.
 -- Plan: one range scan of {{name}}_open, and one more of its entries alone where the window is larger than what is taken.
 SELECT count(*)
      , coalesce(min(simple), 1)
        AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
-       AND (:unordered OR :shard = 2
-            OR NOT EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
-                            WHERE target_broker = :broker AND shard = 1 - :shard AND finished_at IS NULL AND deferred = 0))
      , CASE WHEN sum(bytes) > :bytes
             THEN (SELECT max(id)
                     FROM (SELECT id, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place

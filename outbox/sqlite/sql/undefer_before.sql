@@ -6,6 +6,6 @@ UPDATE {{table}}
  WHERE id IN (SELECT m.id
                 FROM {{table}}_key_blocks AS w
                CROSS JOIN {{table}} AS m INDEXED BY {{name}}_deferred_key
-                  ON m.target_broker = w.target_broker AND m.ordering_key = w.ordering_key AND m.id < w.block_id
-                 AND m.deferred = 1 AND m.finished_at IS NULL
+                  ON m.target_broker = w.target_broker AND m.ordering_key = w.ordering_key AND m.shard = w.shard
+                 AND m.id < w.block_id AND m.deferred = 1 AND m.finished_at IS NULL
                WHERE w.block_id IN (SELECT value FROM json_each(:ids)))

@@ -85,11 +85,10 @@ CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id)
     INCLUDE (status, locked_until, available_at, ordering_key, crashes)
     WHERE finished_at IS NULL AND deferred = 0;
 
--- The rows of a key that stand behind its block, and the open rows of a key that have low priority.
-CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, key_hash, id)
-    INCLUDE (message_id, shard)
+-- The rows of a key that stand behind its block, in each of its shards.
+CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, key_hash, shard, id)
+    INCLUDE (message_id)
     WHERE deferred = 1 AND finished_at IS NULL;
-CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, key_hash, id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
 CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE deferred = 1 AND finished_at IS NULL;
@@ -102,7 +101,7 @@ CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at)
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
--- also what holds back every later row of that key, deferred or not, until it is finished.
+-- also what holds back every later row of that key in its shard, deferred or not, until it is finished.
 CREATE TABLE {{table}}_key_blocks (
     target_broker   nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     shard            int              NOT NULL, -- of the block
@@ -116,7 +115,7 @@ CREATE TABLE {{table}}_key_blocks (
     CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
 );
 ALTER TABLE {{table}}_key_blocks SET (LOCK_ESCALATION = DISABLE);
-CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (target_broker, key_hash, shard) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
 -- How often the key blocks of a shard have changed, or rows of it came back: what was decided about a shard is done while that is still so.

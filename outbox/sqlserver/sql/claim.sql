@@ -1,6 +1,6 @@
 -- Claim the head of a shard where each row of the window can be taken as it stands: nobody is about to write it, it is ready, nobody has crashed with it,
--- no block of its key stands before it, and no row of another priority. Else nothing is taken, and the window is sent, for a decision
--- row by row that would take the same rows here. What was claimed is read by fetch.sql, after the commit.
+-- and no block of its key stands before it. Else nothing is taken, and the window is sent, for a decision row by row that would take the
+-- same rows here. What was claimed is read by fetch.sql, after the commit.
 -- @broker, @shard, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared,
 -- @unordered: locked rows are passed over, nothing waits for anything, and the shard is locked only where blocks are read,
 -- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers
@@ -28,8 +28,7 @@ BEGIN TRY
 {{include part_window}}
     END;
     SET @seen = (SELECT COUNT(*) FROM @win);
-    IF @ahead IS NULL
-       AND NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR low > 0 OR block_id < id)
+    IF NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
     BEGIN
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;
@@ -48,8 +47,6 @@ SELECT CONVERT(bit, CASE WHEN @unordered = 0 AND @found_version IS NULL THEN 1 E
      , @seen AS seen
      , @waiting AS waiting
      , COALESCE(@found_version, 0) AS version
-     , @blocked AS blocked
-     , @ahead AS ahead
-     , @ahead_waits AS ahead_waits;
+     , @blocked AS blocked;
 {{include part_answer_window}}
 {{include part_answer_blocks}}

@@ -33,7 +33,7 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = c.id
      WHERE c.kind = 1 OR c.kind = 2 AND m.deferred = 1;
     UPDATE w
-       SET block_id = m.id, block_message_id = m.message_id, shard = m.shard
+       SET block_id = m.id, block_message_id = m.message_id
       FROM @changed AS c
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = c.id
      INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id

@@ -1,6 +1,6 @@
 -- Retry, abandon or release rows, if they are still ours. Runs under the shard's lock, waiting for it: the place of a
 -- failed head and of its released followers must change in one step for the next window.
--- @completed_token, @completed_broker, @completed_shard, @block_abandoned: the key of an abandoned row waits until an operator acts,
+-- @completed_token, @completed_broker, @completed_shard, @block_abandoned: the key of an abandoned row waits in its shard until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error, "g": 1 where the key
 -- of an abandoned row goes on all the same}]
 -- Plan: as in mark_published.sql; one seek of {{name}}_blocks_key and one range scan of {{name}}_deferred_key per row that blocks its key.
@@ -25,14 +25,14 @@ BEGIN TRY
     BEGIN TRANSACTION;
 {{include part_lock for completed}}
     SET @now = SYSUTCDATETIME();
-    IF @block_abandoned = 1 -- the first of each key becomes its block
+    IF @block_abandoned = 1 -- the first of each key and shard becomes the block
         INSERT INTO @blocking (id)
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
          WHERE o.status = N'abandoned' AND o.goes_on IS NULL AND m.ordering_key IS NOT NULL
            AND m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing'
-         GROUP BY m.target_broker, m.key_hash;
+         GROUP BY m.target_broker, m.key_hash, m.shard;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -51,10 +51,9 @@ BEGIN TRY
     IF EXISTS (SELECT 1 FROM @blocking)
     BEGIN
 {{include part_turn for completed}}
-        -- In place of the block that the key may have.
+        -- In place of the block that the key may have in the shard.
         UPDATE w
-           SET shard            = m.shard
-             , block_id         = m.id
+           SET block_id         = m.id
              , block_message_id = m.message_id
              , wake_at         = '9999-12-31'
              , reason          = N'operator'
@@ -62,7 +61,7 @@ BEGIN TRY
           FROM @blocking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_blocks_key), FORCESEEK)
-            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.shard = m.shard AND w.ordering_key IS NOT NULL;
         INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
           FROM @blocking AS p
@@ -76,7 +75,7 @@ BEGIN TRY
           FROM @blocking AS p
          INNER JOIN {{table}} AS g WITH (FORCESEEK) ON g.id = p.id
          INNER JOIN {{table}} AS earlier WITH (INDEX({{name}}_deferred_key), FORCESEEK)
-            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
+            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.shard = g.shard AND earlier.id < g.id
          WHERE earlier.deferred = 1 AND earlier.finished_at IS NULL;
         UPDATE m
            SET deferred = 0

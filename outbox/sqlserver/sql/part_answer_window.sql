@@ -9,7 +9,6 @@ SELECT w.id AS fanout_row
      , w.crashes
      , COALESCE(DATALENGTH(m.payload), 0) AS bytes
      , w.block_id
-     , w.low
   FROM @win AS w
   LEFT JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807
  WHERE @simple = 0

@@ -27,18 +27,18 @@
           LEFT JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = found.block_id;
 
         -- Followers stand behind their block. While there are enough of them the search begins there, past the ghosts of all that was let
-        -- through before, which stay in the index for as long as a transaction may read row versions. The last search looks at the whole key.
+        -- through before, which stay in the index for as long as a transaction may read row versions. The last search looks at the whole key in the shard.
         INSERT INTO @followers (block_id, id)
         SELECT done.block_id, follower.id
           FROM (SELECT TOP (@max_done) block_id, key_hash FROM @blocks WHERE done = 1 AND ordering_key IS NOT NULL ORDER BY block_id) AS done
          CROSS APPLY (SELECT COUNT(*) AS followers
                         FROM (SELECT TOP (@max_followers) m.id
                                 FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key))
-                               WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                               WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.shard = @shard AND m.deferred = 1 AND m.finished_at IS NULL
                                  AND m.id > done.block_id
                                ORDER BY m.id) AS next_ones) AS behind
          CROSS APPLY (SELECT TOP (@max_followers) m.id
                         FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key))
-                       WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                       WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.shard = @shard AND m.deferred = 1 AND m.finished_at IS NULL
                          AND m.id > CASE WHEN behind.followers = @max_followers THEN done.block_id ELSE 0 END
                        ORDER BY m.id) AS follower;

@@ -1,5 +1,5 @@
 -- What part_window.sql fills.
-DECLARE @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @blocked bit = 0;
 DECLARE @settled TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint        NOT NULL,
@@ -8,6 +8,5 @@ DECLARE @win TABLE (
     leased       bit           NOT NULL,
     waits        bit           NOT NULL,
     crashes      int           NOT NULL,
-    block_id     bigint        NULL,
-    low          int           NOT NULL
+    block_id     bigint        NULL
 );

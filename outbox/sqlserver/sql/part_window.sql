@@ -13,8 +13,8 @@
 -- finished or deferred by hand, in a transaction that is rolled back: all who do so for the store have the shard's lock, but for those who mark
 -- rows as published, which have been delivered whatever becomes of the mark.
 --
--- Of a key's earlier rows some stand outside of the window. Behind a block: it changes under the shard's lock only. In the shard
--- of another priority: that is read dirty, too, and like the window after the first read.
+-- Of a key's earlier rows those that are deferred stand outside of the window. The key's block in the shard tells of them, and changes under the
+-- shard's lock only.
 --
 -- INDEX: statistics of a queue are always stale, and the planner would follow {{name}}_pkey through all published rows because of ORDER BY
 -- id. Literals, not parameters: a filtered index that is named "will cause the query optimizer to generate error 8622 if it does not cover all of
@@ -22,8 +22,7 @@
 -- ordinarily taken", because of "page-level locks are not skipped". (The documentation counts READCOMMITTEDLOCK and ROWLOCK among the hints of granularity,
 -- of which it allows one; servers take both, and queues in wide use are built on it.) NOLOCK: "exclusive locks set by other transactions do not
 -- block", at the cost of "records twice (or not at all)" where entries move: those of {{name}}_open never do.
--- Plan: two range scans of {{name}}_open, covered; one seek each of {{name}}_blocks_key and {{name}}_backfill per row of the window, only
--- where there are blocks and low priorities.
+-- Plan: two range scans of {{name}}_open, covered; one seek of {{name}}_blocks_key per row of the window, only where there are blocks.
         INSERT INTO @settled (id)
         SELECT TOP (@window) id
           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -32,34 +31,8 @@
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
-        IF @shard < 4 AND EXISTS (SELECT 1
-                                   FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
-            SET @mixed = 1;
-        -- A shard of low priority waits for the first open row of the normal shard. That one waits in turn for a time, behind a block, or for an
-        -- earlier row of its key and of low priority that waits for a time.
-        IF @shard BETWEEN 4 AND 7
-            SELECT TOP (1) @ahead = head.id
-                 , @ahead_waits = CASE WHEN head.status <> N'processing' AND (head.locked_until > @now OR head.available_at > @now) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
-                                                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                                                       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                       AND w.block_id < head.id) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
-                                                              FROM {{table}} AS low WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
-                                                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                                               AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                               AND low.id < head.id
-                                                             ORDER BY low.id) AS earliest
-                                                     WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now)) THEN 1
-                                       ELSE 0 END
-              FROM {{table}} AS head WITH (INDEX({{name}}_open), NOLOCK)
-             WHERE head.target_broker = @broker AND head.shard = @shard - 4 AND head.finished_at IS NULL AND head.deferred = 0
-             ORDER BY head.id;
 
-        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id, low)
+        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
@@ -70,17 +43,7 @@
                     THEN (SELECT w.block_id
                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))) END
-               -- The first earlier row of the key in the shard of low priority: 1, or 2 where it waits for a time.
-             , CASE WHEN @mixed = 1
-                    THEN COALESCE((SELECT TOP (1) CASE WHEN low.status <> N'processing' AND (low.locked_until > @now OR low.available_at > @now)
-                                                       THEN 2 ELSE 1 END
-                                     FROM {{table}} AS low WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
-                                    WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                      AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
-                                      AND low.id < m.id
-                                    ORDER BY low.id), 0)
-                    ELSE 0 END
+                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) AND w.shard = @shard) END
           FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
           LEFT JOIN @settled AS s ON s.id = m.id
          WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0

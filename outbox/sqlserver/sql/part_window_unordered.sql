@@ -2,8 +2,8 @@
 -- UPDLOCK keeps other claims off them until the commit. "Lock hints ROWLOCK, UPDLOCK, AND XLOCK that acquire row-level locks may place locks on
 -- index keys rather than the actual data rows": so part_take.sql passes over locked rows once more.
 -- Plan: one range scan of {{name}}_open, covered; a second one, only where the window is not full.
-        INSERT INTO @win (id, held, leased, waits, crashes, low)
-        SELECT TOP (@window) id, 0, CASE WHEN status = N'processing' THEN 1 ELSE 0 END, 0, crashes, 0
+        INSERT INTO @win (id, held, leased, waits, crashes)
+        SELECT TOP (@window) id, 0, CASE WHEN status = N'processing' THEN 1 ELSE 0 END, 0, crashes
           FROM {{table}} WITH (INDEX({{name}}_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
            AND (locked_until IS NULL OR locked_until <= @now)

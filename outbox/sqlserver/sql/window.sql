@@ -7,5 +7,5 @@ BEGIN TRY
     SET @now = SYSUTCDATETIME();
 {{include part_window}}
 {{include part_commit}}
-SELECT @found_version AS fanout_window, @blocked AS blocked, @ahead AS ahead, @ahead_waits AS ahead_waits;
+SELECT @found_version AS fanout_window, @blocked AS blocked;
 {{include part_answer_window}}

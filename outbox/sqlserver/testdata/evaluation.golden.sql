@@ -94,42 +94,42 @@ FROM (SELECT (fanout_0) * 3 + fanout_1 AS fanout_row, CONVERT(bit, deferred) AS 
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
 SELECT 19 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
-FROM (SELECT fanout_row, CASE WHEN (([priority]<(0) AND [finished_at] IS NULL)) THEN 1 ELSE 0 END AS fanout_live, CASE WHEN (priority < 0 AND finished_at IS NULL) THEN 1 ELSE 0 END AS fanout_want
-FROM (SELECT (fanout_0) * 4 + fanout_1 AS fanout_row, CONVERT(datetime2(6), finished_at) AS finished_at, CONVERT(int, priority) AS priority FROM (VALUES (0, CONVERT(nvarchar(4000), NULL)), (1, N'1999-12-31 23:59:59.999999'), (2, N'2999-01-02 03:04:05.678901')) AS fanout_0_list (fanout_0, finished_at) CROSS JOIN (VALUES (0, N'0'), (1, N'1'), (2, N'-1'), (3, N'5')) AS fanout_1_list (fanout_1, priority)) AS fanout_probe) AS fanout_results
-WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
-UNION ALL
-SELECT 20 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN (([deferred]=(1) AND [finished_at] IS NULL)) THEN 1 ELSE 0 END AS fanout_live, CASE WHEN (deferred = 1 AND finished_at IS NULL) THEN 1 ELSE 0 END AS fanout_want
 FROM (SELECT (fanout_0) * 3 + fanout_1 AS fanout_row, CONVERT(bit, deferred) AS deferred, CONVERT(datetime2(6), finished_at) AS finished_at FROM (VALUES (0, N'0'), (1, N'1')) AS fanout_0_list (fanout_0, deferred) CROSS JOIN (VALUES (0, CONVERT(nvarchar(4000), NULL)), (1, N'1999-12-31 23:59:59.999999'), (2, N'2999-01-02 03:04:05.678901')) AS fanout_1_list (fanout_1, finished_at)) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 21 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 20 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN (([finished_at] IS NOT NULL)) THEN 1 ELSE 0 END AS fanout_live, CASE WHEN (finished_at IS NOT NULL) THEN 1 ELSE 0 END AS fanout_want
 FROM (SELECT fanout_0 AS fanout_row, CONVERT(datetime2(6), finished_at) AS finished_at FROM (VALUES (0, CONVERT(nvarchar(4000), NULL)), (1, N'1999-12-31 23:59:59.999999'), (2, N'2999-01-02 03:04:05.678901')) AS fanout_0_list (fanout_0, finished_at)) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 22 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 21 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN (([last_error] IS NOT NULL AND [finished_at] IS NULL)) THEN 1 ELSE 0 END AS fanout_live, CASE WHEN (last_error IS NOT NULL AND finished_at IS NULL) THEN 1 ELSE 0 END AS fanout_want
 FROM (SELECT (fanout_0) * 5 + fanout_1 AS fanout_row, CONVERT(datetime2(6), finished_at) AS finished_at, CONVERT(nvarchar(max), last_error) AS last_error FROM (VALUES (0, CONVERT(nvarchar(4000), NULL)), (1, N'1999-12-31 23:59:59.999999'), (2, N'2999-01-02 03:04:05.678901')) AS fanout_0_list (fanout_0, finished_at) CROSS JOIN (VALUES (0, N'order-1'), (1, N''), (2, N'Order-1'), (3, N'order-1 '), (4, CONVERT(nvarchar(4000), NULL))) AS fanout_1_list (fanout_1, last_error)) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 23 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 22 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN ABS(DATEDIFF(second, (sysutcdatetime()), SYSUTCDATETIME())) < 60 THEN 1 ELSE 0 END AS fanout_live, 1 AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 24 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 23 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CONVERT(varbinary(8000), (CONVERT([binary](32),hashbytes('SHA2_256',[ordering_key])))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))) AS fanout_want
 FROM (SELECT fanout_0 AS fanout_row, CONVERT(nvarchar(512), ordering_key) COLLATE Latin1_General_100_BIN2 AS ordering_key FROM (VALUES (0, N'order-1'), (1, N''), (2, N'Order-1'), (3, N'order-1 '), (4, N'SHA2_256'), (5, N'SHA2_256 '), (6, CONVERT(nvarchar(4000), NULL))) AS fanout_0_list (fanout_0, ordering_key)) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 25 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 24 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN (([ordering_key] IS NOT NULL)) THEN 1 ELSE 0 END AS fanout_live, CASE WHEN (ordering_key IS NOT NULL) THEN 1 ELSE 0 END AS fanout_want
 FROM (SELECT fanout_0 AS fanout_row, CONVERT(nvarchar(512), ordering_key) COLLATE Latin1_General_100_BIN2 AS ordering_key FROM (VALUES (0, N'order-1'), (1, N''), (2, N'Order-1'), (3, N'order-1 '), (4, CONVERT(nvarchar(4000), NULL))) AS fanout_0_list (fanout_0, ordering_key)) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 26 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 25 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN ABS(DATEDIFF(second, (sysutcdatetime()), SYSUTCDATETIME())) < 60 THEN 1 ELSE 0 END AS fanout_live, 1 AS fanout_want
+FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
+WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
+UNION ALL
+SELECT 26 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N''))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'')) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
@@ -139,7 +139,7 @@ FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
 SELECT 28 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
-FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N''))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'')) AS fanout_want
+FROM (SELECT fanout_row, CASE WHEN ABS(DATEDIFF(second, (sysutcdatetime()), SYSUTCDATETIME())) < 60 THEN 1 ELSE 0 END AS fanout_live, 1 AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
@@ -149,17 +149,17 @@ FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
 SELECT 30 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
-FROM (SELECT fanout_row, CASE WHEN ABS(DATEDIFF(second, (sysutcdatetime()), SYSUTCDATETIME())) < 60 THEN 1 ELSE 0 END AS fanout_live, 1 AS fanout_want
-FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
-WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
-UNION ALL
-SELECT 31 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N'[]'))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'[]')) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 32 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 31 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CASE WHEN ABS(DATEDIFF(second, (sysutcdatetime()), SYSUTCDATETIME())) < 60 THEN 1 ELSE 0 END AS fanout_live, 1 AS fanout_want
+FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
+WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
+UNION ALL
+SELECT 32 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N''))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'')) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
@@ -174,16 +174,11 @@ FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
 SELECT 35 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
-FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N''))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'')) AS fanout_want
-FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
-WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
-UNION ALL
-SELECT 36 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(bigint, ((0)))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(bigint, 0)) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
-SELECT 37 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
+SELECT 36 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
 FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N''))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'')) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)

@@ -70,7 +70,7 @@ BEGIN TRY
          INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
          WHERE o.status = N'abandoned' AND o.goes_on IS NULL AND m.ordering_key IS NOT NULL
            AND m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing'
-         GROUP BY m.target_broker, m.key_hash;
+         GROUP BY m.target_broker, m.key_hash, m.shard;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -93,8 +93,7 @@ BEGIN TRY
       FROM app.outbox_shards AS s WITH (ROWLOCK, FORCESEEK)
      WHERE target_broker = @completed_broker AND shard = @completed_shard % 4;
         UPDATE w
-           SET shard            = m.shard
-             , block_id         = m.id
+           SET block_id         = m.id
              , block_message_id = m.message_id
              , wake_at         = '9999-12-31'
              , reason          = N'operator'
@@ -102,7 +101,7 @@ BEGIN TRY
           FROM @blocking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
          INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
-            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.shard = m.shard AND w.ordering_key IS NOT NULL;
         INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
           FROM @blocking AS p
@@ -113,7 +112,7 @@ BEGIN TRY
           FROM @blocking AS p
          INNER JOIN app.outbox AS g WITH (FORCESEEK) ON g.id = p.id
          INNER JOIN app.outbox AS earlier WITH (INDEX(outbox_deferred_key), FORCESEEK)
-            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
+            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.shard = g.shard AND earlier.id < g.id
          WHERE earlier.deferred = 1 AND earlier.finished_at IS NULL;
         UPDATE m
            SET deferred = 0
@@ -130,7 +129,7 @@ BEGIN CATCH
 END CATCH;
 SELECT @other_rows AS fanout_other;
 DECLARE @simple bit = 0, @seen int = 0, @waiting int = 0;
-DECLARE @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @blocked bit = 0;
 DECLARE @settled TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint        NOT NULL,
@@ -139,8 +138,7 @@ DECLARE @win TABLE (
     leased       bit           NOT NULL,
     waits        bit           NOT NULL,
     crashes      int           NOT NULL,
-    block_id     bigint        NULL,
-    low          int           NOT NULL
+    block_id     bigint        NULL
 );
 DECLARE @blocks TABLE (
     block_id     bigint        NOT NULL PRIMARY KEY,
@@ -196,19 +194,19 @@ BEGIN TRY
          CROSS APPLY (SELECT COUNT(*) AS followers
                         FROM (SELECT TOP (@max_followers) m.id
                                 FROM app.outbox AS m WITH (INDEX(outbox_deferred_key))
-                               WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                               WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.shard = @shard AND m.deferred = 1 AND m.finished_at IS NULL
                                  AND m.id > done.block_id
                                ORDER BY m.id) AS next_ones) AS behind
          CROSS APPLY (SELECT TOP (@max_followers) m.id
                         FROM app.outbox AS m WITH (INDEX(outbox_deferred_key))
-                       WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                       WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.shard = @shard AND m.deferred = 1 AND m.finished_at IS NULL
                          AND m.id > CASE WHEN behind.followers = @max_followers THEN done.block_id ELSE 0 END
                        ORDER BY m.id) AS follower;
     END;
     IF @unordered = 1
     BEGIN
-        INSERT INTO @win (id, held, leased, waits, crashes, low)
-        SELECT TOP (@window) id, 0, CASE WHEN status = N'processing' THEN 1 ELSE 0 END, 0, crashes, 0
+        INSERT INTO @win (id, held, leased, waits, crashes)
+        SELECT TOP (@window) id, 0, CASE WHEN status = N'processing' THEN 1 ELSE 0 END, 0, crashes
           FROM app.outbox WITH (INDEX(outbox_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
            AND (locked_until IS NULL OR locked_until <= @now)
@@ -235,31 +233,7 @@ BEGIN TRY
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
-        IF @shard < 4 AND EXISTS (SELECT 1
-                                   FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
-            SET @mixed = 1;
-        IF @shard BETWEEN 4 AND 7
-            SELECT TOP (1) @ahead = head.id
-                 , @ahead_waits = CASE WHEN head.status <> N'processing' AND (head.locked_until > @now OR head.available_at > @now) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                                                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                                                       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                       AND w.block_id < head.id) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
-                                                              FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                                                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                                               AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                               AND low.id < head.id
-                                                             ORDER BY low.id) AS earliest
-                                                     WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now)) THEN 1
-                                       ELSE 0 END
-              FROM app.outbox AS head WITH (INDEX(outbox_open), NOLOCK)
-             WHERE head.target_broker = @broker AND head.shard = @shard - 4 AND head.finished_at IS NULL AND head.deferred = 0
-             ORDER BY head.id;
-        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id, low)
+        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
@@ -270,24 +244,14 @@ BEGIN TRY
                     THEN (SELECT w.block_id
                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))) END
-             , CASE WHEN @mixed = 1
-                    THEN COALESCE((SELECT TOP (1) CASE WHEN low.status <> N'processing' AND (low.locked_until > @now OR low.available_at > @now)
-                                                       THEN 2 ELSE 1 END
-                                     FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                                    WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                      AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
-                                      AND low.id < m.id
-                                    ORDER BY low.id), 0)
-                    ELSE 0 END
+                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) AND w.shard = @shard) END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
           LEFT JOIN @settled AS s ON s.id = m.id
          WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
          ORDER BY m.id;
     END;
     SET @seen = (SELECT COUNT(*) FROM @win);
-    IF @ahead IS NULL
-       AND NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR low > 0 OR block_id < id)
+    IF NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
     BEGIN
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;
@@ -331,9 +295,7 @@ SELECT CONVERT(bit, CASE WHEN @unordered = 0 AND @found_version IS NULL THEN 1 E
      , @seen AS seen
      , @waiting AS waiting
      , COALESCE(@found_version, 0) AS version
-     , @blocked AS blocked
-     , @ahead AS ahead
-     , @ahead_waits AS ahead_waits;
+     , @blocked AS blocked;
 SELECT w.id AS fanout_row
      , COALESCE(w.ordering_key, N'') AS ordering_key
      , w.held
@@ -342,7 +304,6 @@ SELECT w.id AS fanout_row
      , w.crashes
      , COALESCE(DATALENGTH(m.payload), 0) AS bytes
      , w.block_id
-     , w.low
   FROM @win AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807
  WHERE @simple = 0

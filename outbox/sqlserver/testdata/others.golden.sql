@@ -181,7 +181,7 @@ BEGIN
                                            FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                           WHERE w.target_broker = @name AND w.ordering_key IS NOT NULL
                                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                            AND w.block_id < head.id)
+                                            AND w.shard = shards.shard AND w.block_id < head.id)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
                         FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -346,17 +346,18 @@ DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @gran
 DECLARE @asked TABLE (
     id            bigint        NOT NULL PRIMARY KEY,
     target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash      binary(32)    NULL
+    key_hash      binary(32)    NULL,
+    shard         int           NOT NULL
 );
-INSERT INTO @asked (id, target_broker, key_hash)
-SELECT m.id, m.target_broker, m.key_hash
+INSERT INTO @asked (id, target_broker, key_hash, shard)
+SELECT m.id, m.target_broker, m.key_hash, m.shard
   FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
 SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
      , NULLIF(w.wake_at, '9999-12-31') AS until_at
   FROM @asked AS a
  INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-    ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.ordering_key IS NOT NULL
+    ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.shard = a.shard AND w.ordering_key IS NOT NULL
  UNION ALL
 SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_id)), NULLIF(w.wake_at, '9999-12-31')
   FROM @asked AS a
@@ -474,8 +475,9 @@ SELECT TOP (@limit) f.ordering_key AS fanout_failed
      , COALESCE(f.locked_until, SYSUTCDATETIME()) AS until_at
      , CONVERT(bit, 1) AS failed
      , f.last_error
-  FROM (SELECT m.id, m.ordering_key, m.message_id, m.status, m.created_at, m.locked_until, m.last_error
-             , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
+     , f.shard
+  FROM (SELECT m.id, m.ordering_key, m.message_id, m.status, m.created_at, m.locked_until, m.last_error, m.shard
+             , ROW_NUMBER() OVER (PARTITION BY m.key_hash, m.shard ORDER BY m.id) AS place
           FROM (SELECT TOP (2000) i.id
                   FROM app.outbox AS i WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                  WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL
@@ -581,31 +583,29 @@ DECLARE @found TABLE (
     place        int           NOT NULL PRIMARY KEY,
     id           bigint        NOT NULL,
     ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash     binary(32)    NOT NULL
+    key_hash     binary(32)    NOT NULL,
+    shard        int           NOT NULL
 );
-INSERT INTO @found (place, id, ordering_key, key_hash)
+INSERT INTO @found (place, id, ordering_key, key_hash, shard)
 SELECT CONVERT(int, k.[key]), CONVERT(bigint, i.[value]), k.[value]
-     , CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), k.[value])))
+     , CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), k.[value]))), CONVERT(int, s.[value])
   FROM OPENJSON(@keys) AS k
- INNER JOIN OPENJSON(@ids) AS i ON i.[key] = k.[key];
+ INNER JOIN OPENJSON(@ids) AS i ON i.[key] = k.[key]
+ INNER JOIN OPENJSON(@shards) AS s ON s.[key] = k.[key];
 SELECT f.place AS fanout_place
-     , deferred_part.followers + low.followers + behind.followers AS followers
+     , deferred_part.followers + behind.followers AS followers
      , CONVERT(bit, CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END) AS more
   FROM @found AS f
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) p.id
                         FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
-                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred_rows) AS deferred_part
- CROSS APPLY (SELECT COUNT_BIG(*) AS followers
-                FROM (SELECT TOP (@max_count + 1) b.id
-                        FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                       WHERE b.target_broker = @broker AND b.key_hash = f.key_hash AND b.id > f.id AND b.priority < 0 AND b.finished_at IS NULL
-                         AND b.deferred = 0) AS rows_low) AS low
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.shard = f.shard AND p.id > f.id
+                         AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred_rows) AS deferred_part
  CROSS APPLY (SELECT COALESCE(SUM(CASE WHEN o.ordering_key = f.ordering_key AND DATALENGTH(o.ordering_key) = DATALENGTH(f.ordering_key) THEN 1 ELSE 0 END), 0) AS followers
                    , COUNT_BIG(*) AS looked
                 FROM (SELECT TOP (5000) n.ordering_key
                         FROM app.outbox AS n WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                       WHERE n.target_broker = @broker AND n.shard = CONVERT(int, SUBSTRING(f.key_hash, 1, 1)) & 3 AND n.id > f.id AND n.finished_at IS NULL AND n.deferred = 0
+                       WHERE n.target_broker = @broker AND n.shard = f.shard AND n.id > f.id AND n.finished_at IS NULL AND n.deferred = 0
                        ORDER BY n.id) AS o) AS behind;
 
 -- forget_instances
@@ -669,6 +669,7 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END AS until_at
      , CONVERT(bit, 0) AS failed
      , error.last_error
+     , w.shard
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
                 FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
@@ -759,7 +760,7 @@ BEGIN TRY
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
      WHERE c.kind = 1 OR c.kind = 2 AND m.deferred = 1;
     UPDATE w
-       SET block_id = m.id, block_message_id = m.message_id, shard = m.shard
+       SET block_id = m.id, block_message_id = m.message_id
       FROM @changed AS c
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id
@@ -929,20 +930,20 @@ DECLARE @seen TABLE (
 INSERT INTO @seen (place, id, status)
 SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
   FROM (SELECT TOP (@scan + 1) entry.id, entry.status
-          FROM (SELECT head.id, head.status
-                  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
-                 CROSS APPLY (SELECT TOP (@scan + 1) m.id, m.status
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+         CROSS APPLY (SELECT head.id, head.status
+                        FROM (SELECT TOP (@scan + 1) m.id, m.status
                                 FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
                                  AND m.finished_at IS NULL AND m.deferred = 0
                                ORDER BY m.id DESC) AS head
-                 UNION ALL
-                SELECT deferred_rows.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
-                  FROM (SELECT TOP (@scan + 1) m.id
-                          FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                         WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key))) AND m.id < @after_id
-                           AND m.deferred = 1 AND m.finished_at IS NULL
-                         ORDER BY m.id DESC) AS deferred_rows) AS entry
+                       UNION ALL
+                      SELECT deferred_rows.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                        FROM (SELECT TOP (@scan + 1) m.id
+                                FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
+                                 AND m.shard = shards.shard AND m.id < @after_id AND m.deferred = 1 AND m.finished_at IS NULL
+                               ORDER BY m.id DESC) AS deferred_rows) AS entry
          ORDER BY entry.id DESC) AS o;
 SELECT TOP (@limit + 2) s.place AS fanout_place
      , tested.matches
@@ -1614,7 +1615,8 @@ DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @gran
 DECLARE @first TABLE (
     id            bigint           NOT NULL PRIMARY KEY,
     target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash      binary(32)       NOT NULL
+    key_hash      binary(32)       NOT NULL,
+    shard         int              NOT NULL
 );
 DECLARE @operated_rows int;
 BEGIN TRY
@@ -1655,22 +1657,21 @@ DELETE w
   FROM @picked AS p
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
  WHERE w.ordering_key IS NULL;
-    INSERT INTO @first (id, target_broker, key_hash)
-    SELECT MIN(m.id), m.target_broker, m.key_hash
+    INSERT INTO @first (id, target_broker, key_hash, shard)
+    SELECT MIN(m.id), m.target_broker, m.key_hash, m.shard
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
      WHERE m.ordering_key IS NOT NULL
-     GROUP BY m.target_broker, m.key_hash;
+     GROUP BY m.target_broker, m.key_hash, m.shard;
     UPDATE w
        SET block_id         = m.id
          , block_message_id = m.message_id
-         , shard            = m.shard
          , wake_at         = NULL
          , reason          = N'backoff'
       FROM @first AS f
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
-        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
+        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.shard = f.shard AND w.ordering_key IS NOT NULL
      WHERE f.id <= w.block_id
        AND (w.reason <> N'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
             OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
@@ -1690,7 +1691,7 @@ DELETE w
          , isolated     = 0
          , deferred     = CASE WHEN EXISTS (SELECT 1
                                               FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
+                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.shard = m.shard
                                                AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
@@ -1858,7 +1859,7 @@ SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @simple bit = 0, @bytes bigint = 9223372036854775807;
-DECLARE @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @blocked bit = 0;
 DECLARE @settled TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint        NOT NULL,
@@ -1867,8 +1868,7 @@ DECLARE @win TABLE (
     leased       bit           NOT NULL,
     waits        bit           NOT NULL,
     crashes      int           NOT NULL,
-    block_id     bigint        NULL,
-    low          int           NOT NULL
+    block_id     bigint        NULL
 );
 BEGIN TRY
     BEGIN TRANSACTION;
@@ -1890,31 +1890,7 @@ BEGIN TRY
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
-        IF @shard < 4 AND EXISTS (SELECT 1
-                                   FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
-            SET @mixed = 1;
-        IF @shard BETWEEN 4 AND 7
-            SELECT TOP (1) @ahead = head.id
-                 , @ahead_waits = CASE WHEN head.status <> N'processing' AND (head.locked_until > @now OR head.available_at > @now) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                                                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                                                       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                       AND w.block_id < head.id) THEN 1
-                                       WHEN EXISTS (SELECT 1
-                                                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
-                                                              FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                                                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                                               AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                                               AND low.id < head.id
-                                                             ORDER BY low.id) AS earliest
-                                                     WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now)) THEN 1
-                                       ELSE 0 END
-              FROM app.outbox AS head WITH (INDEX(outbox_open), NOLOCK)
-             WHERE head.target_broker = @broker AND head.shard = @shard - 4 AND head.finished_at IS NULL AND head.deferred = 0
-             ORDER BY head.id;
-        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id, low)
+        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
@@ -1925,16 +1901,7 @@ BEGIN TRY
                     THEN (SELECT w.block_id
                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))) END
-             , CASE WHEN @mixed = 1
-                    THEN COALESCE((SELECT TOP (1) CASE WHEN low.status <> N'processing' AND (low.locked_until > @now OR low.available_at > @now)
-                                                       THEN 2 ELSE 1 END
-                                     FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                                    WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                                      AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
-                                      AND low.id < m.id
-                                    ORDER BY low.id), 0)
-                    ELSE 0 END
+                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) AND w.shard = @shard) END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
           LEFT JOIN @settled AS s ON s.id = m.id
          WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
@@ -1946,7 +1913,7 @@ BEGIN CATCH
         ROLLBACK TRANSACTION;
     THROW;
 END CATCH;
-SELECT @found_version AS fanout_window, @blocked AS blocked, @ahead AS ahead, @ahead_waits AS ahead_waits;
+SELECT @found_version AS fanout_window, @blocked AS blocked;
 SELECT w.id AS fanout_row
      , COALESCE(w.ordering_key, N'') AS ordering_key
      , w.held
@@ -1955,7 +1922,6 @@ SELECT w.id AS fanout_row
      , w.crashes
      , COALESCE(DATALENGTH(m.payload), 0) AS bytes
      , w.block_id
-     , w.low
   FROM @win AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807
  WHERE @simple = 0

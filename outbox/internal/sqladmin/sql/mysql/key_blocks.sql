@@ -10,6 +10,7 @@ SELECT w.ordering_key
      , CASE WHEN w.wake_at <> '9999-12-31' THEN {{micros w.wake_at}} END
      , FALSE
      , m.last_error
+     , w.shard
   FROM (
 {{each shard part_key_blocks_shard}}
        ) AS w

@@ -4,12 +4,12 @@
 {{each shard part_list_shard}}
  UNION ALL
 (SELECT id, NULL FROM {{table}} FORCE INDEX ({{name}}_held)
-  WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard = ({{include part_key_shard}}) AND deferred = 1 AND id < @after_id
+  WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard = ({{include part_key_shard}}) AND id < @after_id
   ORDER BY id DESC
   LIMIT @scan_1)
  UNION ALL
 (SELECT id, NULL FROM {{table}} FORCE INDEX ({{name}}_held)
-  WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard = ({{include part_key_shard}}) + 4 AND deferred = 1 AND id < @after_id
+  WHERE held_key = UNHEX(SHA2(@key, 256)) AND target_broker = @broker AND shard = ({{include part_key_shard}}) + 4 AND id < @after_id
   ORDER BY id DESC
   LIMIT @scan_1)
 {{include part_list_end}}

@@ -6,13 +6,12 @@
           FROM {{ids @ids}} AS picked
          STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item
          WHERE m.ordering_key IS NOT NULL
-         GROUP BY m.target_broker, SHA2(m.ordering_key, 256)) AS first
+         GROUP BY m.target_broker, m.shard, SHA2(m.ordering_key, 256)) AS first
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = first.id
  STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX ({{name}}_blocks_key)
-    ON w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker
+    ON w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker AND w.shard = m.shard
    SET w.block_id         = m.id
      , w.block_message_id = m.message_id
-     , w.shard            = m.shard
      , w.wake_at          = NULL
      , w.reason           = 'backoff'
  WHERE m.id <= w.block_id

@@ -10,7 +10,7 @@
     AND (first.locked_until IS NULL OR first.locked_until <= UTC_TIMESTAMP(6))
     AND (first.available_at IS NULL OR first.available_at <= UTC_TIMESTAMP(6))
     AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w FORCE INDEX ({{name}}_blocks_key)
-                     WHERE w.key_hash = UNHEX(SHA2(first.ordering_key, 256)) AND w.target_broker = @broker AND w.block_id < first.id)
+                     WHERE w.key_hash = UNHEX(SHA2(first.ordering_key, 256)) AND w.target_broker = @broker AND w.shard = {{shard}} AND w.block_id < first.id)
   ORDER BY first.id
   LIMIT 1)
  UNION ALL

@@ -16,4 +16,4 @@
      , m.crashes      = 0
      , m.isolated     = FALSE
      , m.deferred     = EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w FORCE INDEX ({{name}}_blocks_key)
-                                 WHERE w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker AND w.block_id < m.id)
+                                 WHERE w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker AND w.shard = m.shard AND w.block_id < m.id)

@@ -39,9 +39,9 @@ WITH RECURSIVE undeferred AS (
     SELECT head.target_broker, ready.since
       FROM head
       LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
-                           FROM (SELECT id, created_at, available_at, locked_until, ordering_key
+                           FROM (SELECT id, shard, created_at, available_at, locked_until, ordering_key
                                       , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
-                                   FROM (SELECT m.id, m.created_at, m.available_at, m.locked_until, m.ordering_key
+                                   FROM (SELECT m.id, m.shard, m.created_at, m.available_at, m.locked_until, m.ordering_key
                                            FROM {{table}} AS m
                                           WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
                                           ORDER BY m.id
@@ -51,7 +51,7 @@ WITH RECURSIVE undeferred AS (
                             AND (first.available_at IS NULL OR first.available_at <= statement_timestamp())
                             AND CASE WHEN first.ordering_key IS NULL THEN true -- within a CASE it is no join, which might read all blocks
                                      ELSE NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w
-                                                       WHERE w.ordering_key = first.ordering_key AND w.target_broker || '' = head.target_broker AND w.block_id < first.id)
+                                                       WHERE w.ordering_key = first.ordering_key AND w.target_broker || '' = head.target_broker AND w.shard + 0 = first.shard AND w.block_id < first.id)
                                      END
                           ORDER BY first.id
                           LIMIT 1) AS ready ON true

@@ -4,16 +4,16 @@
 -- tempt the planner to walk that one); a sort of what they found; the rows of the blocks by {{name}}_pkey, which no comparison of the
 -- broker like this one keeps the planner from.
 SELECT block.ordering_key, block.block_id, block.block_message_id::text, coalesce(m.status, 'abandoned'), block.reason, block.since, block.wake_at
-     , false, m.last_error
+     , false, m.last_error, block.shard
   FROM (SELECT found.*
           FROM generate_series(0, 11) AS n (shard)
-         CROSS JOIN LATERAL ((SELECT w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
+         CROSS JOIN LATERAL ((SELECT w.shard, w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
                                 FROM {{table}}_key_blocks AS w
                                WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at = 'infinity' AND coalesce(w.ordering_key, '') <> ''
                                ORDER BY w.target_broker, w.shard, w.wake_at
                                LIMIT 2000)
                              UNION ALL
-                             (SELECT w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
+                             (SELECT w.shard, w.ordering_key, w.block_id, w.block_message_id, w.wake_at, w.reason, w.since
                                 FROM {{table}}_key_blocks AS w
                                WHERE w.target_broker = @broker AND w.shard = n.shard AND w.wake_at < 'infinity' AND coalesce(w.ordering_key, '') <> ''
                                ORDER BY w.target_broker, w.shard, w.wake_at

@@ -16,6 +16,6 @@ UPDATE {{table}} AS m
      , crashes      = 0
      , isolated     = false
      , deferred     = EXISTS (SELECT FROM {{table}}_key_blocks AS w
-                               WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.block_id < m.id)
+                               WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.shard + 0 = m.shard AND w.block_id < m.id)
   FROM unnest(@message_ids::text[]::uuid[], @brokers::text[]) AS picked (message_id, target_broker)
  WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY (@statuses::text[])

@@ -1,6 +1,6 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
--- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
--- are due; those that merely wait only put their broker on the list.
+-- has come, no earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on
+-- at which they are due; those that merely wait only put their broker on the list.
 -- @now, @brokers of the configuration (a JSON list), and @most others by each index
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
@@ -39,7 +39,8 @@ WITH RECURSIVE hop (broker) AS (
                              LIMIT 1000) AS listed) AS first
              WHERE leads AND coalesce(locked_until, 0) <= @now AND coalesce(available_at, 0) <= @now
                AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w
-                                WHERE w.target_broker = names.broker AND w.ordering_key = first.ordering_key AND w.block_id < first.id)
+                                WHERE w.target_broker = names.broker AND w.ordering_key = first.ordering_key AND w.shard = shard.value
+                                  AND w.block_id < first.id)
              ORDER BY id
              LIMIT 1) AS since
       FROM names

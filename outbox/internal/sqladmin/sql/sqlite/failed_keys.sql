@@ -1,5 +1,5 @@
--- The failed rows of a broker that block their key and are not deferred, oldest first, among the first 10,000. The columns are those of
--- key_blocks.sql. @broker
+-- The failed rows of a broker that block their key in their shard and are not deferred, oldest first, among the first 10,000. The columns are
+-- those of key_blocks.sql. @broker
 -- Plan: a range scan of {{name}}_failing that stops after so many rows.
 SELECT ordering_key
      , id
@@ -10,7 +10,8 @@ SELECT ordering_key
      , coalesce(locked_until, created_at)
      , true
      , last_error
-  FROM (SELECT id, message_id, ordering_key, created_at, locked_until, status, deferred, last_error
+     , shard
+  FROM (SELECT id, message_id, ordering_key, shard, created_at, locked_until, status, deferred, last_error
           FROM {{table}} INDEXED BY {{name}}_failing
          WHERE target_broker = @broker AND last_error IS NOT NULL AND finished_at IS NULL
          ORDER BY id

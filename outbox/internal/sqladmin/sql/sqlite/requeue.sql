@@ -15,5 +15,6 @@ UPDATE {{table}} AS m
      , crashes      = 0
      , isolated     = 0
      , deferred     = EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
-                               WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
+                               WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.shard = m.shard
+                                 AND w.block_id < m.id)
  WHERE m.id IN (SELECT value FROM json_each(@ids))

@@ -1,5 +1,5 @@
--- Let a key go on that waits for an operator: the next claim moves its block on. @broker, @key
--- Plan: the block by {{name}}_blocks_key.
+-- Let a key go on that waits for an operator, in every class: the next claims move its blocks on. @broker, @key
+-- Plan: the blocks by {{name}}_blocks_key.
 UPDATE {{table}}_key_blocks INDEXED BY {{name}}_blocks_key
    SET wake_at = NULL
      , reason  = 'backoff'

@@ -1,5 +1,5 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
--- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
+-- has come, no earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
 -- are due; those that merely wait only put their broker on the list.
 -- @brokers of the configuration (a JSON list), and @most others
 -- It waits for nobody: rows that another transaction is writing are passed over.
@@ -49,7 +49,7 @@ BEGIN
                                            FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                           WHERE w.target_broker = @name AND w.ordering_key IS NOT NULL
                                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                            AND w.block_id < head.id)
+                                            AND w.shard = shards.shard AND w.block_id < head.id)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
                         FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)

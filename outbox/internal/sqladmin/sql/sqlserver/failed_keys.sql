@@ -1,4 +1,4 @@
--- The first row of each key of a broker that has failed and is not deferred, oldest first. The columns are those of key_blocks.sql.
+-- The first row of each key and shard of a broker that has failed and is not deferred, oldest first. The columns are those of key_blocks.sql.
 -- @broker, @limit
 -- Plan: the 2,000 oldest rows that have failed by {{name}}_failing, with a seek of {{name}}_pkey each.
 SELECT TOP (@limit) f.ordering_key AS fanout_failed
@@ -10,8 +10,9 @@ SELECT TOP (@limit) f.ordering_key AS fanout_failed
      , COALESCE(f.locked_until, SYSUTCDATETIME()) AS until_at
      , CONVERT(bit, 1) AS failed
      , f.last_error
-  FROM (SELECT m.id, m.ordering_key, m.message_id, m.status, m.created_at, m.locked_until, m.last_error
-             , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
+     , f.shard
+  FROM (SELECT m.id, m.ordering_key, m.message_id, m.status, m.created_at, m.locked_until, m.last_error, m.shard
+             , ROW_NUMBER() OVER (PARTITION BY m.key_hash, m.shard ORDER BY m.id) AS place
           FROM (SELECT TOP (2000) i.id
                   FROM {{table}} AS i WITH (INDEX({{name}}_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                  WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL

@@ -11,6 +11,7 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END AS until_at -- NULL: an operator must act
      , CONVERT(bit, 0) AS failed
      , error.last_error
+     , w.shard
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
                 FROM {{table}}_key_blocks AS g WITH (INDEX({{name}}_blocks_wake), FORCESEEK, NOLOCK)

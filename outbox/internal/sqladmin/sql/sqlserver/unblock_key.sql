@@ -1,6 +1,6 @@
--- Let a key go on that waits for an operator: the next claim moves its block on. Runs under the shards' locks.
+-- Let a key go on that waits for an operator, in each shard in which it does: the next claims move its blocks on. Runs under the shards' locks.
 -- @lock_brokers see part_lock_shards.sql, @broker, @key
--- Plan: the block by {{name}}_blocks_key.
+-- Plan: the key's blocks by {{name}}_blocks_key.
 DECLARE @released_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
