@@ -129,7 +129,8 @@ func TestValidateExpressions(t *testing.T) {
 		ALTER TABLE outbox_messages DROP shard;
 		ALTER TABLE outbox_messages ADD shard smallint NOT NULL GENERATED ALWAYS AS (CASE WHEN priority < 0 THEN 4 ELSE 0 END) STORED;
 		CREATE INDEX outbox_messages_open ON outbox_messages (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
-		CREATE INDEX outbox_messages_deferred ON outbox_messages (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0`)
+		CREATE INDEX outbox_messages_deferred ON outbox_messages (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0;
+		CREATE INDEX outbox_messages_deferred_key ON outbox_messages (target_broker, hashtextextended(ordering_key, shard), id) WHERE deferred AND finished_at IS NULL`)
 	require.NoError(t, err)
 	code, _, stderr = p.run("validate")
 	assert.Equal(t, exitFailed, code)
