@@ -18,8 +18,8 @@ type Policy struct {
 	Workers int
 	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
 	BatchSize int
-	// BatchBytes is the most that the payloads of one claim may have together; a message that has
-	// more is claimed alone. It bounds the memory that a batch takes, of which there are up to two
+	// BatchBytes is the most that the payloads and headers of one claim may have together; a message
+	// that has more is claimed alone. It bounds the memory that a batch takes, of which there are up to two
 	// for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
 	BatchBytes int
 	// MaxPayloadBytes is the most bytes that a payload may have. One that has more, as no writer in Go
@@ -99,7 +99,7 @@ func setDefault[T comparable](field *T, value T) {
 // whole table.
 const MaxBatchSize = 2000
 
-// DefaultBatchBytes bounds the payloads of one claim where the policy does not.
+// DefaultBatchBytes bounds the payloads and headers of one claim where the policy does not.
 const DefaultBatchBytes = 16 << 20
 
 // Validate reports everything that is wrong with the policy, all problems joined in one error.

@@ -45,6 +45,11 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// count.
 	Defer(ctx context.Context, claim *Claim) (int, error)
 
+	// Holder tells who has kept a shard from being claimed from for longer than a claim takes. On
+	// PostgreSQL a session that has fallen silent in the middle of that is ended, so that the shard
+	// becomes free.
+	Holder(ctx context.Context, broker string, shard int) (Holder, error)
+
 	// Shards is the number of shards that this store uses for each [outbox.Class]; at least 1.
 	// Shards are numbered class by class: shard n of a class is int(class)*Shards() + n. The same n
 	// holds the same ordering keys in every class.
@@ -84,9 +89,9 @@ type Claim struct {
 	Shard int
 	// Limit is the most rows to claim, at least 1.
 	Limit int
-	// Bytes is the most that the payloads of the claimed rows may have together; 0 = no bound. The
-	// first row is taken whatever it has. What is cut off are the last of the rows that would have
-	// been claimed, so that each key keeps a gap-free prefix.
+	// Bytes is the most that the payloads and headers of the claimed rows may have together, as the
+	// database stores them; 0 = no bound. The first row is taken whatever it has. What is cut off are
+	// the last of the rows that would have been claimed, so that each key keeps a gap-free prefix.
 	Bytes int
 	// MaxPayload is the most bytes of a payload that is read: of a row that has more, the message has
 	// none, and Unread. 0 = no bound.
@@ -215,6 +220,23 @@ type Outcome struct {
 	// need not look at it.
 	Attempts int
 }
+
+// A Holder has a shard for long.
+type Holder struct {
+	// Session says which it is, for people; "" where there is none.
+	Session string
+	// Ended is true where that session was ended.
+	Ended bool
+}
+
+// When a [Holder] is one.
+const (
+	// HeldLong is how long a session has a shard before it is told of.
+	HeldLong = 5 * time.Second
+	// HeldSilently is how long a session that has a shard may be silent in the middle of a transaction
+	// before it is ended, where the database can.
+	HeldSilently = 15 * time.Second
+)
 
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {

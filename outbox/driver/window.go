@@ -66,7 +66,7 @@ type Row struct {
 	Held bool
 	// Crashes is how many leases of the row have run out.
 	Crashes int
-	// Bytes of the payload.
+	// Bytes of payload and headers.
 	Bytes int64
 	// HasBlock tells that a key block of the shard holds the key back, and Block the id of the row
 	// that is it.

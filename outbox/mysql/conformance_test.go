@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,6 +169,80 @@ func TestStoppedInATransaction(t *testing.T) {
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
 		return assert.NoError(t, err) && len(exchanged.Batch.Messages) == 1
 	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// TestHolder: sessions with old transactions are named, as those that may have a shard; a role without the
+// right is told what it lacks.
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.MySQL(t)
+	db := openDB(t, dsn)
+	store := newStore(t, db, "")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	claim := &driver.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
+	_, err = thin{store}.Window(t.Context(), claim)
+	require.NoError(t, err)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	require.NoError(t, store.lock(t.Context(), tx, "lock", "b", 0, 0))
+	store.heldLong = 0
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // the server has its list from a moment ago
+		holder, err := store.Holder(context.Background(), "b", 0)
+		assert.NoError(t, err)
+		assert.Regexp(t, `^perhaps thread \d+, \S+@\S+, in a transaction since 2\d\d\d-`, holder.Session)
+		assert.False(t, holder.Ended)
+	}, 30*time.Second, 50*time.Millisecond)
+
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	config.User, config.Passwd = "holder_"+strings.ToLower(rand.Text()[:12]), rand.Text()
+	for _, text := range []string{
+		"CREATE USER " + config.User + " IDENTIFIED BY '" + config.Passwd + "'", "GRANT INSERT ON " + config.DBName + ".* TO " + config.User,
+	} {
+		_, err = db.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { _, _ = openDB(t, dsn).Exec("DROP USER " + config.User) }) //nolint:noctx // the test's context has ended
+	holder, err := newStore(t, openDB(t, config.FormatDSN()), "").Holder(t.Context(), "b", 0)
+	require.NoError(t, err)
+	assert.Contains(t, holder.Session, "no right PROCESS")
+}
+
+// TestClientThatDoesNotRead: nor does one hold up others that does not read what it has asked for while it
+// has the lock of a shard.
+func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.MySQL(t)
+	store, err := Open(t.Context(), dsn, "")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"20 20"}, column[string](t, store.db, "SELECT CONCAT(@@net_read_timeout, ' ', @@net_write_timeout)"))
+	deaf, err := Open(t.Context(), with(dsn, "net_write_timeout=1"), "")
+	require.NoError(t, err)
+	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{row}))
+	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
+	_, err = thin{store}.Window(t.Context(), claim)
+	require.NoError(t, err)
+	tx, err := deaf.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, deaf.lock(t.Context(), tx, "lock", "b", claim.Shard, 0))
+	rows, err := tx.QueryContext(t.Context(), "SELECT REPEAT('x', 1000000) FROM outbox_messages_key_slots")
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _, _, _ = rows.Close(), rows.Err(), tx.Rollback(), deaf.Close() })
+	busy := func() bool {
+		exchanged, err := store.Exchange(t.Context(), nil, claim)
+		require.NoError(t, err)
+		return exchanged.Batch.Busy
+	}
+	require.True(t, busy())
+	require.Eventually(t, func() bool { return !busy() }, time.Minute, 50*time.Millisecond)
 }
 
 // TestStatementsGiveWay: whatever may wait for a row while the transaction has locked others says that

@@ -188,7 +188,7 @@ func plans(s plansSize, ids planIDs) []plan {
 
 // unplanned are the statements that TestPlans leaves out.
 var unplanned = []string{
-	"applied", "clock", "facts", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
+	"applied", "clock", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
 	"audit", "audit_begin", "audit_begun", "audit_end", "forget_instances", "heartbeat", "instances", "leave", "pause", "pauses", "resume",
 }
 

@@ -49,6 +49,7 @@ type Store struct {
 	owned      bool // the database is closed with the store
 	table      string
 	now        func() time.Time // this process's clock, which only Diagnose looks at
+	heldLong   time.Duration    // see driver.HeldLong
 	statements map[string]statement
 }
 
@@ -67,7 +68,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table, now: time.Now, statements: map[string]statement{}}
+	s := &Store{db: db, table: table, now: time.Now, heldLong: driver.HeldLong, statements: map[string]statement{}}
 	var err error
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.MySQL, table); err != nil {
 		return nil, err
@@ -100,9 +101,10 @@ func FromConfig(ctx context.Context, cfg config.Database, table string, conns in
 // is there. The DSN is that of github.com/go-sql-driver/mysql, as in
 // "user:password@tcp(host:3306)/database". Open sets interpolateParams, since a statement with
 // parameters takes two round trips otherwise, innodb_lock_wait_timeout=10 (on MariaDB only the lock
-// of a shard is waited for; rows that another session has locked are tried again), and wait_timeout=20: after
-// so many seconds the server ends a transaction of a process that was stopped or cut off, and lets
-// go of its locks. What the DSN says about these goes first.
+// of a shard is waited for; rows that another session has locked are tried again), and wait_timeout,
+// net_read_timeout and net_write_timeout=20: after so many seconds the server ends a transaction of a
+// process that was stopped or cut off, or does not read, and lets go of its locks. What the DSN says
+// about these goes first.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
 	settings, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -115,7 +117,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if settings.Params == nil {
 		settings.Params = map[string]string{}
 	}
-	for name, seconds := range map[string]time.Duration{"innodb_lock_wait_timeout": lockPatience, "wait_timeout": idlePatience} {
+	for name, seconds := range map[string]time.Duration{
+		"innodb_lock_wait_timeout": lockPatience, "wait_timeout": idlePatience, "net_read_timeout": idlePatience, "net_write_timeout": idlePatience,
+	} {
 		if _, ok := settings.Params[name]; !ok {
 			settings.Params[name] = strconv.Itoa(int(seconds / time.Second))
 		}

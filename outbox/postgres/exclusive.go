@@ -20,7 +20,7 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 	}
 	defer hangUp()
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		if _, err := tx.Exec(ctx, s.sql.exclusiveSettings); err != nil {
 			return err
 		}
 		// By the simple protocol: with the extended one the portal, and with it the statement's

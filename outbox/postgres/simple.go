@@ -55,7 +55,7 @@ func (p *simpleShards) guess(c *driver.Claim) (simple, few bool) {
 func (p *simpleShards) learn(c *driver.Claim, simple bool, batch *driver.Batch) {
 	bytes := 0
 	for i := range batch.Messages[:min(len(batch.Messages), fewRows)] {
-		bytes += len(batch.Messages[i].Payload)
+		bytes += len(batch.Messages[i].Payload) + len(batch.Messages[i].Headers)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

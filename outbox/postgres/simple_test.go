@@ -305,3 +305,28 @@ func TestFewRows(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeHeadersAreNotFewBytes: what comes with a claim's answer, under the lock of the shard, fits into
+// buffers, headers included; nobody who reads nothing keeps the shard with it.
+func TestLargeHeadersAreNotFewBytes(t *testing.T) {
+	t.Parallel()
+	for size, few := range map[int]bool{1000: true, 2 * fewBytes / fewRows: false, 60_000: false} {
+		var (
+			trips atomic.Int64
+			log   tracer
+		)
+		store := wired(t, testenv.Postgres(t), "few", &trips, &stall{}, &log)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err)
+		_, err = store.pool.Exec(t.Context(), `INSERT INTO few (message_id, target_broker, stream, type, ordering_key, headers, payload)
+			SELECT gen_random_uuid(), 'b', 's', 't', $1, json_build_object('a', repeat('x', $3::int)), '' FROM generate_series(1, $2::int)`, keysOfShard(2)[0], fewRows, size)
+		require.NoError(t, err)
+		claim := &driver.Claim{Broker: "b", Shard: 2, Limit: 50, Window: 50, Lease: time.Hour, Worker: "w"}
+		store.simple.learn(claim, true, &driver.Batch{Seen: 1})
+		log.take()
+		exchanged, err := store.Exchange(t.Context(), nil, claim)
+		require.NoError(t, err)
+		require.Len(t, exchanged.Batch.Messages, fewRows)
+		assert.Equal(t, !few, strings.Contains(log.take()+" ", strings.Repeat("SELECT ", 2)), "whether %d bytes of headers each are fetched later", size)
+	}
+}

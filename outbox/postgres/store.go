@@ -45,7 +45,8 @@ type Store struct {
 	water   lowWater
 	simple  simpleShards
 	// For how long a transaction is repeated that meets locked rows.
-	patience time.Duration
+	patience          time.Duration
+	heldLong, silence time.Duration // see driver.HeldLong and driver.HeldSilently
 	// From when on a transaction that holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
@@ -58,7 +59,7 @@ type statements struct {
 	lock, tryLock, claim, claimUnordered, window, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
 	blocks, turn, lift, free, deferRows                                                                                   string
 	settings, markPublished, markOther, renew, ready                                                                      string
-	exclusive, writers                                                                                                    string
+	exclusive, exclusiveSettings, writers, holder                                                                         string
 	facts, diagnose, horizon, watch                                                                                       string
 	listen, notify                                                                                                        string
 }
@@ -141,7 +142,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, patience: contention.Patience,
-		heldBack: heldBack, heldBackTransactions: heldBackTransactions,
+		heldBack: heldBack, heldBackTransactions: heldBackTransactions, heldLong: driver.HeldLong, silence: driver.HeldSilently,
 	}
 	var err error
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.Postgres, table); err != nil {
@@ -155,8 +156,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"writers": &s.sql.writers,
-		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
+		"writers": &s.sql.writers, "holder": &s.sql.holder,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon,
+		"exclusive": &s.sql.exclusive, "exclusive_settings": &s.sql.exclusiveSettings,
 		"notify": &s.sql.notify,
 	} {
 		*text = readSQL(name, table)
@@ -235,9 +237,12 @@ func readSQL(name, table string) string {
 	if err != nil {
 		panic(err)
 	}
-	sent := includes.ReplaceAllStringFunc(string(text), func(match string) string {
-		return strings.TrimSpace(sqladmin.Part(sqladmin.Postgres, includes.FindStringSubmatch(match)[1]))
-	})
+	sent := string(text)
+	for includes.MatchString(sent) { // parts have parts
+		sent = includes.ReplaceAllStringFunc(sent, func(match string) string {
+			return strings.TrimSpace(sqladmin.Part(sqladmin.Postgres, includes.FindStringSubmatch(match)[1]))
+		})
+	}
 	return driver.RenderSQL(sent, table)
 }
 

@@ -48,7 +48,10 @@ func (l *lobby) Renew(context.Context, driver.Lease) (int, error) { return 2, ni
 func (l *lobby) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
-func (l *lobby) Defer(context.Context, *driver.Claim) (int, error)  { return 0, nil }
+func (l *lobby) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }
+func (l *lobby) Holder(context.Context, string, int) (driver.Holder, error) {
+	return driver.Holder{}, nil
+}
 func (l *lobby) Shards() int                                        { return 1 }
 func (l *lobby) Close() error                                       { return nil }
 func (l *lobby) Pauses(context.Context) ([]driver.Pause, error)     { return nil, nil }

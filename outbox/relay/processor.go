@@ -54,6 +54,7 @@ type Processor struct {
 	lookFailing, claimFailing, deferFailing failure.Standing
 
 	locked lockedRows
+	busy   busyShards
 }
 
 // ProcessorConfig is what a processor needs.

@@ -246,6 +246,7 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		if err == nil && claim != nil {
 			w.p.lockedSeen(ctx, claim, &exchanged.Batch)
+			w.p.busySeen(ctx, claim, &exchanged.Batch)
 		}
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err

@@ -23,6 +23,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"embed"
 	"errors"
@@ -109,6 +110,11 @@ func (s *Store) Dialect() outbox.Dialect { return outbox.SQLite }
 
 // Shards implements driver.Delivery.
 func (s *Store) Shards() int { return 1 }
+
+// Holder implements driver.Delivery: who waits for the lock of the database gets an error.
+func (*Store) Holder(context.Context, string, int) (driver.Holder, error) {
+	return driver.Holder{}, nil
+}
 
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }

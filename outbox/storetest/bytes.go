@@ -14,6 +14,7 @@ import (
 var bytesTests = []test{
 	{name: "ExactlyTheBytes", run: testExactBytes},
 	{name: "OneRowInAnyCase", run: testOneRow},
+	{name: "HeadersCount", run: testBytesOfHeaders},
 	{name: "TheLimitOfRowsStands", run: testBytesAndLimit},
 	{name: "HeldRowsWeighNothing", run: testBytesHeld},
 	{name: "OutOfLine", run: testBytesOutOfLine},
@@ -53,6 +54,29 @@ func testExactBytes(t *table) {
 			for _, id := range ids[c.rows:] {
 				assert.Equal(t, state{Status: "pending"}, t.state(id), "%s, %d bytes", name, c.bytes)
 			}
+			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+		}
+	})
+}
+
+// Headers count as payloads do, as the database stores them.
+func testBytesOfHeaders(t *table) {
+	keys := t.keys(2)
+	headers := `{"name":"välue"}`
+	size := len(headers)
+	if t.Store.Dialect() == outbox.SQLServer { // UTF-16
+		size = 2 * (len(headers) - 1)
+	}
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
+		rows := []outbox.Row{newRow(keys[0]), newRow(keys[1]), newRow(keys[0])}
+		for i := range rows[:2] {
+			rows[i].Headers = headers
+		}
+		ids := t.insert(rows...)
+		whole := 2*size + 3*len(rows[0].Payload)
+		for _, c := range []struct{ bytes, rows int }{{whole, 3}, {whole - 1, 2}, {whole - len(rows[2].Payload) - 1, 1}} {
+			batch := t.claim(maxBytes(c.bytes), order)
+			assert.Equal(t, ids[:c.rows], taken(batch), "%s, %d bytes", name, c.bytes)
 			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 		}
 	})

@@ -9,8 +9,8 @@ import (
 type Limits struct {
 	// Rows is the most rows to take, at least 1.
 	Rows int
-	// Bytes is the most that their payloads may have together; 0 = no bound. The first row is taken
-	// whatever it has.
+	// Bytes is the most that their payloads and headers may have together; 0 = no bound. The first row
+	// is taken whatever it has.
 	Bytes int64
 	// Unordered switches ordering keys off.
 	Unordered bool

@@ -1,6 +1,6 @@
 -- Read the head of a shard for a decision: a row for each row of the window, or one alone where it is empty. It takes no lock, and as one statement
 -- sees one state of the tables; take.sql tests whether what was read still holds.
--- @broker, @shard, @window, @sized: with the bytes of payloads, which are read for that where they are large
+-- @broker, @shard, @window, @sized: with the bytes of payloads and headers, which are read for that where they are large
 -- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, a probe
 -- of {{name}}_blocks_key for each row with a key.
 SELECT h.version, h.blocked
@@ -14,7 +14,7 @@ SELECT h.version, h.blocked
   LEFT JOIN (SELECT id, ordering_key, crashes
                   , status = 'processing' AS leased
                   , COALESCE(locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(available_at > UTC_TIMESTAMP(6), FALSE) AS waits
-                  , CASE WHEN @sized THEN LENGTH(payload) ELSE 0 END AS bytes
+                  , CASE WHEN @sized THEN LENGTH(payload) + COALESCE(LENGTH(headers), 0) ELSE 0 END AS bytes
                FROM {{table}} FORCE INDEX ({{name}}_queue)
               WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL
               ORDER BY id

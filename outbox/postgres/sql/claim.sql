@@ -5,7 +5,7 @@
 -- nobody who is slow to read it keeps the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version,
--- $9 whether others of the process have claimed rows, $10 bytes of payload, $11 whether few rows are expected
+-- $9 whether others of the process have claimed rows, $10 bytes of payload and headers, $11 whether few rows are expected
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update; where the broker has blocks, a probe of
 -- {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
@@ -16,7 +16,7 @@ WITH known AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id
-         , octet_length(payload) AS bytes
+         , octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
          , status <> 'processing' AND crashes = 0
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp())

@@ -2,14 +2,14 @@
 -- have crashed with one of them, or they have too many bytes, nothing is taken, and the window is read by window.sql.
 -- $1 broker, $2 shard, $3 limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version, $9 whether to look for the first open row,
--- $10 whether others of the process have claimed rows, $11 bytes of payload
+-- $10 whether others of the process have claimed rows, $11 bytes of payload and headers
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
     SELECT now.version
          , CASE WHEN now.version = $8 THEN $7 ELSE -9223372036854775808 END AS floor
       FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
 ), win AS MATERIALIZED (
-    SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) AS bytes
+    SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
       FROM {{table}}
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())

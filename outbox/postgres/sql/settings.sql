@@ -4,5 +4,6 @@
 SELECT set_config('enable_nestloop', 'off', true)
      , set_config('jit', 'off', true)
      , {{include part_give_way}}
+     , {{include part_end_silence}}
      , set_config('plan_cache_mode', 'force_generic_plan', true)
      , set_config('enable_seqscan', 'off', true)

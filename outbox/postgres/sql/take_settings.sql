@@ -3,5 +3,6 @@
 SELECT set_config('synchronous_commit', 'off', true)
      , set_config('jit', 'off', true)
      , {{include part_give_way}}
+     , {{include part_end_silence}}
      , set_config('enable_seqscan', 'off', true)
      , set_config('plan_cache_mode', 'force_generic_plan', true)

@@ -7,5 +7,6 @@ SELECT set_config('fanout.shard', CASE WHEN pg_try_advisory_xact_lock('{{table}}
      , set_config('jit', 'off', true)
      , set_config('synchronous_commit', 'off', true)
      , {{include part_give_way}}
+     , {{include part_end_silence}}
      , set_config('enable_seqscan', 'off', true)
      , set_config('plan_cache_mode', 'force_generic_plan', true)

@@ -15,7 +15,7 @@ WITH known AS MATERIALIZED (
          , status = 'processing' AS leased
          , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
          , crashes
-         , octet_length(payload) AS bytes -- reads no payload that is kept out of line, nor unpacks one
+         , octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes -- reads nothing that is kept out of line, nor unpacks it
          , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM known)
                 THEN (SELECT CASE WHEN w.block_id = m.id AND w.block_message_id <> m.message_id THEN greatest(m.id, -9223372036854775807) - 1 -- an id that is there twice
                                   ELSE w.block_id END

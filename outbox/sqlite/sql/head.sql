@@ -1,5 +1,5 @@
 -- Can the first rows of a shard be taken as they stand? Runs inside BEGIN IMMEDIATE, before the window is judged row by row.
--- Named parameters: broker, shard, window, take (no more rows than the window), bytes (of payload), now.
+-- Named parameters: broker, shard, window, take (no more rows than the window), bytes (of payload and headers), now.
 -- Yes, when every row of the window is free and has never crashed and the broker has no blocks. That includes an empty window. Answers
 -- with the rows in the window, whether so, and the last row to take: where all together have more bytes, the last that stays within them,
 -- or else the first. The length of a blob stands in its row, the rest of which is not read for that; of a payload that was written as
@@ -11,7 +11,7 @@ SELECT count(*)
      , CASE WHEN sum(bytes) > :bytes
             THEN (SELECT max(id)
                     FROM (SELECT id, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
-                            FROM (SELECT id, length(payload) AS bytes
+                            FROM (SELECT id, length(payload) + coalesce(length(CAST(headers AS BLOB)), 0) AS bytes
                                     FROM {{table}} INDEXED BY {{name}}_open
                                    WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
                                    ORDER BY id
@@ -26,7 +26,7 @@ SELECT count(*)
             ELSE coalesce(max(id), 0)
             END
   FROM (SELECT id
-             , length(payload) AS bytes
+             , length(payload) + coalesce(length(CAST(headers AS BLOB)), 0) AS bytes
              , status <> 'processing' AND crashes = 0 AND coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now AS simple
           FROM {{table}} INDEXED BY {{name}}_open
          WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0

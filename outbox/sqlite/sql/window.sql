@@ -7,7 +7,7 @@ WITH broker AS MATERIALIZED (
 ), win AS MATERIALIZED (
     SELECT id, ordering_key, status = 'processing' AS leased, crashes
          , max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now AS waits
-         , length(payload) AS bytes -- see head.sql
+         , length(payload) + coalesce(length(CAST(headers AS BLOB)), 0) AS bytes -- see head.sql
          , CASE WHEN ordering_key IS NOT NULL AND NOT :unordered AND (SELECT blocked FROM broker)
                 THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                        WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.shard = :shard)

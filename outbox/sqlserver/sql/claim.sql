@@ -1,7 +1,7 @@
 -- Claim the head of a shard where each row of the window can be taken as it stands: nobody is about to write it, it is ready, nobody has crashed with it,
 -- and no block of its key stands before it. Else nothing is taken, and the window is sent, for a decision row by row that would take the
 -- same rows here. What was claimed is read by fetch.sql, after the commit.
--- @broker, @shard, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared,
+-- @broker, @shard, @window, @limit, @bytes of payload and headers, @worker, @token, @lease_seconds, @lease_micros, @shared,
 -- @unordered: locked rows are passed over, nothing waits for anything, and the shard is locked only where blocks are read,
 -- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers
 DECLARE @simple bit = 0, @seen int = 0, @waiting int = 0;
@@ -33,7 +33,7 @@ BEGIN TRY
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;
         -- DATALENGTH: see part_answer_window.sql. It visits the rows that the update is about to visit.
-        IF @bytes >= COALESCE((SELECT SUM(CONVERT(bigint, DATALENGTH(m.payload)))
+        IF @bytes >= COALESCE((SELECT SUM(CONVERT(bigint, DATALENGTH(m.payload)) + COALESCE(DATALENGTH(m.headers), 0))
                                  FROM @chosen AS c
                                 INNER JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = c.id), 0)
             SET @simple = 1;

@@ -255,7 +255,7 @@ BEGIN TRY
     BEGIN
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;
-        IF @bytes >= COALESCE((SELECT SUM(CONVERT(bigint, DATALENGTH(m.payload)))
+        IF @bytes >= COALESCE((SELECT SUM(CONVERT(bigint, DATALENGTH(m.payload)) + COALESCE(DATALENGTH(m.headers), 0))
                                  FROM @chosen AS c
                                 INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = c.id), 0)
             SET @simple = 1;
@@ -302,7 +302,7 @@ SELECT w.id AS fanout_row
      , w.leased
      , w.waits
      , w.crashes
-     , COALESCE(DATALENGTH(m.payload), 0) AS bytes
+     , COALESCE(DATALENGTH(m.payload), 0) + COALESCE(DATALENGTH(m.headers), 0) AS bytes
      , w.block_id
   FROM @win AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807

@@ -1920,7 +1920,7 @@ SELECT w.id AS fanout_row
      , w.leased
      , w.waits
      , w.crashes
-     , COALESCE(DATALENGTH(m.payload), 0) AS bytes
+     , COALESCE(DATALENGTH(m.payload), 0) + COALESCE(DATALENGTH(m.headers), 0) AS bytes
      , w.block_id
   FROM @win AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807
