@@ -88,7 +88,7 @@ type OnAbandon string
 const (
 	// OnAbandonContinue lets the key go on with its next message.
 	OnAbandonContinue OnAbandon = "continue"
-	// OnAbandonBlock makes the key wait for an operator.
+	// OnAbandonBlock makes the key wait for an operator, in the message's priority class.
 	OnAbandonBlock OnAbandon = "block"
 )
 

@@ -77,8 +77,9 @@ func Version(n int) Option {
 }
 
 // Key derives the ordering key from the event: messages with one key are
-// delivered in order. The default is the stream of the aggregate instance. An
-// empty key means that this event is unordered. The function is called when the
+// delivered in order, those with a priority below [PriorityNormal] in one of their
+// own. The default is the stream of the aggregate instance. An empty key means that
+// this event is unordered. The function is called when the
 // event is raised, and must be safe for concurrent use; a panic in it becomes an
 // [EncodeError].
 func Key[E any](key func(E) string) Option {
@@ -137,7 +138,7 @@ const priorityRemedy = "use a level from PriorityBulk (-100) to PriorityCritical
 
 // NotBefore holds the message back until the time that the function returns, the
 // zero time meaning at once. It does not reorder: later messages of the same
-// ordering key wait with it. The function is called when the event is raised, and
+// ordering key, and on the same side of [PriorityNormal], wait with it. The function is called when the event is raised, and
 // must be safe for concurrent use; a panic in it becomes an [EncodeError].
 func NotBefore[E any](at func(E) time.Time) Option {
 	return notBeforeOption(takes[E]("NotBefore", "time.Time", at == nil),

@@ -30,7 +30,8 @@ type Event struct {
 	// Brokers are the names of those that get the event: the internal one first, then external ones
 	// in the order of the routing.
 	Brokers []string
-	// OrderingKey: events with the same one are delivered in order. Empty = no order.
+	// OrderingKey: events with the same one are delivered in order, those with a Priority below 0 in one
+	// of their own. Empty = no order.
 	OrderingKey string
 	// Priority from -100 to 100; see envelope.PriorityLevel.
 	Priority int

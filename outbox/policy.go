@@ -34,8 +34,9 @@ type Policy struct {
 	PublishTimeout time.Duration
 	// Unordered switches the order per key off.
 	Unordered bool
-	// BlockAbandoned makes the rest of an ordering key wait once a message of it was abandoned,
-	// until an operator requeues the message or lets the key go on. Default: the key goes on.
+	// BlockAbandoned makes the rest of an ordering key in its priority class wait once a message of it
+	// was abandoned, until an operator requeues the message or lets the key go on. Default: the key
+	// goes on.
 	BlockAbandoned bool
 	// Retry after failures that are the message's own.
 	Retry Retry

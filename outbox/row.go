@@ -24,8 +24,8 @@ type Row struct {
 	Stream string
 	// Type is the event type on the wire, e.g. "Ordering.OrderPlaced.v1".
 	Type string
-	// OrderingKey: rows of one broker with the same key are delivered in the order of their ids.
-	// Empty = no order, which is NULL in the table.
+	// OrderingKey: rows of one broker and [Class] with the same key are delivered in the order of their
+	// ids. Empty = no order, which is NULL in the table.
 	OrderingKey string
 	// Priority from -100 (bulk) to 100 (critical).
 	Priority int

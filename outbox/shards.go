@@ -61,7 +61,7 @@ const (
 	// the priority 0.
 	ClassNormal Class = iota
 	// ClassBackfill holds rows of a priority below 0. Those of an ordering key keep their order among
-	// themselves, and may come after later ones of the key in ClassNormal.
+	// themselves, and may come after later ones of the key in ClassNormal, or before earlier ones.
 	ClassBackfill
 	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they
 	// could overtake.

@@ -134,9 +134,8 @@ func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = conf
 // destination with ":backfill" at its end, so that consumers can read it when there is nothing
 // better to do, as inbox/redisconsumer does by itself. Off by default; meant for internal brokers.
 //
-// A key keeps its order within each of the two streams, and a message is not sent before an earlier
-// one of its key has been confirmed in the other; but consumers of two streams read them in any
-// order. Give the messages of a key one priority where that matters.
+// A key keeps its order within each of the two streams; but consumers of two streams read them in any
+// order. Give the messages of a key priorities on one side of below where that matters.
 func WithBackfill(below int) Option {
 	return func(o *options) { o.backfill, o.backfillBelow = true, below }
 }

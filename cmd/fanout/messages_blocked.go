@@ -10,7 +10,6 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -28,13 +27,13 @@ func blockedCommand() *cobra.Command {
 	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		now := time.Now()
-		out := newOutput(cmd, *asJSON, "DATABASE", "BROKER", "KEY", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR")
+		out := newOutput(cmd, *asJSON, "DATABASE", "BROKER", "KEY", "CLASS", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR")
 		return target.show(out, "no key waits", func(session *session, database string) error {
 			keys, err := session.Blocked(cmd.Context(), database, *broker)
 			for i := range keys {
 				k := &keys[i]
 				if err := out.add(wire.NewKeyBlock(database, k),
-					text(database), text(k.Broker), styled(keyOf(k), bold), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
+					text(database), text(k.Broker), styled(k.Key, bold), text(k.Class.String()), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
 					text(since(k.Since, now)), goesOn(k.Until, now), text(countText(k.Followers)), text(agedError(k.LastError, now))); err != nil {
 					return err
 				}
@@ -43,14 +42,6 @@ func blockedCommand() *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// keyOf is the key that is blocked, and in which class of its rows, where that is not the normal one.
-func keyOf(k *admin.KeyBlock) string {
-	if k.Class == outbox.ClassNormal {
-		return k.Key
-	}
-	return k.Key + " (" + k.Class.String() + ")"
 }
 
 // goesOn says when a key goes on by itself.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
@@ -184,6 +185,12 @@ func (r *Reading) key(name string, item, columns []Token) {
 			r.add(object, "ignored", yes)
 		}
 	default:
+		if r.Dialect == outbox.SQLite && primary { // which its catalog tells of the columns
+			for n, part := range split(columns, ",") {
+				r.add(column+unquoted(part[0])+r.Owner, "primary key", "part "+strconv.Itoa(n+1))
+			}
+			return
+		}
 		if name == "" {
 			return // not ours
 		}

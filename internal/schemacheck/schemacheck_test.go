@@ -88,7 +88,8 @@ column n of app.box_more
 				n  INTEGER NOT NULL GENERATED ALWAYS AS (id + 1) VIRTUAL,
 				CONSTRAINT box_once UNIQUE (k, n), CONSTRAINT nothing, CHECK (n > 0)
 			);
-			CREATE INDEX box_k ON box (k DESC);`, `table box
+			CREATE INDEX box_k ON box (k DESC);
+			CREATE TABLE box_more (a INTEGER NOT NULL, b TEXT NOT NULL, PRIMARY KEY (b, a)) WITHOUT ROWID;`, `table box
   kind: table
 column id
   type: INTEGER
@@ -109,7 +110,17 @@ constraint box_once
   unique: k, n
 index box_k
   unique: no
-  columns: k desc`},
+  columns: k desc
+table box_more
+  kind: table
+column a of box_more
+  type: INTEGER
+  nullable: no
+  primary key: part 2
+column b of box_more
+  type: TEXT
+  nullable: no
+  primary key: part 1`},
 		{outbox.MySQL, "CREATE TABLE IF NOT EXISTS box (\n" +
 			"`id` bigint(20) NOT NULL AUTO_INCREMENT,\n" +
 			"`key` varchar(512) CHARACTER SET utf8mb4 DEFAULT 'it\\'s' COMMENT 'a, b',\n" +

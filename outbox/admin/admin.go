@@ -22,7 +22,7 @@ import (
 // moment, though.
 //
 // What comes back takes its old place: a row that is requeued or replayed holds the later open rows
-// of its ordering key until it is done, and is itself held by the earlier ones. What was delivered
+// of its ordering key and priority class until it is done, and is itself held by the earlier ones. What was delivered
 // meanwhile stays delivered, and what a worker has claimed at that moment may be delivered beside
 // it. A store that is a [driver.Listener] tells the relays after each call what can be delivered
 // now, so that they need not find it by polling.

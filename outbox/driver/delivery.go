@@ -17,8 +17,8 @@ import (
 // The rules that an implementation keeps (package storetest checks them):
 //
 //   - A claim never returns more than its limits, of rows and of bytes, and no row is in the hands of two unexpired claims.
-//   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in the order of their ids;
-//     a key of which a row is leased to somebody else gives nothing.
+//   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in its shard, in the order of
+//     their ids; a key of which a row in the shard is leased to somebody else gives nothing.
 //   - Completing and renewing change only rows that still carry the token of their claim.
 type Delivery interface { //nolint:interfacebloat // all that a relay asks of a table
 	// Exchange completes an earlier claim and makes a new one, in one round trip where the database

@@ -73,7 +73,7 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 		if len(step.ids) == 0 {
 			continue
 		}
-		if err := s.inTurn(ctx, tx, args{"ids": jsonList(step.ids)}, step.statements...); err != nil {
+		if err := s.inTurn(ctx, tx, args{"ids": jsonList(step.ids), "shard": lift.Shard}, step.statements...); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 		if !f.Move {
 			continue
 		}
-		if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.Rows[len(f.Rows)-1].ID}); err != nil {
+		if _, err := s.exec(ctx, tx, "move_block", args{"block": f.Block.ID, "next": f.Rows[len(f.Rows)-1].ID, "shard": lift.Shard}); err != nil {
 			return err
 		}
 	}

@@ -41,10 +41,11 @@ func planned(s plansSize) []plannedSQL {
 		{text: "backlog", settings: "settings_count", args: "brokers '{b}'; most 101", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
 		{text: "defer", args: "'b', 1, '{}', %messages, false, %first, %last", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
-		{text: "lift", args: "'b', %messages, '{}', %messages", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1500, blocks: 3 * 1000},
+		{text: "lift", args: "'b', %messages, '{}', %messages, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1500, blocks: 3 * 1000},
 		{text: "free", args: "'b', 'block-7', %messages, NULL, 0, 1::bigint << 40, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1000, blocks: 500},
 		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed,abandoned}'; waiting true", indexes: []string{"pkey"}, rows: 1000},
 		{text: "move_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+		{text: "wake_elsewhere", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
 		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; ttl 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
 		{text: "abandon", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; error 'x'", indexes: []string{"pkey"}, rows: 1000},
 		{text: "lift_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", blocks: 1000},
@@ -220,7 +221,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		}
 		for text, run := range map[string]string{
 			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
-			"pick": operator, "move_blocks": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
+			"pick": operator, "move_blocks": operator, "wake_elsewhere": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
 			"undefer_alone": operator, "unblock_key": operator,
 		} {
 			exec(t, conn, "BEGIN")

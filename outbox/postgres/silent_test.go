@@ -99,7 +99,7 @@ func TestHolder(t *testing.T) {
 		}, "sending to a client that does not read", true},
 		"between two statements":            {func(s *silence) { s.exec("BEGIN"); s.exec(byHand) }, "in a transaction and idle", false},
 		"by hand, outside of a transaction": {func(s *silence) { s.exec(byHand) }, "idle", false},
-		"at work": {func(s *silence) { s.half(s.store.sql.tryLock, "SELECT pg_sleep(60)") }, "active", false},
+		"at work":                           {func(s *silence) { s.half(s.store.sql.tryLock, "SELECT pg_sleep(60)") }, "active", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

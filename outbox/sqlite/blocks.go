@@ -77,7 +77,7 @@ func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
 		}
 	}
 	if len(drop) > 0 {
-		if _, err := x.conn.ExecContext(ctx, x.sql.dropBlocks, sql.Named("ids", idList(drop))); err != nil {
+		if _, err := x.conn.ExecContext(ctx, x.sql.dropBlocks, sql.Named("ids", idList(drop)), sql.Named("shard", lift.Shard)); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,8 @@ func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
 		if !f.Move {
 			continue
 		}
-		if _, err := x.conn.ExecContext(ctx, x.sql.moveBlock, sql.Named("block", f.Block.ID), sql.Named("next", f.Rows[len(f.Rows)-1].ID)); err != nil {
+		if _, err := x.conn.ExecContext(ctx, x.sql.moveBlock, sql.Named("block", f.Block.ID), sql.Named("next", f.Rows[len(f.Rows)-1].ID),
+			sql.Named("shard", lift.Shard)); err != nil {
 			return err
 		}
 	}

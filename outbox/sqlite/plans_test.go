@@ -18,16 +18,17 @@ import (
 var planned = map[string][]string{
 	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_blocks_key", "_blocks_wake", "m USING INTEGER PRIMARY KEY"},
 	"window": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"}, "waiting": {"_open"}, "head": {"_open", "_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
-	"followers": {"_deferred_key (target_broker=? AND ordering_key=? AND shard=?)"}, "wake_blocks": {"INTEGER PRIMARY KEY"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
-	"blocks": {"_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
-	"move_block":  {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
-	"drop_blocks": {"INTEGER PRIMARY KEY"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
-	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING INTEGER PRIMARY KEY", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"},
+	"followers": {"_deferred_key (target_broker=? AND ordering_key=? AND shard=?)"}, "wake_blocks": {"PRIMARY KEY (block_id=?"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"PRIMARY KEY (block_id=?"},
+	"blocks": {"_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
+	"move_block":  {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
+	"drop_blocks": {"PRIMARY KEY (block_id=?"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
+	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING PRIMARY KEY (block_id=?", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
 	"ready": {"_open", "_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge_published": {"_finished"}, "purge_abandoned": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"},
-	"pick": {"INTEGER PRIMARY KEY"}, "undefer_alone": {"INTEGER PRIMARY KEY"}, "move_blocks": {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND rowid>?)"},
-	"requeue":     {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND rowid<?)"},
-	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
+	"wake_elsewhere": {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
+	"pick":           {"INTEGER PRIMARY KEY"}, "undefer_alone": {"PRIMARY KEY (block_id=?"}, "move_blocks": {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND block_id>?)"},
+	"requeue":     {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND block_id<?)"},
+	"lift_blocks": {"PRIMARY KEY (block_id=?"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No

@@ -79,6 +79,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"DeferAgain", deferAgainTests},
 		{"Abandon", abandonTests},
 		{"Priority", priorityTests},
+		{"PriorityChanged", priorityChangedTests},
 		{"Crash", crashTests},
 		{"Complete", completeTests},
 		{"Lease", leaseTests},

@@ -24,7 +24,7 @@ export default async function blocked({ root, where, signal, reload }) {
   pick.addEventListener("change", () => { location.hash = "#/blocked" + query({ database, broker: pick.value }); });
   fill(root,
     heading("Blocked keys"),
-    h("p", { class: "advice" }, "Messages of one ordering key are delivered in order. When one of them has to wait, those behind it wait, too; other keys go on."),
+    h("p", { class: "advice" }, "Messages of one ordering key are delivered in order. When one of them has to wait, those behind it wait, too; other keys go on. Those of a priority below 0 are a class with an order of its own."),
     h("div", { class: "filters" }, databasePicker(names, database, (name) => { location.hash = "#/blocked" + query({ database: name }); }), field("Broker", pick)),
     readOnlyNote(),
     keys.length ? list(database, keys, act) : empty("No key waits.", "Keys whose first message failed, is scheduled or was abandoned would be here."));

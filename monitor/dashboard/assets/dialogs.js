@@ -35,7 +35,7 @@ const verbs = {
   requeue: { title: "Requeue", done: "requeued", what: "They become due at once, with a fresh budget of attempts, and take their old place in the order of their keys." },
   replay: { title: "Replay", done: "made pending again", what: "They are delivered once more under the same message id. Consumers that deduplicate will drop them." },
   abandon: { title: "Abandon", done: "abandoned", what: "They will not be delivered. Their keys go on with the next message. A requeue brings them back." , danger: true },
-  unblock: { title: "Unblock", done: "unblocked", what: "The key goes on with the next message, without the one it waits for. That one stays abandoned." },
+  unblock: { title: "Unblock", done: "unblocked", what: "The key goes on with the next message, without the one it waits for, and in the other priority class, too, if it is blocked there. What was abandoned stays abandoned." },
 };
 
 // actionDialog asks before an action, with the number of rows that it would change, and shows the progress. It resolves to the result, or to

@@ -35,7 +35,7 @@ var given = func() map[string][]string {
 // transaction.
 var stepwise = map[string][]string{
 	"pick":          {"ids", "message_ids", "brokers", "statuses", "waiting"},
-	"undefer_alone": {"ids", "message_ids", "brokers"}, "move_blocks": {"ids", "message_ids", "brokers"}, "lift_blocks": {"ids", "message_ids", "brokers"},
+	"undefer_alone": {"ids", "message_ids", "brokers"}, "move_blocks": {"ids", "message_ids", "brokers"}, "wake_elsewhere": {"ids", "message_ids", "brokers"}, "lift_blocks": {"ids", "message_ids", "brokers"},
 }
 
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which

@@ -48,7 +48,7 @@ func (a *Admin) Replay(ctx context.Context, filter admin.Filter, limit int) (int
 // requeueing makes rows pending again, with a new time to live unless it is 0.
 func requeueing(name string, statuses []outbox.Status, ttl time.Duration) action {
 	return action{
-		name: name, statuses: statuses, prepare: []string{"undefer_alone", "move_blocks"}, statement: "requeue", given: args{"ttl": ttl},
+		name: name, statuses: statuses, prepare: []string{"undefer_alone", "wake_elsewhere", "move_blocks"}, statement: "requeue", given: args{"ttl": ttl},
 	}
 }
 

@@ -91,7 +91,7 @@ CREATE TABLE IF NOT EXISTS {{table}}_key_blocks (
     reason           VARCHAR(16)   NOT NULL, -- backoff, scheduled, operator
     since            DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     key_hash         VARBINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2(ordering_key, 256))) STORED,
-    PRIMARY KEY (block_id),
+    PRIMARY KEY (block_id, shard), -- a row that was given another priority can be one in two
     UNIQUE KEY {{name}}_blocks_key (key_hash, target_broker, shard), -- NULLs differ from each other
     KEY {{name}}_blocks_wake (target_broker, shard, wake_at, block_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

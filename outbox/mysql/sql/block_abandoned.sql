@@ -4,5 +4,5 @@
 SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', 'operator'
   FROM {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
-  LEFT JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id
+  LEFT JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id AND w.shard = m.shard
  WHERE w.block_id IS NULL

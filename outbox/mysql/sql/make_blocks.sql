@@ -6,5 +6,5 @@ SELECT m.target_broker, m.shard, CASE WHEN NOT @unordered THEN m.ordering_key EN
      , CASE WHEN m.available_at > UTC_TIMESTAMP(6) THEN 'scheduled' ELSE 'backoff' END
   FROM {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
-  LEFT JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id
+  LEFT JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id AND w.shard = m.shard
  WHERE w.block_id IS NULL

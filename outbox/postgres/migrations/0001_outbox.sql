@@ -86,7 +86,7 @@ CREATE TABLE {{table}}_key_blocks (
     wake_at         timestamptz,                          -- NULL: the block is back in the claim's way; infinity: an operator must act
     reason          text        NOT NULL,                 -- backoff, scheduled, operator
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
+    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY (block_message_id, target_broker, shard) -- a row that was given another priority can be one in two
 );
 -- The key comes first: a broker can have 100,000 blocks, a key has one for each broker and priority class. Whoever looks for a block by
 -- its key or its message compares the broker and the shard in a way that no index serves (target_broker || '' = ..., shard + 0 = ...):

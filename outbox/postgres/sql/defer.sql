@@ -23,7 +23,7 @@ WITH leaving AS MATERIALIZED (
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
     SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting WHERE (SELECT yes FROM holds)
-        ON CONFLICT (block_message_id, target_broker)
+        ON CONFLICT (block_message_id, target_broker, shard)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), deferred AS (
     UPDATE {{table}}

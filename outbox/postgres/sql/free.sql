@@ -28,7 +28,7 @@ WITH behind AS MATERIALIZED (
 ), moved AS (
     UPDATE {{table}}_key_blocks
        SET block_id = (SELECT id FROM last), block_message_id = (SELECT message_id FROM last)
-     WHERE block_message_id = $4::uuid AND target_broker || '' = $1 AND EXISTS (SELECT FROM last)
+     WHERE block_message_id = $4::uuid AND target_broker || '' = $1 AND shard + 0 = $7 AND EXISTS (SELECT FROM last)
        AND (SELECT count(*) FROM loners) >= 0 -- they go first
 )
 SELECT min(id) FROM freed

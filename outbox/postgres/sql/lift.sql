@@ -1,6 +1,6 @@
 -- Bring blocks back into the way of claims, have them rest again, or remove them. Runs after turn.sql, and after free.sql: a block behind which
 -- a follower is left stays.
--- $1 broker, $2 blocks to wake, $3 to rest, $4 to drop
+-- $1 broker, $2 blocks to wake, $3 to rest, $4 to drop, $5 shard
 -- Plan: the blocks and their rows by primary key; of a block that is removed, one probe of {{name}}_deferred_key.
 WITH given AS MATERIALIZED (
     SELECT CASE WHEN mine THEN $2::uuid[] END AS wake, CASE WHEN mine THEN $3::uuid[] END AS rest, CASE WHEN mine THEN $4::uuid[] END AS gone
@@ -16,7 +16,7 @@ WITH given AS MATERIALIZED (
     RETURNING message_id
 ), gone AS (
     DELETE FROM {{table}}_key_blocks AS w
-     WHERE target_broker || '' = $1
+     WHERE target_broker || '' = $1 AND shard + 0 = $5
        AND (block_message_id = ANY ((SELECT gone FROM given)::uuid[])
             AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, m.shard) = hashtextextended(w.ordering_key, w.shard)

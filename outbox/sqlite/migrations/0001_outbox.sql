@@ -75,15 +75,16 @@ CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE deferred = 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
 -- also what holds back every later row of that key in its shard, deferred or not, until it is finished.
 CREATE TABLE {{table}}_key_blocks (
-    block_id         INTEGER NOT NULL PRIMARY KEY,
+    block_id         INTEGER NOT NULL,
     block_message_id TEXT    NOT NULL COLLATE NOCASE,
     target_broker   TEXT    NOT NULL,
     shard            INTEGER NOT NULL,                -- of the block
     ordering_key    TEXT,                            -- NULL: the row waits alone
     wake_at         INTEGER,                         -- NULL: the block is back in the claim's way; 2^63-1: an operator must act
     reason          TEXT    NOT NULL,                -- backoff, scheduled, operator
-    since           INTEGER NOT NULL
-);
+    since           INTEGER NOT NULL,
+    PRIMARY KEY (block_id, shard)                    -- a row that was given another priority can be one in two
+) WITHOUT ROWID;
 CREATE UNIQUE INDEX {{name}}_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key, shard); -- NULLs differ from each other
 CREATE INDEX {{name}}_blocks_wake ON {{name}}_key_blocks (target_broker, shard, wake_at);
 

@@ -8,5 +8,5 @@ SELECT id, message_id, target_broker, shard
      , :now
   FROM {{table}}
  WHERE id IN (SELECT value FROM json_each(:ids))
-    ON CONFLICT (block_id) DO UPDATE
+    ON CONFLICT (block_id, shard) DO UPDATE
        SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, ordering_key)

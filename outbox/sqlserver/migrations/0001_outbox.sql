@@ -112,7 +112,7 @@ CREATE TABLE {{table}}_key_blocks (
     reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, scheduled, operator
     since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
-    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
+    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY CLUSTERED (block_id, shard) -- a row that was given another priority can be one in two
 );
 ALTER TABLE {{table}}_key_blocks SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (target_broker, key_hash, shard) WHERE ordering_key IS NOT NULL;

@@ -38,11 +38,11 @@ BEGIN TRY
     UPDATE w
        SET wake_at = b.until, reason = b.reason, ordering_key = COALESCE(w.ordering_key, b.ordering_key)
       FROM @waiting AS b
-     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = b.id;
+     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = b.id AND w.shard = @shard;
     INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
     SELECT @broker, @shard, b.ordering_key, b.id, b.message_id, b.until, b.reason
       FROM @waiting AS b
-     WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = b.id);
+     WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = b.id AND w.shard = @shard);
     UPDATE m
        SET deferred = 1
       FROM @leaving AS l

@@ -23,7 +23,7 @@ BEGIN TRY
     DELETE w
       FROM @changed AS c
      INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.id
-     WHERE c.kind = 3 OR c.kind IN (1, 4, 5) AND w.ordering_key IS NULL;
+     WHERE c.kind = 3 AND w.shard = @shard OR c.kind IN (1, 4, 5) AND w.ordering_key IS NULL;
     UPDATE w
        SET wake_at = CASE WHEN c.kind = 1 THEN NULL
                           WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN COALESCE(m.locked_until, @now)
@@ -36,6 +36,6 @@ BEGIN TRY
        SET block_id = m.id, block_message_id = m.message_id
       FROM @changed AS c
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = c.id
-     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id
+     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id AND w.shard = @shard
      WHERE c.kind = 5;
 {{include part_commit}}

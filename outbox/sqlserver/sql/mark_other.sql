@@ -66,7 +66,7 @@ BEGIN TRY
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
           FROM @blocking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
-         WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
+         WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id AND w.shard = m.shard);
         -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
         -- key, which another transaction took over, is deferred. What is deferred before the new block has nothing to wait for but its
         -- own time.

@@ -106,7 +106,7 @@ BEGIN TRY
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
           FROM @blocking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-         WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
+         WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id AND w.shard = m.shard);
         INSERT INTO @back (id)
         SELECT earlier.id
           FROM @blocking AS p

@@ -316,11 +316,11 @@ BEGIN TRY
     UPDATE w
        SET wake_at = b.until, reason = b.reason, ordering_key = COALESCE(w.ordering_key, b.ordering_key)
       FROM @waiting AS b
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = b.id;
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = b.id AND w.shard = @shard;
     INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
     SELECT @broker, @shard, b.ordering_key, b.id, b.message_id, b.until, b.reason
       FROM @waiting AS b
-     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = b.id);
+     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = b.id AND w.shard = @shard);
     UPDATE m
        SET deferred = 1
       FROM @leaving AS l
@@ -750,7 +750,7 @@ BEGIN TRY
     DELETE w
       FROM @changed AS c
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.id
-     WHERE c.kind = 3 OR c.kind IN (1, 4, 5) AND w.ordering_key IS NULL;
+     WHERE c.kind = 3 AND w.shard = @shard OR c.kind IN (1, 4, 5) AND w.ordering_key IS NULL;
     UPDATE w
        SET wake_at = CASE WHEN c.kind = 1 THEN NULL
                           WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN COALESCE(m.locked_until, @now)
@@ -763,7 +763,7 @@ BEGIN TRY
        SET block_id = m.id, block_message_id = m.message_id
       FROM @changed AS c
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id AND w.shard = @shard
      WHERE c.kind = 5;
     COMMIT TRANSACTION;
 END TRY
@@ -1663,6 +1663,13 @@ DELETE w
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
      WHERE m.ordering_key IS NOT NULL
      GROUP BY m.target_broker, m.key_hash, m.shard;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'backoff'
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = m.id
+     WHERE w.shard <> m.shard;
     UPDATE w
        SET block_id         = m.id
          , block_message_id = m.message_id

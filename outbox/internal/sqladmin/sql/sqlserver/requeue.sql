@@ -2,7 +2,7 @@
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks.
 -- @ttl_seconds and @ttl_micros: a new time to live, or 0
 -- @lock_brokers, @ids, @statuses, @waiting: see part_lock_shards.sql and part_pick.sql
--- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_key.
+-- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_key and {{name}}_blocks_pkey.
 DECLARE @first TABLE (
     id            bigint           NOT NULL PRIMARY KEY,
     target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -23,6 +23,15 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
      WHERE m.ordering_key IS NOT NULL
      GROUP BY m.target_broker, m.key_hash, m.shard;
+    -- They may be blocks in a shard that is no longer theirs, since somebody has given them another priority. What waits behind them there
+    -- waits until they are done.
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'backoff'
+      FROM @picked AS p
+     INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
+     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = m.id
+     WHERE w.shard <> m.shard;
     UPDATE w
        SET block_id         = m.id
          , block_message_id = m.message_id
