@@ -42,15 +42,16 @@ func (x *exchange) claimRows() error {
 	switch {
 	case !x.simple:
 		x.send(nil, x.store.sql.planSettings)
-		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.version)
+		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.version, b.sessions, b.writers, b.above)
 	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readHead, x.store.sql.claimUnordered,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, driver.Bound(c.Bytes))
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, driver.Bound(c.Bytes),
+			b.sessions, b.writers, b.above)
 	default:
 		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 		x.send(x.readHead, x.store.sql.claim,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, c.Shared, driver.Bound(c.Bytes), x.few)
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, c.Shared, driver.Bound(c.Bytes), x.few, b.sessions, b.writers, b.above)
 	}
 	x.send(nil, "COMMIT")
 	if x.simple && !x.few {
@@ -80,7 +81,7 @@ func (x *exchange) fetchLate(ctx context.Context) error {
 
 // headColumns is how many columns of claim.sql say what the claim saw. Where there are more, they
 // are those of messages.
-const headColumns = 11
+const headColumns = 12
 
 // readHead reads what the claim saw, and where few rows were expected and found, what it took.
 func (x *exchange) readHead(answers pgx.BatchResults) error {
@@ -93,6 +94,7 @@ func (x *exchange) readHead(answers pgx.BatchResults) error {
 	targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
 	for i, field := range []any{
 		&batch.Busy, &batch.Seen, &x.wasSimple, &x.sighting.first, &x.sighting.last, &x.sighting.version, &batch.Blocked, &batch.Waiting,
+		&x.sighting.session,
 	} {
 		targets[i] = field
 	}
@@ -117,26 +119,26 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	if err != nil {
 		return err
 	}
-	w, err := collectWindow(rows, x.claim)
+	w, session, err := collectWindow(rows, x.claim)
 	x.answer.Window = &w
 	if n := len(w.Rows); n > 0 {
 		x.sighting.first, x.sighting.last = &w.Rows[0].ID, w.Rows[n-1].ID
 	}
-	x.sighting.version = w.Version
+	x.sighting.version, x.sighting.session = w.Version, session
 	x.wasSimple = core.Simple(&w, core.Limits{Rows: x.claim.Limit, Bytes: int64(x.claim.Bytes)})
 	return err
 }
 
 // windowColumns is how many columns window.sql has.
-const windowColumns = 10
+const windowColumns = 11
 
-func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) {
+func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, session int64, err error) {
 	defer rows.Close()
 	if raw(rows.FieldDescriptions(), windowTypes[:]) {
 		for rows.Next() && err == nil {
-			err = decodeWindow(&w, rows.RawValues(), c.Window)
+			session, err = decodeWindow(&w, rows.RawValues(), c.Window)
 		}
-		return w, errors.Join(err, rows.Err())
+		return w, session, errors.Join(err, rows.Err())
 	}
 	var (
 		id, bytes, block *int64
@@ -145,7 +147,7 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		crashes          *int
 		message          pgtype.UUID
 	)
-	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &id, &key, &leased, &waits, &crashes, &bytes, &block, &message}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &session, &id, &key, &leased, &waits, &crashes, &bytes, &block, &message}, func() error {
 		if id == nil {
 			return nil
 		}
@@ -158,7 +160,7 @@ func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) 
 		w.Rows = append(w.Rows, row)
 		return nil
 	})
-	return w, err
+	return w, session, err
 }
 
 // readBlocks reads the blocks that may be lifted.
@@ -185,8 +187,16 @@ func (x *exchange) readBlocks(answers pgx.BatchResults) error {
 
 // readWriters reads who may be about to add rows with ids of the past.
 func (x *exchange) readWriters(answers pgx.BatchResults) error {
-	x.sighting.listed = true
-	return answers.QueryRow().Scan(&x.sighting.writers)
+	var (
+		names   []string
+		numbers []int64
+	)
+	err := answers.QueryRow().Scan(&names, &numbers)
+	x.sighting.listed, x.sighting.writers = true, make(map[string]int64, len(names))
+	for i, name := range names[:min(len(names), len(numbers))] {
+		x.sighting.writers[name] = numbers[i]
+	}
+	return err
 }
 
 // messageColumns is how many columns fetch.sql has.

@@ -21,35 +21,35 @@ var messageTypes = [messageColumns]uint32{
 
 // windowTypes are the types of the columns of window.sql, in their order.
 var windowTypes = [windowColumns]uint32{
-	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.Int8OID,
+	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.Int8OID,
 	pgtype.UUIDOID,
 }
 
-// decodeWindow adds a row to a window of so many rows at most.
-func decodeWindow(w *driver.Window, values [][]byte, size int) error {
+// decodeWindow adds a row to a window of so many rows at most, and tells the session.
+func decodeWindow(w *driver.Window, values [][]byte, size int) (session int64, err error) {
 	r := rawRow{values: values}
-	w.Version, w.Blocked = r.int8(0), r.bool(1)
-	if values[2] == nil { // the window is empty
-		return r.err
+	w.Version, w.Blocked, session = r.int8(0), r.bool(1), r.int8(2)
+	if values[3] == nil { // the window is empty
+		return session, r.err
 	}
 	if w.Rows == nil {
 		w.Rows = make([]driver.Row, 0, size)
 	}
 	row := driver.Row{
-		Ref: driver.Ref{ID: r.int8(2)}, Leased: r.bool(4), Waits: r.bool(5), Crashes: r.int4(6), Bytes: int64(r.int4(7)),
+		Ref: driver.Ref{ID: r.int8(3)}, Leased: r.bool(5), Waits: r.bool(6), Crashes: r.int4(7), Bytes: int64(r.int4(8)),
 	}
-	key := r.value(3)
+	key := r.value(4)
 	if n := len(w.Rows); n > 0 && string(key) == w.Rows[n-1].Key {
 		row.Key = w.Rows[n-1].Key // a text for each row is not needed
 	} else {
 		row.Key = string(key)
 	}
-	if values[8] != nil {
-		row.HasBlock, row.Block = true, r.int8(8)
+	if values[9] != nil {
+		row.HasBlock, row.Block = true, r.int8(9)
 	}
-	copy(row.MessageID[:], r.fixed(9, len(row.MessageID)))
+	copy(row.MessageID[:], r.fixed(10, len(row.MessageID)))
 	w.Rows = append(w.Rows, row)
-	return r.err
+	return session, r.err
 }
 
 // raw reports whether rows come as a decoder reads them: texts are the same in both formats, all

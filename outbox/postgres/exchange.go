@@ -213,10 +213,10 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 // Window implements claims.Store.
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
 	x := exchange{store: s.Store, claim: c}
-	floors, version, _ := s.water.floors(c.Broker, time.Now())
+	b := s.water.peek(c.Broker, c.Shard)
 	x.send(nil, begin)
 	x.send(nil, s.sql.planSettings)
-	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], version[c.Shard])
+	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, b.floor, b.version, b.sessions, b.writers, b.above)
 	x.send(nil, "COMMIT")
 	if err := x.flush(ctx); err != nil {
 		return w, err

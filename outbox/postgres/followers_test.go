@@ -69,6 +69,8 @@ func TestMillionFollowers(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback(t.Context())
 	baseline := store.water.take("b", claim.Shard, time.Now())
+	_, err = tx.Exec(t.Context(), "SET LOCAL fanout.session = 7")
+	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), store.sql.tryLock, shardLock("b", claim.Shard))
 	require.NoError(t, err)
 	counted := func() (n [3]int) { // what this session has done and not reported yet
@@ -80,7 +82,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claim, "b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		baseline.floor, baseline.version, true, 16<<20, false)
+		baseline.floor, baseline.version, true, 16<<20, false, []int64{7}, []int64{}, 0)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
@@ -144,13 +146,15 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			return deferred, open
 		}
 		deferredBefore, openBefore := counted()
+		_, err = tx.Exec(t.Context(), "SET LOCAL fanout.session = 7")
+		require.NoError(t, err)
 		for _, statement := range []struct {
 			text string
 			args []any
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
 			{store.sql.blocks, []any{"b", claim.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers}},
-			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, version, true, 16 << 20, false}},
+			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, version, true, 16 << 20, false, []int64{7}, []int64{}, 0}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)

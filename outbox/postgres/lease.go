@@ -30,20 +30,35 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	return kept, nil
 }
 
+// sessionShard is what ready.sql answers for the session alone.
+const sessionShard = -2
+
 // Ready implements driver.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
 	var shards []int
 	began := time.Now()
-	floors, version, full := s.water.floors(broker, began)
+	marks, full := s.water.marks(broker, began)
 	if full { // what is learned of shards that are left out would be wrong
 		busy = 0
 	}
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, version, int64(busy))
+		rows, err := conn.Query(ctx, s.sql.ready, broker, marks.floors, marks.versions, int64(busy), marks.sessions, marks.writers, marks.above)
 		if err != nil {
 			return err
 		}
-		shards, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		var (
+			shard   int
+			session int64
+		)
+		_, err = pgx.ForEachRow(rows, []any{&shard, &session, nil}, func() error {
+			if shard != sessionShard {
+				shards = append(shards, shard)
+			}
+			return nil
+		})
+		if err == nil {
+			s.water.met(session)
+		}
 		return err
 	})
 	if err != nil {

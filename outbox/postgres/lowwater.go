@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -28,18 +30,29 @@ import (
 //     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ. What a claim
 //     brings back itself, in its own transaction and under the shard's lock, lowers the mark to the lowest of these rows instead.
 //
+// A transaction may be open for long. So where B finds some of the first list again, the lower one of x
+// and y is a mark of its own, above the other one: what is below it can only come from these. A claim
+// goes by it where its snapshot sees none of them, which is so until one of them ends, and which the
+// statement tests. It rises while they last: who was there before the first of such marks is on all
+// later lists.
+//
 // Rows that an operator makes open without counting, or inserts with an id of the past, are found
 // by a full look now and then.
 //
 // Ids ascend as long as the server keeps what it has committed. One that has not (a standby that
-// did not have everything was promoted, a backup was restored) hands out ids again that are below
-// the marks. All connections end before that, so each new one ends an era, and its marks with it.
+// did not have everything was promoted, a backup was restored, a crash took commits that had not
+// waited for the disk) hands out ids again that are below the marks. All sessions end before that. So
+// each session has a number of its own, in a setting of the session, wherever the pool and the pooler
+// have it from; a statement goes by no mark in a session that was not met before; and when one is met
+// all marks are dropped.
 type lowWater struct {
-	mu     sync.Mutex
-	era    int64 // how often all marks were dropped
-	shards map[shardKey]*waterLine
-	look   map[string]time.Time // by broker: when the next look for ready shards must be a full one
-	every  int                  // marksEvery, but for tests
+	mu       sync.Mutex
+	era      int64   // how often all marks were dropped
+	sessions []int64 // that were met; replaced, never changed
+	shards   map[shardKey]*waterLine
+	look     map[string]time.Time // by broker: when the next look for ready shards must be a full one
+	every    int                  // marksEvery, but for tests
+	slow     time.Duration        // slowClaim, but for tests
 }
 
 // shardKey names the shards of all classes that hold the same keys.
@@ -59,15 +72,20 @@ type waterMark struct {
 	last      int64 // the highest id that was seen
 	claims    int
 	deferred  bool      // many entries have just become useless
+	slow      bool      // claims take long, so that a mark is worth two lists
 	full      time.Time // when the next claim must look at the whole shard
 	candidate *candidate
+	// Nothing is open below above while none of these transactions has ended; nil = no such mark.
+	above   int64
+	writers []int64
 }
 
 // candidate is a mark in the making.
 type candidate struct {
 	id        int64
-	writers   []string // that must end before
-	completed bool     // they have
+	writers   map[string]int64 // that must end before, with their numbers; replaced, never changed
+	listed    bool             // again, after the first time
+	completed bool             // they have ended
 }
 
 const (
@@ -79,6 +97,10 @@ const (
 	// fiftieth of the time.
 	fullEvery     = 10 * time.Second
 	fullLookShare = 50
+	// slowClaim is how long a claim takes for which marks are made as soon as possible.
+	slowClaim = 20 * time.Millisecond
+	// maxSessions bounds how many sessions are remembered. Those that have ended are never met again.
+	maxSessions = 100
 )
 
 // baseline are what a claim knows before it is made.
@@ -90,7 +112,11 @@ type baseline struct {
 	list      bool // writers afterwards
 	last      int64
 	candidate *candidate
-	completed bool // the candidate was, before the claim
+	completed bool             // the candidate was, before the claim
+	remaining map[string]int64 // of the candidate's writers, before the claim; nil where they were not listed again
+	sessions  []int64          // in which the marks hold
+	above     int64
+	writers   []int64 // never nil
 	began     time.Time
 }
 
@@ -102,7 +128,8 @@ type sighting struct {
 	told    bool   // first means something
 	last    int64  // the highest id that was seen
 	listed  bool
-	writers []string
+	writers map[string]int64
+	session int64
 }
 
 func (w *lowWater) line(broker string, shard int) *waterLine {
@@ -122,19 +149,26 @@ func (w *lowWater) line(broker string, shard int) *waterLine {
 	return line
 }
 
-// reconnected is called when there is a new connection: to another server, perhaps.
-func (w *lowWater) reconnected() {
+// met is called with the session in which something was read: of another server, perhaps, where it is
+// new.
+func (w *lowWater) met(session int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if slices.Contains(w.sessions, session) {
+		return
+	}
 	w.era++
 	w.shards = nil
+	known := w.sessions[max(0, len(w.sessions)-maxSessions+1):]
+	w.sessions = append(slices.Clone(known), session)
 }
 
 // forget drops all marks.
 func (l *waterLine) forget(version int64) {
 	l.version = version
 	for class := range l.class {
-		l.class[class].floor, l.class[class].candidate = noFloor, nil
+		mark := &l.class[class]
+		mark.floor, mark.candidate, mark.writers = noFloor, nil, nil
 	}
 }
 
@@ -144,7 +178,8 @@ func (l *waterLine) lower(version int64, lowest *int64) {
 	l.version = version
 	for class := range l.class {
 		if lowest != nil {
-			l.class[class].floor = min(l.class[class].floor, *lowest)
+			mark := &l.class[class]
+			mark.floor, mark.above = min(mark.floor, *lowest), min(mark.above, *lowest)
 		}
 	}
 }
@@ -163,15 +198,39 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 	if mark.full.IsZero() {
 		mark.full = now.Add(fullEvery)
 	}
-	b := baseline{
-		era: w.era, version: line.version, floor: mark.floor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
-		candidate: mark.candidate, completed: mark.candidate != nil && mark.candidate.completed, began: now,
+	b := w.baseline(line, mark)
+	b.full, b.list, b.began = now.After(mark.full), mark.claims%every == 0 || mark.deferred || mark.slow, now
+	if c := mark.candidate; c != nil {
+		b.candidate, b.completed = c, c.completed
+		if c.listed {
+			b.remaining = c.writers
+		}
 	}
 	mark.deferred = false
 	if b.full {
-		b.floor = noFloor
+		b.floor, b.writers = noFloor, []int64{}
 	}
 	return b
+}
+
+// baseline is what is known of a shard.
+func (w *lowWater) baseline(line *waterLine, mark *waterMark) baseline {
+	b := baseline{era: w.era, version: line.version, floor: mark.floor, last: mark.last, sessions: w.sessions, above: mark.above, writers: mark.writers}
+	if b.writers == nil {
+		b.writers = []int64{}
+	}
+	if b.sessions == nil {
+		b.sessions = []int64{}
+	}
+	return b
+}
+
+// peek is what is known of a shard, for one that only reads it.
+func (w *lowWater) peek(broker string, shard int) baseline {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.line(broker, shard)
+	return w.baseline(line, &line.class[shard/outbox.Shards])
 }
 
 // learn is called after a claim.
@@ -179,10 +238,13 @@ func (w *lowWater) learn(broker string, shard int, b baseline, s sighting, now t
 	if s.busy {
 		return
 	}
+	w.met(s.session)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b.era == w.era {
-		w.line(broker, shard).learn(shard, b, s, now)
+		line := w.line(broker, shard)
+		line.class[shard/outbox.Shards].slow = now.Sub(b.began) > cmp.Or(w.slow, slowClaim)
+		line.learn(shard, b, s, now)
 	}
 }
 
@@ -209,24 +271,58 @@ func (l *waterLine) learn(shard int, b baseline, s sighting, now time.Time) {
 		l.forget(s.version)
 		return
 	}
-	if c := mark.candidate; c != nil && c == b.candidate && b.completed {
-		mark.floor, mark.candidate = max(mark.floor, min(c.id, first)), nil
-	}
+	mark.settle(b, first)
 	if s.listed {
 		mark.await(b, first, s.writers)
 	}
 }
 
+// settle makes the mark of which a claim has seen what it needs.
+func (m *waterMark) settle(b baseline, first int64) {
+	c := m.candidate
+	switch {
+	case c == nil || c != b.candidate:
+	case b.completed:
+		m.floor, m.writers, m.candidate = max(m.floor, min(c.id, first)), nil, nil
+	case b.remaining != nil:
+		numbers := make([]int64, 0, len(b.remaining))
+		for _, number := range b.remaining {
+			numbers = append(numbers, number)
+		}
+		if !slices.Contains(numbers, 0) { // such a one could not be told from one that has ended
+			m.above, m.writers, m.candidate = min(c.id, first), numbers, nil
+		}
+	}
+}
+
 // await begins a mark, or looks whether the one in the making waits for anybody still.
-func (m *waterMark) await(b baseline, first int64, writers []string) {
-	prepared := slices.ContainsFunc(writers, func(name string) bool { return strings.HasPrefix(name, "-1/") })
+func (m *waterMark) await(b baseline, first int64, writers map[string]int64) {
 	switch c := m.candidate; {
 	case c == nil:
 		m.candidate = &candidate{id: first, writers: writers, completed: len(writers) == 0}
-	case c == b.candidate && !prepared: // else one that was on the list may have become this one
-		c.writers = slices.DeleteFunc(c.writers, func(name string) bool { return !slices.Contains(writers, name) })
+	case c == b.candidate:
+		c.writers, c.listed = remaining(c.writers, writers), true
 		c.completed = len(c.writers) == 0
 	}
+}
+
+// remaining are those of a list that are on a later one, too. A transaction keeps its name until it is
+// prepared, and its number, once it has one, until it ends.
+func remaining(before, now map[string]int64) map[string]int64 {
+	numbers, prepared := map[int64]bool{}, false
+	for name, number := range now {
+		numbers[number] = number != 0
+		prepared = prepared || strings.HasPrefix(name, "-1/")
+	}
+	still := map[string]int64{}
+	for name, number := range before {
+		if later, ok := now[name]; ok {
+			still[name] = cmp.Or(number, later)
+		} else if numbers[number] || number == 0 && prepared {
+			still[name] = number
+		}
+	}
+	return still
 }
 
 // nextFull is when the next full look is due.
@@ -252,26 +348,33 @@ func (w *lowWater) deferred(broker string, shard int) {
 	w.line(broker, shard).class[shard/outbox.Shards].deferred = true
 }
 
-// floors are the marks of all shards of a broker, for a look without a claim; full says that this
-// one goes without them.
-func (w *lowWater) floors(broker string, now time.Time) (floors, version []int64, full bool) {
+// shardMarks are those of all shards of a broker, for a look without a claim.
+type shardMarks struct {
+	floors, versions, above, sessions []int64
+	writers                           []string // the texts of arrays
+}
+
+// marks are those of all shards of a broker; full says that this look goes without them.
+func (w *lowWater) marks(broker string, now time.Time) (m shardMarks, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	floors, version = make([]int64, outbox.Classes*outbox.Shards), make([]int64, outbox.Classes*outbox.Shards)
-	for shard := range floors {
-		line := w.line(broker, shard)
-		floors[shard], version[shard] = line.class[shard/outbox.Shards].floor, line.version
-	}
+	const shards = outbox.Classes * outbox.Shards
+	m = shardMarks{floors: make([]int64, shards), versions: make([]int64, shards), above: make([]int64, shards), writers: make([]string, shards)}
 	due, known := w.look[broker]
-	if full = known && now.After(due); full {
-		for shard := range floors {
-			floors[shard] = noFloor
+	full = known && now.After(due)
+	for shard := range shards {
+		line := w.line(broker, shard)
+		b := w.baseline(line, &line.class[shard/outbox.Shards])
+		if full {
+			b.floor, b.writers = noFloor, nil
 		}
+		m.floors[shard], m.versions[shard], m.above[shard], m.sessions = b.floor, b.version, b.above, b.sessions
+		m.writers[shard] = "{" + strings.ReplaceAll(strings.Trim(fmt.Sprint(b.writers), "[]"), " ", ",") + "}"
 	}
 	if !known {
 		w.look[broker] = now.Add(fullEvery)
 	}
-	return floors, version, full
+	return m, full
 }
 
 // looked is called after a full look: the next claim of each shard that has work looks at all of

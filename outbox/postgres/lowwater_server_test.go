@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -372,30 +374,120 @@ func TestLowWaterFullLook(t *testing.T) {
 }
 
 // A server that has lost what it had committed, as a standby can that is promoted too early, hands
-// out ids again that are below the marks. Their rows are seen all the same, since the connections
-// to the old server have ended.
+// out ids again that are below the marks. Their rows are seen all the same, by the first look and by the
+// first claim, whoever made the pool.
 func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 	t.Parallel()
-	d := newTide(t)
-	require.Equal(t, []int64{1}, d.deliver(false))
-	d.rise(false, true)
-	other := openStore(t, d.store.pool.Config().ConnString(), "tide")
-	for _, statement := range []string{
-		"DELETE FROM tide WHERE id > 2", "ALTER TABLE tide ALTER COLUMN id RESTART WITH 3",
-		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-	} {
-		_, err := other.pool.Exec(t.Context(), statement)
-		require.NoError(t, err)
+	for name, own := range map[string]bool{"a pool of its own": true, "a pool of the application's": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, first := range []string{"look", "claim", "claim without order", "window"} {
+				d := newTide(t)
+				if !own {
+					pool, err := pgxpool.New(t.Context(), d.store.pool.Config().ConnString())
+					require.NoError(t, err)
+					t.Cleanup(pool.Close)
+					d.store, err = New(pool, "tide")
+					require.NoError(t, err)
+					d.store.water.every = 1
+				}
+				unordered := first == "claim without order"
+				require.Equal(t, []int64{1}, d.deliver(unordered))
+				d.rise(unordered, true)
+				other := openStore(t, d.store.pool.Config().ConnString(), "tide")
+				for _, statement := range []string{
+					"DELETE FROM tide WHERE id > 2", "ALTER TABLE tide ALTER COLUMN id RESTART WITH 3",
+					"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+				} {
+					_, err := other.pool.Exec(t.Context(), statement)
+					require.NoError(t, err)
+				}
+				_, err := other.pool.Exec(t.Context(), insertTide, 2)
+				require.NoError(t, err)
+				d.store.pool.Reset() // so that no call meets a connection that has ended
+				switch first {
+				case "look":
+					ready, err := d.store.Ready(t.Context(), "b", 0)
+					require.NoError(t, err)
+					assert.Equal(t, []int{d.shard}, ready.Shards)
+				case "window":
+					w, err := thin{d.store}.Window(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 10})
+					require.NoError(t, err)
+					assert.Len(t, w.Rows, 2)
+				}
+				assert.Equal(t, []int64{3, 4}, d.deliver(unordered), first)
+				d.rise(unordered, true)
+			}
+		})
 	}
-	_, err := other.pool.Exec(t.Context(), insertTide, 1)
-	require.NoError(t, err)
-	_, err = d.store.Ready(t.Context(), "b", 0)
-	require.Error(t, err, "its connection was ended")
-	_, err = d.store.Ready(t.Context(), "b", 0) // what it knew before it had the new one
-	require.NoError(t, err)
-	ready, err := d.store.Ready(t.Context(), "b", 0)
-	require.NoError(t, err)
-	assert.Equal(t, []int{d.shard}, ready.Shards)
-	assert.Equal(t, []int64{3}, d.deliver(false))
-	d.rise(false, true)
+}
+
+// While a transaction that writes is open, claims read what is there, and not all that was published
+// meanwhile; and when it ends its rows come at once, in their places.
+func TestClaimsBesideAnOpenWriter(t *testing.T) {
+	t.Parallel()
+	for name, savepoint := range map[string]bool{"": false, "with a savepoint": true} {
+		t.Run("writer "+name, func(t *testing.T) {
+			t.Parallel()
+			d := newTide(t)
+			require.Equal(t, []int64{1}, d.deliver(false))
+			d.rise(false, true)
+			writer, err := d.store.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer writer.Rollback(t.Context())
+			if savepoint {
+				_, err = writer.Exec(t.Context(), "SAVEPOINT a")
+				require.NoError(t, err)
+			}
+			_, err = writer.Exec(t.Context(), insertTide, 2)
+			require.NoError(t, err)
+			var early int64
+			require.NoError(t, writer.QueryRow(t.Context(), "SELECT max(id) FROM tide").Scan(&early))
+			for range 100 {
+				d.insert(100)
+				require.Len(t, d.deliver(false), 100)
+			}
+			assert.LessOrEqual(t, d.floor(), early-1)
+			for range 3 {
+				d.insert(1)
+				d.deliver(false)
+				assert.LessOrEqual(t, d.read(), 1000, "entries of the index that a claim reads")
+			}
+			ready, err := d.store.Ready(t.Context(), "b", 0)
+			require.NoError(t, err)
+			assert.Empty(t, ready.Shards)
+			require.NoError(t, writer.Commit(t.Context()))
+			d.insert(1)
+			ready, err = d.store.Ready(t.Context(), "b", 0)
+			require.NoError(t, err)
+			assert.Equal(t, []int{d.shard}, ready.Shards)
+			ids := d.deliver(false)
+			require.Len(t, ids, 3)
+			assert.Equal(t, []int64{early - 1, early}, ids[:2])
+			d.rise(false, true)
+			assert.Greater(t, d.floor(), early)
+		})
+	}
+}
+
+// read is how many entries of its index a claim reads, by the marks that there are.
+func (d *tide) read() (entries int) {
+	d.Helper()
+	tx, err := d.store.pool.Begin(d.Context())
+	require.NoError(d, err)
+	defer tx.Rollback(d.Context())
+	b := d.store.water.peek("b", d.shard)
+	require.NotEmpty(d, b.sessions)
+	counted := func() (n int) { // what this session has done and not reported yet
+		require.NoError(d, tx.QueryRow(d.Context(), "SELECT pg_stat_get_xact_tuples_returned('tide_open'::regclass)").Scan(&n))
+		return n
+	}
+	_, err = tx.Exec(d.Context(), fmt.Sprintf("SET LOCAL fanout.session = %d", b.sessions[0]))
+	require.NoError(d, err)
+	_, err = tx.Exec(d.Context(), d.store.sql.tryLock, shardLock("b", d.shard))
+	require.NoError(d, err)
+	before := counted()
+	_, err = tx.Exec(d.Context(), d.store.sql.claim, "b", d.shard, 100, "w", pgUUID([16]byte{1}), int64(1e6), b.floor, b.version, true, 16<<20, false, b.sessions, b.writers, b.above)
+	require.NoError(d, err)
+	return counted() - before
 }

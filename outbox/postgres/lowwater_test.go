@@ -24,14 +24,27 @@ type sea struct {
 	water    lowWater
 	next     int64
 	names    int
-	writers  map[string][]int64 // under way: the ids that each has taken
-	open     map[int64]bool     // visible rows
+	writers  map[string]*seaWriter // under way
+	numbers  int64
+	session  int64
+	long     bool           // some writers are open for long
+	open     map[int64]bool // visible rows
 	finished map[int64]bool
 	version  int64
 	operated int         // how often of these it was an operator
 	believed int         // how often a claim went by a mark after that
+	beside   int         // how often one went by a mark beside writers that are open for long
+	replaced int         // how often the server was
+	after    int         // how often a claim went by a mark after that
 	claims   []*seaClaim // under way
 	lifts    []func()    // that the database has made and this process has not noted yet
+}
+
+// seaWriter is a transaction: the ids that it has taken, and its number, which it has from about the first
+// of them on.
+type seaWriter struct {
+	ids    []int64
+	number int64
 }
 
 // seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may
@@ -55,29 +68,39 @@ func (s *sea) name(prefix string) string {
 	return fmt.Sprint(prefix, s.names)
 }
 
+// ends says whether a writer is through: some, such as the first, are open for long.
+func (s *sea) ends(name string) bool {
+	return !s.long || name != slices.Min(slices.Collect(maps.Keys(s.writers))) || s.random.IntN(15) == 0
+}
+
 // steps of everybody but the claims.
 var seaSteps = []func(s *sea){
 	func(s *sea) { // a writer begins
 		if len(s.writers) < 3 {
-			s.writers[s.name("3/")] = nil
+			s.writers[s.name("3/")] = &seaWriter{}
 		}
 	},
 	func(s *sea) { // a writer takes an id
 		if name, ok := pick(s, s.writers); ok {
 			s.next++
-			s.writers[name] = append(s.writers[name], s.next)
+			w := s.writers[name]
+			if w.number == 0 && (len(w.ids) > 0 || s.random.IntN(2) == 0) {
+				s.numbers++
+				w.number = s.numbers
+			}
+			w.ids = append(w.ids, s.next)
 		}
 	},
 	func(s *sea) { // a writer commits
-		if name, ok := pick(s, s.writers); ok {
-			for _, id := range s.writers[name] {
+		if name, ok := pick(s, s.writers); ok && s.ends(name) {
+			for _, id := range s.writers[name].ids {
 				s.open[id] = true
 			}
 			delete(s.writers, name)
 		}
 	},
 	func(s *sea) { // a writer rolls back, or prepares its transaction
-		if name, ok := pick(s, s.writers); ok {
+		if name, ok := pick(s, s.writers); ok && s.ends(name) {
 			if s.random.IntN(2) == 0 {
 				s.writers[s.name("-1/")] = s.writers[name]
 			}
@@ -95,7 +118,7 @@ var seaSteps = []func(s *sea){
 		clear(s.open)
 	},
 	func(s *sea) { // an operator brings a row back
-		if id, ok := pick(s, s.finished); ok && s.random.IntN(10) == 0 {
+		if id, ok := pick(s, s.finished); ok && s.random.IntN(20) == 0 {
 			delete(s.finished, id)
 			s.open[id] = true
 			s.version++
@@ -103,7 +126,7 @@ var seaSteps = []func(s *sea){
 		}
 	},
 	func(s *sea) { // this process brings a row back, or defers some
-		if s.random.IntN(10) > 0 { // as seldom as operators
+		if s.random.IntN(20) > 0 { // as seldom as operators
 			return
 		}
 		before, lowest := s.version, (*int64)(nil)
@@ -114,6 +137,18 @@ var seaSteps = []func(s *sea){
 		}
 		s.version++
 		s.lifts = append(s.lifts, func() { s.water.lifted("b", 1, before, lowest) })
+	},
+	func(s *sea) { // a server takes over that has not all of what was committed, and no transaction
+		if s.random.IntN(100) > 0 || s.next == 0 {
+			return
+		}
+		s.next -= s.random.Int64N(min(s.next, 5)) + 1
+		for _, rows := range []map[int64]bool{s.open, s.finished} {
+			maps.DeleteFunc(rows, func(id int64, _ bool) bool { return id > s.next })
+		}
+		clear(s.writers)
+		s.session++
+		s.replaced++
 	},
 	func(s *sea) { // and notes one of these, in any order
 		if len(s.lifts) > 0 {
@@ -137,7 +172,14 @@ func (s *sea) claim() {
 		s.look(c)
 	case 2:
 		if c.baseline.list {
-			c.sighting.listed, c.sighting.writers = true, slices.Sorted(maps.Keys(s.writers))
+			c.sighting.listed, c.sighting.writers = true, map[string]int64{}
+			if c.sighting.session != s.session { // the answer never came
+				s.claims = slices.Delete(s.claims, n, n+1)
+				return
+			}
+			for name, w := range s.writers {
+				c.sighting.writers[name] = w.number
+			}
 		}
 	default:
 		s.water.learn("b", 1, c.baseline, c.sighting, time.Now())
@@ -149,13 +191,22 @@ func (s *sea) claim() {
 func (s *sea) look(c *seaClaim) {
 	s.Helper()
 	floor := int64(noFloor)
-	if c.baseline.version == s.version {
+	if c.baseline.version == s.version && slices.Contains(c.baseline.sessions, s.session) {
 		floor = c.baseline.floor
+		if len(c.baseline.writers) > 0 && s.run(c.baseline.writers) {
+			floor = c.baseline.above
+			if floor > max(c.baseline.floor, 0) {
+				s.beside++
+			}
+		}
 		if s.operated > 0 && floor > 0 {
 			s.believed++
 		}
+		if s.replaced > 0 && floor > 0 {
+			s.after++
+		}
 	}
-	c.sighting.told, c.sighting.version = true, s.version
+	c.sighting.told, c.sighting.version, c.sighting.session = true, s.version, s.session
 	for _, id := range slices.Sorted(maps.Keys(s.open)) {
 		require.GreaterOrEqual(s, id, floor, "a row is open below the mark")
 		if c.sighting.first == nil {
@@ -165,20 +216,32 @@ func (s *sea) look(c *seaClaim) {
 	}
 }
 
+// run reports whether all of these transactions are under way.
+func (s *sea) run(numbers []int64) bool {
+	return !slices.ContainsFunc(numbers, func(number int64) bool {
+		for _, w := range s.writers {
+			if w.number == number {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // No claim misses a row, whatever writers, operators and other claims do in between.
 func TestLowWaterNeverPassesARow(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(uint64(testenv.Seed(t)), 0))
-	const runs = 20000
-	raised, believed := 0, 0
+	const runs = 8000
+	raised, believed, beside, after := 0, 0, 0, 0
 	for range runs {
-		s := &sea{T: t, random: random, writers: map[string][]int64{}, open: map[int64]bool{}, finished: map[int64]bool{}}
-		s.water.every = 1 + random.IntN(2)
+		s := &sea{T: t, random: random, writers: map[string]*seaWriter{}, open: map[int64]bool{}, finished: map[int64]bool{}}
+		s.water.every, s.long = 1+random.IntN(2), random.IntN(2) == 0
 		likely := make([]int, 0, 30) // some steps are more likely than others, in each run others
 		for step := range seaSteps {
 			likely = append(likely, slices.Repeat([]int{step}, random.IntN(5))...)
 		}
-		for range 200 {
+		for range 600 {
 			if random.IntN(2) == 0 || len(likely) == 0 {
 				s.claim()
 			} else {
@@ -188,13 +251,14 @@ func TestLowWaterNeverPassesARow(t *testing.T) {
 		if s.water.line("b", 1).class[0].floor > 0 {
 			raised++
 		}
-		if s.believed > 0 {
-			believed++
-		}
+		believed, beside, after = believed+min(s.believed, 1), beside+min(s.beside, 1), after+min(s.after, 1)
 	}
-	t.Logf("%d of %d runs ended with a mark, in %d one was of use after an operator had brought rows back", raised, runs, believed)
+	t.Logf("%d of %d runs ended with a mark, in %d one was of use after an operator had brought rows back, in %d beside an open transaction, in %d on another server",
+		raised, runs, believed, beside, after)
 	assert.Greater(t, raised, runs/20, "else the test tests little")
 	assert.Greater(t, believed, runs/50, "a mark that no claim goes by is of no use")
+	assert.Greater(t, beside, runs/100)
+	assert.Greater(t, after, runs/200)
 }
 
 const insertTide = `INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)

@@ -23,21 +23,21 @@ import (
 // it must read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
 	return []plannedSQL{
-		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, 16777216, false", indexes: []string{"open"}, rows: 2 * 500, blocks: 1 + 500},
-		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
-		{text: "window", args: "'b', 1, 500, false, 0, 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
+		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", indexes: []string{"open"}, rows: 2 * 500, blocks: 1 + 500},
+		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216, '{}', '{}', 0", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+		{text: "window", args: "'b', 1, 500, false, 0, 0, '{}', '{}', 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
 		{text: "locked", args: "'b', %messages", settings: "plan_settings", indexes: []string{"pkey"}, rows: 2 * 1000},
-		{name: "wide", text: "window", relay: "plan_settings", args: "'b', 1, 8000, false, 0, 0", indexes: []string{"open"}, rows: 8000, blocks: 1 + 8000},
-		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
-		{name: "above a mark", text: "window", args: "'b', 1, 500, false, %mark, 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
-		{name: "without order", text: "window", args: "'b', 1, 500, true, 0, 0", indexes: []string{"open"}, rows: 500, blocks: 1},
+		{name: "wide", text: "window", relay: "plan_settings", args: "'b', 1, 8000, false, 0, 0, '{}', '{}', 0", indexes: []string{"open"}, rows: 8000, blocks: 1 + 8000},
+		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0, '{}', '{}', 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
+		{name: "above a mark", text: "window", args: "'b', 1, 500, false, %mark, 0, '{7}', '{}', 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
+		{name: "without order", text: "window", args: "'b', 1, 500, true, 0, 0, '{}', '{}', 0", indexes: []string{"open"}, rows: 500, blocks: 1},
 		{text: "take_unordered", args: "'b', 1, %message, 'w', %token, 60000000, true, %first, %last", indexes: []string{"open"}, rows: 1000},
 		{text: "take", args: "'b', 1, 0, %message, 'w', %token, 60000000, true, %first, %last", indexes: []string{"open"}, rows: 1000},
 		{text: "fetch", args: "'b', 1, %token, 1000000", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
-		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
+		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0, '{}', array_fill('{}'::text, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 		{text: "backlog", settings: "settings_count", args: "brokers '{b}'; most 101", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
 		{text: "defer", args: "'b', 1, '{}', %messages, false, %first, %last", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
@@ -214,7 +214,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	defer conn.Close(t.Context())
 	const operator, claim, completion = "settings_operate", "try_lock", "settings"
 	size := thePlansSize()
-	exec(t, conn, size.replace("SELECT set_config('fanout.turn', 'mine', false), set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
+	exec(t, conn, size.replace("SELECT set_config('fanout.session', '7', false), set_config('fanout.turn', 'mine', false), set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	for _, analysed := range []bool{false, true} {
 		if analysed {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
@@ -316,8 +316,8 @@ func TestClaimIsHOT(t *testing.T) {
 		Scan(&first, &last, &messages))
 	for n, text := range []string{"claim", "claim_unordered", "take"} {
 		args := [][]any{
-			{100, "w", token, lease, 0, 0, true, 1 << 20, false},
-			{100, "w", token, lease, 0, 0, true, true, 1 << 20},
+			{100, "w", token, lease, 0, 0, true, 1 << 20, false, []int64{}, []int64{}, 0},
+			{100, "w", token, lease, 0, 0, true, true, 1 << 20, []int64{}, []int64{}, 0},
 			{0, messages, "w", token, lease, false, first, last},
 		}[n]
 		counted := func() (updated, hot int) { // through rollbacks, until the server collects its figures between transactions

@@ -45,9 +45,9 @@ func TestSimpleHead(t *testing.T) {
 		}
 		limit := rapid.SampledFrom([]int{3, 8}).Draw(rt, "limit")
 		bytes, shared := rapid.SampledFrom([]int{25, 1000}).Draw(rt, "bytes"), rapid.Bool().Draw(rt, "shared")
-		rows, err := conn.Query(t.Context(), readSQL("window", "simple_head"), "b", shard, limit, false, noFloor, 0)
+		rows, err := conn.Query(t.Context(), readSQL("window", "simple_head"), "b", shard, limit, false, noFloor, 0, []int64{}, []int64{}, 0)
 		require.NoError(t, err)
-		window, err := collectWindow(rows, &driver.Claim{Window: limit})
+		window, _, err := collectWindow(rows, &driver.Claim{Window: limit})
 		require.NoError(t, err)
 		limits := core.Limits{Rows: limit, Bytes: int64(bytes)}
 		wasSimple, taken := claimHead(t, conn, shard, limit, shared, bytes)
@@ -70,7 +70,7 @@ func TestSimpleHead(t *testing.T) {
 func claimHead(t *testing.T, conn *pgx.Conn, shard, limit int, shared bool, bytes int) (simple bool, ids []int64) {
 	t.Helper()
 	token, seen := pgUUID(uuid.New()), 0
-	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "simple_head"), "b", shard, limit, "w", token, int64(60e6), noFloor, 0, shared, bytes, false).
+	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "simple_head"), "b", shard, limit, "w", token, int64(60e6), noFloor, 0, shared, bytes, false, []int64{}, []int64{}, 0).
 		Scan(append([]any{nil, &seen, &simple}, make([]any, headColumns-3+messageColumns)...)...))
 	rows, err := conn.Query(t.Context(), "SELECT id, isolated FROM simple_head WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", token)
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	"math"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,13 +102,6 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if poolConfig.ConnConfig.RuntimeParams["application_name"] == "" {
 		poolConfig.ConnConfig.RuntimeParams["application_name"] = "fanout"
 	}
-	var made atomic.Pointer[Store]
-	poolConfig.AfterConnect = func(context.Context, *pgx.Conn) error {
-		if store := made.Load(); store != nil {
-			store.water.reconnected()
-		}
-		return nil
-	}
 	// By default a connection that was idle for a second is tried out first, which doubles the
 	// round trips of a relay with little to do.
 	poolConfig.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool { return params.IdleDuration > pingAfter }
@@ -123,7 +115,6 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 		return nil, err
 	}
 	store.owned = true
-	made.Store(store)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: cannot reach the database: %w", redact(err))

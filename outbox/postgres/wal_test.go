@@ -93,12 +93,12 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	shard, token := fmt.Sprint(round), "'"+uuid.NewString()+"'"
 	worker := "'relay-7f9c5d/1/default/default/0" + strings.Repeat("x", round) + "'" // of any length
 	var claim string
-	args := fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, true, 16777216, false", shard, batch, worker, token)
+	args := fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", shard, batch, worker, token)
 	switch way {
 	case ordered:
 		claim = readSQL("claim", "wal")
 	case unordered:
-		claim, args = readSQL("claim_unordered", "wal"), fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, false, true, 16777216", shard, batch, worker, token)
+		claim, args = readSQL("claim_unordered", "wal"), fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, false, true, 16777216, '{}', '{}', 0", shard, batch, worker, token)
 	case byHand:
 		claim, args = claimByHand, strings.Join([]string{shard, token, worker}, ", ")
 	}

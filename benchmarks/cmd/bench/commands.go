@@ -123,6 +123,7 @@ func idleCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages per second")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.BoolVar(&sizes.Writes, "writes", sizes.Writes, "the transaction writes a message, too")
 	return cmd
 }
 

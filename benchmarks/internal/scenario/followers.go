@@ -89,7 +89,7 @@ type queue struct {
 
 func (q *queue) run(ctx context.Context) (err error) {
 	if q.Held {
-		release, holdErr := hold(ctx, q.database)
+		release, holdErr := Idle{}.hold(ctx, q.database, "")
 		if holdErr != nil {
 			return holdErr
 		}

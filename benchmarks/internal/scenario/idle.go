@@ -27,6 +27,9 @@ type Idle struct {
 	// Payload of each message, in bytes, and how many ordering keys they have.
 	Payload int
 	Keys    int64
+	// Writes has the transaction write a row of the outbox, as an application's may that has an event
+	// and is not through. It holds back vacuum in both databases then.
+	Writes bool
 }
 
 // DefaultIdle are the sizes of a full run.
@@ -86,7 +89,7 @@ func (i Idle) compare(ctx context.Context, o *Options, held, free *fixture.Datab
 			return err
 		}
 	}
-	release, err := hold(ctx, held)
+	release, err := i.hold(ctx, held, tableOf(run))
 	if err != nil {
 		return err
 	}
@@ -125,14 +128,18 @@ func newStream(ctx context.Context, database *fixture.Database, run int) (*strea
 }
 
 // hold opens a transaction that has a snapshot, and leaves it open until release is called.
-func hold(ctx context.Context, database *fixture.Database) (release func() error, err error) {
+func (i Idle) hold(ctx context.Context, database *fixture.Database, table string) (release func() error, err error) {
 	tx, err := database.Admin.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, err
 	}
 	release = func() error { return tx.Rollback(context.WithoutCancel(ctx)) }
 	var rows int
-	if err := tx.QueryRow(ctx, "SELECT count(*) FROM pg_class").Scan(&rows); err != nil {
+	err = tx.QueryRow(ctx, "SELECT count(*) FROM pg_class").Scan(&rows)
+	if err == nil && i.Writes {
+		_, err = tx.Exec(ctx, "INSERT INTO "+table+" (message_id, target_broker, stream, type, ordering_key, payload) VALUES (gen_random_uuid(), $1, 's', 't', 'open', '')", idleBroker)
+	}
+	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	return release, nil

@@ -5,13 +5,20 @@
 -- nobody who is slow to read it keeps the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version,
--- $9 whether others of the process have claimed rows, $10 bytes of payload and headers, $11 whether few rows are expected
+-- $9 whether others of the process have claimed rows, $10 bytes of payload and headers, $11 whether few rows are expected,
+-- $12 sessions in which these marks hold, $13 writers and $14 the id below which nothing is open while none of them has ended: see lowwater.go
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update; where the broker has blocks, a probe of
 -- {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
     SELECT now.version
-         , CASE WHEN now.version = $8 THEN $7 ELSE -9223372036854775808 END AS floor
-      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
+         , set_config('fanout.session', now.session::text, false)::bigint AS session -- for as long as it lasts
+         , CASE WHEN now.version = $8 AND now.session = ANY ($12::bigint[])
+                THEN CASE WHEN cardinality($13::bigint[]) > 0
+                           AND NOT EXISTS (SELECT FROM unnest($13::bigint[]) AS writer (number) WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
+                          THEN $14::bigint ELSE $7 END
+                ELSE -9223372036854775808 END AS floor
+      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
+                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
 ), broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
 ), win AS MATERIALIZED (
@@ -57,6 +64,7 @@ SELECT current_setting('fanout.shard') = 'busy'
      , (SELECT version FROM known)
      , (SELECT blocked FROM broker)
      , 0
+     , (SELECT session FROM known)
      , set_config('fanout.first', coalesce(first, 1)::text, false)
      , set_config('fanout.last', coalesce(last, 0)::text, false)
        -- A row that another transaction changed meanwhile without the shard's lock was passed over, and the rows behind it must not go

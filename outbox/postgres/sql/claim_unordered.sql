@@ -2,12 +2,19 @@
 -- have crashed with one of them, or they have too many bytes, nothing is taken, and the window is read by window.sql.
 -- $1 broker, $2 shard, $3 limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version, $9 whether to look for the first open row,
--- $10 whether others of the process have claimed rows, $11 bytes of payload and headers
+-- $10 whether others of the process have claimed rows, $11 bytes of payload and headers,
+-- $12 sessions in which these marks hold, $13 writers and $14 the id below which nothing is open while none of them has ended: see lowwater.go
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
     SELECT now.version
-         , CASE WHEN now.version = $8 THEN $7 ELSE -9223372036854775808 END AS floor
-      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
+         , set_config('fanout.session', now.session::text, false)::bigint AS session -- for as long as it lasts
+         , CASE WHEN now.version = $8 AND now.session = ANY ($12::bigint[])
+                THEN CASE WHEN cardinality($13::bigint[]) > 0
+                           AND NOT EXISTS (SELECT FROM unnest($13::bigint[]) AS writer (number) WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
+                          THEN $14::bigint ELSE $7 END
+                ELSE -9223372036854775808 END AS floor
+      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
+                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
       FROM {{table}}
@@ -54,6 +61,7 @@ SELECT false
                            LIMIT 20000) AS head
                    WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
             ELSE 0 END
+     , (SELECT session FROM known)
      , set_config('fanout.first', coalesce((SELECT min(id) FROM claimed), 1)::text, false)
      , set_config('fanout.last', last::text, false)
      , set_config('synchronous_commit', 'off', true)

@@ -1,15 +1,24 @@
--- Which shards have work? Shard -1 alone says that the broker is paused.
--- $1 broker, $2 per shard: id below which nothing is open, $3 as of which version, $4 shards to leave out, a bit each
+-- Which shards have work? Shard -1 alone says that the broker is paused. The session comes with each of them, and as that of shard -2.
+-- $1 broker, $2 per shard: id below which nothing is open, $3 as of which version, $4 shards to leave out, a bit each,
+-- $5 sessions in which these marks hold, $6 per shard: writers, as text, and $7 the id below which nothing is open while none of them has ended
 -- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
+         , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session
 )
-SELECT -1 AS shard FROM broker WHERE paused
+SELECT -2 AS shard, session, set_config('fanout.session', session::text, false) FROM broker
  UNION ALL
-SELECT known.shard
+SELECT -1, session, '' FROM broker WHERE paused
+ UNION ALL
+SELECT known.shard, (SELECT session FROM broker), ''
   FROM (SELECT shard
              , CASE WHEN coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = n.shard % 4), 0) = ($3::bigint[])[shard + 1]
-                    THEN ($2::bigint[])[shard + 1] ELSE -9223372036854775808 END AS floor
+                         AND (SELECT session FROM broker) = ANY ($5::bigint[])
+                    THEN CASE WHEN ($6::text[])[shard + 1] <> '{}'
+                               AND NOT EXISTS (SELECT FROM unnest(($6::text[])[shard + 1]::bigint[]) AS writer (number)
+                                                WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
+                              THEN ($7::bigint[])[shard + 1] ELSE ($2::bigint[])[shard + 1] END
+                    ELSE -9223372036854775808 END AS floor
           FROM generate_series(0, 11) AS n (shard)
         OFFSET 0) AS known
  WHERE NOT (SELECT paused FROM broker)

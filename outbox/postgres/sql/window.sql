@@ -1,13 +1,20 @@
 -- Read the head of a shard for a decision: a row for each row of the window, or one alone where it is empty. It takes no lock; take.sql
 -- tests whether what was read still holds.
--- $1 broker, $2 shard, $3 window, $4 unordered: only what is ready, $5 id below which nothing is open in the shard, $6 as of which version
+-- $1 broker, $2 shard, $3 window, $4 unordered: only what is ready, $5 id below which nothing is open in the shard, $6 as of which version,
+-- $7 sessions in which these marks hold, $8 writers and $9 the id below which nothing is open while none of them has ended: see lowwater.go
 -- Plan: one range scan of {{name}}_open; where the broker has blocks, a probe of {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
     SELECT now.version
-         , CASE WHEN now.version = $6 THEN $5 ELSE -9223372036854775808 END AS floor
+         , set_config('fanout.session', now.session::text, false)::bigint AS session -- for as long as it lasts
+         , CASE WHEN now.version = $6 AND now.session = ANY ($7::bigint[])
+                THEN CASE WHEN cardinality($8::bigint[]) > 0
+                           AND NOT EXISTS (SELECT FROM unnest($8::bigint[]) AS writer (number) WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
+                          THEN $9::bigint ELSE $5 END
+                ELSE -9223372036854775808 END AS floor
            -- (In the order of an index, which a planner that knows of no rows has no other reason to choose.)
          , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
-      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
+      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
+                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
 ), win AS MATERIALIZED (
     SELECT id
          , message_id
@@ -27,9 +34,9 @@ WITH known AS MATERIALIZED (
      ORDER BY id
      LIMIT $3
 )
-SELECT (SELECT version FROM known), (SELECT blocked FROM known), id, key, leased, waits, crashes, bytes, block_id, message_id
+SELECT (SELECT version FROM known), (SELECT blocked FROM known), (SELECT session FROM known), id, key, leased, waits, crashes, bytes, block_id, message_id
   FROM win
  UNION ALL
-SELECT (SELECT version FROM known), (SELECT blocked FROM known), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT (SELECT version FROM known), (SELECT blocked FROM known), (SELECT session FROM known), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
  WHERE NOT EXISTS (SELECT FROM win)
  ORDER BY id, block_id DESC NULLS LAST -- of rows with one id the block is the first
