@@ -107,7 +107,7 @@ func (n *notifier) record(err error) {
 		if now := time.Now(); now.After(n.next) { // it took longer than the gap, which starts only now
 			n.next = now
 		}
-		if _, was := n.failing.Over(); was {
+		if _, was := n.failing.Works(); was {
 			n.log.Info("relays notified again")
 		}
 		return

@@ -91,7 +91,7 @@ func (r *Redeliverer) Run(ctx context.Context) error {
 				r.cfg.Log.WarnContext(ctx, "redriven messages failed", "consumer", r.consumer, "error", err)
 			}
 		default:
-			if lasted, was := failing.Over(); was {
+			if lasted, was := failing.Works(); was {
 				r.cfg.Log.InfoContext(ctx, "redriven messages fail no more", "consumer", r.consumer, "after", lasted)
 			}
 		}

@@ -82,6 +82,47 @@ func TestStandingAlternates(t *testing.T) {
 	})
 }
 
+// Calls that fail and succeed by turns are one failure: its beginning, its end and its return are said, and
+// its end once more when nothing has failed for a while.
+func TestStandingByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s failure.Standing
+		failed, over := 0, 0
+		try := func(err error) {
+			if err != nil && s.Failed(err) {
+				failed++
+			}
+			if err == nil {
+				if _, was := s.Works(); was {
+					over++
+				}
+			}
+		}
+		for range 24 * 3600 { // each second, for a day
+			try(io.EOF)
+			time.Sleep(time.Second)
+			try(nil)
+		}
+		assert.Equal(t, []int{2, 1}, []int{failed, over})
+		assert.True(t, s.Lasts())
+		try(state("25006"))
+		assert.Equal(t, 3, failed, "another cause is news")
+		time.Sleep(failure.FirstPause - 1)
+		try(nil)
+		assert.Equal(t, 1, over)
+		time.Sleep(1)
+		try(nil)
+		assert.Equal(t, []int{3, 2}, []int{failed, over})
+		assert.False(t, s.Lasts())
+
+		time.Sleep(failure.FirstPause)
+		try(io.EOF)
+		try(nil)
+		assert.Equal(t, []int{4, 3}, []int{failed, over}, "what comes back later is another failure, and ends at once")
+	})
+}
+
 // Texts that differ in more than is known to vary do not fill the log either.
 func TestStandingOfManyClasses(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,9 @@ type Standing struct {
 	last     string        // the class of the last report
 	again    time.Time     // when a class that was reported before may be reported once more
 	pause    time.Duration // until that, the next time
+	failed   time.Time     // the last time
+	ended    time.Time     // by Works, the last time
+	returned bool          // it has come back within FirstPause of that
 }
 
 // Failed notes a failure and reports whether that is news.
@@ -40,7 +43,9 @@ func (s *Standing) Failed(err error) (news bool) {
 	defer s.mu.Unlock()
 	s.class = class
 	now := time.Now()
+	s.failed = now
 	if s.since.IsZero() {
+		s.returned = !s.ended.IsZero() && now.Sub(s.ended) < FirstPause
 		s.since, s.reported, s.pause, s.again = now, map[string]bool{}, FirstPause, now.Add(FirstPause)
 		s.reported[class], s.last = true, class
 		return true
@@ -60,6 +65,24 @@ func (s *Standing) Failed(err error) (news bool) {
 	return true
 }
 
+// Works is Over for calls that are made again and again and each of which tells. Calls that fail and
+// succeed by turns, since some connections are refused and others are not, are one failure: what has
+// come back within FirstPause of its end is over when it has not failed for FirstPause.
+func (s *Standing) Works() (lasted time.Duration, was bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.works()
+}
+
+func (s *Standing) works() (lasted time.Duration, was bool) {
+	now := time.Now()
+	if s.since.IsZero() || s.returned && now.Sub(s.failed) < FirstPause {
+		return 0, false
+	}
+	s.ended = now
+	return s.over()
+}
+
 // Over notes that what had failed works again. lasted is how long it had not; was is false where
 // nothing had failed.
 func (s *Standing) Over() (lasted time.Duration, was bool) {
@@ -75,7 +98,7 @@ func (s *Standing) Reached() (lasted time.Duration, was bool) {
 	defer s.mu.Unlock()
 	switch s.class {
 	case ClassConnection, ClassNoAnswer, ClassName, ClassCertificate:
-		return s.over()
+		return s.works()
 	}
 	return 0, false
 }

@@ -69,7 +69,7 @@ func (s *Store) dial(ctx context.Context) (conn *pgx.Conn, hangUp func(), err er
 		defer cancel()
 		_ = conn.Close(ctx) // the server notices
 	}
-	if pooled.AfterConnect != nil && !s.owned { // that of a pool of ours concerns the pool alone
+	if pooled.AfterConnect != nil {
 		if err := pooled.AfterConnect(ctx, conn); err != nil {
 			hangUp()
 			return nil, nil, err

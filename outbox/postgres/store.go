@@ -104,7 +104,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	}
 	// By default a connection that was idle for a second is tried out first, which doubles the
 	// round trips of a relay with little to do.
-	poolConfig.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool { return params.IdleDuration > pingAfter }
+	poolConfig.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool {
+		return params.IdleDuration > pingAfter || ended(params.Conn.PgConn().Conn())
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open the pool: %w", redact(err))
@@ -190,8 +192,8 @@ func redact(err error) error {
 }
 
 // pingAfter is how long a connection may be idle and be used all the same without being tried out:
-// longer than the time between two looks. On one that has died meanwhile the look fails, and is
-// made again.
+// longer than the time between two looks. On one that has died meanwhile without a word the look
+// fails, and is made again.
 const pingAfter = 30 * time.Second
 
 // Codes of errors that are told apart.

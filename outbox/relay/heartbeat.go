@@ -81,7 +81,7 @@ func (p *heartbeat) beat(ctx context.Context) {
 			p.log.WarnContext(ctx, "heartbeat failed", "error", err)
 		}
 	default:
-		if _, was := p.failing.Over(); was {
+		if _, was := p.failing.Works(); was {
 			p.log.InfoContext(ctx, "heartbeat restored")
 		}
 	}

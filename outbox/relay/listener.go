@@ -160,7 +160,7 @@ func (l *listener) probe(ctx context.Context, echoes <-chan struct{}, ended <-ch
 	select {
 	case <-echoes:
 		l.connected.Store(true)
-		if _, was := l.failing.Over(); was {
+		if _, was := l.failing.Works(); was {
 			l.log.InfoContext(ctx, "listener connected again")
 		}
 		return nil

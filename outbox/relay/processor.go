@@ -51,7 +51,7 @@ type Processor struct {
 	// To tell of rows that came back, of attributes that were left out, and of panics.
 	recovered, omitted, panicked seldom
 	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
-	lookFailing, claimFailing, deferFailing failure.Standing
+	lookFailing, claimFailing, completeFailing, deferFailing failure.Standing
 
 	locked lockedRows
 	busy   busyShards
@@ -276,7 +276,7 @@ func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second,
 // heard notes how the database answered, and reports it when that is news.
 func (p *Processor) heard(failing *failure.Standing, attempt string, err error) {
 	if err == nil {
-		_, was := failing.Over()
+		_, was := failing.Works()
 		p.answers(attempt, was)
 	} else if failing.Failed(err) {
 		p.log.Error("database call failed", "attempt", attempt, "error", err)

@@ -228,6 +228,31 @@ func TestProcessorReportsAlternatingCausesSeldom(t *testing.T) {
 	})
 }
 
+// Claims and completions of which every second one is refused, as where a role may have fewer connections
+// than the relay would use, are delivered, and do not fill the log.
+func TestProcessorReportsCallsThatFailByTurnsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r, store, log := standing(t, path, memory.New())
+		store.refuse(errors.New("too many connections for role"), nil)
+		r.start()
+		for i := range 100 {
+			r.insert("k", fmt.Sprint("waits ", i))
+			time.Sleep(time.Second)
+		}
+		r.until(time.Hour, func() bool { return r.open() == "0" })
+		store.refuse()
+		time.Sleep(10 * time.Minute)
+		r.insert("k", "later")
+		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.stop()
+		assert.GreaterOrEqual(t, store.tried(), 0)
+		for _, what := range []string{"claim rows", "completion failed"} {
+			assert.LessOrEqual(t, len(log.with("level=ERROR", what)), 2, "%s", what)
+		}
+		assert.Len(t, log.with("database answers again", "claim rows"), 2)
+	})
+}
+
 // While a broker, or a destination, is unavailable, the cause that replaced the first one is
 // reported as well.
 func TestProcessorReportsTheOutageThatStands(t *testing.T) {

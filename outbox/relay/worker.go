@@ -207,7 +207,7 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 		}
 		return false
 	}
-	if _, was := w.p.deferFailing.Over(); was {
+	if _, was := w.p.deferFailing.Works(); was {
 		w.p.log.InfoContext(ctx, "rows deferred again")
 	}
 	w.blocked = w.blocked || deferred > 0
@@ -235,6 +235,10 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 	// by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
+		if completion != nil {
+			_, was := w.p.completeFailing.Works()
+			w.p.answers("complete a batch", was)
+		}
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
 			// Where another relay has the shard, or nothing is there for it, it was not tried whether rows can be claimed.
 			if err == nil && completion == nil && (exchanged.Batch.Busy || len(exchanged.Batch.Messages) == 0) {
@@ -251,7 +255,9 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err
 	}
-	w.p.log.ErrorContext(ctx, "completion failed", "error", err, "rows", len(completion.Published)+len(completion.Other))
+	if w.p.completeFailing.Failed(err) {
+		w.p.log.ErrorContext(ctx, "completion failed", "error", err, "rows", len(completion.Published)+len(completion.Other))
+	}
 	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
 		sleep(ctx, delay)
@@ -260,6 +266,8 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		again, retryErr := w.ask(ctx, completion, nil)
 		if retryErr == nil {
+			_, was := w.p.completeFailing.Works()
+			w.p.answers("complete a batch", was)
 			// Rows that carry the token no more may have been completed by the first try: no
 			// verdict about leases.
 			return again, err

@@ -1,0 +1,84 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// restricted gives the relay a role of its own that the database has set like that.
+func (b *bench) restricted(outbox string, settings ...string) {
+	b.Helper()
+	role := "fanout_few_" + strings.ToLower(rand.Text()[:8])
+	execute := func(statement string) {
+		_, err := b.db.ExecContext(context.WithoutCancel(b.Context()), statement)
+		require.NoError(b, err, statement)
+	}
+	execute("CREATE ROLE " + role + " LOGIN PASSWORD 'few'")
+	b.Cleanup(func() { execute("DROP OWNED BY " + role); execute("DROP ROLE " + role) })
+	execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role)
+	execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO " + role)
+	for _, setting := range settings {
+		execute("ALTER ROLE " + role + " " + setting)
+	}
+	dsn, err := url.Parse(b.dsn)
+	require.NoError(b, err)
+	dsn.User = url.UserPassword(role, "few")
+	b.dsn = dsn.String()
+	b.configure(fmt.Sprintf("outbox: %[1]s\nbrokers:\n  default: {type: redis, url: %[2]q}\n  a: {type: redis, url: %[2]q, destination: \"{stream}.a\"}\n"+
+		"  b: {type: redis, url: %[2]q, destination: \"{stream}.b\"}\n", outbox, testenv.Redis(b)))
+}
+
+// statistic is one of those that the server keeps of the database.
+func (b *bench) statistic(name string) (n int) {
+	b.Helper()
+	require.NoError(b, b.db.QueryRowContext(b.Context(), "SELECT "+name+" FROM pg_stat_database WHERE datname = current_database()").Scan(&n))
+	return n
+}
+
+// A role that may have two connections, and a relay that would use more: its calls fail and succeed by
+// turns. It delivers, and says what fails, but not each time.
+func TestTwoConnections(t *testing.T) {
+	t.Parallel()
+	b := newBench(newPlace(t, outbox.Postgres))
+	require.Zero(t, b.run("migrate").code)
+	b.restricted("{batch_size: 10, poll: {min: 20ms, max: 50ms}, external_brokers: [a, b]}", "CONNECTION LIMIT 2")
+	var rows []outbox.Row
+	for n := range 3000 {
+		rows = append(rows, numbered([]string{"default", "a", "b"}[n%3], b.stream, n%97, n+1))
+	}
+	b.write(rows...)
+	r := b.relay()
+	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
+	looks := b.statistic("xact_commit")
+	eventually(t, func() bool { return b.statistic("xact_commit") > looks+500 })
+	code, published := r.stop()
+	assert.Equal(t, []int{0, 3000}, []int{code, published})
+	errors := strings.Count(r.log.String(), `"ERROR"`)
+	assert.Positive(t, errors)
+	assert.LessOrEqual(t, errors, 3*3*2, "of each broker each of three kinds of attempt at its beginning, and when it has come back:\n%s", r.log)
+}
+
+// The server ends the relay's idle sessions sooner than the relay polls: none of its calls meets that.
+func TestIdleSessionsEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(newPlace(t, outbox.Postgres))
+	require.Zero(t, b.run("migrate").code)
+	b.restricted("{poll: {min: 300ms, max: 300ms}, external_brokers: []}", "SET idle_session_timeout = '100ms'")
+	r := b.relay()
+	eventually(t, func() bool { return b.statistic("sessions_fatal") > 10 })
+	b.insert(500)
+	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
+	code, published := r.stop()
+	assert.Equal(t, []int{0, 500}, []int{code, published})
+	assert.NotContains(t, r.log.String(), `"ERROR"`)
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package postgres
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+)
+
+// ended reports whether something has arrived on a connection that waits for nothing: most likely
+// that the server has ended the session (idle_session_timeout, a restart). It asks the operating
+// system, not the server, and takes nothing from the connection.
+func ended(conn net.Conn) bool {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var arrived bool
+	err = raw.Read(func(fd uintptr) (done bool) {
+		var first [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
+		arrived = err != syscall.EAGAIN && err != syscall.EINTR //nolint:errorlint // a number of the system's
+		return true
+	})
+	return err != nil || arrived
+}
