@@ -280,7 +280,7 @@ func cleanupConfig(cfg *config.Config, purgers map[string]cleanup.Table, log *sl
 		retentions[name] = cleanup.Retention{Published: retention.Published, Abandoned: retention.Abandoned}
 	}
 	return cleanup.Config{
-		Databases: purgers, Interval: cfg.Cleanup.Interval, BatchSize: cfg.Cleanup.BatchSize, Brokers: retentions, Log: log,
+		Databases: purgers, Interval: cfg.Cleanup.Interval, BatchSize: cfg.Cleanup.BatchSize, MaxLag: cfg.Cleanup.MaxLag, Brokers: retentions, Log: log,
 		Retention: cleanup.Retention{Published: cfg.Cleanup.PublishedRetention, Abandoned: cfg.Cleanup.AbandonedRetention},
 	}
 }

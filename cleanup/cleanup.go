@@ -27,9 +27,6 @@ const (
 	DefaultMaxLag             = 10 * time.Second
 )
 
-// lagPause is the time between two batches while delivery lags.
-const lagPause = 5 * time.Second
-
 // Retention says how long finished rows stay, counted from the moment they were finished, by the
 // database's clock. Zero takes what is configured around it.
 type Retention struct {
@@ -60,9 +57,9 @@ type Config struct {
 	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes
 	// some milliseconds.
 	BatchSize int
-	// MaxLag is the lag of a database's delivery (see driver.Backlog) at which a run slows down to
-	// one batch every five seconds. It does not stop, since a broker may be down for days. Default
-	// 10 s.
+	// MaxLag is the lag of the delivery to a broker (see driver.Backlog) above which a run slows down
+	// to one batch every five seconds, as long as that delivery comes forward. What nobody delivers,
+	// since the broker is out, no relay has it or a row is stuck, slows down one batch. Default 10 s.
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
 	Log *slog.Logger
@@ -72,7 +69,10 @@ type Config struct {
 }
 
 // Scheduler purges on a schedule. It is safe for concurrent use.
-type Scheduler struct{ cfg Config }
+type Scheduler struct {
+	cfg  Config
+	pace pace
+}
 
 // New checks the configuration; all problems are reported in one error.
 func New(cfg Config) (*Scheduler, error) {
@@ -102,7 +102,7 @@ func New(cfg Config) (*Scheduler, error) {
 	cfg.BatchSize = cmp.Or(cfg.BatchSize, DefaultBatchSize)
 	cfg.MaxLag = cmp.Or(cfg.MaxLag, DefaultMaxLag)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Scheduler{cfg: cfg}, nil
+	return &Scheduler{cfg: cfg, pace: pace{maxLag: cfg.MaxLag}}, nil
 }
 
 // Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
@@ -159,10 +159,10 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 		}
 		for _, broker := range brokers {
 			retention := s.retention(broker)
-			if err := s.drain(ctx, purger, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
+			if err := s.drain(ctx, database, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
 				return err
 			}
-			if err := s.drain(ctx, purger, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
+			if err := s.drain(ctx, database, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
 				return err
 			}
 		}
@@ -173,33 +173,12 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 }
 
 // drain removes batch after batch until one comes back short, and slows down while delivery lags.
-func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request admin.PurgeRequest) error {
+func (s *Scheduler) drain(ctx context.Context, database string, total *int, request admin.PurgeRequest) error {
+	purger := s.cfg.Databases[database]
 	request.Limit = s.cfg.BatchSize
 	return purge.Batches(total, request.Limit,
 		func() (int, error) { return purger.Purge(ctx, request) },
-		func() error { return s.giveWay(ctx, purger) })
-}
-
-// giveWay waits if delivery lags.
-func (s *Scheduler) giveWay(ctx context.Context, purger Table) error {
-	backlog, err := purger.Backlog(ctx)
-	if err != nil {
-		return err
-	}
-	var wait time.Duration
-	for _, broker := range backlog {
-		if !broker.Unknown && broker.Lag > s.cfg.MaxLag {
-			wait = lagPause
-		}
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("stopped: %w", ctx.Err())
-	case <-timer.C:
-		return nil
-	}
+		func() error { return s.pace.giveWay(ctx, database, purger) })
 }
 
 // retention of one broker, with what it does not override.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +37,7 @@ func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, age t
 	t.Helper()
 	finished := sql.NullInt64{Int64: time.Now().Add(-age).UnixMicro(), Valid: status.Terminal()}
 	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at, created_at)
-		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END, ?5)`, uuid.NewString(), broker, string(status), finished, time.Now().UnixMicro())
+		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END, ?5)`, uuid.NewString(), broker, string(status), finished, time.Now().Add(-age).UnixMicro())
 	require.NoError(t, err)
 }
 
@@ -91,40 +92,77 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// While the delivery is behind, a run removes one batch every five seconds, and still comes to an
-// end.
+// While the delivery is behind and comes forward, a run removes one batch every five seconds, and still
+// comes to an end. What nobody delivers slows it down once.
 func TestPurgeGivesWay(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
 		db, store := open(t, path)
 		defer db.Close()
-		for range 30 {
-			insert(t, db, "a", outbox.StatusPublished, 8*day)
-		}
-		insert(t, db, "down", outbox.StatusPending, 0)
 		scheduler, err := cleanup.New(cleanup.Config{
 			Databases: map[string]cleanup.Table{"d": store}, BatchSize: 10, MaxLag: time.Minute, Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		for _, want := range []time.Duration{0, 15 * time.Second} {
-			started := time.Now()
-			reports, err := scheduler.Purge(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, 30, reports[0].Published)
-			assert.Equal(t, want, time.Since(started))
-			for range 30 {
+		purge := func(ctx context.Context) (published int, took time.Duration, err error) {
+			for range 60 - count(t, db, "status = 'published' AND target_broker = 'a'") {
 				insert(t, db, "a", outbox.StatusPublished, 8*day)
 			}
-			time.Sleep(2 * time.Minute)
+			started := time.Now()
+			reports, err := scheduler.Purge(ctx)
+			return reports[0].Published, time.Since(started), err
 		}
+		check := func(want time.Duration, why string) {
+			t.Helper()
+			published, took, err := purge(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 60, published)
+			assert.Equal(t, want, took, why)
+		}
+		check(0, "nothing waits")
+		insert(t, db, "down", outbox.StatusPending, 0)
+		time.Sleep(30 * time.Second)
+		check(0, "nothing waits for long")
+		time.Sleep(time.Hour)
+		check(5*time.Second, "nobody delivers that: it was given time once")
+		time.Sleep(time.Hour)
+		check(0, "and still nobody does")
 
-		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		// Of a backlog one row is delivered each second, in the order of its age.
+		for n := range 3600 {
+			insert(t, db, "slow", outbox.StatusPending, time.Hour-time.Duration(n)*time.Second)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var over sync.WaitGroup
+		over.Go(func() {
+			for sleep(ctx, time.Second) {
+				_, err := db.ExecContext(t.Context(), `UPDATE outbox_messages SET status = 'published', published_at = created_at, finished_at = created_at
+					WHERE id = (SELECT min(id) FROM outbox_messages WHERE target_broker = 'slow' AND status = 'pending')`)
+				assert.NoError(t, err)
+			}
+		})
+		check(30*time.Second, "it comes forward all the time")
+		bounded, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
-		reports, err := scheduler.Purge(ctx)
+		published, _, err := purge(bounded)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 20, reports[0].Published, "what is removed stays removed; the next run goes on")
+		assert.Equal(t, 20, published, "what is removed stays removed; the next run goes on")
+		time.Sleep(time.Minute)
+		stop()
+		over.Wait()
+		check(5*time.Second, "nobody delivers that any more")
+		check(0, "nor now")
 	})
+}
+
+// sleep returns false when ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // The scheduler runs again and again, and an error of one run does not end it.

@@ -171,12 +171,15 @@ type Cleanup struct {
 	AbandonedRetention time.Duration
 	// BatchSize is the most rows that one statement removes. Default: 5,000.
 	BatchSize int
+	// MaxLag is the lag of the delivery to a broker above which a run slows down to a batch every five
+	// seconds, as long as that delivery comes forward. Default: 10 s.
+	MaxLag time.Duration
 }
 
 // DefaultCleanup is the schedule where the configuration gives none.
 func DefaultCleanup() Cleanup {
 	return Cleanup{
-		Interval: cleanup.DefaultInterval, BatchSize: cleanup.DefaultBatchSize,
+		Interval: cleanup.DefaultInterval, BatchSize: cleanup.DefaultBatchSize, MaxLag: cleanup.DefaultMaxLag,
 		PublishedRetention: cleanup.DefaultPublishedRetention, AbandonedRetention: cleanup.DefaultAbandonedRetention,
 	}
 }

@@ -52,7 +52,7 @@ func TestMinimalHasEveryDefault(t *testing.T) {
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
 	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
 	assert.Equal(t, config.Cleanup{
-		Interval: time.Hour, PublishedRetention: 168 * time.Hour, AbandonedRetention: 720 * time.Hour, BatchSize: 5000,
+		Interval: time.Hour, PublishedRetention: 168 * time.Hour, AbandonedRetention: 720 * time.Hour, BatchSize: 5000, MaxLag: 10 * time.Second,
 	}, cfg.Cleanup)
 	assert.Equal(t, cleanup.Retention{Published: 168 * time.Hour, Abandoned: 720 * time.Hour}, cfg.Retention("default"))
 }
@@ -152,7 +152,7 @@ brokers:
             retention: {published: 1h, abandoned: 2d}}
   other: {type: redis, url: redis://y, retry: {max_delay: 30s}, retention: {abandoned: 1d12h}}
   plain: {type: redis, url: redis://z}
-cleanup: {interval: 10m, published_retention: 2h, abandoned_retention: 3h, batch_size: 10}
+cleanup: {interval: 10m, published_retention: 2h, abandoned_retention: 3h, batch_size: 10, max_lag: 2m}
 `
 
 func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
@@ -185,7 +185,7 @@ func TestRetentionAddsOverrides(t *testing.T) {
 	assert.Equal(t, cleanup.Retention{Published: 2 * time.Hour, Abandoned: 36 * time.Hour}, cfg.Retention("other"))
 	assert.Equal(t, cleanup.Retention{Published: 2 * time.Hour, Abandoned: 3 * time.Hour}, cfg.Retention("removed"))
 	assert.Equal(t, config.Cleanup{
-		Interval: 10 * time.Minute, PublishedRetention: 2 * time.Hour, AbandonedRetention: 3 * time.Hour, BatchSize: 10,
+		Interval: 10 * time.Minute, PublishedRetention: 2 * time.Hour, AbandonedRetention: 3 * time.Hour, BatchSize: 10, MaxLag: 2 * time.Minute,
 	}, cfg.Cleanup)
 }
 

@@ -306,12 +306,14 @@ func TestProblemsInCleanup(t *testing.T) {
   published_retention: 7
   abandoned_retention: 30 days
   batch_size: 0
+  max_lag: -1s
   retention: 5d
 ` + brokersSection, []string{
 		`2:13: cleanup.interval: is "0s": use a positive duration`,
 		`3:24: cleanup.published_retention: "7" has no unit: use a unit as in 5s`,
 		`4:24: cleanup.abandoned_retention: "30 days" is not a duration: write one such as 500ms, 30s, 5m, 24h or 30d`,
 		`5:15: cleanup.batch_size: is "0": use at least 1`,
-		`6:3: cleanup: unknown key "retention": use interval, published_retention, abandoned_retention or batch_size`,
+		`6:12: cleanup.max_lag: is "-1s": use a positive duration`,
+		`7:3: cleanup: unknown key "retention": use interval, published_retention, abandoned_retention, batch_size or max_lag`,
 	}}})
 }

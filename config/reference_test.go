@@ -115,7 +115,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 28)
+	assert.Len(t, lines, 29)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -148,7 +148,7 @@ var contract = map[string][]string{
 	"outbox.breaker":    {"trip_after", "min_delay", "max_delay"},
 	"brokers.breaker":   {"trip_after", "min_delay", "max_delay"},
 	"brokers.retention": {"published", "abandoned"},
-	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
+	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size", "max_lag"},
 	"monitor":           {"listen", "metrics", "viewer_tokens", "operator_tokens", "csrf_key"},
 }
 

@@ -138,5 +138,6 @@ func (r *reader) readCleanup(o *object, cfg *Config) {
 	o.duration("published_retention", &cfg.Cleanup.PublishedRetention, 0)
 	o.duration("abandoned_retention", &cfg.Cleanup.AbandonedRetention, 0)
 	o.integer("batch_size", &cfg.Cleanup.BatchSize, math.MaxInt32)
+	o.duration("max_lag", &cfg.Cleanup.MaxLag, 0)
 	o.close()
 }

@@ -57,7 +57,8 @@ func TestPrioritiesOfTwoClasses(t *testing.T) {
 	require.NoError(t, err)
 	raise := func(ctx context.Context, aggregate interface {
 		Raise(event any, opts ...envelope.Option)
-	}, raised ...any) {
+	}, raised ...any,
+	) {
 		t.Helper()
 		for _, event := range raised {
 			aggregate.Raise(event)

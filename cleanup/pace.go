@@ -1,0 +1,82 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// lagPause is the time between two batches while delivery lags.
+const lagPause = 5 * time.Second
+
+// standing is by which part of the time that passes a lag grows at least where nothing is delivered.
+// It would be all of it, were times not measured.
+const standing = 0.9
+
+// pace tells whether a purge would be in the way of a delivery that lags: not where what waits would
+// wait all the same, since the broker is out, no relay has it, or a row cannot be delivered. It is
+// safe for concurrent use.
+type pace struct {
+	maxLag time.Duration
+
+	mu   sync.Mutex
+	seen map[string]map[string]sighting // by database and broker: those that lag
+}
+
+// sighting is how far a broker lagged when its delivery was last seen to have come forward.
+type sighting struct {
+	lag time.Duration
+	at  time.Time
+}
+
+// lags reports whether the delivery to a broker of the configuration is too far behind, and comes
+// forward. A broker that has only now fallen behind has a pause to show that.
+func (p *pace) lags(database string, backlog []driver.Backlog, now time.Time) (lags bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := make(map[string]sighting)
+	for _, broker := range backlog {
+		if broker.Unknown || broker.Lag <= p.maxLag {
+			continue
+		}
+		was, known := p.seen[database][broker.Broker]
+		passed := now.Sub(was.at)
+		stands := float64(broker.Lag-was.lag) >= standing*float64(passed)
+		switch {
+		case !known, !stands:
+			was = sighting{broker.Lag, now}
+			lags = true
+		case passed < lagPause:
+			lags = true
+		}
+		seen[broker.Broker] = was
+	}
+	if p.seen == nil {
+		p.seen = make(map[string]map[string]sighting)
+	}
+	p.seen[database] = seen
+	return lags
+}
+
+// giveWay waits if delivery lags.
+func (p *pace) giveWay(ctx context.Context, database string, table Table) error {
+	backlog, err := table.Backlog(ctx)
+	if err != nil {
+		return err
+	}
+	var wait time.Duration
+	if p.lags(database, backlog, time.Now()) {
+		wait = lagPause
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("stopped: %w", ctx.Err())
+	case <-timer.C:
+		return nil
+	}
+}
