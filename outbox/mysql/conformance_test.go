@@ -19,6 +19,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
@@ -63,7 +64,8 @@ func conform(t *testing.T, parameters string) {
 		const table = "outbox_messages"
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open, PrefersLarger: !isMariaDB,
-			Tables: []string{database[:min(len(database), 63)] + ".other", "Mixed_Case", "_1_", strings.Repeat("x", 48)},
+			Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
+			Tables:  []string{database[:min(len(database), 63)] + ".other", "Mixed_Case", "_1_", strings.Repeat("x", 48)},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
 				return holdShard(t, db, table, broker, shard)

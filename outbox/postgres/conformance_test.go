@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -38,7 +39,7 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 		table := fmt.Sprintf("outbox_%d", n)
 		open := func(t *testing.T, table string) admin.Store { return openStore(t, storeDSN, table) }
 		return storetest.Bundle{
-			Store: open(t, table), DB: db, Table: table, Open: open,
+			Store: open(t, table), DB: db, Table: table, Open: open, Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
 			Tables: []string{
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),

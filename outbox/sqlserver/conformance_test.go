@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -101,6 +102,7 @@ func conform(t *testing.T, dsn, session string) {
 		}
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open, Tables: further,
+			Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
 				return holdShard(t, db, table, broker, shard)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/claims"
 )
 
 // A Bundle is one store on a table of its own, and what the suite needs to look at that table from
@@ -41,6 +42,9 @@ type Bundle struct {
 	// PrefersLarger says that the server breaks off whichever of two transactions has changed fewer rows,
 	// and cannot be told otherwise, so that a store's can win over another session's.
 	PrefersLarger bool
+	// Decided is the part of a store, the one under test or one of Open's, that its claims are built
+	// from; nil where nobody can write between what a claim reads and what it writes.
+	Decided func(store admin.Store) claims.Store
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool
 }
@@ -80,6 +84,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"Abandon", abandonTests},
 		{"Priority", priorityTests},
 		{"PriorityChanged", priorityChangedTests},
+		{"Between", betweenTests},
 		{"Crash", crashTests},
 		{"Complete", completeTests},
 		{"Lease", leaseTests},

@@ -1,0 +1,246 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/claims"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// Nothing is locked while a decision is made about what was read. Here somebody else acts then.
+var betweenTests = []test{
+	{name: "ClaimAndRequeue", run: testBetweenClaimAndRequeue},
+	{name: "ClaimAndRequeueOfAnotherKey", run: testBetweenClaimAndRequeueOfAnother},
+	{name: "ClaimAndLateRenewal", run: testBetweenClaimAndRenewal},
+	{name: "ClaimAndLateCompletion", run: testBetweenClaimAndCompletion},
+	{name: "ClaimAndClaim", run: testBetweenClaimAndClaim},
+	{name: "DeferralAndUnblock", run: testBetweenDeferralAndUnblock},
+	{name: "DeferralAndDelivery", run: testBetweenDeferralAndDelivery},
+	{name: "DeferralAndAbandon", run: testBetweenDeferralAndAbandon},
+	{name: "LiftAndDeferral", run: testBetweenLiftAndDeferral},
+	{name: "LiftAndFailure", run: testBetweenLiftAndFailure},
+	{name: "LiftAndAbandon", run: testBetweenLiftAndAbandon},
+	{name: "LiftAndPurge", run: testBetweenLiftAndPurge},
+}
+
+// between is a store beside which somebody acts once, when a decision has been made and is not yet
+// written.
+type between struct {
+	claims.Store
+
+	act   func()
+	acted bool
+}
+
+func (b *between) once() {
+	if !b.acted {
+		b.acted = true
+		b.act()
+	}
+}
+
+func (b *between) Take(ctx context.Context, claim *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
+	b.once()
+	return b.Store.Take(ctx, claim, choice)
+}
+
+func (b *between) Defer(ctx context.Context, deferral *driver.Deferral) (int, error) {
+	b.once()
+	return b.Store.Defer(ctx, deferral)
+}
+
+func (b *between) Lift(ctx context.Context, lift *driver.Lift) error {
+	b.once()
+	return b.Store.Lift(ctx, lift)
+}
+
+// beside makes a store beside which act is called, or skips the test where the database lets nobody in
+// between.
+func (t *table) beside(act func()) *between {
+	t.Helper()
+	if t.Decided == nil {
+		t.Skip("a decision and what follows are one transaction here, beside which nobody writes")
+	}
+	return &between{Store: t.Decided(t.another()), act: act}
+}
+
+// claimBeside claims, with a decision that is to be made.
+func (t *table) claimBeside(act func(), change ...func(*driver.Claim)) driver.Batch {
+	t.Helper()
+	store := t.beside(act)
+	exchanged, err := claims.Exchange(t.Context(), store, nil, t.request(change...))
+	require.NoError(t, err)
+	require.True(t, store.acted, "there was nothing to decide")
+	return exchanged.Batch
+}
+
+func (t *table) deferBeside(act func()) (deferred int) {
+	t.Helper()
+	store := t.beside(act)
+	deferred, err := claims.Defer(t.Context(), store, t.request())
+	require.NoError(t, err)
+	require.True(t, store.acted, "there was nothing to defer")
+	return deferred
+}
+
+// decided makes it necessary to decide about the shard of the test: the last row has a crash behind it.
+func (t *table) decided(key string) (id int64) {
+	t.Helper()
+	id = t.add(key)[0]
+	t.exec("UPDATE {t} SET crashes = 1 WHERE id = ?", id)
+	return id
+}
+
+// What comes back before the rows that were chosen goes first.
+func testBetweenClaimAndRequeue(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[0])
+	t.abandonByHand(ids[0])
+	t.decided(k[1])
+	batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[0]))) })
+	assert.Equal(t, ids, taken(batch))
+}
+
+func testBetweenClaimAndRequeueOfAnother(t *table) {
+	k := t.keys(3)
+	ids := t.add(k[0], k[1], k[0])
+	t.abandonByHand(ids[1])
+	t.decided(k[2])
+	batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[1]))) })
+	assert.Subset(t, taken(batch), []int64{ids[0], ids[2]}, "and it costs nobody his turn")
+}
+
+// A lease that was renewed late, before anybody else had the row, is one.
+func testBetweenClaimAndRenewal(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	first := t.claim(limit(1))
+	t.expire(ids[0])
+	batch := t.claimBeside(func() { assert.Equal(t, 1, t.renew(first.Lease)) })
+	assert.Empty(t, taken(batch))
+	t.publish(first)
+	t.next(ids[1])
+}
+
+// So is an outcome: the row is done, and its key goes on, or not.
+func testBetweenClaimAndCompletion(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	first := t.claim(limit(1))
+	t.expire(ids[0])
+	abandoned := outcome(first, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
+	abandoned.BlockAbandoned = true
+	batch := t.claimBeside(func() { assert.Zero(t, t.complete(abandoned).Lost) })
+	assert.Empty(t, taken(batch), "an operator has to act")
+	assert.Equal(t, 1, t.blocks())
+	assert.True(t, t.release(k))
+	t.next(ids[1])
+	t.clean()
+}
+
+func testBetweenClaimAndClaim(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0])
+	t.decided(k[1])
+	var first driver.Batch
+	batch := t.claimBeside(func() { first = t.claim(limit(2)) })
+	assert.Equal(t, ids, taken(first))
+	assert.NotContains(t, taken(batch), ids[0])
+	assert.NotContains(t, taken(batch), ids[1])
+}
+
+// A row is not deferred behind a block that is there no more: nobody would bring it back.
+func testBetweenDeferralAndUnblock(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonAndBlock(ids[0])
+	t.deferBeside(func() { assert.True(t, t.release(k)) })
+	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+func testBetweenDeferralAndDelivery(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.failHead(ids[0])
+	t.deferBeside(func() {
+		t.pass()
+		t.publish(t.claim(limit(1)))
+	})
+	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+func testBetweenDeferralAndAbandon(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.failHead(ids[0])
+	t.deferBeside(func() { assert.Equal(t, 1, t.abandon(t.these(ids[0]))) })
+	assert.Equal(t, ids[1:], t.all(), "an operator who abandons a row lets its key go on")
+	t.clean()
+}
+
+// failedBlock is a block whose row has failed, with its followers.
+func (t *table) failedBlock() (key string, ids []int64) {
+	t.Helper()
+	key = t.keys(1)[0]
+	ids = t.add(key, key)
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	t.pass()
+	return key, ids
+}
+
+// What was deferred behind a block that is being lifted comes back with it.
+func testBetweenLiftAndDeferral(t *table) {
+	key, ids := t.failedBlock()
+	late := t.add(key)
+	t.claimBeside(func() { require.Equal(t, 1, t.deferRows()) }, wake)
+	t.pass()
+	assert.ElementsMatch(t, append(ids, late...), t.all())
+	t.clean()
+}
+
+// A row that fails again is a block again.
+func testBetweenLiftAndFailure(t *table) {
+	_, ids := t.failedBlock()
+	batch := t.claimBeside(func() {
+		t.failHead(ids[0])
+		t.deferRows()
+	}, wake)
+	assert.Empty(t, taken(batch))
+	t.nothing("the first row has its time")
+	assert.Equal(t, ids, t.all())
+	t.clean()
+}
+
+// A key that waits for an operator goes on waiting.
+func testBetweenLiftAndAbandon(t *table) {
+	key, ids := t.failedBlock()
+	batch := t.claimBeside(func() { t.abandonAndBlock(ids[0]) }, wake)
+	assert.Empty(t, taken(batch))
+	assert.Empty(t, t.all(), "an operator has to act")
+	assert.True(t, t.release(key))
+	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+func testBetweenLiftAndPurge(t *table) {
+	_, ids := t.failedBlock()
+	t.claimBeside(func() {
+		batch := t.claim(limit(1), wake)
+		require.Equal(t, ids[:1], taken(batch))
+		t.publish(batch)
+		t.ageFinished(ids[0], 2*lease)
+		n, err := t.Store.Purge(t.Context(), admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: lease, Limit: many})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	}, wake)
+	assert.Equal(t, ids[1:], t.all())
+	t.clean()
+}
