@@ -25,6 +25,9 @@ var betweenTests = []test{
 	{name: "LiftAndDeferral", run: testBetweenLiftAndDeferral},
 	{name: "LiftAndFailure", run: testBetweenLiftAndFailure},
 	{name: "LiftAndAbandon", run: testBetweenLiftAndAbandon},
+	{name: "LiftAndLateAbandon", run: testBetweenLiftAndLateAbandon},
+	{name: "LiftAndLaterBlock", run: testBetweenLiftAndLaterBlock},
+	{name: "LiftAndLateRenewal", run: testBetweenLiftAndRenewal},
 	{name: "LiftAndPurge", run: testBetweenLiftAndPurge},
 }
 
@@ -227,6 +230,63 @@ func testBetweenLiftAndAbandon(t *table) {
 	assert.Empty(t, t.all(), "an operator has to act")
 	assert.True(t, t.release(key))
 	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+// overdue is a row whose lease is over, with its owner, and one that is deferred behind it.
+func (t *table) overdue() (key string, ids []int64, first driver.Batch) {
+	t.Helper()
+	key, ids = t.failedBlock()
+	first = t.claim(limit(1), wake)
+	require.Equal(t, ids[:1], taken(first))
+	t.expire(ids[0])
+	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", 2*lease))
+	return key, ids, first
+}
+
+// The same where the row's owner does that, late.
+func testBetweenLiftAndLateAbandon(t *table) {
+	key, ids, first := t.overdue()
+	abandoned := outcome(first, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
+	abandoned.BlockAbandoned = true
+	batch := t.claimBeside(func() { assert.Zero(t, t.complete(abandoned).Lost) }, wake)
+	assert.Empty(t, taken(batch))
+	assert.Empty(t, t.all(), "an operator has to act")
+	assert.True(t, t.release(key))
+	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+// Of two rows that a relay has claimed the first comes to another one, which fails with it; the second is
+// abandoned by its owner while the first is to come back: from there on the key waits for an operator.
+func testBetweenLiftAndLaterBlock(t *table) {
+	key := t.keys(1)[0]
+	ids := t.add(key, key, key)
+	first := t.claim(limit(2))
+	require.Equal(t, ids[:2], taken(first))
+	t.expire(ids[:2]...)
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	t.pass()
+	abandoned := &driver.Completion{Lease: first.Lease, BlockAbandoned: true, Other: []driver.Outcome{
+		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`},
+	}}
+	t.claimBeside(func() { assert.Zero(t, t.complete(abandoned).Lost) }, wake)
+	t.expire(ids[0])
+	t.all()
+	assert.Equal(t, "published", t.state(ids[0]).Status)
+	assert.Equal(t, "pending", t.state(ids[2]).Status, "an operator has to act")
+	assert.True(t, t.release(key))
+	assert.Equal(t, ids[2:], t.drain())
+	t.clean()
+}
+
+func testBetweenLiftAndRenewal(t *table) {
+	_, ids, first := t.overdue()
+	batch := t.claimBeside(func() { assert.Equal(t, 1, t.renew(first.Lease)) }, wake)
+	assert.Empty(t, taken(batch))
+	t.publish(first)
+	assert.Equal(t, ids[1:], t.all())
 	t.clean()
 }
 

@@ -1,0 +1,63 @@
+package mysql
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// Outcomes that change what a key waits for are written under the lock of its shard: they wait for
+// whoever decides about its blocks. That a message was published changes no such thing, and waits for
+// nobody.
+func TestOutcomesWaitForTheShard(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.MySQL(t)
+	db := openDB(t, dsn)
+	s := newStore(t, db, "outbox_messages")
+	_, err := s.Migrate(t.Context())
+	require.NoError(t, err)
+	claim := &driver.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
+	claimed := func(key string) driver.Batch {
+		inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
+		require.NoError(t, err)
+		require.NoError(t, inserter.Insert(t.Context(), db, []outbox.Row{{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: key, Payload: []byte("{}")}}))
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT shard FROM outbox_messages WHERE ordering_key = ?", key).Scan(&claim.Shard))
+		exchanged, err := s.Exchange(t.Context(), nil, claim)
+		require.NoError(t, err)
+		require.Len(t, exchanged.Batch.Messages, 1)
+		return exchanged.Batch
+	}
+	first := claimed("k")
+	abandoned := &driver.Completion{Lease: first.Lease, BlockAbandoned: true, Other: []driver.Outcome{{ID: first.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true}}}
+	release := holdShard(t, db, "outbox_messages", "b", claim.Shard)
+	done := make(chan error, 1)
+	go func() {
+		exchanged, err := s.Exchange(t.Context(), abandoned, nil)
+		if err == nil && exchanged.Completed.Lost != 0 {
+			err = errors.New("it was lost")
+		}
+		done <- err
+	}()
+	assert.Eventually(t, func() bool {
+		var waiting int
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.processlist
+			WHERE db = DATABASE() AND info LIKE 'SELECT version FROM outbox_messages_shards % FOR UPDATE' AND id <> connection_id()`).Scan(&waiting))
+		return waiting == 1
+	}, 30*time.Second, 10*time.Millisecond)
+	select {
+	case err := <-done:
+		t.Error("it did not wait", err)
+		done <- err
+	default:
+	}
+	release()
+	require.NoError(t, <-done)
+}
