@@ -27,7 +27,7 @@ func ended(conn net.Conn) bool {
 	err = raw.Read(func(fd uintptr) (done bool) {
 		var first [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
-		arrived = err != syscall.EAGAIN && err != syscall.EINTR //nolint:errorlint // a number of the system's
+		arrived = err != syscall.EAGAIN && err != syscall.EINTR
 		return true
 	})
 	return err != nil || arrived

@@ -297,10 +297,10 @@ func (m *waterMark) settle(b baseline, first int64) {
 
 // await begins a mark, or looks whether the one in the making waits for anybody still.
 func (m *waterMark) await(b baseline, first int64, writers map[string]int64) {
-	switch c := m.candidate; {
-	case c == nil:
+	switch c := m.candidate; c {
+	case nil:
 		m.candidate = &candidate{id: first, writers: writers, completed: len(writers) == 0}
-	case c == b.candidate:
+	case b.candidate:
 		c.writers, c.listed = remaining(c.writers, writers), true
 		c.completed = len(c.writers) == 0
 	}

@@ -283,6 +283,12 @@ func (p *Processor) heard(failing *failure.Standing, attempt string, err error) 
 	}
 }
 
+// completes notes that a completion was written.
+func (p *Processor) completes() {
+	_, was := p.completeFailing.Works()
+	p.answers("complete a batch", was)
+}
+
 // answers reports that an attempt works again, if it did not.
 func (p *Processor) answers(attempt string, again bool) {
 	if again {

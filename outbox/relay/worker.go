@@ -235,24 +235,7 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 	// by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
-		if completion != nil {
-			_, was := w.p.completeFailing.Works()
-			w.p.answers("complete a batch", was)
-		}
-		if ctx.Err() == nil && !errors.Is(err, errEnded) {
-			// Where another relay has the shard, or nothing is there for it, it was not tried whether rows can be claimed.
-			if err == nil && completion == nil && (exchanged.Batch.Busy || len(exchanged.Batch.Messages) == 0) {
-				_, was := w.p.claimFailing.Reached()
-				w.p.answers("claim rows", was)
-			} else {
-				w.p.heard(&w.p.claimFailing, "claim rows", err)
-			}
-		}
-		if err == nil && claim != nil {
-			w.p.lockedSeen(ctx, claim, &exchanged.Batch)
-			w.p.busySeen(ctx, claim, &exchanged.Batch)
-		}
-		w.completed(ctx, exchanged.Completed)
+		w.exchanged(ctx, completion, claim, &exchanged, err)
 		return exchanged, err
 	}
 	if w.p.completeFailing.Failed(err) {
@@ -266,8 +249,7 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		again, retryErr := w.ask(ctx, completion, nil)
 		if retryErr == nil {
-			_, was := w.p.completeFailing.Works()
-			w.p.answers("complete a batch", was)
+			w.p.completes()
 			// Rows that carry the token no more may have been completed by the first try: no
 			// verdict about leases.
 			return again, err
@@ -277,6 +259,27 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 	w.p.log.ErrorContext(ctx, "outcome of a batch lost",
 		"error", err, "rows", len(completion.Published)+len(completion.Other))
 	return exchanged, err
+}
+
+// exchanged notes what has come of an exchange of which nothing is to be completed any more.
+func (w *worker) exchanged(ctx context.Context, completion *driver.Completion, claim *driver.Claim, done *driver.Exchanged, err error) {
+	if completion != nil {
+		w.p.completes()
+	}
+	if ctx.Err() == nil && !errors.Is(err, errEnded) {
+		// Where another relay has the shard, or nothing is there for it, it was not tried whether rows can be claimed.
+		if err == nil && completion == nil && (done.Batch.Busy || len(done.Batch.Messages) == 0) {
+			_, was := w.p.claimFailing.Reached()
+			w.p.answers("claim rows", was)
+		} else {
+			w.p.heard(&w.p.claimFailing, "claim rows", err)
+		}
+	}
+	if err == nil && claim != nil {
+		w.p.lockedSeen(ctx, claim, &done.Batch)
+		w.p.busySeen(ctx, claim, &done.Batch)
+	}
+	w.completed(ctx, done.Completed)
 }
 
 // errEnded says that a claim was not made, since nothing could come of it any more.

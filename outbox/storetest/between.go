@@ -47,16 +47,19 @@ func (b *between) once() {
 	}
 }
 
+// Take implements [claims.Store].
 func (b *between) Take(ctx context.Context, claim *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
 	b.once()
 	return b.Store.Take(ctx, claim, choice)
 }
 
+// Defer implements [claims.Store].
 func (b *between) Defer(ctx context.Context, deferral *driver.Deferral) (int, error) {
 	b.once()
 	return b.Store.Defer(ctx, deferral)
 }
 
+// Lift implements [claims.Store].
 func (b *between) Lift(ctx context.Context, lift *driver.Lift) error {
 	b.once()
 	return b.Store.Lift(ctx, lift)
@@ -92,11 +95,9 @@ func (t *table) deferBeside(act func()) (deferred int) {
 }
 
 // decided makes it necessary to decide about the shard of the test: the last row has a crash behind it.
-func (t *table) decided(key string) (id int64) {
+func (t *table) decided(key string) {
 	t.Helper()
-	id = t.add(key)[0]
-	t.exec("UPDATE {t} SET crashes = 1 WHERE id = ?", id)
-	return id
+	t.exec("UPDATE {t} SET crashes = 1 WHERE id = ?", t.add(key)[0])
 }
 
 // What comes back before the rows that were chosen goes first.

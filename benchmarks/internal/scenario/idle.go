@@ -137,7 +137,8 @@ func (i Idle) hold(ctx context.Context, database *fixture.Database, table string
 	var rows int
 	err = tx.QueryRow(ctx, "SELECT count(*) FROM pg_class").Scan(&rows)
 	if err == nil && i.Writes {
-		_, err = tx.Exec(ctx, "INSERT INTO "+table+" (message_id, target_broker, stream, type, ordering_key, payload) VALUES (gen_random_uuid(), $1, 's', 't', 'open', '')", idleBroker)
+		_, err = tx.Exec(ctx, "INSERT INTO "+table+` (message_id, target_broker, stream, type, ordering_key, payload)
+			VALUES (gen_random_uuid(), $1, 's', 't', 'open', '')`, idleBroker)
 	}
 	if err != nil {
 		return nil, errors.Join(err, release())
