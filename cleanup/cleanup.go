@@ -58,7 +58,7 @@ type Config struct {
 	// some milliseconds.
 	BatchSize int
 	// MaxLag is the lag of the delivery to a broker (see driver.Backlog) above which a run slows down
-	// to one batch every five seconds, as long as that delivery comes forward. What nobody delivers,
+	// to one batch every five seconds, as long as that delivery comes forward. What no relay delivers,
 	// since the broker is out, no relay has it or a row is stuck, slows down one batch. Default 10 s.
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().

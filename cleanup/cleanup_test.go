@@ -93,7 +93,7 @@ func TestPurge(t *testing.T) {
 }
 
 // While the delivery is behind and comes forward, a run removes one batch every five seconds, and still
-// comes to an end. What nobody delivers slows it down once.
+// comes to an end. What no relay delivers slows it down once.
 func TestPurgeGivesWay(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
@@ -124,9 +124,9 @@ func TestPurgeGivesWay(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		check(0, "nothing waits for long")
 		time.Sleep(time.Hour)
-		check(5*time.Second, "nobody delivers that: it was given time once")
+		check(5*time.Second, "no relay delivers that: it was given time once")
 		time.Sleep(time.Hour)
-		check(0, "and still nobody does")
+		check(0, "and still none does")
 
 		// Of a backlog one row is delivered each second, in the order of its age.
 		for n := range 200 {
@@ -150,7 +150,7 @@ func TestPurgeGivesWay(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		over.Wait()
-		check(5*time.Second, "nobody delivers that any more")
+		check(5*time.Second, "no relay delivers that any more")
 		check(0, "nor now")
 	})
 }

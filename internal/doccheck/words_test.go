@@ -2,13 +2,9 @@ package doccheck_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +21,7 @@ var metric = regexp.MustCompile(`^(fanout|messaging)\.[a-z_.]+$`)
 // exported is a metric as Prometheus spells it, with the unit and kind that the exporter adds.
 var exported = regexp.MustCompile(`^(fanout_(?:outbox|inbox)_[a-z_]+?)(_seconds|_bytes)?(_total|_bucket|_count|_sum)?$`)
 
-// others are words of somebody else: commands, and settings with their values.
+// others are the words of other programs: commands, and settings with their values.
 var others = regexp.MustCompile(`^((fanout|messages|make|go|gcloud|nats|kafka-consumer-groups|(no-)?appendfsync(-on-rewrite)?) |[a-z-]+: \S+$)`)
 
 // A log line or a metric that a page quotes is one that the source writes: who is on call looks for
@@ -81,19 +77,7 @@ func prose(page string) string {
 func literals(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"testdata", "node_modules"}, entry.Name())):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+	for _, file := range source(t) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if x, ok := n.(ast.Expr); ok {
 				if text, ok := literal(x); ok {
@@ -102,7 +86,6 @@ func literals(t *testing.T) map[string]bool {
 			}
 			return true
 		})
-		return nil
-	}))
+	}
 	return found
 }

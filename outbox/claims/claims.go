@@ -113,7 +113,7 @@ func decide(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, b
 			return err
 		}
 		if errors.Is(void, ErrLocked) {
-			// By somebody who was faster. If that goes on, it is no row that can be gone around.
+			// By a session that was faster. If that goes on, it is no row that can be gone around.
 			if err := contention.Pause(ctx, began, try, void); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func lift(ctx context.Context, s Store, claim *driver.Claim, version int64, bloc
 	}
 }
 
-// unlocked are the blocks of which nobody else has locked a row.
+// unlocked are the blocks of which no other session has locked a row.
 func unlocked(ctx context.Context, s Prober, broker string, blocks []driver.BlockState, seen *lockedBlocks) (free []driver.BlockState, err error) {
 	var rows []driver.Ref
 	for i := range blocks {

@@ -18,7 +18,7 @@ import (
 //
 //   - A claim never returns more than its limits, of rows and of bytes, and no row is in the hands of two unexpired claims.
 //   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in its shard, in the order of
-//     their ids; a key of which a row in the shard is leased to somebody else gives nothing.
+//     their ids; a key of which a row in the shard is leased to another relay gives nothing.
 //   - Completing and renewing change only rows that still carry the token of their claim.
 type Delivery interface { //nolint:interfacebloat // all that a relay asks of a table
 	// Exchange completes an earlier claim and makes a new one, in one round trip where the database
@@ -109,7 +109,7 @@ type Claim struct {
 	// come, and the followers of those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
 	// AroundLocked looks first which rows of the window other sessions have locked: these, and what is
-	// behind them of their keys, are not claimed, so that nobody waits for them. It costs more than a
+	// behind them of their keys, are not claimed, so that no claim waits for them. It costs more than a
 	// claim of free rows, and is for shards of which the last batch had Locked rows. Where order is
 	// off, locked rows are passed over in any case.
 	AroundLocked bool
@@ -231,7 +231,7 @@ type Holder struct {
 
 // When a [Holder] is one.
 const (
-	// HeldLong is how long a session has a shard before it is told of.
+	// HeldLong is how long a session has a shard before it is reported.
 	HeldLong = 5 * time.Second
 	// HeldSilently is how long a session that has a shard may be silent in the middle of a transaction
 	// before it is ended, where the database can.

@@ -128,7 +128,7 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 	return w, fmt.Errorf("the row of shard %d of broker %q in %s_shards cannot be made", c.Shard, c.Broker, s.table)
 }
 
-// Locked implements claims.Prober. Which session it is, the server tells nobody without further rights.
+// Locked implements claims.Prober. Which session it is, the server tells only with further rights.
 func (s thin) Locked(ctx context.Context, _ string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
 		for len(rows) > 0 {

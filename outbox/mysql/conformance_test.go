@@ -223,7 +223,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"20 20"}, column[string](t, store.db, "SELECT CONCAT(@@net_read_timeout, ' ', @@net_write_timeout)"))
-	deaf, err := Open(t.Context(), with(dsn, "net_write_timeout=1"), "")
+	slow, err := Open(t.Context(), with(dsn, "net_write_timeout=1"), "")
 	require.NoError(t, err)
 	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
 	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
@@ -232,12 +232,12 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
 	_, err = thin{store}.Window(t.Context(), claim)
 	require.NoError(t, err)
-	tx, err := deaf.db.BeginTx(t.Context(), nil)
+	tx, err := slow.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	require.NoError(t, deaf.lock(t.Context(), tx, "lock", "b", claim.Shard, 0))
+	require.NoError(t, slow.lock(t.Context(), tx, "lock", "b", claim.Shard, 0))
 	rows, err := tx.QueryContext(t.Context(), "SELECT REPEAT('x', 1000000) FROM outbox_messages_key_slots")
 	require.NoError(t, err)
-	t.Cleanup(func() { _, _, _, _ = rows.Close(), rows.Err(), tx.Rollback(), deaf.Close() })
+	t.Cleanup(func() { _, _, _, _ = rows.Close(), rows.Err(), tx.Rollback(), slow.Close() })
 	busy := func() bool {
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
 		require.NoError(t, err)

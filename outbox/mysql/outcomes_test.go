@@ -16,7 +16,7 @@ import (
 
 // Outcomes that change what a key waits for are written under the lock of its shard: they wait for
 // whoever decides about its blocks. That a message was published changes no such thing, and waits for
-// nobody.
+// no other session.
 func TestOutcomesWaitForTheShard(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.MySQL(t)

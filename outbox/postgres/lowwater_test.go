@@ -24,7 +24,7 @@ type sea struct {
 	water    lowWater
 	next     int64
 	names    int
-	writers  map[string]*seaWriter // under way
+	writers  map[string]*seaWriter // in progress
 	numbers  int64
 	session  int64
 	long     bool           // some writers are open for long
@@ -36,7 +36,7 @@ type sea struct {
 	beside   int         // how often one went by a mark beside writers that are open for long
 	replaced int         // how often the server was
 	after    int         // how often a claim went by a mark after that
-	claims   []*seaClaim // under way
+	claims   []*seaClaim // in progress
 	lifts    []func()    // that the database has made and this process has not noted yet
 }
 
@@ -216,7 +216,7 @@ func (s *sea) look(c *seaClaim) {
 	}
 }
 
-// run reports whether all of these transactions are under way.
+// run reports whether all of these transactions are in progress.
 func (s *sea) run(numbers []int64) bool {
 	return !slices.ContainsFunc(numbers, func(number int64) bool {
 		for _, w := range s.writers {

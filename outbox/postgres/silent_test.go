@@ -84,7 +84,7 @@ func (s *silence) holder() driver.Holder {
 }
 
 // Whoever has a shard for long is named, whatever kind of session it is; one that has fallen silent in
-// the middle of a transaction, or does not read what it has asked for, is ended, and nobody else.
+// the middle of a transaction, or does not read what it has asked for, is ended, and no other.
 func TestHolder(t *testing.T) {
 	t.Parallel()
 	byHand := fmt.Sprintf("SELECT pg_advisory_lock('silent'::regclass::oid::int, %d)", shardLock("b", 0))
@@ -105,7 +105,7 @@ func TestHolder(t *testing.T) {
 			t.Parallel()
 			s := newSilence(t)
 			require.False(t, s.busy())
-			assert.Equal(t, driver.Holder{}, s.holder(), "nobody")
+			assert.Equal(t, driver.Holder{}, s.holder(), "no session")
 			c.hold(s)
 			require.True(t, s.busy())
 			told := fmt.Sprintf(`^process %d, application other, role \S+, %s, since 2\d\d\d-`, s.other.PID(), c.state)

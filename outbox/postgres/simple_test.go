@@ -307,7 +307,7 @@ func TestFewRows(t *testing.T) {
 }
 
 // TestLargeHeadersAreNotFewBytes: what comes with a claim's answer, under the lock of the shard, fits into
-// buffers, headers included; nobody who reads nothing keeps the shard with it.
+// buffers, headers included; no client that reads nothing keeps the shard with it.
 func TestLargeHeadersAreNotFewBytes(t *testing.T) {
 	t.Parallel()
 	for size, few := range map[int]bool{1000: true, 2 * fewBytes / fewRows: false, 60_000: false} {

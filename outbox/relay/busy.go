@@ -12,8 +12,6 @@ const (
 	// busyPatience is how long a shard cannot be claimed from before it is asked who has it, and how
 	// long it takes until that is asked again. A claim has it for milliseconds.
 	busyPatience = 5 * time.Second
-	// busyPause is the least time between two reports of a processor about shards that others have.
-	busyPause = time.Minute
 	// busyStale is after how long without a claim of ours nothing is known of a shard any more: it may
 	// have been free meanwhile.
 	busyStale = 5 * time.Second
@@ -24,7 +22,7 @@ const (
 type busyShards struct {
 	mu       sync.Mutex
 	shards   map[int]busyShard
-	reported time.Time
+	reported seldom
 }
 
 type busyShard struct{ since, last, asked time.Time }
@@ -53,17 +51,6 @@ func (b *busyShards) note(shard int, busy bool, now time.Time) (since time.Time,
 	return seen.since, ask
 }
 
-// report says whether there is to be a line in the log.
-func (b *busyShards) report(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.reported.IsZero() && now.Sub(b.reported) < busyPause {
-		return false
-	}
-	b.reported = now
-	return true
-}
-
 // busySeen asks who keeps a shard from being claimed from for so long, which on some databases ends a
 // session that is silent, and reports it.
 func (p *Processor) busySeen(ctx context.Context, claim *driver.Claim, batch *driver.Batch) {
@@ -78,7 +65,7 @@ func (p *Processor) busySeen(ctx context.Context, claim *driver.Claim, batch *dr
 	if err != nil || holder.Session == "" { // the next claim meets the error, too
 		return
 	}
-	if holder.Ended || p.busy.report(now) {
+	if holder.Ended || p.busy.reported.now() {
 		p.log.WarnContext(ctx, "shard held by another session", "shard", claim.Shard, "for", now.Sub(since).Round(time.Second), "session", holder.Session,
 			"ended", holder.Ended)
 	}

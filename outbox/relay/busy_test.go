@@ -20,7 +20,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// taken is a store of which somebody else has a shard, until it is asked whose it is often enough.
+// taken is a store of which another relay has a shard, until it is asked whose it is often enough.
 type taken struct {
 	admin.Store
 
@@ -92,7 +92,7 @@ func TestProcessorTellsWhoHasAShard(t *testing.T) {
 	})
 }
 
-// A shard that is free in between is nobody's.
+// A shard that is free in between belongs to no session.
 func TestProcessorAsksForNoHolderOfAShardThatIsFreeAtTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})

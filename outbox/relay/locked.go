@@ -12,8 +12,6 @@ const (
 	// lockedPatience is how long rows of a shard are locked by other sessions before that is reported:
 	// an UPDATE of an operator's is over sooner.
 	lockedPatience = 5 * time.Second
-	// lockedPause is the least time between two such reports of a processor.
-	lockedPause = time.Minute
 	// lockedStale is after how long without a claim of ours nothing is known of a shard any more: others
 	// may have claimed meanwhile.
 	lockedStale = 10 * time.Minute
@@ -24,7 +22,7 @@ const (
 type lockedRows struct {
 	mu       sync.Mutex
 	shards   map[int]lockedShard
-	reported time.Time
+	reported seldom
 }
 
 // A lockedShard has had locked rows since then, and had some when it was looked at last.
@@ -55,11 +53,7 @@ func (l *lockedRows) note(shard, rows int, now time.Time) (since time.Time, news
 		since = now
 	}
 	l.shards[shard] = lockedShard{since, now}
-	if now.Sub(since) < lockedPatience || !l.reported.IsZero() && now.Sub(l.reported) < lockedPause {
-		return since, false
-	}
-	l.reported = now
-	return since, true
+	return since, now.Sub(since) >= lockedPatience && l.reported.now()
 }
 
 // lockedSeen reports rows that other sessions keep locked.

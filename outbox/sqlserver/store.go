@@ -96,7 +96,7 @@ func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 // Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
-// Holder implements driver.Delivery. The server tells that to nobody without further rights.
+// Holder implements driver.Delivery. The server tells that only with further rights.
 func (*Store) Holder(context.Context, string, int) (driver.Holder, error) {
 	return driver.Holder{Session: "unknown: look for an open transaction in sys.dm_tran_session_transactions"}, nil
 }

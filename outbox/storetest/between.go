@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Nothing is locked while a decision is made about what was read. Here somebody else acts then.
+// Nothing is locked while a decision is made about what was read. Here another session acts then.
 var betweenTests = []test{
 	{name: "ClaimAndRequeue", run: testBetweenClaimAndRequeue},
 	{name: "ClaimAndRequeueOfAnotherKey", run: testBetweenClaimAndRequeueOfAnother},
@@ -31,7 +31,7 @@ var betweenTests = []test{
 	{name: "LiftAndPurge", run: testBetweenLiftAndPurge},
 }
 
-// between is a store beside which somebody acts once, when a decision has been made and is not yet
+// between is a store beside which another session acts once, when a decision has been made and is not yet
 // written.
 type between struct {
 	claims.Store
@@ -65,12 +65,12 @@ func (b *between) Lift(ctx context.Context, lift *driver.Lift) error {
 	return b.Store.Lift(ctx, lift)
 }
 
-// beside makes a store beside which act is called, or skips the test where the database lets nobody in
+// beside makes a store beside which act is called, or skips the test where the database lets no session in
 // between.
 func (t *table) beside(act func()) *between {
 	t.Helper()
 	if t.Decided == nil {
-		t.Skip("a decision and what follows are one transaction here, beside which nobody writes")
+		t.Skip("a decision and what follows are one transaction here, beside which no session writes")
 	}
 	return &between{Store: t.Decided(t.another()), act: act}
 }
@@ -116,7 +116,7 @@ func testBetweenClaimAndRequeueOfAnother(t *table) {
 	t.abandonByHand(ids[1])
 	t.decided(k[2])
 	batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[1]))) })
-	assert.Subset(t, taken(batch), []int64{ids[0], ids[2]}, "and it costs nobody his turn")
+	assert.Subset(t, taken(batch), []int64{ids[0], ids[2]}, "and it costs no other key its turn")
 }
 
 // A lease that was renewed late, before anybody else had the row, is one.
@@ -137,8 +137,7 @@ func testBetweenClaimAndCompletion(t *table) {
 	ids := t.add(k, k)
 	first := t.claim(limit(1))
 	t.expire(ids[0])
-	abandoned := outcome(first, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-	abandoned.BlockAbandoned = true
+	abandoned := blocking(first)
 	batch := t.claimBeside(func() { assert.Zero(t, t.complete(abandoned).Lost) })
 	assert.Empty(t, taken(batch), "an operator has to act")
 	assert.Equal(t, 1, t.blocks())
@@ -158,7 +157,7 @@ func testBetweenClaimAndClaim(t *table) {
 	assert.NotContains(t, taken(batch), ids[1])
 }
 
-// A row is not deferred behind a block that is there no more: nobody would bring it back.
+// A row is not deferred behind a block that is there no more: no statement would bring it back.
 func testBetweenDeferralAndUnblock(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
@@ -248,8 +247,7 @@ func (t *table) overdue() (key string, ids []int64, first driver.Batch) {
 // The same where the row's owner does that, late.
 func testBetweenLiftAndLateAbandon(t *table) {
 	key, ids, first := t.overdue()
-	abandoned := outcome(first, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-	abandoned.BlockAbandoned = true
+	abandoned := blocking(first)
 	batch := t.claimBeside(func() { assert.Zero(t, t.complete(abandoned).Lost) }, wake)
 	assert.Empty(t, taken(batch))
 	assert.Empty(t, t.all(), "an operator has to act")

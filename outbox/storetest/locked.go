@@ -23,7 +23,7 @@ var lockedTests = []test{
 	{name: "Defer", run: testLockedWaiting},
 }
 
-// oneHolds skips where nobody can hold a row alone.
+// oneHolds skips where no session can hold a row alone.
 func (t *table) oneHolds() {
 	if t.OneWriter {
 		t.Skip("writers take turns on this database")

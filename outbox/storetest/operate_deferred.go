@@ -17,9 +17,14 @@ func (t *table) abandonAndBlock(id int64) {
 	t.Helper()
 	batch := t.claim(limit(1), wake)
 	require.Equal(t, []int64{id}, taken(batch))
-	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
+	require.Zero(t, t.complete(blocking(batch)).Lost)
+}
+
+// blocking abandons all rows of a batch where that makes their keys wait for an operator.
+func blocking(b driver.Batch) *driver.Completion {
+	s := outcome(b, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
 	s.BlockAbandoned = true
-	require.Zero(t, t.complete(s).Lost)
+	return s
 }
 
 func (t *table) blockedKeys() []admin.BlockedKey {

@@ -174,9 +174,7 @@ func testPriorityOperators(t *table) {
 	for _, shard := range []func(*driver.Claim){func(*driver.Claim) {}, backfill(t)} {
 		batch := t.claim(shard)
 		require.Len(t, batch.Messages, 1)
-		abandoned := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-		abandoned.BlockAbandoned = true
-		require.Zero(t, t.complete(abandoned).Lost)
+		require.Zero(t, t.complete(blocking(batch)).Lost)
 	}
 	behind := append(t.addWith(0, k, k), t.addWith(-1, k)...)
 	keys, err := t.Store.KeyBlocks(t.Context(), broker, 10, 100)
@@ -229,9 +227,7 @@ func testPriorityApart(t *table) {
 	t.pass()
 	batch = t.claim(backfill(t), wake)
 	require.Equal(t, low[:1], taken(batch))
-	abandoned := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-	abandoned.BlockAbandoned = true
-	require.Zero(t, t.complete(abandoned).Lost)
+	require.Zero(t, t.complete(blocking(batch)).Lost)
 	require.Len(t, t.blockedKeys(), 2)
 	require.True(t, t.release(k))
 	assert.Equal(t, normal[1:], taken(t.claim(wake)))

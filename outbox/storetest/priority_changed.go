@@ -4,11 +4,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Somebody gives rows that are not deferred another priority, among them the block of a key. It leaves
+// An operator gives rows that are not deferred another priority, among them the block of a key. It leaves
 // the shard in which it is one; nothing is lost, and no statement fails.
 var priorityChangedTests = []test{
 	{name: "ABlockThatFailsAgain", run: testChangedBlockFails},
@@ -27,11 +25,7 @@ func (t *table) demote() {
 // blockFails makes a block of the first of two rows of a key, which has failed again since it came back.
 func (t *table) blockFails() (key string, ids []int64) {
 	t.Helper()
-	key = t.keys(1)[0]
-	ids = t.add(key, key)
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.pass()
+	key, ids = t.failedBlock()
 	t.failHead(ids[0])
 	return key, ids
 }
@@ -62,10 +56,8 @@ func testChangedBlockAbandoned(t *table) {
 	batch := t.claim(limit(1), wake, backfill(t))
 	require.Equal(t, ids[:1], taken(batch))
 	late := t.addWith(-1, key)
-	abandoned := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-	abandoned.BlockAbandoned = true
-	require.Zero(t, t.complete(abandoned).Lost)
-	assert.Equal(t, ids[1:], t.all(), "the row has left the class, and keeps nobody there any more")
+	require.Zero(t, t.complete(blocking(batch)).Lost)
+	assert.Equal(t, ids[1:], t.all(), "the row has left the class, and holds no row there any more")
 	require.True(t, t.release(key))
 	assert.Equal(t, late, t.all())
 	t.clean()
@@ -92,9 +84,7 @@ func testChangedIntoBlocked(t *table) {
 	low := t.addWith(-1, key)
 	batch := t.claim(backfill(t))
 	require.Equal(t, low, taken(batch))
-	abandoned := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
-	abandoned.BlockAbandoned = true
-	require.Zero(t, t.complete(abandoned).Lost)
+	require.Zero(t, t.complete(blocking(batch)).Lost)
 	t.exec("UPDATE {t} SET priority = -1 WHERE id = ?", ids[0])
 	assert.Equal(t, 2, t.requeue(t.these(ids[0], low[0])))
 	assert.ElementsMatch(t, append(ids, low...), t.all())

@@ -43,7 +43,7 @@ type Bundle struct {
 	// and cannot be told otherwise, so that a store's can win over another session's.
 	PrefersLarger bool
 	// Decided is the part of a store, the one under test or one of Open's, that its claims are built
-	// from; nil where nobody can write between what a claim reads and what it writes.
+	// from; nil where no session can write between what a claim reads and what it writes.
 	Decided func(store admin.Store) claims.Store
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool

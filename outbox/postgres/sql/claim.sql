@@ -1,4 +1,4 @@
--- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, nobody has crashed with it, and no block
+-- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, no relay has crashed with it, and no block
 -- of its key stands before it. Where that is not so, nothing is taken, and the window is read by window.sql for a decision row by row, which
 -- would take the same rows here.
 -- What was claimed is read by fetch.sql, after the commit; but where there are few rows, the answer has them: it fits into buffers, so that

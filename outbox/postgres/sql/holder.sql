@@ -1,4 +1,4 @@
--- Which session has the claim lock of a shard, and for how long? Nobody is told of who has had it for less than a claim may take. One that has
+-- Which session has the claim lock of a shard, and for how long? A session that has had it for less than a claim may take is not reported. One that has
 -- sent half of a transaction and is silent since, or does not read its answers, is ended, where it has this session's role: what it has begun
 -- is rolled back, and the shard is free.
 -- $1 shard of a broker, as a hash, $2 for how long at least, in microseconds, $3 after how much silence it is ended

@@ -1,4 +1,4 @@
--- Rows that are about to come back may be blocks in a shard that is no longer theirs, since somebody has given them another priority. What waits
+-- Rows that are about to come back may be blocks in a shard that is no longer theirs, since they were given another priority. What waits
 -- behind them there waits until they are done. Runs under the shards' locks. @ids (a JSON list)
 -- Plan: the rows and the blocks by primary key.
 {{giving way}} UPDATE {{ids @ids}} AS picked

@@ -1,4 +1,4 @@
--- Rows that are about to come back may be blocks in a shard that is no longer theirs, since somebody has given them another priority. What waits
+-- Rows that are about to come back may be blocks in a shard that is no longer theirs, since they were given another priority. What waits
 -- behind them there waits until they are done. @ids (a JSON list)
 -- Plan: the blocks and their rows by primary key.
 UPDATE {{table}}_key_blocks AS w

@@ -23,7 +23,7 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
      WHERE m.ordering_key IS NOT NULL
      GROUP BY m.target_broker, m.key_hash, m.shard;
-    -- They may be blocks in a shard that is no longer theirs, since somebody has given them another priority. What waits behind them there
+    -- They may be blocks in a shard that is no longer theirs, since they were given another priority. What waits behind them there
     -- waits until they are done.
     UPDATE w
        SET wake_at = NULL
