@@ -3,7 +3,6 @@ package storetest
 import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
 )
 
 // An operator gives rows that are not deferred another priority, among them the block of a key. It leaves
