@@ -69,13 +69,15 @@ func TestTwoConnections(t *testing.T) {
 }
 
 // The server ends the relay's idle sessions sooner than the relay polls: none of its calls meets that.
+// The timeout is longer than a busy machine keeps a process waiting between taking a connection and
+// using it, in which the server may end the session, too.
 func TestIdleSessionsEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(newPlace(t, outbox.Postgres))
 	require.Zero(t, b.run("migrate").code)
-	b.restricted("{poll: {min: 300ms, max: 300ms}, external_brokers: []}", "SET idle_session_timeout = '100ms'")
+	b.restricted("{poll: {min: 3s, max: 3s}, external_brokers: []}", "SET idle_session_timeout = '1500ms'")
 	r := b.relay()
-	eventually(t, func() bool { return b.statistic("sessions_fatal") > 10 })
+	eventually(t, func() bool { return b.statistic("sessions_fatal") > 4 })
 	b.insert(500)
 	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
 	code, published := r.stop()
