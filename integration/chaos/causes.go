@@ -37,7 +37,7 @@ func (f *performed) near(first, again time.Time) bool {
 	switch f.Kind {
 	case Kill, Term:
 		return within(first, f.Began, f.Began)
-	case Stop:
+	case Stop, StopInPipeline:
 		return within(first, f.Began, f.Began) || within(again, f.Ended, f.Ended)
 	default:
 		return within(first, f.Began, f.Ended)
@@ -50,11 +50,13 @@ func (f Fault) blame() (name string, rank int) {
 	switch {
 	case serverOf[f.Kind] != "":
 		return "server", 3
+	case f.Target == theRows:
+		return "locked", 3 // nothing can be recorded about such a row
 	case !strings.HasPrefix(f.Target, "relay-"):
 		return "", 0
 	case f.Kind == Kill:
 		return "kill", 4
-	case f.Kind == Stop:
+	case f.Kind == Stop, f.Kind == StopInPipeline:
 		return "stop", 4
 	case f.Kind == Term:
 		return "term", 1

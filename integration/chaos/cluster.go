@@ -17,7 +17,7 @@ func (s *fixture) assemble(ctx context.Context) error {
 	s.network = newNetwork()
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
 	s.processes = map[string]*process{}
-	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, servers: s.servers.kinds()}
+	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, servers: s.servers.kinds(), strains: s.database.strain.kinds()}
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
 		s.cluster.producers = append(s.cluster.producers, name)

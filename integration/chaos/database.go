@@ -50,6 +50,7 @@ type database struct {
 	signals map[Kind]syscall.Signal // that end the server, by the faults of it that there are
 
 	business, watch string // tables, and what watches them
+	strain          strain
 
 	pool    string // the driver of database/sql
 	gorm    func(dsn string) gorm.Dialector
@@ -72,6 +73,12 @@ var databases = []*database{
 		},
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGINT, DatabaseImmediate: syscall.SIGQUIT, DatabaseKill: syscall.SIGKILL},
 		business: postgresBusiness, watch: postgresWatch,
+		strain: strain{
+			lock:   "SELECT id, status FROM outbox_messages WHERE id > $1 AND finished_at IS NULL ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED",
+			update: "UPDATE outbox_messages SET headers = headers WHERE id = $1",
+			halfSent: `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1 || '/%'
+				AND xact_start IS NOT NULL AND wait_event = 'ClientRead'`,
+		},
 		pool: "pgx", gorm: postgres.Open,
 		inside: func(server, name string) string {
 			return changed(server, func(u *url.URL) { u.Path = "/" + name })
@@ -88,6 +95,12 @@ var databases = []*database{
 		own:      func(ctx context.Context) (*testservers.Own, error) { return testservers.OwnMySQL(ctx) },
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGTERM, DatabaseKill: syscall.SIGKILL},
 		business: mysqlBusiness, watch: mysqlWatch,
+		strain: strain{
+			lock:   "SELECT id, status FROM outbox_messages WHERE id > ? AND finished_at IS NULL ORDER BY RAND() LIMIT ? FOR UPDATE SKIP LOCKED",
+			update: "UPDATE outbox_messages SET headers = headers WHERE id = ?",
+			halfSent: `SELECT count(*) FROM information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+				WHERE p.user = ? AND p.command = 'Sleep' AND t.trx_rows_locked > 0`,
+		},
 		pool: "mysql", gorm: gormmysql.Open,
 		inside: func(server, name string) string {
 			before, _, _ := strings.Cut(server, ")/")

@@ -34,6 +34,8 @@ type fixture struct {
 	cluster      cluster
 	processes    map[string]*process
 	missed       atomic.Int64 // faults that found their server away
+	inPipeline   atomic.Int64 // stops that met a transaction half sent
+	locked       atomic.Int64 // rows, by the faults that they have
 	closers      []func() error
 }
 

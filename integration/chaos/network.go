@@ -79,7 +79,7 @@ var toxics = map[Kind]func(amount int) toxic{
 
 // impair begins a fault of open and future connections.
 func (l *link) impair(kind Kind, amount int) error {
-	if err := l.apply("fault", toxics[kind](amount)); err != nil {
+	if err := l.apply(faultToxic, toxics[kind](amount)); err != nil {
 		return fmt.Errorf("chaos: %s at %s: %w", kind, l.name, err)
 	}
 	return nil
@@ -110,13 +110,26 @@ func (l *link) apply(name string, t toxic) error {
 func (l *link) heal(ctx context.Context, kind Kind) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
 	defer cancel()
-	for _, stream := range toxics[kind](0).streams {
-		if err := l.proxy.Toxics.RemoveToxic(ctx, "fault-"+stream); err != nil {
-			return fmt.Errorf("chaos: end %s at %s: %w", kind, l.name, err)
+	if err := l.remove(ctx, faultToxic, toxics[kind](0)); err != nil {
+		return fmt.Errorf("chaos: end %s at %s: %w", kind, l.name, err)
+	}
+	return nil
+}
+
+func (l *link) remove(ctx context.Context, name string, t toxic) error {
+	for _, stream := range t.streams {
+		if err := l.proxy.Toxics.RemoveToxic(ctx, name+"-"+stream); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// Names of toxics: of a link's own fault, and of what stopInPipeline does to it, which may be beside it.
+const (
+	faultToxic   = "fault"
+	trickleToxic = "trickle"
+)
 
 // healPatience bounds the call: toxiproxy may wait for data that never arrives.
 const healPatience = 5 * time.Second

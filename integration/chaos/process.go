@@ -140,12 +140,13 @@ func (p *process) end(signal syscall.Signal, pause, skew time.Duration) {
 	}
 }
 
-// hold suspends the process for a while.
-func (p *process) hold(ctx context.Context, d time.Duration) {
+// hold suspends the process for a while; meanwhile is called as soon as it is.
+func (p *process) hold(ctx context.Context, d time.Duration, meanwhile func()) {
 	p.mu.Lock()
 	running := p.child
 	p.mu.Unlock()
 	_ = running.Signal(syscall.SIGSTOP)
+	meanwhile()
 	pauseFor(ctx, d)
 	_ = running.Signal(syscall.SIGCONT)
 }

@@ -49,7 +49,7 @@ func TestProcessIsReplaced(t *testing.T) {
 	require.Equal(t, []string{"0", "-300"}, started(2))
 	p.end(syscall.SIGTERM, 0, 0)
 	started(3)
-	p.hold(t.Context(), time.Millisecond)
+	p.hold(t.Context(), time.Millisecond, func() {})
 	p.close()
 	assert.Empty(t, p.crashed)
 	assert.Zero(t, p.away)

@@ -21,6 +21,8 @@ type Report struct {
 	CaughtUp   time.Duration     `json:"caught_up"` // and how long consumers took after that
 	Schedule   Schedule          `json:"schedule"`
 	Performed  map[Kind]int      `json:"performed"`
+	InPipeline int64             `json:"in_pipeline"`       // stops of StopInPipeline that met a transaction half sent
+	Locked     int64             `json:"locked"`            // rows that LockRows and UpdateRows have locked
 	Skipped    []string          `json:"skipped,omitempty"` // what could not be done here
 	Producers  Transactions      `json:"producers"`
 	Brokers    []BrokerVerdict   `json:"brokers"`
@@ -70,7 +72,7 @@ func (r *Report) Print(w io.Writer) {
 	for _, kind := range slices.Sorted(maps.Keys(r.Performed)) {
 		faults = append(faults, fmt.Sprintf("%s %d", kind, r.Performed[kind]))
 	}
-	fmt.Fprintf(w, "faults: %s\n", strings.Join(faults, ", "))
+	fmt.Fprintf(w, "faults: %s; %d relays stopped with a transaction half sent, %d rows locked\n", strings.Join(faults, ", "), r.InPipeline, r.Locked)
 	p := r.Producers
 	fmt.Fprintf(w, "transactions: %d committed, %d rolled back, %d of unknown outcome (%d of them had committed, and saving them again added nothing); %d events\n\n",
 		p.Committed, p.RolledBack, p.Unknown, p.Completed, p.Events)

@@ -111,7 +111,11 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 		s.processes[f.Target].end(sigterm, f.For, f.Skew)
 		pauseFor(ctx, f.For)
 	case Stop:
-		s.processes[f.Target].hold(ctx, f.For)
+		s.processes[f.Target].hold(ctx, f.For, func() {})
+	case StopInPipeline:
+		return s.stopInPipeline(ctx, f)
+	case LockRows, UpdateRows:
+		return s.holdRows(ctx, f)
 	default:
 		l := s.network.links[f.Target]
 		if err := l.impair(f.Kind, f.Amount); err != nil {
@@ -178,6 +182,7 @@ func (s *fixture) report(r *Report, e *evidence) {
 			r.Skipped = append(r.Skipped, fmt.Sprintf("all faults of the server %s, which is not the rig's own", at.name))
 		}
 	}
+	r.InPipeline, r.Locked = s.inPipeline.Load(), s.locked.Load()
 	if missed := s.missed.Load(); missed > 0 {
 		r.Skipped = append(r.Skipped, fmt.Sprintf("%d faults of servers that were not back from the last one", missed))
 	}

@@ -19,7 +19,19 @@ const (
 	Kill Kind = "kill" // SIGKILL, and started again
 	Stop Kind = "stop" // SIGSTOP past the lease, and SIGCONT
 	Term Kind = "term" // SIGTERM, and started again
+	// StopInPipeline is a SIGSTOP of a relay in the middle of what it sends to the database for a
+	// transaction, and what is on its way stays on its way.
+	StopInPipeline Kind = "stop-in-pipeline"
 )
+
+// The kinds that rows have: an operator, or a job of the application's, keeps a transaction open.
+const (
+	LockRows   Kind = "lock-rows"   // open rows of all sorts, locked and let go as they were
+	UpdateRows Kind = "update-rows" // rows that wait, changed and committed
+)
+
+// theRows is the target of the faults that rows have.
+const theRows = "rows"
 
 // The kinds that servers have. They are started again.
 const (
@@ -76,6 +88,7 @@ func (f Fault) String() string {
 type cluster struct {
 	producers, relays, observers, projectors, links []string
 	servers                                         []Kind // the faults of those that are ours to kill
+	strains                                         []Kind // the faults that the rig can do by statements
 	clocks                                          bool   // can be set
 	lease                                           time.Duration
 }
@@ -90,6 +103,10 @@ func (c *cluster) targets(kind Kind) []string {
 		return slices.Concat(c.producers, c.relays, c.projectors, c.observers)
 	case Stop:
 		return slices.Concat(c.relays, c.projectors)
+	case StopInPipeline:
+		return c.relays
+	case LockRows, UpdateRows:
+		return []string{theRows}
 	case Term:
 		return slices.Concat(c.producers, c.relays, c.projectors)
 	default:
@@ -103,7 +120,7 @@ func (c *cluster) deck(only []Kind) []Kind {
 		Kill, Kill, Kill, Kill, Stop, Stop, Stop, Term, Term,
 		Reset, Reset, Delay, Throttle, CutRequests, CutRequests, CutAnswers, CutAnswers, BlackHole, BlackHole,
 	}
-	deck = append(deck, c.servers...)
+	deck = slices.Concat(deck, c.servers, c.strains, c.strains)
 	return slices.DeleteFunc(deck, func(k Kind) bool { return len(only) > 0 && !slices.Contains(only, k) })
 }
 
@@ -150,6 +167,10 @@ func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 	switch kind {
 	case Stop:
 		fault.For = between(c.lease*5/4, c.lease*2)
+	case StopInPipeline:
+		fault.For = halfPatience + between(c.lease*5/4, c.lease*2)
+	case LockRows, UpdateRows:
+		fault.For, fault.Amount = between(c.lease/2, c.lease*2), 1+random.IntN(60)
 	case Kill, Term:
 		fault.For = between(100*time.Millisecond, 2*time.Second)
 		fault.Skew = c.skew(random)

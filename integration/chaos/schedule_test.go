@@ -16,7 +16,7 @@ func wholeCluster() cluster {
 		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, observers: []string{"observer-redis", "observer-nats"}, projectors: []string{"projector-0"},
 		links:   []string{"producer-0/database", "relay-0/database", "relay-0/redis", "relay-1/pubsub"},
 		servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill},
-		clocks:  true, lease: 3 * time.Second,
+		strains: []Kind{LockRows, UpdateRows, StopInPipeline}, clocks: true, lease: 3 * time.Second,
 	}
 }
 
@@ -39,7 +39,7 @@ func TestSchedule(t *testing.T) {
 			require.LessOrEqual(t, fault.At+fault.For, options.For)
 			require.Contains(t, everybody.targets(fault.Kind), fault.Target)
 			require.LessOrEqual(t, fault.Skew.Abs(), 10*time.Minute)
-			if fault.Kind == Stop {
+			if fault.Kind == Stop || fault.Kind == StopInPipeline {
 				require.Greater(t, fault.For, options.Lease)
 			}
 			busy[fault.Target], last = fault.At+fault.For, fault.At
@@ -65,7 +65,7 @@ func TestScheduleHasEverything(t *testing.T) {
 	assert.Len(t, clocks, 3)
 	assert.NotEqual(t, drawn, everybody.schedule(Options{Seed: 8, For: 10 * time.Minute}.withDefaults()))
 
-	everybody.servers, everybody.clocks = nil, false
+	everybody.servers, everybody.strains, everybody.clocks = nil, nil, false
 	for _, fault := range everybody.schedule(Options{Seed: 7, For: 10 * time.Minute, Only: []Kind{Kill, RedisKill}}.withDefaults()) {
 		assert.Equal(t, Kill, fault.Kind)
 		assert.Zero(t, fault.Skew)
