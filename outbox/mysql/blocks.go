@@ -44,18 +44,28 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 
 // Lift implements claims.Store.
 func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
-	return decided(ctx, func() error { return s.transaction(ctx, func(tx *sql.Tx) error { return s.lift(ctx, tx, lift) }) })
+	err := decided(ctx, func() error { return s.transaction(ctx, func(tx *sql.Tx) error { return s.lift(ctx, tx, lift) }) })
+	if err == nil {
+		s.water.changed(lift.Broker, lift.Shard, lift.Version, broughtBack(lift))
+	}
+	return err
+}
+
+// broughtBack are the rows that a lift brings back, in the order of their ids.
+func broughtBack(lift *driver.Lift) []int64 {
+	back := blockIDs(lift.Wake)
+	for i := range lift.Free {
+		back = append(back, driver.IDs(lift.Free[i].Rows)...)
+	}
+	slices.Sort(back)
+	return back
 }
 
 func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 	if err := s.begin(ctx, tx, lift.Broker, lift.Shard, lift.Version); err != nil {
 		return err
 	}
-	back, rest := blockIDs(lift.Wake), blockIDs(lift.Rest)
-	for i := range lift.Free {
-		back = append(back, driver.IDs(lift.Free[i].Rows)...)
-	}
-	slices.Sort(back)
+	back, rest := broughtBack(lift), blockIDs(lift.Rest)
 	if len(back) > 0 && len(rest) > 0 {
 		if _, err := s.lockRows(ctx, tx, slices.Sorted(slices.Values(append(slices.Clone(back), rest...)))); err != nil {
 			return err
@@ -139,6 +149,7 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 	if err != nil {
 		return 0, err
 	}
+	s.water.changed(d.Broker, d.Shard, d.Version, nil)
 	return deferred, nil
 }
 

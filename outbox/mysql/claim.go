@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/claims"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/contention"
@@ -26,6 +25,9 @@ import (
 // Busy. What was claimed is read last, when the lock is free again.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
+	if err == nil && claim != nil {
+		s.makeMarks(ctx, claim.Broker, claim.Shard)
+	}
 	if err != nil {
 		return exchanged, fmt.Errorf("mysql: claim and complete in %s: %w", s.table, explain(err))
 	}
@@ -149,8 +151,34 @@ func (s thin) Locked(ctx context.Context, _ string, rows []driver.Ref) (locked [
 	return locked, "", err
 }
 
-// window reads a window. known says whether the shard has a version.
+// window reads a window, by a low-water mark where there is one. known says whether the shard has a
+// version.
 func (s *Store) window(ctx context.Context, on conn, c *driver.Claim) (w driver.Window, known bool, err error) {
+	began := time.Now()
+	mark, known := s.water.mark(c.Broker, c.Shard, began)
+	if known {
+		w, known, err = s.byMark(ctx, on, c, mark)
+	}
+	if !known && err == nil {
+		mark = waterMark{}
+		w, known, err = s.wholeWindow(ctx, on, c)
+	}
+	if err == nil {
+		s.water.read(c.Broker, c.Shard, mark, firstOf(&w), began, time.Now())
+	}
+	return w, known, err
+}
+
+// firstOf is the id of the first row of a window; 0 = it has none.
+func firstOf(w *driver.Window) int64 {
+	if len(w.Rows) == 0 {
+		return 0
+	}
+	return w.Rows[0].ID
+}
+
+// wholeWindow reads a window from the shard's first row on.
+func (s *Store) wholeWindow(ctx context.Context, on conn, c *driver.Claim) (w driver.Window, known bool, err error) {
 	var version sql.NullInt64
 	w.Rows = make([]driver.Row, 0, c.Limit)
 	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0}
@@ -180,17 +208,51 @@ func readRow(scan scanner, version *sql.NullInt64, w *driver.Window) error {
 // takeReady claims the first ready rows of a shard where order is off. Where a decision is needed
 // about them it takes none, and the batch has no token.
 func (s *Store) takeReady(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w driver.Window, batch driver.Batch, err error) {
-	given := args{"broker": c.Broker, "shard": c.Shard, "window": min(c.Window, c.Limit), "sized": c.Bytes > 0}
-	err = s.query(ctx, tx, "lock_ready", given, func(scan scanner) error {
-		var row driver.Row
-		err := scan(&row.ID, &row.Leased, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &w.Blocked)
-		w.Rows = append(w.Rows, row)
-		return err
-	})
+	began := time.Now()
+	mark, marked := s.water.mark(c.Broker, c.Shard, began)
+	if marked {
+		marked, err = s.holds(ctx, tx, c.Broker, c.Shard, mark, func(on conn) (version sql.NullInt64, err error) {
+			if w, err = s.lockReady(ctx, tx, c, mark); err == nil { // the version is read last: what it says held before, too
+				given := args{"broker": c.Broker, "shard": c.Shard, "server": mark.server}
+				err = s.query(ctx, on, "still", given, func(scan scanner) error { return scan(&version) })
+			}
+			return version, err
+		})
+	}
+	if !marked && err == nil {
+		mark = waterMark{}
+		w, err = s.lockReady(ctx, tx, c, mark)
+	}
+	if err == nil {
+		s.water.read(c.Broker, c.Shard, mark, firstOf(&w), began, time.Now())
+	}
 	if batch.Lease = leaseOf(c); err == nil && simple(&w, c) {
 		batch, err = s.mark(ctx, tx, c, driver.IDs(w.Refs()))
 	}
 	return w, batch, err
+}
+
+// lockReady locks the first ready rows of a shard: the late ones of a mark, and those behind it.
+func (s *Store) lockReady(ctx context.Context, tx *sql.Tx, c *driver.Claim, mark waterMark) (w driver.Window, err error) {
+	most := min(c.Window, c.Limit)
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": most, "sized": c.Bytes > 0, "floor": mark.from()}
+	row := func(scan scanner) error {
+		var row driver.Row
+		err := scan(&row.ID, &row.Leased, (*sqlscan.Int)(&row.Crashes), &row.Bytes, &w.Blocked)
+		w.Rows = append(w.Rows, row)
+		return err
+	}
+	if len(mark.late) > 0 {
+		late := s.statements["lock_late"]
+		late.text = withList(late.text, mark.late)
+		if err := queryText(ctx, tx, late, given, row); err != nil {
+			return w, err
+		}
+	}
+	if given["window"] = most - len(w.Rows); len(w.Rows) < most {
+		err = s.query(ctx, tx, "lock_ready", given, row)
+	}
+	return w, err
 }
 
 // takeSimple claims the head of a shard where all of it can be taken as it stands. Else it takes
@@ -215,7 +277,8 @@ func simple(w *driver.Window, c *driver.Claim) bool {
 func (s *Store) finish(ctx context.Context, c *driver.Claim, w *driver.Window, answer *claims.Answer) (err error) {
 	batch := &answer.Batch
 	if c.Unordered && len(w.Rows) < min(c.Window, c.Limit) { // rows were read in vain
-		given := args{"broker": c.Broker, "shard": c.Shard}
+		mark, _ := s.water.mark(c.Broker, c.Shard, time.Now()) // a hint: those that wait are counted to defer them
+		given := args{"broker": c.Broker, "shard": c.Shard, "floor": mark.from()}
 		err = s.query(ctx, s.db, "waiting", given, func(scan scanner) error { return scan(&batch.Waiting, &w.Blocked) })
 	}
 	if err == nil && batch.Lease.Token != uuid.Nil {
@@ -352,27 +415,6 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 		return 0, fmt.Errorf("mysql: renew a lease in %s: %w", s.table, explain(err))
 	}
 	return kept, nil
-}
-
-// Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
-	var shards []int
-	err := retry(ctx, func() error {
-		shards = nil
-		return s.query(ctx, s.db, "ready", args{"broker": broker, "busy": int64(busy)}, func(scan scanner) error {
-			var shard int
-			err := scan(&shard)
-			shards = append(shards, shard)
-			return err
-		})
-	})
-	if err != nil {
-		return driver.Readiness{}, fmt.Errorf("mysql: look for ready rows in %s: %w", s.table, explain(err))
-	}
-	if len(shards) > 0 && shards[0] == driver.PausedShard {
-		shards = shards[:1]
-	}
-	return driver.NewReadiness(shards), nil
 }
 
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.

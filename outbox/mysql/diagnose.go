@@ -37,6 +37,9 @@ func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 		judge(&d, found)
 		err = s.readClock(ctx, &d)
 	}
+	if err == nil {
+		err = s.readRight(ctx, &d)
+	}
 	if err != nil {
 		return d, fmt.Errorf("mysql: diagnose %s: %w", s.table, explain(err))
 	}
@@ -49,6 +52,17 @@ func (s *Store) readClock(ctx context.Context, d *driver.Diagnosis) error {
 	if err == nil {
 		d.Clock(before, time.UnixMicro(clock[0]).UTC(), s.now())
 	}
+	return err
+}
+
+// readRight notes whether the role may see other sessions, without which claims have no low-water marks.
+func (s *Store) readRight(ctx context.Context, d *driver.Diagnosis) error {
+	_, _, err := s.writers(ctx, s.db)
+	if numbered(err, 1227) {
+		d.Set("right PROCESS", "no")
+		return nil
+	}
+	d.Set("right PROCESS", "yes")
 	return err
 }
 
@@ -66,11 +80,13 @@ func judge(d *driver.Diagnosis, found map[string]string) {
 	judgeServer(d, found)
 }
 
-// on reports whether a setting is switched on.
-func on(found map[string]string, name string) bool { return found[name] == "ON" || found[name] == "1" }
+// isOn reports whether a setting is switched on.
+func isOn(found map[string]string, name string) bool {
+	return found[name] == "ON" || found[name] == "1"
+}
 
 func judgeSession(d *driver.Diagnosis, found map[string]string) {
-	if !on(found, "autocommit") {
+	if !isOn(found, "autocommit") {
 		d.Refuse("autocommit", "sessions do not commit by themselves: leave autocommit=0 out of the DSN of the relay")
 	}
 	if charset := found["character_set_client"]; charset != "utf8mb4" {
@@ -86,10 +102,10 @@ func judgeSession(d *driver.Diagnosis, found map[string]string) {
 }
 
 func judgeServer(d *driver.Diagnosis, found map[string]string) {
-	if on(found, "read_only") || on(found, "innodb_read_only") {
+	if isOn(found, "read_only") || isOn(found, "innodb_read_only") {
 		d.Refuse("read-only", errReplica.Error())
 	}
-	if on(found, "log_bin") && found["binlog_format"] == "STATEMENT" { // MIXED, MariaDB's default, writes rows where it must
+	if isOn(found, "log_bin") && found["binlog_format"] == "STATEMENT" { // MIXED, MariaDB's default, writes rows where it must
 		d.Refuse("binlog_format", "binlog_format is STATEMENT: the server writes nothing under READ COMMITTED then; set ROW, or MIXED")
 	}
 	if packet, err := strconv.Atoi(found["max_allowed_packet"]); err == nil && packet < smallPacket {
@@ -98,7 +114,7 @@ func judgeServer(d *driver.Diagnosis, found map[string]string) {
 	if flush := found["innodb_flush_log_at_trx_commit"]; flush != "" && flush != "1" {
 		d.Warn("durability", "innodb_flush_log_at_trx_commit is "+flush+": a crash of the server can undo what was committed in the last second, and its messages with it")
 	}
-	if on(found, "wsrep_on") || found["group_replication_single_primary_mode"] == "OFF" {
+	if isOn(found, "wsrep_on") || found["group_replication_single_primary_mode"] == "OFF" {
 		d.Warn("cluster", "several nodes take writes, and row locks are those of one node: let all relays and the purge use the same node")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -112,10 +113,19 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "window", reads: 8 * window},
 		{name: "window", given: args{"broker": "c", "shard": ids.large}, reads: 8 * window}, // deferred rows of the same key are no business of it
 		{name: "window", given: args{"broker": "c", "shard": ids.low}, reads: 8 * window},
+		{name: "window_marked", reads: 12 * window},
 		{name: "lock_ready", reads: 3 * window},
+		{name: "lock_late", reads: 3 * window},
+		{name: "still", reads: 10},
+		{name: "highest", reads: 5},
+		{name: "unfinished", reads: 2 * window},
+		{name: "existing", reads: 4 * window},
+		{name: "finished", reads: 4 * window},
+		{name: "first_open", reads: 10},
 		{name: "unlocked", reads: 5 * window},
-		{name: "waiting", reads: 3 * planHead},         // which it reads, and counts in between
-		{name: "ready", reads: planShards*20 + window}, // those that are leased by then
+		{name: "waiting", reads: 3 * planHead},                                    // which it reads, and counts in between
+		{name: "ready", given: args{"ids": "[0]"}, reads: planShards*20 + window}, // those that are leased by then
+		{name: "ready", reads: planShards*20 + (1+planShards)*window},
 		{name: "blocks", reads: 8 * window},
 		{name: "lock", reads: 10},
 		{name: "try_lock", reads: 10},
@@ -189,7 +199,7 @@ func plans(s plansSize, ids planIDs) []plan {
 
 // unplanned are the statements that TestPlans leaves out.
 var unplanned = []string{
-	"applied", "clock", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
+	"applied", "clock", "server_clock", "server", "uptime", "name_session", "writers", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
 	"audit", "audit_begin", "audit_begun", "audit_end", "forget_instances", "heartbeat", "instances", "leave", "pause", "pauses", "resume",
 }
 
@@ -252,6 +262,10 @@ func TestPlans(t *testing.T) {
 	common := args{
 		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "token": []byte("0123456789abcdef"),
 		"worker": "w", "lease": 60_000_000, "isolated": false, "ids": jsonList(ids.open), "first": ids.open[0], "last": ids.open[planWindow-1], "unordered": false,
+		"floor": ids.open[0], "horizon": ids.open[planWindow-1], "server": "s",
+	}
+	for shard := range classShards {
+		common[fmt.Sprint("floor_", shard)], common[fmt.Sprint("version_", shard)] = ids.open[0], 1
 	}
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -291,8 +305,9 @@ func (p *plan) check(t *testing.T, conn *sql.Conn, store *Store, common args, st
 			given[arg.Name] = arg.Value
 		}
 	}
-	if list := new([]int64); p.name == "take" {
-		require.NoError(t, json.Unmarshal([]byte(given["ids"].(string)), list))
+	list := new([]int64)
+	require.NoError(t, json.Unmarshal([]byte(given["ids"].(string)), list))
+	for strings.Contains(st.text, "{{list}}") {
 		st.text = withList(st.text, *list)
 	}
 	for _, name := range st.parameters {

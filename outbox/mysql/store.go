@@ -51,6 +51,7 @@ type Store struct {
 	now        func() time.Time // this process's clock, which only Diagnose looks at
 	heldLong   time.Duration    // see driver.HeldLong
 	statements map[string]statement
+	water      lowWater
 }
 
 var _ admin.Store = (*Store)(nil)
@@ -242,7 +243,10 @@ func (s *Store) exec(ctx context.Context, on conn, name string, given args) (int
 
 // query runs a statement and calls row for each row of its answer.
 func (s *Store) query(ctx context.Context, on conn, name string, given args, row func(scan scanner) error) error {
-	st := s.statements[name]
+	return queryText(ctx, on, s.statements[name], given, row)
+}
+
+func queryText(ctx context.Context, on conn, st statement, given args, row func(scan scanner) error) error {
 	rows, err := on.QueryContext(ctx, st.text, st.bind(given)...)
 	if err != nil {
 		return err

@@ -45,5 +45,6 @@ func mysqlClaimsCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims to measure in each run, with each table")
 	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages written per second beside the transaction")
 	secondsVar(flags, &sizes.For, "how long the transaction is open")
+	flags.BoolVar(&sizes.Writes, "writes", sizes.Writes, "the transaction writes a message, too")
 	return cmd
 }

@@ -1,0 +1,271 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// makeMarks makes low-water marks for those of some shards whose claims are slow; see lowWater. What
+// fails here costs time alone, and is tried again.
+func (s *Store) makeMarks(ctx context.Context, broker string, shards ...int) {
+	began := time.Now()
+	slow := s.water.due(broker, shards, began)
+	if len(slow) == 0 {
+		return
+	}
+	_ = s.onSession(ctx, s.db, func(conn *sql.Conn) error { return s.makeMarksOn(ctx, conn, broker, slow) })
+	s.water.paced(broker, slow, began, time.Now())
+}
+
+func (s *Store) makeMarksOn(ctx context.Context, conn *sql.Conn, broker string, shards []int) error {
+	server, _, err := s.recognize(ctx, conn)
+	if err != nil || s.water.refuses() {
+		return err
+	}
+	dirty, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dirty.Rollback() }() // it has changed nothing
+	if err := s.seeWriters(ctx, dirty); err != nil {
+		return err
+	}
+	made := make([]func() error, 0, len(shards))
+	for _, shard := range shards {
+		from, horizon := s.water.basis(broker, shard)
+		if horizon < from.floor || horizon == from.floor && len(from.late) == 0 {
+			continue
+		}
+		began := time.Now()
+		mark, bound, err := s.openRows(ctx, dirty, broker, shard, from, horizon)
+		if err != nil {
+			return err
+		}
+		mark.server = server
+		made = append(made, func() error {
+			if err := s.settle(ctx, conn, broker, shard, from, &mark, bound); err != nil {
+				return err
+			}
+			s.water.raise(broker, shard, from, mark, began, time.Now())
+			return nil
+		})
+	}
+	if err := dirty.Commit(); err != nil { // what follows reads what is committed
+		return err
+	}
+	for _, mark := range made {
+		if err := mark(); err != nil && !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return nil
+}
+
+// seeWriters takes the steps to a new horizon for which it is time.
+func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx) error {
+	highest, err := s.list(ctx, dirty, "highest", nil) // first of all: a transaction that has read nothing is on no list
+	if err != nil {
+		return err
+	}
+	if s.water.listDue(time.Now()) {
+		busy, known, err := s.writers(ctx, dirty)
+		if numbered(err, 1227) { // the right is missing
+			s.water.refuse()
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if known {
+			s.water.listed(busy, time.Now())
+		} else {
+			s.water.listedBefore(time.Now())
+		}
+	}
+	s.water.sight(highest[0]+1, time.Now())
+	return nil
+}
+
+// writers lists the transactions that write and execute a statement right now. known is false where the
+// server has not looked.
+func (s *Store) writers(ctx context.Context, on conn) (busy []string, known bool, err error) {
+	st := s.statements["writers"]
+	rows, err := on.QueryContext(ctx, strings.ReplaceAll(st.text, "{{nonce}}", uuid.NewString()))
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close() // Err tells
+	for rows.Next() {
+		var (
+			name                   string
+			executing, own, answer bool
+		)
+		if err := rows.Scan(&name, &executing, &own, &answer); err != nil {
+			return nil, false, err
+		}
+		known = known || own && answer
+		if executing && !own {
+			busy = append(busy, name)
+		}
+	}
+	return busy, known, rows.Err()
+}
+
+// openRows reads the rows below a horizon that are open, committed or not, and those of the mark before
+// that are still there. bound is the horizon, or lower where these are more than a mark may have.
+func (s *Store) openRows(ctx context.Context, dirty *sql.Tx, broker string, shard int, from waterMark, horizon int64) (mark waterMark, bound int64, err error) {
+	late, bound := []int64{}, horizon
+	if len(from.late) > 0 {
+		if late, err = s.list(ctx, dirty, "existing", args{"ids": jsonList(from.late)}); err != nil {
+			return mark, 0, err
+		}
+	}
+	open, err := s.list(ctx, dirty, "unfinished", args{"broker": broker, "shard": shard, "floor": from.from(), "horizon": horizon, "most": maxLate + 1})
+	if err != nil {
+		return mark, 0, err
+	}
+	if len(open) > maxLate {
+		bound, open = open[maxLate], open[:maxLate]
+	}
+	mark.late = slices.Concat(late, open)
+	slices.Sort(mark.late)
+	return mark, bound, nil
+}
+
+// errStale says that a mark was made of one that does not hold any more.
+var errStale = errors.New("the mark before does not hold any more")
+
+// settle reads what is committed, and makes the mark that follows from it.
+func (s *Store) settle(ctx context.Context, conn *sql.Conn, broker string, shard int, from waterMark, mark *waterMark, bound int64) error {
+	var version, first sql.NullInt64
+	given := args{"broker": broker, "shard": shard, "floor": from.from(), "horizon": bound}
+	err := s.query(ctx, conn, "first_open", given, func(scan scanner) error { return scan(&version, &first) })
+	if err != nil {
+		return err
+	}
+	if !version.Valid || from.floor > 0 && version.Int64 != from.version {
+		s.water.forget(broker, shard, from.version)
+		return errStale
+	}
+	if mark.version, mark.floor = version.Int64, bound; first.Valid {
+		mark.floor = first.Int64
+	}
+	mark.late = mark.late[:lowerThan(mark.late, mark.floor)]
+	if len(mark.late) == 0 {
+		return nil
+	}
+	finished, err := s.list(ctx, conn, "finished", args{"ids": jsonList(mark.late)})
+	mark.late = slices.DeleteFunc(mark.late, func(id int64) bool { return slices.Contains(finished, id) })
+	return err
+}
+
+// recognize finds out of which server a session is, notes it in the session, and says whether the marks
+// are of that one; others are dropped. Where several servers hand out ids at a time, these do not ascend,
+// and there are no marks.
+func (s *Store) recognize(ctx context.Context, on conn) (server string, same bool, err error) {
+	variables := map[string]string{}
+	keep := func(scan scanner) error {
+		var name, value string
+		err := scan(&name, &value)
+		variables[strings.ToLower(name)] = value
+		return err
+	}
+	for _, statement := range []string{"server", "uptime"} {
+		if err := s.query(ctx, on, statement, nil, keep); err != nil {
+			return "", false, err
+		}
+	}
+	clock, err := s.list(ctx, on, "server_clock", nil)
+	if err != nil {
+		return "", false, err
+	}
+	uptime, err := strconv.ParseInt(variables["uptime"], 10, 64)
+	if err != nil {
+		return "", false, fmt.Errorf("the server tells no uptime: %w", err)
+	}
+	name := strings.Join([]string{variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"]}, ":")
+	several := isOn(variables, "wsrep_on") || variables["auto_increment_increment"] != "1"
+	server, same = s.water.met(name, clock[0]-uptime, several)
+	_, err = s.exec(ctx, on, "name_session", args{"server": server})
+	return server, same, err
+}
+
+// onSession calls f with a session: that of a connection, or one of a pool.
+func (s *Store) onSession(ctx context.Context, on conn, f func(conn *sql.Conn) error) error {
+	if conn, ok := on.(*sql.Conn); ok {
+		return f(conn)
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(conn)
+	return errors.Join(err, conn.Close())
+}
+
+// byMark reads the head of a shard by a mark, in one session. valid is false where the mark did not hold.
+func (s *Store) byMark(ctx context.Context, on conn, c *driver.Claim, m waterMark) (w driver.Window, valid bool, err error) {
+	st := s.statements["window_marked"]
+	text := withList(st.text, lateList(m.late))
+	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "floor": m.from(), "server": m.server}
+	read := func(on conn) (version sql.NullInt64, err error) {
+		w = driver.Window{Rows: make([]driver.Row, 0, c.Limit)}
+		rows, err := on.QueryContext(ctx, text, st.bind(given)...)
+		if err != nil {
+			return version, err
+		}
+		defer rows.Close() // Err tells
+		for rows.Next() {
+			if err := readRow(rows.Scan, &version, &w); err != nil {
+				return version, err
+			}
+		}
+		return version, rows.Err()
+	}
+	valid, err = s.holds(ctx, on, c.Broker, c.Shard, m, read)
+	w.Version = m.version
+	return w, valid, err
+}
+
+// holds reads by a mark, and reports whether the mark held: read returns the version of the shard, none
+// where the session is not known to be of the mark's server. It reads again where it is.
+func (s *Store) holds(ctx context.Context, on conn, broker string, shard int, m waterMark, read func(on conn) (sql.NullInt64, error)) (valid bool, err error) {
+	session := func(conn conn) error {
+		version, err := read(conn)
+		if err == nil && !version.Valid {
+			var same bool
+			if _, same, err = s.recognize(ctx, conn); err == nil && same {
+				version, err = read(conn)
+			}
+		}
+		valid = err == nil && version.Valid && version.Int64 == m.version
+		return err
+	}
+	if tx, ok := on.(*sql.Tx); ok {
+		err = session(tx)
+	} else {
+		err = s.onSession(ctx, on, func(conn *sql.Conn) error { return session(conn) })
+	}
+	if err == nil && !valid {
+		s.water.forget(broker, shard, m.version)
+	}
+	return valid, err
+}
+
+// lateList is a list for a statement, which has to have one entry.
+func lateList(late []int64) []int64 {
+	if len(late) == 0 {
+		return []int64{0}
+	}
+	return late
+}

@@ -1,0 +1,5 @@
+-- Which of these rows are there, committed or not? @ids (a JSON list)
+-- Plan: the rows by primary key.
+SELECT m.id
+  FROM {{ids @ids}} AS listed
+ STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item

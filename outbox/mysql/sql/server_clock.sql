@@ -1,0 +1,2 @@
+-- What is the server's time, in seconds?
+SELECT UNIX_TIMESTAMP()

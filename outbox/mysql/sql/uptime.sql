@@ -1,0 +1,2 @@
+-- For how many seconds has the server been running?
+SHOW GLOBAL STATUS LIKE 'Uptime'
