@@ -18,6 +18,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -152,6 +154,46 @@ func TestPurgeGivesWay(t *testing.T) {
 		over.Wait()
 		check(5*time.Second, "no relay delivers that any more")
 		check(0, "nor now")
+	})
+}
+
+// dragging is a table beside an old transaction: what waits in it takes long to count.
+type dragging struct {
+	cleanup.Table
+
+	asked int
+}
+
+func (d *dragging) Purge(ctx context.Context, request admin.PurgeRequest) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return d.Table.Purge(ctx, request)
+}
+
+func (d *dragging) Backlog(ctx context.Context) ([]driver.Backlog, error) {
+	d.asked++
+	time.Sleep(time.Second)
+	return d.Table.Backlog(ctx)
+}
+
+// A tenth of a run goes into the question how far delivery lags, however long an answer takes.
+func TestPurgeAsksLessWhereThatTakesLong(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, store := open(t, path)
+		defer db.Close()
+		table := &dragging{Table: store}
+		scheduler, err := cleanup.New(cleanup.Config{Databases: map[string]cleanup.Table{"d": table}, BatchSize: 1, Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		for range 500 {
+			insert(t, db, "a", outbox.StatusPublished, 8*day)
+		}
+		began := time.Now()
+		reports, err := scheduler.Purge(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 500, reports[0].Published)
+		assert.Equal(t, 5, table.asked)
+		assert.Less(t, time.Since(began), time.Minute) // of the bubble's clock
 	})
 }
 

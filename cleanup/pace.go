@@ -12,6 +12,10 @@ import (
 // lagPause is the time between two batches while delivery lags.
 const lagPause = 5 * time.Second
 
+// askShare is which part of the time may go into questions for the lag. Beside an old transaction they
+// take long.
+const askShare = 10
+
 // standing is by which part of the time that passes a lag grows at least where nothing is delivered.
 // It would be all of it, were times not measured.
 const standing = 0.9
@@ -24,6 +28,7 @@ type pace struct {
 
 	mu   sync.Mutex
 	seen map[string]map[string]sighting // by database and broker: those that lag
+	next map[string]time.Time           // by database: before that, one that does not lag is not asked again
 }
 
 // sighting is how far a broker lagged when its delivery was last seen to have come forward.
@@ -61,15 +66,39 @@ func (p *pace) lags(database string, backlog []driver.Backlog, now time.Time) (l
 	return lags
 }
 
+// due reports whether it is time to ask a database how far its brokers lag.
+func (p *pace) due(database string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !now.Before(p.next[database])
+}
+
+// rest is called when nothing lags: a database is not asked again before a time.
+func (p *pace) rest(database string, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == nil {
+		p.next = make(map[string]time.Time)
+	}
+	p.next[database] = until
+}
+
 // giveWay waits if delivery lags.
 func (p *pace) giveWay(ctx context.Context, database string, table Table) error {
+	began := time.Now()
+	if !p.due(database, began) {
+		return nil
+	}
 	backlog, err := table.Backlog(ctx)
 	if err != nil {
 		return err
 	}
 	var wait time.Duration
-	if p.lags(database, backlog, time.Now()) {
+	now := time.Now()
+	if p.lags(database, backlog, now) {
 		wait = lagPause
+	} else {
+		p.rest(database, now.Add(askShare*now.Sub(began)))
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
