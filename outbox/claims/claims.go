@@ -28,6 +28,8 @@ type Store interface {
 	// limits. Else, and where the claim wakes and blocks are
 	// due, it takes nothing and returns what the decision needs. As in [driver.Delivery.Exchange],
 	// the completion stands by itself: where the claim fails, Completed is returned with the error.
+	// Where another session has locked a row of the completion it returns ErrLocked, without waiting
+	// for it, and has changed nothing.
 	Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (Answer, error)
 	// Window reads the first open rows of a shard that are not deferred, claim.Window of them at
 	// most, and the version of the shard no later than these. Of the claim, Broker, Shard, Window
@@ -87,6 +89,9 @@ const maxTries = 3
 // made void is made again, a few times; the batch is Busy then.
 func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	answer, err := s.Exchange(ctx, completion, claim)
+	if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
+		answer, err = completeAround(ctx, s, completion, claim, err)
+	}
 	completed := answer.Completed
 	var blocks lockedBlocks
 	if claim != nil && err == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// Exchange implements driver.Delivery. What was published is a transaction of one statement, and
-// other outcomes one under the shard's lock. A claim reads the window without a lock, and takes
+// Exchange implements driver.Delivery. What was published is a transaction of one statement, where
+// there are no other outcomes, which are written under the shard's lock. A claim reads the window without a lock, and takes
 // what was decided about it in a transaction under the shard's lock, which it does not wait for:
 // where another transaction has it, the decision is made anew, and after a few times the batch is
 // Busy. What was claimed is read last, when the lock is free again.

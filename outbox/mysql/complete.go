@@ -26,36 +26,37 @@ type other struct {
 	Error  *string       `json:"e,omitempty"`
 }
 
-// complete writes outcomes: what was published first, since that stands by itself.
+// complete writes outcomes, all of them or none: what was published by one statement where that is all,
+// else in one transaction under the shard's lock.
 func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*driver.Completed, error) {
-	lost := len(completion.Published) + len(completion.Other)
 	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
-	if len(completion.Published) > 0 {
+	marked := 0
+	publish := func(on conn) (n int, err error) {
+		if len(completion.Published) == 0 {
+			return 0, nil
+		}
 		given["rows"] = publishedList(completion.Published)
-		err := retry(ctx, func() error {
-			marked, err := s.exec(ctx, s.db, "mark_published", given)
-			lost -= marked
+		return s.exec(ctx, on, "mark_published", given)
+	}
+	err := completing(ctx, func() (err error) {
+		if len(completion.Other) == 0 {
+			marked, err = publish(s.db)
+			return err
+		}
+		return s.transaction(ctx, func(tx *sql.Tx) error {
+			given["rows"] = otherList(completion.Other)
+			if marked, err = s.markOther(ctx, tx, completion, given); err != nil {
+				return err
+			}
+			published, err := publish(tx)
+			marked += published
 			return err
 		})
-		if err != nil {
-			return nil, err
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	if len(completion.Other) > 0 {
-		given["rows"] = otherList(completion.Other)
-		marked := 0
-		err := retry(ctx, func() error {
-			return s.transaction(ctx, func(tx *sql.Tx) (err error) {
-				marked, err = s.markOther(ctx, tx, completion, given)
-				return err
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-		lost -= marked
-	}
-	return &driver.Completed{Lost: lost}, nil
+	return &driver.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}, nil
 }
 
 // markOther writes the outcomes that are no success, under the shard's lock. The first abandoned row

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -40,6 +41,23 @@ func brokenOff(err error) contention.Cause {
 // retry repeats what the server has broken off in favour of another transaction.
 func retry(ctx context.Context, f func() error) error {
 	return contention.Retry(ctx, contention.Patience, brokenOff, f)
+}
+
+// completing writes outcomes, again where the server has broken that off in favour of another
+// transaction. Where another session has locked a row it is claims.ErrLocked; the wait for the lock of a
+// shard, which takes longer, remains an error, as does MySQL's for a row.
+func completing(ctx context.Context, f func() error) error {
+	var locked error
+	err := contention.Retry(ctx, contention.Patience, brokenOff, func() error {
+		began := time.Now()
+		err := f()
+		if brokenOff(err) == contention.Locked && time.Since(began) < lockPatience-time.Second {
+			locked = fmt.Errorf("%w: %w", claims.ErrLocked, err)
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, locked)
 }
 
 // decided runs what was decided, again and again while another transaction has the lock of the shard.

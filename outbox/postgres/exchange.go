@@ -52,7 +52,10 @@ func brokenOff(err error) contention.Cause {
 
 // Exchange implements claims.Store.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (answer claims.Answer, err error) {
-	var completed *driver.Completed
+	var (
+		completed *driver.Completed
+		locked    error // a row of the completion is
+	)
 	try := func() error {
 		answer, err = s.exchange(ctx, completion, claim)
 		if answer.Completed != nil {
@@ -62,8 +65,15 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 		return err
 	}
 	err = contention.Retry(ctx, s.patience, brokenOff, func() error {
+		began := time.Now()
 		err := try()
-		if brokenOff(err) != contention.Locked || completion != nil || claim == nil || claim.AroundLocked {
+		switch {
+		case brokenOff(err) != contention.Locked:
+			return err
+		case completion != nil && time.Since(began) < shardPatience:
+			locked = fmt.Errorf("%w: %w", claims.ErrLocked, err)
+			return nil
+		case completion != nil || claim == nil || claim.AroundLocked:
 			return err
 		}
 		around := *claim // it is rows of the claim that are locked
@@ -73,7 +83,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 		answer.AroundLocked = true
 		return err
 	})
-	return answer, err
+	return answer, errors.Join(err, locked)
 }
 
 func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {

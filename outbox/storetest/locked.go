@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -21,6 +23,12 @@ var lockedTests = []test{
 	{name: "Wake", run: testLockedBlock},
 	{name: "Free", run: testLockedFollower},
 	{name: "Defer", run: testLockedWaiting},
+	{name: "CompletePublished", run: func(t *table) { testLockedCompletion(t, published) }},
+	{name: "CompleteOther", run: func(t *table) {
+		testLockedCompletion(t, func(batch driver.Batch) *driver.Completion {
+			return outcome(batch, driver.Outcome{Status: outbox.StatusFailed, Spent: true})
+		})
+	}},
 }
 
 // oneHolds skips where no session can hold a row alone.
@@ -119,4 +127,21 @@ func testLockedWaiting(t *table) {
 	assert.Equal(t, len(ids)-1, t.deferRows())
 	require.NoError(t, session.tx.Commit())
 	assert.Equal(t, 1, t.deferRows())
+}
+
+// Of the rows of a completion one is locked: what became of the others is written meanwhile, and of
+// that one when it is free.
+func testLockedCompletion(t *table, completion func(driver.Batch) *driver.Completion) {
+	t.oneHolds()
+	batch, ids := t.claimSome()
+	session := t.outsider()
+	session.scrub(ids[3])
+	completed := make(chan error, 1)
+	go func() { completed <- completes(completion(batch))(t.Store) }()
+	assert.Eventually(t, func() bool { return t.count(outbox.StatusProcessing) == 1 }, 5*time.Second, time.Millisecond)
+	assert.Empty(t, completed)
+	require.NoError(t, session.tx.Commit())
+	require.NoError(t, <-completed)
+	assert.Zero(t, t.count(outbox.StatusProcessing))
+	assert.Equal(t, int64(len(ids)), t.number("SELECT sum(attempts) FROM {t}"), "counted once")
 }
