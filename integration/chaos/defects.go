@@ -64,10 +64,13 @@ func outboxDefects() []Defect {
 			edits: []edit{
 				{"outbox/internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
 				{"outbox/internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
+				{"outbox/postgres/sql/take.sql", "       AND (locked_until IS NULL OR locked_until <= statement_timestamp())\n", ""},
 				{"outbox/postgres/sql/take.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
 				{"outbox/mysql/sql/take.sql", "   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))\n", ""},
 			},
-			options: func(o *Options) { o.Only = []Kind{Delay} },
+			options: func(o *Options) { // rows that are in a relay's hands for long
+				o.Only, o.Slow = []Kind{Delay}, 120*time.Millisecond
+			},
 		},
 		{
 			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Rules: []Rule{Phantom},
