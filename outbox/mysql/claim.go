@@ -164,17 +164,9 @@ func (s *Store) window(ctx context.Context, on conn, c *driver.Claim) (w driver.
 		w, known, err = s.wholeWindow(ctx, on, c)
 	}
 	if err == nil {
-		s.water.read(c.Broker, c.Shard, mark, firstOf(&w), began, time.Now())
+		s.water.read(c.Broker, c.Shard, mark, w.Rows, began, time.Now())
 	}
 	return w, known, err
-}
-
-// firstOf is the id of the first row of a window; 0 = it has none.
-func firstOf(w *driver.Window) int64 {
-	if len(w.Rows) == 0 {
-		return 0
-	}
-	return w.Rows[0].ID
 }
 
 // wholeWindow reads a window from the shard's first row on.
@@ -224,7 +216,7 @@ func (s *Store) takeReady(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w d
 		w, err = s.lockReady(ctx, tx, c, mark)
 	}
 	if err == nil {
-		s.water.read(c.Broker, c.Shard, mark, firstOf(&w), began, time.Now())
+		s.water.read(c.Broker, c.Shard, mark, w.Rows, began, time.Now())
 	}
 	if batch.Lease = leaseOf(c); err == nil && simple(&w, c) {
 		batch, err = s.mark(ctx, tx, c, driver.IDs(w.Refs()))
@@ -396,14 +388,19 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 		"broker": lease.Broker, "shard": lease.Shard, "token": lease.Token[:], "first": lease.FirstID, "last": lease.LastID,
 		"lease": lease.Duration.Microseconds(),
 	}
+	counted := noVersion
 	err = retry(ctx, func() error {
 		return s.transaction(ctx, func(tx *sql.Tx) error {
-			if _, err := s.list(ctx, tx, "lock", given); err != nil {
+			version, err := s.list(ctx, tx, "lock", given)
+			if err != nil {
 				return err
 			}
+			counted = noVersion
 			late, err := s.list(ctx, tx, "renew_late", given)
 			if err == nil && len(late) > 0 && late[0] > 0 {
-				_, err = s.exec(ctx, tx, "turn", given)
+				if _, err = s.exec(ctx, tx, "turn", given); len(version) > 0 {
+					counted = version[0]
+				}
 			}
 			if err == nil {
 				kept, err = s.exec(ctx, tx, "renew", given)
@@ -413,6 +410,9 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 	})
 	if err != nil {
 		return 0, fmt.Errorf("mysql: renew a lease in %s: %w", s.table, explain(err))
+	}
+	if counted != noVersion {
+		s.water.changed(lease.Broker, lease.Shard, counted, nil)
 	}
 	return kept, nil
 }

@@ -30,7 +30,7 @@ type other struct {
 // else in one transaction under the shard's lock.
 func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*driver.Completed, error) {
 	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
-	marked := 0
+	marked, counted := 0, noVersion
 	publish := func(on conn) (n int, err error) {
 		if len(completion.Published) == 0 {
 			return 0, nil
@@ -45,7 +45,7 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 		}
 		return s.transaction(ctx, func(tx *sql.Tx) error {
 			given["rows"] = otherList(completion.Other)
-			if marked, err = s.markOther(ctx, tx, completion, given); err != nil {
+			if marked, counted, err = s.markOther(ctx, tx, completion, given); err != nil {
 				return err
 			}
 			published, err := publish(tx)
@@ -56,14 +56,20 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 	if err != nil {
 		return nil, err
 	}
+	if counted != noVersion {
+		s.water.changed(completion.Lease.Broker, completion.Lease.Shard, counted, nil)
+	}
 	return &driver.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}, nil
 }
 
 // markOther writes the outcomes that are no success, under the shard's lock. The first abandoned row
 // of a key becomes its block, whatever was before.
-func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Completion, given args) (marked int, err error) {
-	if _, err := s.list(ctx, tx, "lock", given); err != nil {
-		return 0, err
+// counted is the version of the shard before, where a change of it was counted by which no row has come
+// back.
+func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Completion, given args) (marked int, counted int64, err error) {
+	version, err := s.list(ctx, tx, "lock", given)
+	if err != nil {
+		return 0, noVersion, err
 	}
 	var blocking []int64
 	for i := range completion.Other {
@@ -74,23 +80,30 @@ func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Co
 	if len(blocking) > 0 {
 		given["ids"] = jsonList(blocking)
 		if blocking, err = s.list(ctx, tx, "first_abandoned", given); err != nil {
-			return 0, err
+			return 0, noVersion, err
 		}
 	}
 	if marked, err = s.exec(ctx, tx, "mark_other", given); err != nil || len(blocking) == 0 {
-		return marked, err
+		return marked, noVersion, err
 	}
 	given["ids"] = jsonList(blocking)
 	if err := s.inTurn(ctx, tx, given, "turn", "replace_blocks", "block_abandoned"); err != nil {
-		return marked, err
+		return marked, noVersion, err
 	}
-	return marked, s.undeferBefore(ctx, tx, given)
+	found, err := s.undeferBefore(ctx, tx, given)
+	if counted = noVersion; !found && len(version) > 0 {
+		counted = version[0]
+	}
+	return marked, counted, err
 }
 
-// undeferBefore brings back what is deferred before blocks. Mostly that is nothing.
-func (s *Store) undeferBefore(ctx context.Context, tx *sql.Tx, given args) error {
+// noVersion is none of a shard.
+const noVersion int64 = -1
+
+// undeferBefore brings back what is deferred before blocks. Mostly that is nothing, and some is false.
+func (s *Store) undeferBefore(ctx context.Context, tx *sql.Tx, given args) (some bool, err error) {
 	var found []args
-	err := s.query(ctx, tx, "held_before", given, func(scan scanner) error {
+	err = s.query(ctx, tx, "held_before", given, func(scan scanner) error {
 		var (
 			block int64
 			key   string
@@ -104,7 +117,7 @@ func (s *Store) undeferBefore(ctx context.Context, tx *sql.Tx, given args) error
 			_, err = s.exec(ctx, tx, "undefer_before", found[i])
 		}
 	}
-	return err
+	return len(found) > 0, err
 }
 
 // inTurn runs statements one after the other.

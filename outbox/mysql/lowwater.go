@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // lowWater remembers below which id a shard holds nothing open but rows that it knows, so that claims
@@ -23,8 +24,8 @@ import (
 // is made in these steps, of which each comes after the one before:
 //
 //   - The highest id is read, of rows that are not committed, too. Whoever has a lower id has taken it.
-//   - The transactions that write are listed. One that executes no statement has written all rows for
-//     which it has taken ids. The others are looked for in later lists, until each has ended or was
+//   - The transactions that write are listed. One that is seen without a statement has written all rows
+//     for which it has taken ids. The others are looked for in later lists, until each has ended or was
 //     seen without a statement. From then on every row below that highest id, which is the horizon,
 //     is in the table, committed or not, or never will be.
 //   - The rows that are open between the last mark and the horizon are read as they are, committed or
@@ -56,8 +57,11 @@ type lowWater struct {
 	shards   map[shardKey]*waterLine
 	looks    map[string]time.Time // by broker: when the next look for ready shards must be a full one
 	next     time.Time            // before that no mark is made
-	slow     time.Duration        // slowClaim, but for tests
-	settling time.Duration        // settleTime, but for tests
+	making   bool                 // marks, at this moment
+	closed   bool
+	makers   sync.WaitGroup
+	slow     time.Duration // slowClaim, but for tests
+	settling time.Duration // settleTime, but for tests
 }
 
 type shardKey struct {
@@ -77,8 +81,8 @@ type sighting struct {
 // waterLine is what is known of a shard: a mark, or that claims of it are slow.
 type waterLine struct {
 	mark waterMark
-	slow bool
-	full time.Time // when the next claim must look at the whole shard
+	slow time.Duration // what a slow one has taken; 0 = none was
+	full time.Time     // when the next claim must look at the whole shard
 }
 
 // waterMark is a mark, and what it goes by.
@@ -111,6 +115,12 @@ const (
 	// fiftieth of the time.
 	fullEvery     = 10 * time.Second
 	fullLookShare = 50
+	// manyLate stands for the time of a claim where a mark has many late rows.
+	manyLate = time.Second
+	// markRest is the time to the next marks where these were of no use.
+	markRest = 5 * time.Second
+	// roundTrips is how many round trips the reading of a window may take in addition to slowClaim.
+	roundTrips = 4
 	// markAgain is after how long a server is asked again that has refused.
 	markAgain = 10 * time.Minute
 )
@@ -150,19 +160,31 @@ func (w *lowWater) marks(broker string, shards int, now time.Time) []waterMark {
 	return all
 }
 
-// read is called after a claim has read a shard: by which mark, none for all of it, and what its first
-// open row was, 0 for none.
-func (w *lowWater) read(broker string, shard int, by waterMark, first int64, began, now time.Time) {
+// read is called after a claim has read a shard: by which mark, none for all of it, and what rows it has
+// seen. One below the mark that is not late has come there in a way that marks know nothing of, such as
+// an operator's or that of ids that began anew, so that nothing of what is known counts any more.
+func (w *lowWater) read(broker string, shard int, by waterMark, rows []driver.Row, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.line(broker, shard)
-	if line.slow = line.slow || now.Sub(began) > w.slowClaim(); by.floor > 0 || line.mark.floor == 0 {
+	if took := now.Sub(began); took > w.slowClaim() {
+		line.slow = max(line.slow, took)
+	}
+	if by.floor > 0 || line.mark.floor == 0 {
 		return
 	}
 	line.full = nextFull(began, now)
-	if _, late := slices.BinarySearch(line.mark.late, first); first > 0 && first < line.mark.floor && !late {
-		line.mark = waterMark{}
+	for i := range rows {
+		if _, late := slices.BinarySearch(line.mark.late, rows[i].ID); rows[i].ID < line.mark.floor && !late {
+			w.drop()
+			return
+		}
 	}
+}
+
+// drop forgets all that is known of this server.
+func (w *lowWater) drop() {
+	w.horizon, w.sighted, w.shards, w.looks = 0, sighting{}, nil, nil
 }
 
 // looked is called after a look for ready shards by some marks. Was it a full one, the next claim of each
@@ -170,11 +192,12 @@ func (w *lowWater) read(broker string, shard int, by waterMark, first int64, beg
 func (w *lowWater) looked(broker string, by []waterMark, found []int, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	slow := now.Sub(began) > 2*w.slowClaim()
+	took := now.Sub(began)
 	full := !slices.ContainsFunc(by, func(m waterMark) bool { return m.floor > 0 })
 	for shard := range by {
-		line := w.line(broker, shard)
-		line.slow = line.slow || slow
+		if line := w.line(broker, shard); took > 2*w.slowClaim() {
+			line.slow = max(line.slow, took)
+		}
 	}
 	if !full {
 		return
@@ -210,15 +233,16 @@ func (w *lowWater) changed(broker string, shard int, before int64, back []int64)
 			continue
 		}
 		line.mark.version++
-		if key.shard != shard {
-			continue
-		}
+		// A row that was given another priority meanwhile comes back in another class. Claims pass over those
+		// that are none of theirs.
 		late := slices.Concat(line.mark.late, back)
 		slices.Sort(late)
 		late = slices.Compact(late)
 		late = late[:lowerThan(late, line.mark.floor)]
 		line.mark.late = late
-		line.slow = line.slow || len(late) > maxLate/2 // so that those that are finished go
+		if len(late) > maxLate/2 { // so that those that are finished go
+			line.slow = max(line.slow, manyLate)
+		}
 		if len(late) > maxLate {
 			line.mark = waterMark{}
 		}
@@ -231,34 +255,61 @@ func lowerThan(ids []int64, id int64) int {
 	return n
 }
 
-// due reports which of some shards are slow, where it is time to make marks.
-func (w *lowWater) due(broker string, shards []int, now time.Time) (slow []int) {
+// begin reports which of some shards are slow, where it is time to make marks. Until end is called it
+// is for nobody else.
+func (w *lowWater) begin(broker string, shards []int, now time.Time) (slow []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Before(w.next) {
+	if w.making || w.closed || now.Before(w.next) {
 		return nil
 	}
 	for _, shard := range shards {
-		if line := w.line(broker, shard); line.slow {
+		if w.line(broker, shard).slow > 0 {
 			slow = append(slow, shard)
 		}
 	}
-	if len(slow) > 0 {
-		w.next = now.Add(markAgain) // nobody else meanwhile
+	if w.making = len(slow) > 0; w.making {
+		w.makers.Add(1)
 	}
 	return slow
 }
 
-// paced is called when marks were made, or could not.
-func (w *lowWater) paced(broker string, shards []int, began, now time.Time) {
+// end is called when marks were made, or could not; of how many shards, with how long that took.
+func (w *lowWater) end(broker string, shards []int, made int, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.next = now.Add(max(w.settleTime(), markShare*now.Sub(began))); w.refused {
+	defer w.makers.Done()
+	took := now.Sub(began)
+	w.making, w.next = false, now.Add(max(w.settleTime(), markShare*took))
+	switch {
+	case w.refused:
 		w.next = now.Add(markAgain)
+	case made > 0 && took < time.Duration(made)*w.slowClaim(): // there was little to go through
+		w.next = now.Add(markRest)
 	}
 	for _, shard := range shards {
-		w.line(broker, shard).slow = false
+		w.line(broker, shard).slow = 0
 	}
+}
+
+// slower are those of some slow shards that were not so for their round trips alone.
+func (w *lowWater) slower(broker string, shards []int, roundTrip time.Duration) (slow []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, shard := range shards {
+		if w.slow > 0 || w.line(broker, shard).slow > slowClaim+roundTrips*roundTrip {
+			slow = append(slow, shard)
+		}
+	}
+	return slow
+}
+
+// close has no more marks made, and waits for those that are.
+func (w *lowWater) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.makers.Wait()
 }
 
 // met is called with the server at which marks are to be made or used: what it is called, and since when
@@ -269,7 +320,8 @@ func (w *lowWater) met(name string, started int64, refuses bool) (server string,
 	defer w.mu.Unlock()
 	if same = w.server != "" && w.name == name && max(started-w.started, w.started-started) <= roundedBy; !same {
 		w.name, w.started = name, started
-		w.server, w.horizon, w.sighted, w.shards, w.looks = fmt.Sprint(name, "/", started), 0, sighting{}, nil, nil
+		w.server = fmt.Sprint(name, "/", started)
+		w.drop()
 	}
 	w.refused = refuses
 	return w.server, same
@@ -293,10 +345,10 @@ func (w *lowWater) refuses() bool {
 }
 
 // sight is called with one more than the highest id that there is.
-func (w *lowWater) sight(above int64, now time.Time) {
+func (w *lowWater) sight(server string, above int64, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sighted.above == 0 {
+	if w.server == server && w.sighted.above == 0 {
 		w.sighted = sighting{above: above, next: now.Add(w.settleTime())}
 	}
 }
@@ -323,10 +375,13 @@ func (w *lowWater) listedBefore(now time.Time) {
 const mostStale = 5
 
 // listed is called with the transactions that execute a statement.
-func (w *lowWater) listed(busy []string, now time.Time) {
+func (w *lowWater) listed(server string, busy []string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &w.sighted
+	if w.server != server || s.above == 0 {
+		return
+	}
 	s.next, s.stale = now.Add(w.settleTime()), 0
 	if !s.listed {
 		s.busy, s.listed = busy, true
@@ -343,7 +398,7 @@ func (w *lowWater) raise(broker string, shard int, from, mark waterMark, began, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.line(broker, shard)
-	if w.server != mark.server || line.mark.version != from.version || line.mark.floor != from.floor || len(mark.late) > maxLate {
+	if w.server != mark.server || mark.floor > w.horizon || line.mark.version != from.version || line.mark.floor != from.floor || len(mark.late) > maxLate {
 		return
 	}
 	if line.mark.floor == 0 {

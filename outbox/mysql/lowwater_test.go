@@ -7,6 +7,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,8 +37,9 @@ func newTide(t *testing.T) *tide {
 	t.Helper()
 	tides.Lock()
 	t.Cleanup(tides.Unlock)
-	db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
+	db := openDB(t, with(testenv.MySQL(t), "interpolateParams="+strconv.FormatBool(testenv.Seed(t)%2 > 0)))
 	d := &tide{T: t, store: newStore(t, db, "")}
+	t.Cleanup(func() { require.NoError(t, d.store.Close()) })
 	_, err := d.store.Migrate(t.Context())
 	require.NoError(t, err)
 	d.store.water.slow = 1
@@ -164,122 +166,94 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 }
 
 // A transaction that executes a statement may have taken ids for which it has not written rows yet, so
-// no mark passes them until it was seen without a statement.
+// no mark passes them until it was seen without one: also where somebody reads the list of sessions all
+// the while, which hides what they execute.
 func TestMarksWaitForAStatement(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
-	lock := d.begin()
-	d.exec(lock, "SELECT slot FROM outbox_messages_key_slots WHERE slot = 7 FOR UPDATE")
+	require.Equal(t, []string{"first0"}, d.deliver(false))
+	pause := d.session()
+	d.exec(pause, "SELECT GET_LOCK(CONCAT('pause ', DATABASE()), 0)")
 	writer := d.begin()
-	d.insert(writer, "early", 1)
 	done := make(chan error, 1)
-	go func() {
-		_, err := writer.ExecContext(context.WithoutCancel(t.Context()), "SELECT slot FROM outbox_messages_key_slots WHERE slot = 7 FOR UPDATE")
+	go func() { // the second row has its id, and waits
+		_, err := writer.ExecContext(context.WithoutCancel(t.Context()), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES
+			(UNHEX(MD5(UUID())), 'b', 's', 'early0', 'key', REPEAT('`+strings.Repeat("x", 60_000)+`', 1)),
+			(UNHEX(MD5(UUID())), 'b', 's', CONCAT('early', GET_LOCK(CONCAT('pause ', DATABASE()), 60)), 'key', '')`)
 		done <- err
 	}()
+	dirty, err := d.store.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
+	require.NoError(t, err)
+	defer dirty.Rollback()
 	require.Eventually(t, func() bool {
-		return len(column[string](t, d.store.db, "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%slot = 7%'")) > 0
-	}, time.Minute, 110*time.Millisecond) // the server answers with an old list before that
-	require.Equal(t, []string{"first0"}, d.deliver(false))
-	listed := func() bool {
+		var n int
+		require.NoError(t, dirty.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_messages WHERE type = 'early0'").Scan(&n))
+		return n == 1
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, dirty.Rollback())
+	d.exec(d.store.db, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (UNHEX(MD5(UUID())), 'other', 's', 't', '')")
+
+	watching, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watchers sync.WaitGroup
+	for range 4 {
+		watchers.Go(func() {
+			for watching.Err() == nil {
+				var text sql.NullString
+				_ = d.store.db.QueryRowContext(watching, "SELECT MAX(info) FROM information_schema.processlist").Scan(&text) // until it is stopped
+			}
+		})
+	}
+	lists, last := 0, time.Time{}
+	require.Eventually(t, func() bool {
 		d.deliver(false)
 		d.store.water.mu.Lock()
 		defer d.store.water.mu.Unlock()
-		return d.store.water.sighted.listed
-	}
-	require.Eventually(t, listed, time.Minute, time.Millisecond)
-	for range 20 {
-		d.deliver(false)
-	}
-	assert.Zero(t, d.mark().floor)
-	require.NoError(t, lock.Rollback())
+		if s := d.store.water.sighted; s.listed && s.next != last {
+			lists, last = lists+1, s.next
+		}
+		return lists > 10 || d.store.water.horizon > 0
+	}, time.Minute, time.Millisecond)
+	stop()
+	watchers.Wait()
+	assert.Zero(t, d.store.water.horizon)
+	d.exec(pause, "DO RELEASE_LOCK(CONCAT('pause ', DATABASE()))")
 	require.NoError(t, <-done)
-	d.rise(1, 1)
+	d.rise(1, 2)
 	require.NoError(t, writer.Commit())
-	assert.Equal(t, []string{"early0"}, d.deliver(false))
+	d.insert(d.store.db, "after", 1)
+	assert.Equal(t, []string{"early0", "early1", "after0"}, d.deliver(false))
 }
 
-// Rows that come back below a mark are claimed: of blocks that this process lifts, of what operators do,
-// and what is opened by hand, by the next full look.
-func TestRowsComeBackBelowAMark(t *testing.T) {
+// The server answers with an old list of transactions where somebody else has asked a moment before: that
+// one does not count.
+func TestMarksDoNotTrustAnOldList(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
-	fail := func(id int64, outcome driver.Outcome) {
-		exchanged, err := d.store.Exchange(t.Context(), nil, d.claim(false))
-		require.NoError(t, err)
-		require.Len(t, exchanged.Batch.Messages, 1)
-		outcome.ID = id
-		_, err = d.store.Exchange(t.Context(), &driver.Completion{Lease: exchanged.Batch.Lease, Other: []driver.Outcome{outcome}}, nil)
-		require.NoError(t, err)
-	}
-	id := d.highest()
-	fail(id, driver.Outcome{Status: "failed", Spent: true, Delay: time.Hour, LastError: `{}`})
-	deferred, err := d.store.Defer(t.Context(), d.claim(false))
-	require.NoError(t, err)
-	require.Equal(t, 1, deferred)
-	d.rise(id, 0)
-	due := func() {
-		d.exec(d.store.db, "UPDATE outbox_messages SET locked_until = UTC_TIMESTAMP(6) WHERE id = ?", id)
-		d.exec(d.store.db, "UPDATE outbox_messages_key_blocks SET wake_at = UTC_TIMESTAMP(6) WHERE block_id = ?", id)
-	}
-	due()
-	before := d.mark()
-	assert.Equal(t, []string{"first0"}, d.deliver(false))
-	if after := d.mark(); assert.Equal(t, before.floor, after.floor, "what this process lifts, it knows") {
-		assert.Equal(t, []int64{id}, after.late)
-	}
-	d.rise(id, 0)
-
-	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
-	assert.Empty(t, d.deliver(false), "nobody has counted that")
-	d.store.water.mu.Lock()
-	d.store.water.line("b", d.shard).full = time.Time{}
-	d.store.water.mu.Unlock()
-	assert.Equal(t, []string{"first0"}, d.deliver(false))
-	d.rise(id, 0)
-
-	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
-	d.exec(d.store.db, "UPDATE outbox_messages_shards SET version = version + 1")
-	assert.Equal(t, []string{"first0"}, d.deliver(false), "an operator has")
-	d.rise(id, 0)
-	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
-	d.exec(d.store.db, "UPDATE outbox_messages_shards SET version = version + 1")
-	ready, err := d.store.Ready(t.Context(), "b", 0)
-	require.NoError(t, err)
-	assert.Equal(t, []int{d.shard}, ready.Shards, "and a look sees it, too")
+	require.Equal(t, []string{"first0"}, d.deliver(false))
+	writer := d.begin()
+	d.insert(writer, "late", 1)
+	require.Eventually(t, func() bool {
+		column[string](t, d.store.db, "SELECT trx_id FROM information_schema.innodb_trx")
+		d.deliver(false)
+		d.store.water.mu.Lock()
+		defer d.store.water.mu.Unlock()
+		return d.store.water.sighted.stale > 0
+	}, time.Minute, time.Millisecond)
+	d.rise(1, 1)
 }
 
+// session is one of the pool's, until the test ends.
+func (d *tide) session() *sql.Conn {
+	d.Helper()
+	conn, err := d.store.db.Conn(context.WithoutCancel(d.Context()))
+	require.NoError(d, err)
+	d.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Where a full look finds what no mark can explain, as ids that began anew, all that is known is
+// Rows that come back below a mark are claimed: of blocks that this process lifts, of what operators do,
 // Marks are those of one server since its start: a session of another one is recognized, and all marks
-// are dropped.
-func TestMarksAreThoseOfOneServer(t *testing.T) {
-	t.Parallel()
-	for _, first := range []string{"look", "claim", "claim without order"} {
-		t.Run(first, func(t *testing.T) {
-			t.Parallel()
-			d := newTide(t)
-			require.Equal(t, []string{"first0"}, d.deliver(false))
-			d.rise(1, 0)
-			// As if the server had begun anew, with what it had lost.
-			d.exec(d.store.db, "INSERT INTO outbox_messages (id, message_id, target_broker, stream, type, ordering_key, payload) VALUES (-1, UNHEX(MD5(UUID())), 'b', 's', 'again', 'key', '')")
-			d.store.db.SetMaxIdleConns(0) // all sessions end
-			d.store.db.SetMaxIdleConns(10)
-			if assert.Empty(t, d.deliver(false), "the same server") {
-				d.store.water.mu.Lock()
-				d.store.water.started -= 10
-				d.store.water.mu.Unlock()
-			}
-			d.store.db.SetMaxIdleConns(0)
-			d.store.db.SetMaxIdleConns(10)
-			if first == "look" {
-				ready, err := d.store.Ready(t.Context(), "b", 0)
-				require.NoError(t, err)
-				assert.Equal(t, []int{d.shard}, ready.Shards)
-			}
-			assert.Equal(t, []string{"again"}, d.deliver(first == "claim without order"))
-		})
-	}
-}
-
 // Whatever transactions, claims and operators do: a window by a mark has the rows of one without.
 func TestMarksNeverPassARow(t *testing.T) {
 	t.Parallel()
@@ -376,8 +350,10 @@ func TestMarksNeverPassARow(t *testing.T) {
 		if len(mark.late) > 0 {
 			beside++
 		}
-		for i := range whole.Rows { // times differ
-			whole.Rows[i].Waits, by.Rows[i].Waits = false, false
+		for _, w := range []*driver.Window{&whole, &by} {
+			for i := range w.Rows { // times differ
+				w.Rows[i].Waits = false
+			}
 		}
 		require.Equal(t, whole, by)
 	}

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,37 +11,73 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
-// makeMarks makes low-water marks for those of some shards whose claims are slow; see lowWater. What
-// fails here costs time alone, and is tried again.
+// makeMarks makes low-water marks for those of some shards whose claims are slow (see lowWater), while the
+// caller goes on. What fails here costs time alone, and is tried again.
 func (s *Store) makeMarks(ctx context.Context, broker string, shards ...int) {
 	began := time.Now()
-	slow := s.water.due(broker, shards, began)
+	slow := s.water.begin(broker, shards, began)
 	if len(slow) == 0 {
 		return
 	}
-	_ = s.onSession(ctx, s.db, func(conn *sql.Conn) error { return s.makeMarksOn(ctx, conn, broker, slow) })
-	s.water.paced(broker, slow, began, time.Now())
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), marksTime)
+		defer cancel()
+		made := 0
+		_ = s.onSession(ctx, s.db, func(conn *sql.Conn) (err error) {
+			made, err = s.makeMarksOn(ctx, conn, broker, slow)
+			return err
+		})
+		s.water.end(broker, slow, made, began, time.Now())
+	}()
 }
 
-func (s *Store) makeMarksOn(ctx context.Context, conn *sql.Conn, broker string, shards []int) error {
+// marksTime bounds the making of marks.
+const marksTime = 30 * time.Second
+
+// makeMarksOn takes the steps for which it is time, and returns for how many shards it has made a mark.
+func (s *Store) makeMarksOn(ctx context.Context, conn *sql.Conn, broker string, shards []int) (made int, err error) {
+	asked := time.Now()
+	if _, err := s.list(ctx, conn, "server_clock", nil); err != nil {
+		return 0, err
+	}
+	if shards = s.water.slower(broker, shards, time.Since(asked)); len(shards) == 0 {
+		return 0, nil
+	}
 	server, _, err := s.recognize(ctx, conn)
 	if err != nil || s.water.refuses() {
-		return err
+		return 0, err
 	}
+	steps, err := s.readDirty(ctx, conn, server, broker, shards)
+	if err != nil {
+		return 0, err
+	}
+	for _, step := range steps { // they read what is committed
+		if err := step(ctx); err != nil && !errors.Is(err, errStale) {
+			return made, err
+		}
+		made++
+	}
+	return made, nil
+}
+
+// readDirty sees what is not committed: who writes, and the rows of each shard for which a mark can be
+// made, by the step that it returns for it.
+func (s *Store) readDirty(ctx context.Context, conn *sql.Conn, server, broker string, shards []int) (steps []func(context.Context) error, err error) {
 	dirty, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = dirty.Rollback() }() // it has changed nothing
-	if err := s.seeWriters(ctx, dirty); err != nil {
-		return err
+	if err := s.seeWriters(ctx, dirty, server); err != nil {
+		return nil, err
 	}
-	made := make([]func() error, 0, len(shards))
 	for _, shard := range shards {
 		from, horizon := s.water.basis(broker, shard)
 		if horizon < from.floor || horizon == from.floor && len(from.late) == 0 {
@@ -49,10 +86,10 @@ func (s *Store) makeMarksOn(ctx context.Context, conn *sql.Conn, broker string, 
 		began := time.Now()
 		mark, bound, err := s.openRows(ctx, dirty, broker, shard, from, horizon)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		mark.server = server
-		made = append(made, func() error {
+		steps = append(steps, func(ctx context.Context) error {
 			if err := s.settle(ctx, conn, broker, shard, from, &mark, bound); err != nil {
 				return err
 			}
@@ -60,19 +97,11 @@ func (s *Store) makeMarksOn(ctx context.Context, conn *sql.Conn, broker string, 
 			return nil
 		})
 	}
-	if err := dirty.Commit(); err != nil { // what follows reads what is committed
-		return err
-	}
-	for _, mark := range made {
-		if err := mark(); err != nil && !errors.Is(err, errStale) {
-			return err
-		}
-	}
-	return nil
+	return steps, dirty.Commit()
 }
 
 // seeWriters takes the steps to a new horizon for which it is time.
-func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx) error {
+func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx, server string) error {
 	highest, err := s.list(ctx, dirty, "highest", nil) // first of all: a transaction that has read nothing is on no list
 	if err != nil {
 		return err
@@ -87,12 +116,12 @@ func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx) error {
 			return err
 		}
 		if known {
-			s.water.listed(busy, time.Now())
+			s.water.listed(server, busy, time.Now())
 		} else {
 			s.water.listedBefore(time.Now())
 		}
 	}
-	s.water.sight(highest[0]+1, time.Now())
+	s.water.sight(server, highest[0]+1, time.Now())
 	return nil
 }
 
@@ -130,12 +159,13 @@ func (s *Store) openRows(ctx context.Context, dirty *sql.Tx, broker string, shar
 			return mark, 0, err
 		}
 	}
-	open, err := s.list(ctx, dirty, "unfinished", args{"broker": broker, "shard": shard, "floor": from.from(), "horizon": horizon, "most": maxLate + 1})
+	room := maxLate - len(late)
+	open, err := s.list(ctx, dirty, "unfinished", args{"broker": broker, "shard": shard, "floor": from.from(), "horizon": horizon, "most": room + 1})
 	if err != nil {
 		return mark, 0, err
 	}
-	if len(open) > maxLate {
-		bound, open = open[maxLate], open[:maxLate]
+	if len(open) > room {
+		bound, open = open[room], open[:room]
 	}
 	mark.late = slices.Concat(late, open)
 	slices.Sort(mark.late)
@@ -160,6 +190,15 @@ func (s *Store) settle(ctx context.Context, conn *sql.Conn, broker string, shard
 	if mark.version, mark.floor = version.Int64, bound; first.Valid {
 		mark.floor = first.Int64
 	}
+	if len(from.late) > 0 { // one whose DELETE was not committed is there again, perhaps
+		there, err := s.list(ctx, conn, "existing", args{"ids": jsonList(from.late)})
+		if err != nil {
+			return err
+		}
+		mark.late = slices.Concat(mark.late, there)
+		slices.Sort(mark.late)
+		mark.late = slices.Compact(mark.late)
+	}
 	mark.late = mark.late[:lowerThan(mark.late, mark.floor)]
 	if len(mark.late) == 0 {
 		return nil
@@ -171,7 +210,8 @@ func (s *Store) settle(ctx context.Context, conn *sql.Conn, broker string, shard
 
 // recognize finds out of which server a session is, notes it in the session, and says whether the marks
 // are of that one; others are dropped. Where several servers hand out ids at a time, these do not ascend,
-// and there are no marks.
+// and where the server lets inserts wait that have their ids, they are on no list meanwhile: there are no
+// marks then.
 func (s *Store) recognize(ctx context.Context, on conn) (server string, same bool, err error) {
 	variables := map[string]string{}
 	keep := func(scan scanner) error {
@@ -194,8 +234,9 @@ func (s *Store) recognize(ctx context.Context, on conn) (server string, same boo
 		return "", false, fmt.Errorf("the server tells no uptime: %w", err)
 	}
 	name := strings.Join([]string{variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"]}, ":")
-	several := isOn(variables, "wsrep_on") || variables["auto_increment_increment"] != "1"
-	server, same = s.water.met(name, clock[0]-uptime, several)
+	refuses := isOn(variables, "wsrep_on") || variables["auto_increment_increment"] != "1" ||
+		cmp.Or(variables["innodb_max_purge_lag"], "0") != "0" || cmp.Or(variables["innodb_thread_concurrency"], "0") != "0"
+	server, same = s.water.met(name, clock[0]-uptime, refuses)
 	_, err = s.exec(ctx, on, "name_session", args{"server": server})
 	return server, same, err
 }
@@ -243,8 +284,11 @@ func (s *Store) holds(ctx context.Context, on conn, broker string, shard int, m 
 	session := func(conn conn) error {
 		version, err := read(conn)
 		if err == nil && !version.Valid {
-			var same bool
-			if _, same, err = s.recognize(ctx, conn); err == nil && same {
+			_, same, unknown := s.recognize(ctx, conn)
+			if refused := new(mysql.MySQLError); errors.As(unknown, &refused) && brokenOff(unknown) == contention.None {
+				return nil // a proxy, perhaps, that lets none of that through: then there is no mark
+			}
+			if err = unknown; err == nil && same {
 				version, err = read(conn)
 			}
 		}

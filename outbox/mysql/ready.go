@@ -48,17 +48,15 @@ func allShards() []int {
 
 // ready looks which shards have work, by their marks. Those that are stale have marks that do not hold.
 func (s *Store) ready(ctx context.Context, on conn, broker string, busy outbox.ShardSet, marks []waterMark) (shards, stale []int, err error) {
-	given, late := args{"broker": broker, "busy": int64(busy), "server": ""}, []int64{}
+	given, st := args{"broker": broker, "busy": int64(busy), "server": ""}, s.statements["ready"]
 	for shard, m := range marks {
 		floor, version := "floor_"+strconv.Itoa(shard), "version_"+strconv.Itoa(shard)
 		given[floor], given[version] = m.from(), int64(-1)
 		if m.floor > 0 {
 			given[version], given["server"] = m.version, m.server
 		}
-		late = append(late, m.late...)
+		st.text = strings.Replace(st.text, "{{list_"+strconv.Itoa(shard)+"}}", withList("{{list}}", lateList(m.late)), 1)
 	}
-	st := s.statements["ready"]
-	st.text = strings.ReplaceAll(st.text, "{{list}}", withList("{{list}}", lateList(late)))
 	err = queryText(ctx, on, st, given, func(scan scanner) error {
 		var (
 			shard int

@@ -189,8 +189,10 @@ func (s *Store) Dialect() outbox.Dialect { return outbox.MySQL }
 // Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
-// Close closes the pool that [Open] has made; a database that was given to [New] is the caller's.
+// Close waits for what the store does in the background, and closes the pool that [Open] has made; a
+// database that was given to [New] is the caller's.
 func (s *Store) Close() error {
+	s.water.close()
 	if !s.owned {
 		return nil
 	}

@@ -4,7 +4,7 @@ SELECT {{shard}}, NOT (@busy >> {{shard}} & 1) AND
                  WHERE target_broker = @broker AND queue = {{shard}} AND finished_at IS NULL AND id >= @floor_{{shard}}
                    AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6)) AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6)))
         OR EXISTS (SELECT 1 FROM {{table}} FORCE INDEX (PRIMARY)
-                    WHERE id IN ({{list}}) AND target_broker = @broker AND queue = {{shard}} AND finished_at IS NULL
+                    WHERE id IN ({{list_{{shard}}}}) AND target_broker = @broker AND queue = {{shard}} AND finished_at IS NULL
                       AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6)) AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6)))
         OR EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake)
                     WHERE target_broker = @broker AND shard = {{shard}} AND wake_at <= UTC_TIMESTAMP(6))

@@ -1,5 +1,5 @@
 -- How many rows at the head of a shard wait for a time, and has the broker blocks? @broker, @shard, @floor: a low-water
--- mark, or 0
+-- mark, or a number below all ids
 -- Plan: one range scan of {{name}}_queue, a probe of {{name}}_blocks_wake.
 SELECT COUNT(*), EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker)
   FROM (SELECT status, locked_until, available_at

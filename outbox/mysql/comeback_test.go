@@ -1,0 +1,189 @@
+package mysql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// A late row that another session deletes, and does not, is claimed in its place.
+func TestMarksKeepALateRowWhoseDeleteIsUndone(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	writer := d.begin()
+	d.insert(writer, "late", 1)
+	require.Equal(t, []string{"first0"}, d.deliver(false))
+	d.insert(d.store.db, "a", 3)
+	require.Len(t, d.deliver(false), 3)
+	d.rise(d.highest(), 1)
+	require.NoError(t, writer.Commit())
+	person := d.begin()
+	d.exec(person, "DELETE FROM outbox_messages WHERE type = 'late0'")
+	conn := d.session()
+	d.store.water.mu.Lock()
+	d.store.water.making = true // by nobody else
+	d.store.water.mu.Unlock()
+	made, err := d.store.makeMarksOn(t.Context(), conn, "b", []int{d.shard})
+	require.NoError(t, err)
+	require.Equal(t, 1, made)
+	require.NoError(t, person.Rollback())
+	d.insert(d.store.db, "later", 1)
+	assert.Equal(t, []string{"late0", "later0"}, d.deliver(false))
+}
+
+// A row that was given another priority while it was deferred comes back in another class, below a mark.
+func TestMarksKnowRowsThatComeBackInAnotherClass(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	id := d.highest()
+	d.deferFirst(id)
+	d.exec(d.store.db, "UPDATE outbox_messages SET priority = -1 WHERE id = ?", id)
+	normal, low := d.shard, d.shard+outbox.Shards
+	d.shard = low
+	insert := func(name string) {
+		d.exec(d.store.db, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority) VALUES (UNHEX(MD5(UUID())), 'b', 's', ?, 'key', '', -1)", name)
+	}
+	insert("other")
+	require.Equal(t, []string{"other"}, d.deliver(false))
+	d.rise(id, 0)
+	d.due(id)
+	d.shard = normal
+	assert.Empty(t, d.deliver(false), "but it is lifted")
+	d.shard = low
+	insert("later")
+	assert.Equal(t, []string{"first0", "later"}, d.deliver(false))
+}
+
+// forgotten.
+func TestMarksAfterATruncate(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	d.insert(d.store.db, "a", 100)
+	require.Len(t, d.deliver(false), 101)
+	d.rise(d.highest(), 0)
+	d.exec(d.store.db, "TRUNCATE TABLE outbox_messages")
+	d.insert(d.store.db, "b", 1)
+	d.lookAtAll()
+	assert.Equal(t, []string{"b0"}, d.deliver(false))
+	for n := range 20 {
+		name := fmt.Sprint("c", n, "/")
+		d.insert(d.store.db, name, 1)
+		require.Equal(t, []string{name + "0"}, d.deliver(false))
+	}
+	d.rise(d.highest(), 0)
+}
+
+// A full look judges each row: also behind a late one.
+func TestFullLookSeesEachRow(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	writer := d.begin()
+	d.insert(writer, "late", 1)
+	require.Equal(t, []string{"first0"}, d.deliver(false))
+	d.insert(d.store.db, "a", 3)
+	require.Len(t, d.deliver(false), 3)
+	d.rise(d.highest(), 1)
+	require.NoError(t, writer.Commit())
+	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = '2100-01-01', ordering_key = NULL WHERE type = 'late0'")
+	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL, available_at = '2100-01-01' WHERE type = 'a1'")
+	d.lookAtAll()
+	assert.Empty(t, d.deliver(false))
+	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = NULL WHERE type = 'a1'")
+	assert.Equal(t, []string{"a1"}, d.deliver(false))
+}
+
+// lookAtAll makes the next claim a full look.
+func (d *tide) lookAtAll() {
+	d.store.water.mu.Lock()
+	defer d.store.water.mu.Unlock()
+	d.store.water.line("b", d.shard).full = time.Time{}
+}
+
+// deferFirst has the only row wait, and defers it.
+func (d *tide) deferFirst(id int64) {
+	d.Helper()
+	exchanged, err := d.store.Exchange(d.Context(), nil, d.claim(false))
+	require.NoError(d, err)
+	require.Len(d, exchanged.Batch.Messages, 1)
+	failed := driver.Outcome{ID: id, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour, LastError: `{}`}
+	_, err = d.store.Exchange(d.Context(), &driver.Completion{Lease: exchanged.Batch.Lease, Other: []driver.Outcome{failed}}, nil)
+	require.NoError(d, err)
+	deferred, err := d.store.Defer(d.Context(), d.claim(false))
+	require.NoError(d, err)
+	require.Equal(d, 1, deferred)
+}
+
+// due ends the wait of a deferred row.
+func (d *tide) due(id int64) {
+	d.Helper()
+	d.exec(d.store.db, "UPDATE outbox_messages SET locked_until = UTC_TIMESTAMP(6) WHERE id = ?", id)
+	d.exec(d.store.db, "UPDATE outbox_messages_key_blocks SET wake_at = UTC_TIMESTAMP(6) WHERE block_id = ?", id)
+}
+
+// and what is opened by hand, by the next full look.
+func TestRowsComeBackBelowAMark(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	id := d.highest()
+	d.deferFirst(id)
+	d.rise(id, 0)
+	d.due(id)
+	before := d.mark()
+	assert.Equal(t, []string{"first0"}, d.deliver(false))
+	if after := d.mark(); assert.Equal(t, before.floor, after.floor, "what this process lifts, it knows") {
+		assert.Equal(t, []int64{id}, after.late)
+	}
+	d.rise(id, 0)
+
+	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
+	assert.Empty(t, d.deliver(false), "nobody has counted that")
+	d.lookAtAll()
+	assert.Equal(t, []string{"first0"}, d.deliver(false))
+	d.rise(id, 0)
+
+	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
+	d.exec(d.store.db, "UPDATE outbox_messages_shards SET version = version + 1")
+	assert.Equal(t, []string{"first0"}, d.deliver(false), "an operator has")
+	d.rise(id, 0)
+	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
+	d.exec(d.store.db, "UPDATE outbox_messages_shards SET version = version + 1")
+	ready, err := d.store.Ready(t.Context(), "b", 0)
+	require.NoError(t, err)
+	assert.Equal(t, []int{d.shard}, ready.Shards, "and a look sees it, too")
+}
+
+// are dropped.
+func TestMarksAreThoseOfOneServer(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"look", "claim", "claim without order"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			d := newTide(t)
+			require.Equal(t, []string{"first0"}, d.deliver(false))
+			d.rise(1, 0)
+			// As if the server had begun anew, with what it had lost.
+			d.exec(d.store.db, "INSERT INTO outbox_messages (id, message_id, target_broker, stream, type, ordering_key, payload) VALUES (-1, UNHEX(MD5(UUID())), 'b', 's', 'again', 'key', '')")
+			d.store.db.SetMaxIdleConns(0) // all sessions end
+			d.store.db.SetMaxIdleConns(10)
+			if assert.Empty(t, d.deliver(false), "the same server") {
+				d.store.water.mu.Lock()
+				d.store.water.started -= 10
+				d.store.water.mu.Unlock()
+			}
+			d.store.db.SetMaxIdleConns(0)
+			d.store.db.SetMaxIdleConns(10)
+			if first == "look" {
+				ready, err := d.store.Ready(t.Context(), "b", 0)
+				require.NoError(t, err)
+				assert.Equal(t, []int{d.shard}, ready.Shards)
+			}
+			assert.Equal(t, []string{"again"}, d.deliver(first == "claim without order"))
+		})
+	}
+}
