@@ -16,7 +16,8 @@ type Source struct {
 	Aggregate string
 
 	// ID is the key of the instance, as text; the parts of a composite key are
-	// joined with ",". Required with Aggregate, refused without.
+	// joined with ",". Where a comma or a backslash stands in one of them, each of
+	// these has a backslash in front of it. Required with Aggregate, refused without.
 	ID string
 
 	// Version of the aggregate, 0 where the model has none. With Sequence it

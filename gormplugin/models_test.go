@@ -75,6 +75,13 @@ type Account struct {
 	uow.Aggregate
 }
 
+// Seat has a key of two texts.
+type Seat struct {
+	Row   string `gorm:"primaryKey;size:64;column:seat_row"`
+	Place string `gorm:"primaryKey;size:64"`
+	uow.Aggregate
+}
+
 type Plain struct {
 	ID   uint `gorm:"primaryKey"`
 	Name string

@@ -250,7 +250,7 @@ func (r *readback) key(value reflect.Value, form func(string) string) (key strin
 		}
 		parts[i] = form(formatKey(part))
 	}
-	return strings.Join(parts, "\x00"), len(parts) > 0
+	return joinKey(parts), len(parts) > 0
 }
 
 // canonical is how a key may stand in the database although the application has written it

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -195,6 +196,25 @@ func TestShapes(t *testing.T) {
 			domain := part(internalOf(b.t, b.rows()[1]), "metadata", "domain")
 			assert.Equal(b.t, "5.2", domain["sequence_id"])
 			assert.Equal(b.t, "ordering::account-b,7", *b.rows()[0].OrderingKey)
+		},
+		"composite keys that read alike": func(b *bench) {
+			b.tableOf(&Seat{})
+			batch := func(what string) []*Seat {
+				return []*Seat{raising(&Seat{Row: "a,b", Place: "c"}, what), raising(&Seat{Row: "a", Place: "b,c"}, what)}
+			}
+			b.ok(b.db.Create(batch("x")).Error)
+			b.want(`a\,b,c: x`, `a,b\,c: x`)
+			assert.Equal(b.t, `ordering::seat-a,b\,c`, *b.rows()[1].OrderingKey)
+			b.ok(b.db.Delete(&Seat{Row: "a,b", Place: "c"}).Error)
+			var partial *gormplugin.PartialBatchError
+			require.ErrorAs(b.t, b.db.Clauses(clause.OnConflict{DoNothing: true}).Create(batch("y")).Error, &partial)
+			require.ErrorAs(b.t, b.db.Delete(batch("z")).Error, &partial)
+			b.want(`a\,b,c: x`, `a,b\,c: x`)
+		},
+		"composite keys with a backslash": func(b *bench) {
+			b.tableOf(&Seat{})
+			b.ok(b.db.Create([]*Seat{raising(&Seat{Row: `a\`, Place: "b,c"}, "x"), raising(&Seat{Row: `a,b\`, Place: "c"}, "y"), raising(&Seat{Row: "a-1", Place: "%"}, "z")}).Error)
+			b.want(`a\\,b\,c: x`, `a\,b\\,c: y`, `a-1,%: z`)
 		},
 		"slices of aggregates of different kinds in one transaction": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {

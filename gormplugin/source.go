@@ -86,8 +86,25 @@ func (f *facts) source(ctx context.Context, value reflect.Value, expected *int64
 		key, _ := field.ValueOf(ctx, value)
 		parts[i] = formatKey(key)
 	}
-	source.ID = strings.Join(parts, ",")
+	source.ID = joinKey(parts)
 	return source
+}
+
+// escapes are for the parts of a composite key in which its separator stands.
+var escapes = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+
+// joinKey writes the parts of a composite key as one text, another one for each key: where a comma or
+// a backslash stands in a part, each of them has a backslash in front of it.
+func joinKey(parts []string) string {
+	key := strings.Join(parts, ",")
+	if strings.Count(key, ",") < len(parts) && !strings.Contains(key, `\`) {
+		return key
+	}
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = escapes.Replace(part)
+	}
+	return strings.Join(escaped, ",")
 }
 
 func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
