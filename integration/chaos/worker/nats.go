@@ -110,6 +110,9 @@ func observeNATS(ctx context.Context, ledger *scenario.Ledger) error {
 	return ended(ledger, scenario.Line{})
 }
 
+// errSkipped says that messages of the stream did not come, and have to be asked for once more.
+var errSkipped = errors.New("messages of the stream were skipped")
+
 // followStream reads what comes after last, until something fails.
 func followStream(ctx context.Context, js jetstream.JetStream, last *uint64, ledger *scenario.Ledger) error {
 	asking, cancel := context.WithTimeout(ctx, 2*readPatience)
@@ -120,7 +123,7 @@ func followStream(ctx context.Context, js jetstream.JetStream, last *uint64, led
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	for begun := false; ctx.Err() == nil; {
 		batch, err := consumer.Fetch(prefetch, jetstream.FetchMaxWait(readPatience))
 		if err != nil {
 			return err
@@ -130,6 +133,10 @@ func followStream(ctx context.Context, js jetstream.JetStream, last *uint64, led
 			if err != nil {
 				return err
 			}
+			if begun && meta.Sequence.Stream != *last+1 { // what was on its way to a question that had timed out
+				return errSkipped
+			}
+			begun = true
 			line := scenario.Line{Broker: scenario.NATS, Entry: strconv.FormatUint(meta.Sequence.Stream, 10), Message: m.Headers().Get("id")}
 			if err := ledger.Write(line); err != nil {
 				return err
