@@ -11,6 +11,7 @@ import (
 // Keys that are blocked behind an abandoned row, beside other rows of the key.
 var abandonTests = []test{
 	{name: "TwoRowsOfAKey", run: testAbandonTwo},
+	{name: "BesideAnotherKey", run: testAbandonBeside},
 	{name: "KeyGoesOn", run: testAbandonKeyGoesOn},
 	{name: "LateWordGivesBackTheBlockOfBefore", run: testAbandonLate},
 }
@@ -28,6 +29,25 @@ func testAbandonTwo(t *table) {
 	assert.Equal(t, ids[:1], t.ids("SELECT block_id FROM {t}_key_blocks WHERE ordering_key = ?", k[0]))
 	assert.Equal(t, ids[3:], t.ids("SELECT block_id FROM {t}_key_blocks WHERE ordering_key = ?", k[1]))
 	assert.Empty(t, t.claim(wake).Messages)
+}
+
+// What is deferred behind one of two rows that are abandoned at once, and before the other one, stays where
+// it is.
+func testAbandonBeside(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0])
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	t.pass()
+	batch := t.claim(wake)
+	require.Equal(t, ids[:1], taken(batch))
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+	ids = append(ids, t.add(k[1])...)
+	batch = t.claim(wake)
+	require.Equal(t, []int64{ids[0], ids[2]}, taken(batch))
+	require.Zero(t, t.complete(blocking(batch)).Lost)
+	assert.Equal(t, 2, t.blocks())
+	assert.Equal(t, 1, t.deferred())
 }
 
 // A row that has expired by its own contract blocks nothing; one behind it that was refused does.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,17 +17,27 @@ import (
 var betweenTests = []test{
 	{name: "ClaimAndRequeue", run: testBetweenClaimAndRequeue},
 	{name: "ClaimAndRequeueOfAnotherKey", run: testBetweenClaimAndRequeueOfAnother},
+	{name: "ClaimAndRequeueInEachShard", run: testBetweenClaimAndRequeueInEachShard},
 	{name: "ClaimAndLateRenewal", run: testBetweenClaimAndRenewal},
+	{name: "ClaimAndLateRenewalOfALaterRow", run: testBetweenClaimAndLaterRenewal},
 	{name: "ClaimAndLateCompletion", run: testBetweenClaimAndCompletion},
 	{name: "ClaimAndClaim", run: testBetweenClaimAndClaim},
+	{name: "ClaimAndPostponement", run: testBetweenClaimAndPostponement},
+	{name: "UnorderedClaimAndDeferral", run: testBetweenUnorderedClaimAndDeferral},
 	{name: "DeferralAndUnblock", run: testBetweenDeferralAndUnblock},
+	{name: "DeferralAndLift", run: testBetweenDeferralAndLift},
 	{name: "DeferralAndDelivery", run: testBetweenDeferralAndDelivery},
+	{name: "DeferralAndClaim", run: testBetweenDeferralAndClaim},
 	{name: "DeferralAndAbandon", run: testBetweenDeferralAndAbandon},
 	{name: "LiftAndDeferral", run: testBetweenLiftAndDeferral},
 	{name: "LiftAndFailure", run: testBetweenLiftAndFailure},
+	{name: "LiftAndClaim", run: testBetweenLiftAndClaim},
 	{name: "LiftAndAbandon", run: testBetweenLiftAndAbandon},
+	{name: "DropAndAbandon", run: func(t *table) { testBetweenLiftAndBlock(t, 0) }},
+	{name: "FreeAndAbandon", run: func(t *table) { testBetweenLiftAndBlock(t, driver.MaxFollowers) }},
 	{name: "LiftAndLateAbandon", run: testBetweenLiftAndLateAbandon},
 	{name: "LiftAndLaterBlock", run: testBetweenLiftAndLaterBlock},
+	{name: "RestAndLaterBlock", run: testBetweenRestAndLaterBlock},
 	{name: "LiftAndLateRenewal", run: testBetweenLiftAndRenewal},
 	{name: "LiftAndPurge", run: testBetweenLiftAndPurge},
 }
@@ -119,6 +130,18 @@ func testBetweenClaimAndRequeueOfAnother(t *table) {
 	assert.Subset(t, taken(batch), []int64{ids[0], ids[2]}, "and it costs no other key its turn")
 }
 
+// What an operator does counts in each shard.
+func testBetweenClaimAndRequeueInEachShard(t *table) {
+	for shard := range t.Store.Shards() {
+		k := t.keysIn(shard, 2)
+		ids := t.add(k[0], k[0])
+		t.abandonByHand(ids[0])
+		t.decided(k[1])
+		batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[0]))) })
+		assert.Equal(t, ids, taken(batch), "shard %d", shard)
+	}
+}
+
 // A lease that was renewed late, before anybody else had the row, is one.
 func testBetweenClaimAndRenewal(t *table) {
 	k := t.keys(1)[0]
@@ -129,6 +152,21 @@ func testBetweenClaimAndRenewal(t *table) {
 	assert.Empty(t, taken(batch))
 	t.publish(first)
 	t.next(ids[1])
+}
+
+// It holds what stands before it in its key, too: a row that has come back.
+func testBetweenClaimAndLaterRenewal(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonByHand(ids[0])
+	first := t.claim(limit(1))
+	require.Equal(t, ids[1:], taken(first))
+	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+	t.expire(ids[1])
+	batch := t.claimBeside(func() { assert.Equal(t, 1, t.renew(first.Lease)) })
+	assert.Empty(t, taken(batch), "its key is in other hands")
+	t.publish(first)
+	t.next(ids[0])
 }
 
 // So is an outcome: the row is done, and its key goes on, or not.
@@ -157,6 +195,41 @@ func testBetweenClaimAndClaim(t *table) {
 	assert.NotContains(t, taken(batch), ids[1])
 }
 
+// A row that waits for a time by now is not taken, nor is one behind it; where order is off, the others are.
+func testBetweenClaimAndPostponement(t *table) {
+	for _, isUnordered := range []bool{false, true} {
+		k := t.keys(2)
+		ids := t.add(k[0], k[0])
+		t.decided(k[1])
+		batch := t.claimBeside(func() {
+			t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[0])
+		}, func(c *driver.Claim) { c.Unordered = isUnordered })
+		assert.NotContains(t, taken(batch), ids[0], "unordered: %t", isUnordered)
+		if isUnordered {
+			assert.Contains(t, taken(batch), ids[1])
+		} else {
+			assert.NotContains(t, taken(batch), ids[1])
+		}
+		t.exec("DELETE FROM {t}")
+	}
+}
+
+// Rows that were deferred stay where they are until their block is lifted, also where order is off.
+func testBetweenUnorderedClaimAndDeferral(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0])
+	t.decided(k[1])
+	batch := t.claimBeside(func() {
+		t.failHead(ids[0])
+		require.Equal(t, 2, t.deferRows())
+	}, unordered)
+	assert.NotContains(t, taken(batch), ids[0])
+	assert.NotContains(t, taken(batch), ids[1])
+	t.publish(batch)
+	assert.Subset(t, t.all(), ids)
+	t.clean()
+}
+
 // A row is not deferred behind a block that is there no more: no statement would bring it back.
 func testBetweenDeferralAndUnblock(t *table) {
 	k := t.keys(1)[0]
@@ -164,6 +237,23 @@ func testBetweenDeferralAndUnblock(t *table) {
 	t.abandonAndBlock(ids[0])
 	t.deferBeside(func() { assert.True(t, t.release(k)) })
 	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+// The same when the block is gone altogether.
+func testBetweenDeferralAndLift(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0])
+	t.abandonAndBlock(ids[0])
+	other, follower := t.add(k[1]), t.add(k[0])
+	var batch driver.Batch
+	t.deferBeside(func() {
+		assert.True(t, t.release(k[0]))
+		batch = t.claim(limit(1), wake)
+	})
+	require.Equal(t, other, taken(batch))
+	t.publish(batch)
+	assert.Equal(t, follower, t.drain())
 	t.clean()
 }
 
@@ -176,6 +266,26 @@ func testBetweenDeferralAndDelivery(t *table) {
 		t.publish(t.claim(limit(1)))
 	})
 	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+// Of two keys that wait, the head of one is claimed: what is behind it waits for its outcome, and not for
+// the end of a lease.
+func testBetweenDeferralAndClaim(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[1], k[1])
+	t.failHead(ids[0])
+	t.failHead(ids[2])
+	var batch driver.Batch
+	t.deferBeside(func() {
+		t.expire(ids[0])
+		batch = t.claim(limit(1))
+	})
+	require.Equal(t, ids[:1], taken(batch))
+	t.publish(batch)
+	t.next(ids[1])
+	t.pass()
+	assert.Equal(t, ids[2:], t.drain())
 	t.clean()
 }
 
@@ -222,6 +332,22 @@ func testBetweenLiftAndFailure(t *table) {
 	t.clean()
 }
 
+// A block that is to wait again, and is claimed meanwhile, stays with who has claimed it.
+func testBetweenLiftAndClaim(t *table) {
+	_, ids := t.failedBlock()
+	t.failHead(ids[0])
+	var first driver.Batch
+	batch := t.claimBeside(func() {
+		t.expire(ids[0])
+		first = t.claim(limit(1))
+		require.Equal(t, ids[:1], taken(first))
+	}, wake)
+	assert.Empty(t, taken(batch))
+	t.publish(first)
+	assert.Equal(t, ids[1:], t.all())
+	t.clean()
+}
+
 // A key that waits for an operator goes on waiting.
 func testBetweenLiftAndAbandon(t *table) {
 	key, ids := t.failedBlock()
@@ -230,6 +356,26 @@ func testBetweenLiftAndAbandon(t *table) {
 	assert.Empty(t, t.all(), "an operator has to act")
 	assert.True(t, t.release(key))
 	assert.Equal(t, ids[1:], t.drain())
+	t.clean()
+}
+
+// A block that is done is to let its followers through; meanwhile its row comes back, and the key is to wait
+// for an operator.
+func testBetweenLiftAndBlock(t *table, followers int) {
+	key := t.keys(1)[0]
+	ids := t.add(slices.Repeat([]string{key}, 1+followers)...)
+	t.failHead(ids[0])
+	require.Equal(t, len(ids), t.deferRows(window(4000)))
+	t.pass()
+	require.Zero(t, t.complete(outcome(t.claim(wake), driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	t.claimBeside(func() {
+		assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+		t.abandonAndBlock(ids[0])
+	}, wake)
+	late := t.add(key)
+	t.nothing("an operator has to act")
+	assert.True(t, t.release(key))
+	assert.Equal(t, append(ids[1:], late...), t.drain())
 	t.clean()
 }
 
@@ -258,7 +404,13 @@ func testBetweenLiftAndLateAbandon(t *table) {
 
 // Of two rows that a relay has claimed the first comes to another one, which fails with it; the second is
 // abandoned by its owner while the first is to come back: from there on the key waits for an operator.
-func testBetweenLiftAndLaterBlock(t *table) {
+func testBetweenLiftAndLaterBlock(t *table) { t.laterBlock(func(int64) {}) }
+
+// The same while the first one is to wait again.
+func testBetweenRestAndLaterBlock(t *table) { t.laterBlock(t.failHead) }
+
+func (t *table) laterBlock(before func(first int64)) {
+	t.Helper()
 	key := t.keys(1)[0]
 	ids := t.add(key, key, key)
 	first := t.claim(limit(2))
@@ -267,6 +419,7 @@ func testBetweenLiftAndLaterBlock(t *table) {
 	t.failHead(ids[0])
 	require.Equal(t, 2, t.deferRows())
 	t.pass()
+	before(ids[0])
 	abandoned := &driver.Completion{Lease: first.Lease, BlockAbandoned: true, Other: []driver.Outcome{
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`},
 	}}

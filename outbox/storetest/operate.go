@@ -37,6 +37,7 @@ var operateTests = []test{
 	{name: "RequeueBehindABlock", run: testRequeueBehindBlock},
 	{name: "RequeueLooseRows", run: testRequeueLoose},
 	{name: "RequeueUnordered", run: testRequeueUnordered},
+	{name: "RequeueOfOneClass", run: testRequeueOfOneClass},
 	{name: "RequeueOtherClasses", run: testRequeueClasses},
 	{name: "RequeueOtherBrokers", run: testRequeueOtherBrokers},
 	{name: "SameMessageOfAnotherBroker", run: testSameMessage},

@@ -227,6 +227,21 @@ func testRequeueClasses(t *table) {
 	t.clean()
 }
 
+// A row that comes back before the block that its key has in another class is no concern of that one.
+func testRequeueOfOneClass(t *table) {
+	k := t.keys(1)[0]
+	low, normal := t.addWith(-1, k), t.addWith(0, k, k)
+	t.abandonByHand(low[0])
+	t.failHead(normal[0])
+	require.Equal(t, 2, t.deferRows())
+	assert.Equal(t, 1, t.requeue(t.these(low[0])))
+	t.nothing("the block waits")
+	t.pass()
+	t.next(normal[0])
+	t.next(normal[1])
+	assert.Equal(t, low, taken(t.claim(backfill(t), wake)))
+}
+
 func testRequeueOtherBrokers(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)

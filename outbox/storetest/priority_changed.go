@@ -1,8 +1,12 @@
 package storetest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // An operator gives rows that are not deferred another priority, among them the block of a key. It leaves
@@ -10,6 +14,7 @@ import (
 var priorityChangedTests = []test{
 	{name: "ABlockThatFailsAgain", run: testChangedBlockFails},
 	{name: "ABlockThatIsAbandoned", run: testChangedBlockAbandoned},
+	{name: "ABlockOfTwoClasses", run: testChangedBlockOfTwo},
 	{name: "AnAbandonedBlockIsRequeued", run: testChangedBlockRequeued},
 	{name: "IntoAClassThatIsBlocked", run: testChangedIntoBlocked},
 	{name: "ARowThatIsDeferred", run: testChangedDeferredBlock},
@@ -60,6 +65,26 @@ func testChangedBlockAbandoned(t *table) {
 	require.True(t, t.release(key))
 	assert.Equal(t, late, t.all())
 	t.clean()
+}
+
+// It is the block of two classes then. In the one that it has left, more wait for it than one claim lets
+// through; that is of no concern to the other.
+func testChangedBlockOfTwo(t *table) {
+	key := t.keys(1)[0]
+	ids := t.add(slices.Repeat([]string{key}, 1+driver.MaxFollowers)...)
+	t.failHead(ids[0])
+	require.Equal(t, len(ids), t.deferRows(window(4000)))
+	t.pass()
+	t.failHead(ids[0])
+	t.demote()
+	low := t.addWith(-1, key)
+	require.Equal(t, 2, t.deferRows(backfill(t)))
+	t.pass()
+	batch := t.claim(wake, backfill(t))
+	require.Equal(t, ids[:1], taken(batch))
+	t.publish(batch)
+	require.Equal(t, ids[1:11], taken(t.claim(wake, limit(10))))
+	assert.Equal(t, low, taken(t.claim(wake, backfill(t))))
 }
 
 func testChangedBlockRequeued(t *table) {

@@ -16,6 +16,7 @@ import (
 var purgeTests = []test{
 	{name: "StatusAndRetention", run: testPurge},
 	{name: "Limit", run: testPurgeLimit},
+	{name: "LockedRows", run: testPurgeLocked},
 	{name: "OneBroker", run: testPurgeBroker},
 	{name: "BlockedKeys", run: testPurgeBlocked},
 	{name: "WrongStatus", run: testPurgeWrong},
@@ -81,6 +82,21 @@ func testPurgeLimit(t *table) {
 	assert.Equal(t, done[2:], t.ids("SELECT id FROM {t} WHERE status = 'published' ORDER BY id"), "the oldest first")
 	assert.Equal(t, 2, t.purge(outbox.StatusPublished, time.Hour, 2))
 	assert.Equal(t, 1, t.purge(outbox.StatusPublished, time.Hour, 2))
+}
+
+// A row that another session has locked is left for the next time, and the others go.
+func testPurgeLocked(t *table) {
+	t.oneHolds()
+	done, dead := t.finish(2)
+	session := t.outsider()
+	session.scrub(done[0])
+	session.scrub(dead[1])
+	assert.Equal(t, 1, t.purge(outbox.StatusPublished, 0, 100))
+	assert.Equal(t, 1, t.purge(outbox.StatusAbandoned, 0, 100))
+	require.NoError(t, session.tx.Commit())
+	assert.Equal(t, []int64{done[0], dead[1]}, t.ids("SELECT id FROM {t} ORDER BY id"))
+	assert.Equal(t, 1, t.purge(outbox.StatusPublished, 0, 100))
+	assert.Equal(t, 1, t.purge(outbox.StatusAbandoned, 0, 100))
 }
 
 func testPurgeBroker(t *table) {

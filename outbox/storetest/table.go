@@ -117,8 +117,13 @@ func (t *table) add(keys ...string) []int64 {
 // keys returns n ordering keys of one shard, and makes that shard the one of the test.
 func (t *table) keys(n int) []string {
 	t.Helper()
+	return t.keysIn(0, n)
+}
+
+func (t *table) keysIn(shard, n int) []string {
+	t.Helper()
 	names := make([]string, 0, n)
-	t.shard = 0
+	t.shard = shard
 	for batch := 0; len(names) < n; batch++ {
 		rows := make([]outbox.Row, 8*t.Store.Shards())
 		for i := range rows {
