@@ -286,6 +286,9 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 			n, err := other.Replay(d.Context(), admin.Filter{Broker: "b"}, 2)
 			require.NoError(d, err)
 			require.Equal(d, 2, n)
+			ready, err := d.store.Ready(d.Context(), "b", 0)
+			require.NoError(d, err)
+			assert.Equal(d, []int{d.shard}, ready.Shards)
 			assert.Equal(d, []int64{2, 3}, d.taken(d.store, 100, false).ids)
 		},
 	} {

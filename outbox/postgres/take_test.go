@@ -52,6 +52,31 @@ func TestTakesDoNotWait(t *testing.T) {
 	assert.Zero(t, deadlocks(t, dsn))
 }
 
+// A lift changes blocks, and waits for whoever is at that in the shard.
+func TestLiftsWaitForTheShard(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "lifts")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	exec(t, conn, "BEGIN")
+	exec(t, conn, readSQL("lock", "lifts"), shardLock("a", 0))
+	lifted := make(chan error, 1)
+	go func() { lifted <- thin{store}.Lift(t.Context(), &driver.Lift{Broker: "a"}) }()
+	assert.Eventually(t, func() bool {
+		var waits bool
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits))
+		return waits || len(lifted) > 0
+	}, time.Minute, time.Millisecond)
+	assert.Empty(t, lifted, "it did not wait")
+	exec(t, conn, "COMMIT")
+	require.NoError(t, <-lifted)
+}
+
 // version is that of shard 0 of broker a.
 func version(t *testing.T, conn *pgx.Conn) (n int64) {
 	t.Helper()
