@@ -165,6 +165,38 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 	}
 }
 
+// A window that is full is that of the first rows, late ones among them; and a late row that is not due
+// takes no place of others.
+func TestWindowsOfLateRows(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []string{"first0"}, d.deliver(false))
+	writer := d.begin()
+	d.insert(writer, "late", 2)
+	d.insert(d.store.db, "a", 1)
+	require.Equal(t, []string{"a0"}, d.deliver(false))
+	d.rise(d.highest(), 2)
+	d.insert(d.store.db, "b", 2)
+	require.NoError(t, writer.Commit())
+	claim := d.claim(false)
+	claim.Limit, claim.Window = 2, 2
+	mark := d.mark()
+	whole, _, err := d.store.wholeWindow(t.Context(), d.store.db, claim)
+	require.NoError(t, err)
+	require.Equal(t, mark.late, driver.IDs(whole.Refs()))
+	by, valid, err := d.store.byMark(t.Context(), d.store.db, claim, mark)
+	require.NoError(t, err)
+	require.True(t, valid)
+	assert.Equal(t, whole, by)
+
+	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE type LIKE 'late%'")
+	claim.Unordered = true
+	exchanged, err := d.store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, exchanged.Batch.Messages, 2)
+	assert.Equal(t, "b0", exchanged.Batch.Messages[0].Type)
+}
+
 // A transaction that executes a statement may have taken ids for which it has not written rows yet, so
 // no mark passes them until it was seen without one: also where somebody reads the list of sessions all
 // the while, which hides what they execute.
@@ -219,27 +251,26 @@ func TestMarksWaitForAStatement(t *testing.T) {
 	d.exec(pause, "DO RELEASE_LOCK(CONCAT('pause ', DATABASE()))")
 	require.NoError(t, <-done)
 	d.rise(1, 2)
+	d.insert(d.store.db, "more", 1)
+	require.Equal(t, []string{"more0"}, d.deliver(false))
+	d.rise(d.highest(), 2) // the next mark knows them, too
 	require.NoError(t, writer.Commit())
 	d.insert(d.store.db, "after", 1)
 	assert.Equal(t, []string{"early0", "early1", "after0"}, d.deliver(false))
 }
 
-// The server answers with an old list of transactions where somebody else has asked a moment before: that
-// one does not count.
-func TestMarksDoNotTrustAnOldList(t *testing.T) {
+// A server that was asked a moment before answers with an old list, on which those who have begun since are
+// missing.
+func TestOldListsAreNoAnswer(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
-	require.Equal(t, []string{"first0"}, d.deliver(false))
-	writer := d.begin()
-	d.insert(writer, "late", 1)
-	require.Eventually(t, func() bool {
-		column[string](t, d.store.db, "SELECT trx_id FROM information_schema.innodb_trx")
-		d.deliver(false)
-		d.store.water.mu.Lock()
-		defer d.store.water.mu.Unlock()
-		return d.store.water.sighted.stale > 0
-	}, time.Minute, time.Millisecond)
-	d.rise(1, 1)
+	tx := d.begin()
+	known := func() bool {
+		_, known, err := d.store.writers(context.Background(), tx)
+		return assert.NoError(t, err) && known
+	}
+	require.Eventually(t, known, time.Minute, 110*time.Millisecond)
+	require.Eventually(t, func() bool { return !known() }, time.Minute, time.Millisecond)
 }
 
 // session is one of the pool's, until the test ends.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -37,20 +38,45 @@ func TestOutcomesWaitForTheShard(t *testing.T) {
 	}
 	first := claimed("k")
 	abandoned := &driver.Completion{Lease: first.Lease, BlockAbandoned: true, Other: []driver.Outcome{{ID: first.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true}}}
-	release := holdShard(t, db, "outbox_messages", "b", claim.Shard)
-	done := make(chan error, 1)
-	go func() {
+	waitsForShard(t, db, claim.Shard, func() error {
 		exchanged, err := s.Exchange(t.Context(), abandoned, nil)
 		if err == nil && exchanged.Completed.Lost != 0 {
 			err = errors.New("it was lost")
 		}
-		done <- err
-	}()
+		return err
+	})
+}
+
+// So does what else changes blocks, or tests a version.
+func TestDecisionsWaitForTheShard(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, testenv.MySQL(t))
+	s := newStore(t, db, "outbox_messages")
+	_, err := s.Migrate(t.Context())
+	require.NoError(t, err)
+	for _, operation := range []func() error{
+		func() error { _, err := s.Renew(t.Context(), driver.Lease{Broker: "b"}); return err },
+		func() error {
+			_, err := thin{s}.Defer(t.Context(), &driver.Deferral{Broker: "b", Rows: driver.ByID([]int64{1})})
+			return err
+		},
+		func() error { return thin{s}.Lift(t.Context(), &driver.Lift{Broker: "b", Version: 1}) },
+	} {
+		waitsForShard(t, db, 0, operation)
+	}
+}
+
+// waitsForShard checks that an operation waits while another session has the lock of a shard of broker b.
+func waitsForShard(t *testing.T, db *sql.DB, shard int, operation func() error) {
+	t.Helper()
+	release := holdShard(t, db, "outbox_messages", "b", shard)
+	done := make(chan error, 1)
+	go func() { done <- operation() }()
 	assert.Eventually(t, func() bool {
 		var waiting int
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.processlist
 			WHERE db = DATABASE() AND info LIKE 'SELECT version FROM outbox_messages_shards % FOR UPDATE' AND id <> connection_id()`).Scan(&waiting))
-		return waiting == 1
+		return waiting == 1 || len(done) > 0
 	}, 30*time.Second, 10*time.Millisecond)
 	select {
 	case err := <-done:
