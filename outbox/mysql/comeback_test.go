@@ -187,3 +187,22 @@ func TestMarksAreThoseOfOneServer(t *testing.T) {
 		})
 	}
 }
+
+// What this process has counted is of one shard and its classes, and of marks that were made before.
+func TestChangesAreOfOneShard(t *testing.T) {
+	t.Parallel()
+	var w lowWater
+	mark := func(broker string, shard int) *waterMark { return &w.line(broker, shard).mark }
+	class := outbox.Shards + 1
+	for _, m := range []*waterMark{mark("b", 1), mark("b", class), mark("b", 2), mark("c", 1)} {
+		*m = waterMark{version: 5, floor: 10}
+	}
+	w.changed("b", 1, 4, []int64{2})
+	assert.Equal(t, waterMark{version: 5, floor: 10}, *mark("b", 1), "it was made before")
+	w.changed("b", 1, 5, []int64{3, 12})
+	assert.Equal(t, waterMark{version: 6, floor: 10, late: []int64{3}}, *mark("b", 1))
+	assert.EqualValues(t, 6, mark("b", class).version)
+	assert.Equal(t, []int64{3}, mark("b", class).late, "it may have another priority now")
+	assert.EqualValues(t, 5, mark("b", 2).version)
+	assert.EqualValues(t, 5, mark("c", 1).version)
+}
