@@ -305,6 +305,44 @@ func TestBatchesThatIgnoreConflicts(t *testing.T) {
 			require.ErrorIs(b.t, b.db.Clauses(ignoring).Create([]*Badge{badge(1), nil}).Error, gorm.ErrInvalidData)
 			b.want()
 		},
+		"a modifier that ignores conflicts": func(b *bench) {
+			b.generated()
+			b.only(outbox.SQLite, "it says OR IGNORE")
+			ignoring := b.db.Clauses(clause.Insert{Modifier: "or ignore"}).Session(&gorm.Session{})
+			b.ok(b.db.Create([]*Badge{{ID: uuidOf(1), Name: "b1"}, {ID: uuidOf(9), Name: "b3"}}).Error)
+			badges := []*Badge{badge(1), badge(2), badge(3)}
+			b.ok(ignoring.Create(badges).Error)
+			b.want(uuidOf(2).String() + ": b2")
+			b.pending(badges[0], "b1")
+			b.pending(badges[2], "b3")
+			b.ok(b.db.Create(&Ticket{ID: 5, Name: "there"}).Error)
+			tickets := []Ticket{*ticket(5, "there"), *ticket(7, "new")}
+			b.ok(ignoring.Create(&tickets).Error)
+			b.want(uuidOf(2).String()+": b2", "7: new")
+			b.pending(&tickets[0], "there")
+			var partial *gormplugin.PartialBatchError
+			require.ErrorAs(b.t, ignoring.Create([]*Ticket{ticket(0, "there"), ticket(0, "y")}).Error, &partial)
+			b.ok(ignoring.Create(ticket(0, "there")).Error)
+			b.want(uuidOf(2).String()+": b2", "7: new")
+		},
+		"a trigger that passes over a row": func(b *bench) {
+			b.generated()
+			table := b.table(&Badge{})
+			create := "CREATE TRIGGER skip_badges BEFORE INSERT ON " + table + " WHEN NEW.name = 'b1' BEGIN SELECT RAISE(IGNORE); END"
+			if b.dialect == outbox.Postgres {
+				b.ok(b.db.Exec("CREATE FUNCTION skip_badges() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN NEW.name <> ''b1'' THEN NEW END; END'").Error)
+				b.t.Cleanup(func() { b.ok(b.db.Exec("DROP FUNCTION skip_badges CASCADE").Error) })
+				create = "CREATE TRIGGER skip_badges BEFORE INSERT ON " + table + " FOR EACH ROW EXECUTE FUNCTION skip_badges()"
+			}
+			b.ok(b.db.Exec(create).Error)
+			var partial *gormplugin.PartialBatchError
+			require.ErrorAs(b.t, b.db.Create([]*Badge{badge(1), badge(2)}).Error, &partial)
+			assert.Equal(b.t, gormplugin.PartialBatchError{Aggregate: "Badge", Given: 2, Affected: 1}, *partial)
+			b.want()
+			b.ok(b.db.Create(badge(1)).Error)
+			b.ok(b.db.Create([]*Badge{badge(2), badge(3)}).Error)
+			b.want(uuidOf(2).String()+": b2", uuidOf(3).String()+": b3")
+		},
 		"a statement that fails": func(b *bench) {
 			b.generated()
 			b.ok(b.db.Create(&Ticket{ID: 500, Name: "x"}).Error)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -13,8 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// insert wraps GORM's INSERT. Of a batch that may leave out rows, for a conflict that does nothing,
-// it finds out which elements became rows: those with a key of the application's by that key, the
+// insert wraps GORM's INSERT. Of a batch that may leave out rows, for a conflict that does nothing or
+// a word such as OR IGNORE, it finds out which elements became rows: those with a key of the application's by that key, the
 // others, whose keys the database makes, by their number. Where there are both, they are two
 // statements, for the number tells of the others alone.
 func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
@@ -56,7 +57,7 @@ func insertIsReadApart(db *gorm.DB) bool {
 	if n == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0 {
 		return false // one element is counted correctly, and so is what only the database counts
 	}
-	return leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
+	return ignores(s) || leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
 }
 
 // tellsConflicts reports whether rows that come back tell which ones a statement has inserted. On
@@ -74,6 +75,12 @@ func conflictOf(s *gorm.Statement) (conflict clause.OnConflict, ok bool) {
 // leavesOut reports whether an INSERT passes over rows that are there.
 func leavesOut(conflict clause.OnConflict) bool {
 	return conflict.DoNothing || len(conflict.Where.Exprs) > 0
+}
+
+// ignores reports whether an INSERT was told to pass over what the database refuses, by words of its own.
+func ignores(s *gorm.Statement) bool {
+	insert, _ := s.Clauses["INSERT"].Expression.(clause.Insert)
+	return slices.Contains(strings.Fields(strings.ToUpper(insert.Modifier)), "IGNORE")
 }
 
 // updatesSomething reports whether an upsert of all columns is sure to have one to update. GORM has
@@ -163,7 +170,7 @@ func (r *readback) plan() (groups [][]*element, apart func() bool) {
 	chosen := r.db.Name() == string(outbox.SQLServer)
 	r.readKeys(chosen)
 	conflict, conflicts := conflictOf(r.db.Statement)
-	if leavesOut(conflict) || chosen {
+	if leavesOut(conflict) || ignores(r.db.Statement) || chosen {
 		return r.byKey(), func() bool { return true }
 	}
 	return [][]*element{r.elements}, func() bool {

@@ -21,6 +21,11 @@ func elements(db *gorm.DB) int {
 // captureSome is for a statement that changed fewer rows than it has elements: some share a row, or
 // have none, or it has passed over some rows.
 func (p *Plugin) captureSome(db *gorm.DB, aggregates []found, creates bool, affected int64) error {
+	if _, conflicts := conflictOf(db.Statement); creates && !conflicts {
+		// Something in the database has passed over a row, such as a trigger. GORM may have given the keys
+		// of rows to other elements already, so that these say nothing.
+		return p.partial(db, aggregates, elements(db), affected)
+	}
 	rows, idle, err := p.rowsGiven(db, creates)
 	if err != nil {
 		return err

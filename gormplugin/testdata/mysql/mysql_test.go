@@ -268,6 +268,21 @@ func TestMySQLConflictsThatDoNothing(t *testing.T) {
 			b.want()
 			b.pending(second, "a")
 		},
+		"a modifier that ignores conflicts": func(b *bench) {
+			b.ok(b.db.Create(&Ticket{ID: 5, Name: "there"}).Error)
+			ignoring := b.db.Clauses(clause.Insert{Modifier: "IGNORE"}).Session(&gorm.Session{})
+			batch := []*Ticket{raising(&Ticket{ID: 5, Name: "there"}, "there"), raising(&Ticket{ID: 7, Name: "new"}, "new")}
+			want := []string{"7: new"}
+			if err := ignoring.Create(batch).Error; err != nil { // MySQL, which returns nothing
+				require.ErrorAs(b.t, err, new(*gormplugin.PartialBatchError))
+				want = nil
+			}
+			b.want(want...)
+			b.pending(batch[0], "there")
+			batch = []*Ticket{raising(&Ticket{Name: "there"}, "there"), raising(&Ticket{Name: "newer"}, "newer")}
+			require.ErrorAs(b.t, ignoring.Create(batch).Error, new(*gormplugin.PartialBatchError))
+			b.want(want...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
