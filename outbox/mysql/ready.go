@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,9 @@ func allShards() []int {
 // ready looks which shards have work, by their marks. Those that are stale have marks that do not hold.
 func (s *Store) ready(ctx context.Context, on conn, broker string, busy outbox.ShardSet, marks []waterMark) (shards, stale []int, err error) {
 	given, st := args{"broker": broker, "busy": int64(busy), "server": ""}, s.statements["ready"]
+	if !slices.ContainsFunc(marks, func(m waterMark) bool { return m.floor > 0 }) {
+		st = s.statements["ready_unmarked"]
+	}
 	for shard, m := range marks {
 		floor, version := "floor_"+strconv.Itoa(shard), "version_"+strconv.Itoa(shard)
 		given[floor], given[version] = m.from(), int64(-1)

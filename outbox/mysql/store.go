@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,8 @@ func New(db *sql.DB, table string) (*Store, error) {
 		text, parameters := sqladmin.Compile(embedded(name), embedded, sqladmin.MySQL, table)
 		s.statements[name] = statement{text, parameters}
 	}
+	text, parameters := sqladmin.Compile(embedded("ready"), unmarked, sqladmin.MySQL, table)
+	s.statements["ready_unmarked"] = statement{text, parameters}
 	return s, nil
 }
 
@@ -211,6 +214,12 @@ func embedded(name string) string {
 	}
 	return string(text)
 }
+
+// ofMarks is what a text does for low-water marks alone.
+var ofMarks = regexp.MustCompile(`(?s)/\*marks\*/.*?/\*end\*/`)
+
+// unmarked is the text of one file for a table without low-water marks.
+func unmarked(name string) string { return ofMarks.ReplaceAllString(embedded(name), "") }
 
 // A statement is a text and the names of its parameters, in the order of the text.
 type statement struct {
