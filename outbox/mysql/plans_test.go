@@ -123,7 +123,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "finished", reads: 4 * window},
 		{name: "first_open", reads: 10},
 		{name: "unlocked", reads: 5 * window},
-		{name: "waiting", reads: 3 * planHead},                                    // which it reads, and counts in between
+		{name: "waiting", reads: 3 * planHead},                  // which it reads, and counts in between
 		{name: "ready_unmarked", reads: planShards*20 + window}, // those that are leased by then
 		{name: "ready", given: args{"ids": "[0]"}, reads: planShards*20 + window},
 		{name: "ready", reads: planShards*20 + (1+planShards)*window},
