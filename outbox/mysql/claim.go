@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -236,7 +237,7 @@ func (s *Store) lockReady(ctx context.Context, tx *sql.Tx, c *driver.Claim, mark
 	}
 	if len(mark.late) > 0 {
 		late := s.statements["lock_late"]
-		late.text = withList(late.text, mark.late)
+		late.text = withList(late.text, "list", mark.late)
 		if err := queryText(ctx, tx, late, given, row); err != nil {
 			return w, err
 		}
@@ -344,7 +345,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, c *driver.Claim, ids []int
 	take := s.statements["take"]
 	for len(ids) > 0 {
 		n := min(len(ids), listed)
-		result, err := tx.ExecContext(ctx, withList(take.text, ids[:n]), take.bind(given)...)
+		result, err := tx.ExecContext(ctx, withList(take.text, "list", ids[:n]), take.bind(given)...)
 		if err != nil {
 			return batch, err
 		}
@@ -420,9 +421,9 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.
 func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
 
-// withList fills a list of ids into a text.
-func withList(text string, ids []int64) string {
-	before, after := cutList(text)
+// withList fills a list of ids into a place of a text.
+func withList(text, place string, ids []int64) string {
+	before, after, _ := strings.Cut(text, "{{"+place+"}}")
 	list := make([]byte, 0, len(text)+len(ids)*8)
 	list = append(list, before...)
 	for i, id := range ids {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -165,9 +164,3 @@ func optional(text string) *string {
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
 // make the outcome impossible to write, and the message would be sent for ever.
 func storable(text string) string { return sqladmin.Text(text).Storable() }
-
-// cutList is a text before and behind the list of ids.
-func cutList(text string) (before, after string) {
-	before, after, _ = strings.Cut(text, "{{list}}")
-	return before, after
-}

@@ -6,13 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/contention"
@@ -129,7 +129,7 @@ func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx, server string) er
 // server has not looked.
 func (s *Store) writers(ctx context.Context, on conn) (busy []string, known bool, err error) {
 	st := s.statements["writers"]
-	rows, err := on.QueryContext(ctx, strings.ReplaceAll(st.text, "{{nonce}}", uuid.NewString()))
+	rows, err := on.QueryContext(ctx, withList(st.text, "nonce", []int64{rand.Int64()}))
 	if err != nil {
 		return nil, false, err
 	}
@@ -257,7 +257,7 @@ func (s *Store) onSession(ctx context.Context, on conn, f func(conn *sql.Conn) e
 // byMark reads the head of a shard by a mark, in one session. valid is false where the mark did not hold.
 func (s *Store) byMark(ctx context.Context, on conn, c *driver.Claim, m waterMark) (w driver.Window, valid bool, err error) {
 	st := s.statements["window_marked"]
-	text := withList(st.text, lateList(m.late))
+	text := withList(st.text, "list", lateList(m.late))
 	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "floor": m.from(), "server": m.server}
 	read := func(on conn) (version sql.NullInt64, err error) {
 		w = driver.Window{Rows: make([]driver.Row, 0, c.Limit)}

@@ -311,7 +311,7 @@ func (p *plan) check(t *testing.T, conn *sql.Conn, store *Store, common args, st
 	}
 	list := new([]int64)
 	require.NoError(t, json.Unmarshal([]byte(given["ids"].(string)), list))
-	st.text = lists.ReplaceAllString(st.text, withList("{{list}}", *list))
+	st.text = lists.ReplaceAllString(st.text, withList("{{list}}", "list", *list))
 	for _, name := range st.parameters {
 		require.Contains(t, given, name, p.name)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -59,7 +58,7 @@ func (s *Store) ready(ctx context.Context, on conn, broker string, busy outbox.S
 		if m.floor > 0 {
 			given[version], given["server"] = m.version, m.server
 		}
-		st.text = strings.Replace(st.text, "{{list_"+strconv.Itoa(shard)+"}}", withList("{{list}}", lateList(m.late)), 1)
+		st.text = withList(st.text, "list_"+strconv.Itoa(shard), lateList(m.late))
 	}
 	err = queryText(ctx, on, st, given, func(scan scanner) error {
 		var (
