@@ -421,9 +421,12 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.
 func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
 
-// withList fills a list of ids into a place of a text.
+// withList fills a list of ids into a place of a text, where it has that.
 func withList(text, place string, ids []int64) string {
-	before, after, _ := strings.Cut(text, "{{"+place+"}}")
+	before, after, found := strings.Cut(text, "{{"+place+"}}")
+	if !found {
+		return text
+	}
 	list := make([]byte, 0, len(text)+len(ids)*8)
 	list = append(list, before...)
 	for i, id := range ids {
