@@ -16,18 +16,12 @@ import (
 func TestMarksKeepALateRowWhoseDeleteIsUndone(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
-	writer := d.begin()
-	d.insert(writer, "late", 1)
-	require.Equal(t, []string{"first0"}, d.deliver(false))
-	d.insert(d.store.db, "a", 3)
-	require.Len(t, d.deliver(false), 3)
-	d.rise(d.highest(), 1)
-	require.NoError(t, writer.Commit())
+	d.lateRow()
 	person := d.begin()
 	d.exec(person, "DELETE FROM outbox_messages WHERE type = 'late0'")
 	conn := d.session()
 	d.store.water.mu.Lock()
-	d.store.water.making = true // by nobody else
+	d.store.water.making = true // and by no claim
 	d.store.water.mu.Unlock()
 	made, err := d.store.makeMarksOn(t.Context(), conn, "b", []int{d.shard})
 	require.NoError(t, err)
@@ -83,19 +77,25 @@ func TestMarksAfterATruncate(t *testing.T) {
 func TestFullLookSeesEachRow(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
-	writer := d.begin()
-	d.insert(writer, "late", 1)
-	require.Equal(t, []string{"first0"}, d.deliver(false))
-	d.insert(d.store.db, "a", 3)
-	require.Len(t, d.deliver(false), 3)
-	d.rise(d.highest(), 1)
-	require.NoError(t, writer.Commit())
+	d.lateRow()
 	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = '2100-01-01', ordering_key = NULL WHERE type = 'late0'")
 	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL, available_at = '2100-01-01' WHERE type = 'a1'")
 	d.lookAtAll()
 	assert.Empty(t, d.deliver(false))
 	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = NULL WHERE type = 'a1'")
 	assert.Equal(t, []string{"a1"}, d.deliver(false))
+}
+
+// lateRow makes a mark behind three published rows, with one row that was late and is there now.
+func (d *tide) lateRow() {
+	d.Helper()
+	writer := d.begin()
+	d.insert(writer, "late", 1)
+	require.Equal(d, []string{"first0"}, d.deliver(false))
+	d.insert(d.store.db, "a", 3)
+	require.Len(d, d.deliver(false), 3)
+	d.rise(d.highest(), 1)
+	require.NoError(d, writer.Commit())
 }
 
 // lookAtAll makes the next claim a full look.
@@ -142,7 +142,7 @@ func TestRowsComeBackBelowAMark(t *testing.T) {
 	d.rise(id, 0)
 
 	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = ?", id)
-	assert.Empty(t, d.deliver(false), "nobody has counted that")
+	assert.Empty(t, d.deliver(false), "it was not counted")
 	d.lookAtAll()
 	assert.Equal(t, []string{"first0"}, d.deliver(false))
 	d.rise(id, 0)

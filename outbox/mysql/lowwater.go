@@ -235,9 +235,7 @@ func (w *lowWater) changed(broker string, shard int, before int64, back []int64)
 		line.mark.version++
 		// A row that was given another priority meanwhile comes back in another class. Claims pass over those
 		// that are none of theirs.
-		late := slices.Concat(line.mark.late, back)
-		slices.Sort(late)
-		late = slices.Compact(late)
+		late := merged(line.mark.late, back)
 		late = late[:lowerThan(late, line.mark.floor)]
 		line.mark.late = late
 		if len(late) > maxLate/2 { // so that those that are finished go
@@ -249,6 +247,13 @@ func (w *lowWater) changed(broker string, shard int, before int64, back []int64)
 	}
 }
 
+// merged are the ids of two lists, each once and in their order.
+func merged(a, b []int64) []int64 {
+	ids := slices.Concat(a, b)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // lowerThan is how many of some sorted ids are lower than another one.
 func lowerThan(ids []int64, id int64) int {
 	n, _ := slices.BinarySearch(ids, id)
@@ -256,7 +261,7 @@ func lowerThan(ids []int64, id int64) int {
 }
 
 // begin reports which of some shards are slow, where it is time to make marks. Until end is called it
-// is for nobody else.
+// is for no other caller.
 func (w *lowWater) begin(broker string, shards []int, now time.Time) (slow []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -360,7 +365,7 @@ func (w *lowWater) listDue(now time.Time) bool {
 	return w.sighted.above > 0 && !now.Before(w.sighted.next)
 }
 
-// listedBefore is called when the server has answered with an old list, since somebody else has asked a
+// listedBefore is called when the server has answered with an old list, since another session has asked a
 // moment before; as each question, this one keeps the list from being renewed. So all ask less often then.
 func (w *lowWater) listedBefore(now time.Time) {
 	w.mu.Lock()

@@ -198,7 +198,7 @@ func TestWindowsOfLateRows(t *testing.T) {
 }
 
 // A transaction that executes a statement may have taken ids for which it has not written rows yet, so
-// no mark passes them until it was seen without one: also where somebody reads the list of sessions all
+// no mark passes them until it was seen without one: also where another session reads the list of sessions all
 // the while, which hides what they execute.
 func TestMarksWaitForAStatement(t *testing.T) {
 	t.Parallel()
@@ -298,7 +298,7 @@ func TestMarksNeverPassARow(t *testing.T) {
 	writers, marked, beside, n := []open{}, 0, 0, 0
 	pick := func() (i int, ok bool) { return random.IntN(max(1, len(writers))), len(writers) > 0 }
 	steps := []func(){
-		func() { // somebody begins
+		func() { // one begins
 			if len(writers) < 4 {
 				tx, err := d.store.db.BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // others lock gaps
 				require.NoError(t, err)

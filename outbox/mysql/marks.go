@@ -129,25 +129,20 @@ func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx, server string) er
 // server has not looked.
 func (s *Store) writers(ctx context.Context, on conn) (busy []string, known bool, err error) {
 	st := s.statements["writers"]
-	rows, err := on.QueryContext(ctx, withList(st.text, "nonce", []int64{rand.Int64()}))
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close() // Err tells
-	for rows.Next() {
+	st.text = withList(st.text, "nonce", []int64{rand.Int64()})
+	err = queryText(ctx, on, st, nil, func(scan scanner) error {
 		var (
 			name                   string
 			executing, own, answer bool
 		)
-		if err := rows.Scan(&name, &executing, &own, &answer); err != nil {
-			return nil, false, err
-		}
+		err := scan(&name, &executing, &own, &answer)
 		known = known || own && answer
 		if executing && !own {
 			busy = append(busy, name)
 		}
-	}
-	return busy, known, rows.Err()
+		return err
+	})
+	return busy, known, err
 }
 
 // openRows reads the rows below a horizon that are open, committed or not, and those of the mark before
@@ -167,8 +162,7 @@ func (s *Store) openRows(ctx context.Context, dirty *sql.Tx, broker string, shar
 	if len(open) > room {
 		bound, open = open[room], open[:room]
 	}
-	mark.late = slices.Concat(late, open)
-	slices.Sort(mark.late)
+	mark.late = merged(late, open)
 	return mark, bound, nil
 }
 
@@ -195,9 +189,7 @@ func (s *Store) settle(ctx context.Context, conn *sql.Conn, broker string, shard
 		if err != nil {
 			return err
 		}
-		mark.late = slices.Concat(mark.late, there)
-		slices.Sort(mark.late)
-		mark.late = slices.Compact(mark.late)
+		mark.late = merged(mark.late, there)
 	}
 	mark.late = mark.late[:lowerThan(mark.late, mark.floor)]
 	if len(mark.late) == 0 {
@@ -257,21 +249,12 @@ func (s *Store) onSession(ctx context.Context, on conn, f func(conn *sql.Conn) e
 // byMark reads the head of a shard by a mark, in one session. valid is false where the mark did not hold.
 func (s *Store) byMark(ctx context.Context, on conn, c *driver.Claim, m waterMark) (w driver.Window, valid bool, err error) {
 	st := s.statements["window_marked"]
-	text := withList(st.text, "list", lateList(m.late))
+	st.text = withList(st.text, "list", lateList(m.late))
 	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "floor": m.from(), "server": m.server}
 	read := func(on conn) (version sql.NullInt64, err error) {
 		w = driver.Window{Rows: make([]driver.Row, 0, c.Limit)}
-		rows, err := on.QueryContext(ctx, text, st.bind(given)...)
-		if err != nil {
-			return version, err
-		}
-		defer rows.Close() // Err tells
-		for rows.Next() {
-			if err := readRow(rows.Scan, &version, &w); err != nil {
-				return version, err
-			}
-		}
-		return version, rows.Err()
+		err = queryText(ctx, on, st, given, func(scan scanner) error { return readRow(scan, &version, &w) })
+		return version, err
 	}
 	valid, err = s.holds(ctx, on, c.Broker, c.Shard, m, read)
 	w.Version = m.version
