@@ -81,9 +81,9 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted
 	// by name, and behind them one with the sum of those that are not told apart.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
-	// Backlog lists the brokers that have open rows, deferred ones included, known to the
-	// configuration or not, sorted by name. It reads the heads of the shards only, whatever the
-	// size of the table.
+	// Backlog lists the brokers of the configuration, where that is known, and those others that have
+	// open rows, deferred ones included, sorted by name. It reads the heads of the shards only,
+	// whatever the size of the table.
 	Backlog(ctx context.Context) ([]driver.Backlog, error)
 
 	// BeginAudit records that an action begins, with the database's time, and returns the entry's

@@ -55,9 +55,9 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// holds the same ordering keys in every class.
 	Shards() int
 
-	// Backlog lists the brokers that have open rows, deferred ones included, known to the
-	// configuration or not, sorted by name. It reads the heads of the shards only, whatever the
-	// size of the table.
+	// Backlog lists the brokers of the configuration, where that is known, and those others that have
+	// open rows, deferred ones included, sorted by name. It reads the heads of the shards only,
+	// whatever the size of the table.
 	Backlog(ctx context.Context) ([]Backlog, error)
 
 	// Pauses lists the paused brokers, by name.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
@@ -70,6 +71,24 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 
 // ShardLocks implements sqladmin.Database: a shard's lock is that of its row.
 func (database) ShardLocks([]string) sqladmin.List { return sqladmin.List{} }
+
+// Marks implements sqladmin.Database.
+func (d database) Marks(brokers ...string) map[string]any {
+	marks := make([]waterMark, classShards)
+	for _, broker := range brokers { // one
+		marks = d.water.marks(broker, classShards, time.Time{})
+	}
+	given, versions := map[string]any{"server": ""}, make([]int64, classShards)
+	for shard, m := range marks {
+		given["floor_"+strconv.Itoa(shard)], given["late_"+strconv.Itoa(shard)] = m.from(), sqladmin.List{Items: m.late}
+		versions[shard] = -1
+		if m.floor > 0 {
+			versions[shard], given["server"] = m.version, m.server
+		}
+	}
+	given["versions"] = sqladmin.List{Items: versions}
+	return given
+}
 
 // Changed implements sqladmin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}

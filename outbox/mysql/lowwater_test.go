@@ -121,6 +121,34 @@ func (d *tide) rise(above int64, late int) {
 	}, time.Minute, time.Millisecond)
 }
 
+// lags asks how many hours the broker is behind, and whether the marks told it. It asks with them, and
+// without.
+func (d *tide) lags(want time.Duration) (marked bool) {
+	d.Helper()
+	var marks [2]bool
+	for i, given := range []map[string]any{database{d.store}.Marks("b"), database{d.store}.Marks()} {
+		texts, parameters := d.store.Texts()
+		given["broker"] = "b"
+		all := args{}
+		for name, value := range given {
+			for _, arg := range (database{}).Bind(name, value) {
+				all[arg.Name] = arg.Value
+			}
+		}
+		st := statement{texts["backlog_of"], parameters["backlog_of"]}
+		var lag int64
+		require.NoError(d, d.store.onSession(d.Context(), d.store.db, func(conn *sql.Conn) error {
+			_, _, err := d.store.recognize(d.Context(), conn)
+			require.NoError(d, err)
+			return conn.QueryRowContext(d.Context(), st.text, st.bind(all)...).Scan(&lag, &marks[i])
+		}))
+		assert.Equal(d, want, (time.Duration(lag) * time.Microsecond).Round(time.Hour))
+		marks[i] = marks[i] && given["server"] != ""
+	}
+	require.False(d, marks[1])
+	return marks[0]
+}
+
 // A claim beside a dump, or another old snapshot, begins behind what was published meanwhile; and rows
 // of a transaction that has written before, and is open all the while, come in their places as soon as
 // it commits.
@@ -139,11 +167,16 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 			require.Len(t, d.deliver(unordered), 50)
 			published := d.highest()
 			d.rise(published, 3)
+			late := d.mark().late
 
+			assert.True(t, d.lags(0), "by the marks")
 			d.insert(d.store.db, "b", 2)
+			assert.True(t, d.lags(0))
 			assert.Equal(t, []string{"b0", "b1"}, d.deliver(unordered))
 			require.NoError(t, undone.Rollback())
 			d.insert(writer, "later", 1)
+			d.exec(writer, "UPDATE outbox_messages SET created_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id = ?", late[0])
+			d.exec(writer, "UPDATE outbox_messages SET created_at = UTC_TIMESTAMP(6) - INTERVAL 3 HOUR WHERE id = ?", late[1])
 			d.insert(d.store.db, "c", 1)
 			ready := func() []int {
 				found, err := d.store.Ready(t.Context(), "b", 0)
@@ -153,7 +186,9 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 			assert.Equal(t, []int{d.shard}, ready())
 			assert.Equal(t, []string{"c0"}, d.deliver(unordered))
 			assert.Empty(t, ready())
+			assert.True(t, d.lags(0))
 			require.NoError(t, writer.Commit())
+			assert.True(t, d.lags(2*time.Hour), "the first row of the key counts")
 			assert.Equal(t, []int{d.shard}, ready())
 			assert.Equal(t, []string{"late0", "late1", "later0"}, d.deliver(unordered))
 			assert.Empty(t, ready())

@@ -108,6 +108,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		"ids": sqladmin.List{Items: ids.troubles}, "statuses": sqladmin.List{Items: []string{"pending", "failed", "abandoned"}}, "waiting": true,
 		"ttl": time.Duration(0), "error": sqladmin.Text("{"), "lock_brokers": sqladmin.List{Items: []string{"b"}},
 	}
+	without := database{&Store{}}.Marks()
 	n := len(ids.troubles)
 	return []plan{
 		{name: "window", reads: 8 * window},
@@ -182,8 +183,9 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "deferrals", given: picked, reads: 8 * n},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
-		{name: "backlog_of", reads: 6 * planShards * page},
-		{name: "brokers", given: args{"after": ""}, reads: 5},
+		{name: "backlog_of", given: without, reads: 6 * planShards * page},
+		{name: "backlog_of", reads: 6 * planShards * (page + window)},
+		{name: "brokers", given: args{"after": "", "before": "\U0010FFFF"}, reads: 5},
 		{name: "open_brokers", reads: 5},
 		{name: "finished_brokers", reads: 5},
 		{name: "key_blocks", reads: 5 * planShards * 2 * 10_000},
@@ -266,8 +268,9 @@ func TestPlans(t *testing.T) {
 		"floor": ids.open[0], "horizon": ids.open[planWindow-1], "server": "s",
 	}
 	for shard := range classShards {
-		common[fmt.Sprint("floor_", shard)], common[fmt.Sprint("version_", shard)] = ids.open[0], 1
+		common[fmt.Sprint("floor_", shard)], common[fmt.Sprint("version_", shard)], common[fmt.Sprint("late_", shard)] = ids.open[0], 1, jsonList(ids.open)
 	}
+	common["versions"] = jsonList(make([]int64, classShards))
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })

@@ -125,6 +125,15 @@ func (database) ShardLocks(brokers []string) sqladmin.List {
 	return sqladmin.List{Items: slices.Compact(locks)}
 }
 
+// Marks implements sqladmin.Database.
+func (d database) Marks(brokers ...string) map[string]any {
+	all := d.water.known(brokers)
+	return map[string]any{
+		"floors": sqladmin.List{Items: all.floors}, "versions": sqladmin.List{Items: all.versions}, "above": sqladmin.List{Items: all.above},
+		"writers": sqladmin.List{Items: all.writers}, "sessions": sqladmin.List{Items: all.sessions},
+	}
+}
+
 // Changed implements sqladmin.Database.
 func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }
 

@@ -358,23 +358,36 @@ type shardMarks struct {
 func (w *lowWater) marks(broker string, now time.Time) (m shardMarks, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	const shards = outbox.Classes * outbox.Shards
-	m = shardMarks{floors: make([]int64, shards), versions: make([]int64, shards), above: make([]int64, shards), writers: make([]string, shards)}
 	due, known := w.look[broker]
 	full = known && now.After(due)
-	for shard := range shards {
-		line := w.line(broker, shard)
-		b := w.baseline(line, &line.class[shard/outbox.Shards])
-		if full {
-			b.floor, b.writers = noFloor, nil
-		}
-		m.floors[shard], m.versions[shard], m.above[shard], m.sessions = b.floor, b.version, b.above, b.sessions
-		m.writers[shard] = "{" + strings.ReplaceAll(strings.Trim(fmt.Sprint(b.writers), "[]"), " ", ",") + "}"
-	}
+	m.add(w, broker, full)
 	if !known {
 		w.look[broker] = now.Add(fullEvery)
 	}
 	return m, full
+}
+
+// known are the marks of all shards of some brokers, one after the other, for one that only counts rows.
+func (w *lowWater) known(brokers []string) (m shardMarks) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, broker := range brokers {
+		m.add(w, broker, false)
+	}
+	return m
+}
+
+// add appends the marks of all shards of a broker, or that there are none.
+func (m *shardMarks) add(w *lowWater, broker string, none bool) {
+	for shard := range outbox.Classes * outbox.Shards {
+		line := w.line(broker, shard)
+		b := w.baseline(line, &line.class[shard/outbox.Shards])
+		if none {
+			b.floor, b.writers = noFloor, nil
+		}
+		m.floors, m.versions, m.above, m.sessions = append(m.floors, b.floor), append(m.versions, b.version), append(m.above, b.above), b.sessions
+		m.writers = append(m.writers, "{"+strings.ReplaceAll(strings.Trim(fmt.Sprint(b.writers), "[]"), " ", ",")+"}")
+	}
 }
 
 // looked is called after a full look: the next claim of each shard that has work looks at all of

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // tide is a store whose marks rise with every few claims.
@@ -71,6 +72,13 @@ func (d *tide) deliver(unordered bool) (ids []int64) {
 	_, err = d.store.Exchange(d.Context(), s, nil)
 	require.NoError(d, err)
 	return ids
+}
+
+func (d *tide) backlog() []driver.Backlog {
+	d.Helper()
+	backlog, err := d.store.Backlog(d.Context())
+	require.NoError(d, err)
+	return backlog
 }
 
 func (d *tide) floor() int64 {
@@ -456,11 +464,19 @@ func TestClaimsBesideAnOpenWriter(t *testing.T) {
 				d.deliver(false)
 				assert.LessOrEqual(t, d.read(), 1000, "entries of the index that a claim reads")
 			}
+			assert.LessOrEqual(t, d.readForBacklog(), 1000, "entries that a question for the backlog reads")
+			d.store.Know("b")
+			assert.Equal(t, []driver.Backlog{{Broker: "b"}}, d.backlog())
 			ready, err := d.store.Ready(t.Context(), "b", 0)
 			require.NoError(t, err)
 			assert.Empty(t, ready.Shards)
+			_, err = writer.Exec(t.Context(), "UPDATE tide SET created_at = now() - interval '1 hour' WHERE id = $1", early)
+			require.NoError(t, err)
 			require.NoError(t, writer.Commit(t.Context()))
 			d.insert(1)
+			assert.Zero(t, d.backlog()[0].Lag.Round(time.Hour), "an earlier row of its key is open")
+			d.exec("UPDATE tide SET created_at = now() - interval '1 hour' WHERE id = $1", early-1)
+			assert.Equal(t, time.Hour, d.backlog()[0].Lag.Round(time.Hour), "from before the marks")
 			ready, err = d.store.Ready(t.Context(), "b", 0)
 			require.NoError(t, err)
 			assert.Equal(t, []int{d.shard}, ready.Shards)
@@ -476,6 +492,29 @@ func TestClaimsBesideAnOpenWriter(t *testing.T) {
 // read is how many entries of its index a claim reads, by the marks that there are.
 func (d *tide) read() (entries int) {
 	d.Helper()
+	b := d.store.water.peek("b", d.shard)
+	return d.entries(d.store.sql.claim, "b", d.shard, 100, "w", pgUUID([16]byte{1}), int64(1e6), b.floor, b.version, true, 16<<20, false, b.sessions, b.writers, b.above)
+}
+
+// readForBacklog is how many a question for the backlog reads.
+func (d *tide) readForBacklog() (entries int) {
+	d.Helper()
+	texts, parameters := d.store.Texts()
+	given := map[string]any{"brokers": []string{"b"}, "most": 101}
+	for name, list := range (database{d.store}).Marks("b") {
+		given[name] = list.(sqladmin.List).Items
+	}
+	var bound []any
+	for _, name := range parameters["backlog"] {
+		require.Contains(d, given, name)
+		bound = append(bound, given[name])
+	}
+	return d.entries(texts["backlog"], bound...)
+}
+
+// entries is how many of the claim's index a statement reads, in a session in which the marks hold.
+func (d *tide) entries(text string, args ...any) (entries int) {
+	d.Helper()
 	tx, err := d.store.pool.Begin(d.Context())
 	require.NoError(d, err)
 	defer tx.Rollback(d.Context())
@@ -489,8 +528,10 @@ func (d *tide) read() (entries int) {
 	require.NoError(d, err)
 	_, err = tx.Exec(d.Context(), d.store.sql.tryLock, shardLock("b", d.shard))
 	require.NoError(d, err)
+	_, err = tx.Exec(d.Context(), "SET LOCAL enable_seqscan = off")
+	require.NoError(d, err)
 	before := counted()
-	_, err = tx.Exec(d.Context(), d.store.sql.claim, "b", d.shard, 100, "w", pgUUID([16]byte{1}), int64(1e6), b.floor, b.version, true, 16<<20, false, b.sessions, b.writers, b.above)
+	_, err = tx.Exec(d.Context(), text, args...)
 	require.NoError(d, err)
 	return counted() - before
 }

@@ -135,3 +135,24 @@ func TestOperatorsAnnounceChanges(t *testing.T) {
 	requeue(admin.Filter{}, 2)
 	assert.Equal(t, strings.TrimSpace(outbox.Notification(nil)), <-heard)
 }
+
+// What has become of a block is what has become of its message at the block's own broker.
+func TestBlocksAreOfOneBroker(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload, status, finished_at, published_at)
+		SELECT message_id, 'c', stream, type, ordering_key, payload, 'published', now(), now() FROM tide`)
+	d.exec(`INSERT INTO tide_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+		SELECT 'b', shard, ordering_key, id, message_id, now() - interval '1 second', 'backoff' FROM tide WHERE target_broker = 'b'`)
+	rows, err := d.store.pool.Query(t.Context(), d.store.sql.blocks, "b", d.shard, 500, 10, 500)
+	require.NoError(t, err)
+	defer rows.Close()
+	var done []any
+	for rows.Next() {
+		values, err := rows.Values()
+		require.NoError(t, err)
+		done = append(done, values[6])
+	}
+	require.NoError(t, rows.Err())
+	assert.Equal(t, []any{false}, done)
+}

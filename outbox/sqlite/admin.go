@@ -70,6 +70,9 @@ func (d database) Bind(name string, value any) []sql.NamedArg {
 // ShardLocks implements sqladmin.Database: the transaction is the lock of all shards.
 func (database) ShardLocks([]string) sqladmin.List { return sqladmin.List{} }
 
+// Marks implements sqladmin.Database: there are none.
+func (database) Marks(...string) map[string]any { return nil }
+
 // Changed implements sqladmin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}
 

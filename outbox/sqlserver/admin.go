@@ -71,6 +71,9 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 // ShardLocks implements sqladmin.Database: a shard's lock is that of its row.
 func (database) ShardLocks([]string) sqladmin.List { return sqladmin.List{} }
 
+// Marks implements sqladmin.Database: there are none.
+func (database) Marks(...string) map[string]any { return nil }
+
 // moment is a point in time as the batches read it.
 func moment(at time.Time) string {
 	if at.IsZero() {

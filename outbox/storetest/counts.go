@@ -18,6 +18,7 @@ var countsTests = []test{
 	{name: "PerBrokerAndStatus", run: testCounts},
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
+	{name: "BacklogOfTheConfiguration", run: testBacklogConfigured},
 	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
 	{name: "BacklogOfHeldRows", run: testBacklogHeld},
 	{name: "InventedBrokers", run: testInvented},
@@ -116,6 +117,23 @@ func testBacklog(t *table) {
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
+}
+
+// The brokers of the configuration are listed with rows or without, others where they have open rows,
+// wherever their names stand among those.
+func testBacklogConfigured(t *table) {
+	t.Store.Know("d", "b")
+	assert.Equal(t, []driver.Backlog{{Broker: "b"}, {Broker: "d"}}, t.backlog())
+	for _, name := range []string{"a", "a0", "c", "d", "e", "f"} {
+		row := newRow("key")
+		row.TargetBroker, row.AvailableAt = name, time.Now().Add(time.Hour)
+		id := t.insert(row)[0]
+		if name == "f" || name == "c" {
+			require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = name, t.shardOf(id) }))
+		}
+	}
+	unknown := func(name string) driver.Backlog { return driver.Backlog{Broker: name, Unknown: true} }
+	assert.Equal(t, []driver.Backlog{unknown("a"), unknown("a0"), {Broker: "b"}, unknown("c"), {Broker: "d"}, unknown("e"), unknown("f")}, t.backlog())
 }
 
 // What waits behind another row of its key is not behind, whether a relay has deferred it or not;

@@ -72,6 +72,9 @@ type Database interface {
 	// ShardLocks names the locks under which the shards of brokers are claimed, in the order in
 	// which everybody takes them, so that nobody waits in a circle. It is for lock_shards.sql.
 	ShardLocks(brokers []string) List
+	// Marks are what is known of where the open rows of brokers begin, as arguments of the statements
+	// for backlogs; without a broker those that say nothing is known. Nil where the database needs none.
+	Marks(brokers ...string) map[string]any
 	// Changed tells relays that rows of brokers may be delivered, after the commit.
 	Changed(ctx context.Context, brokers ...string)
 	// Denied says whether an error is that of a role that may not read payloads.

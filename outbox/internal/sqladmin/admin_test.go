@@ -1,6 +1,7 @@
 package sqladmin
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -23,7 +24,7 @@ var given = func() map[string][]string {
 		"audit": {"before", "limit"}, "audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"}, "pauses": nil,
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
-		"counts": nil, "last_errors": nil, "backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
+		"counts": nil, "last_errors": nil, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
 		"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys", "shards"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
@@ -41,8 +42,17 @@ var stepwise = map[string][]string{
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which
 // answers to no INSERT: what others say at once, it says for one broker or key.
 var narrow = map[string][]string{
-	"audit_begun": nil, "brokers": {"after"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": {"broker"}, "followers_of": {"broker", "key", "id", "shard", "max_count"},
+	"audit_begun": nil, "brokers": {"after", "before"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": marked(), "followers_of": {"broker", "key", "id", "shard", "max_count"},
 	"expired_published": {"broker", "retention", "limit"}, "expired_abandoned": {"broker", "retention", "limit"}, "purge": {"ids"},
+}
+
+// marked are the names of what a statement gets that goes by the marks of each shard.
+func marked() []string {
+	names := []string{"broker", "server", "versions"}
+	for shard := range MySQL.Shards {
+		names = append(names, fmt.Sprint("floor_", shard), fmt.Sprint("late_", shard))
+	}
+	return names
 }
 
 // Every database has the same statements, which use nothing that they are not given; and every file

@@ -20,7 +20,7 @@ func (a *Admin) Overview(ctx context.Context, limit int) (brokers []admin.Broker
 	}
 	err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
 		brokers = nil
-		names, err := a.names(ctx, conn, "brokers", true)
+		names, err := a.names(ctx, conn, "brokers")
 		if err != nil {
 			return err
 		}

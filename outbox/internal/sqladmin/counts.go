@@ -3,6 +3,7 @@ package sqladmin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -78,17 +79,18 @@ func (a *Admin) Backlog(ctx context.Context) (backlog []driver.Backlog, err erro
 
 func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlog, err error) {
 	if _, ok := a.statements["backlog_of"]; ok { // a statement for each broker
-		names, err := a.names(ctx, conn, "open_brokers", false)
+		names, err := a.names(ctx, conn, "open_brokers")
 		for _, name := range names {
-			lag, lagErr := a.number(ctx, conn, "backlog_of", args{"broker": name})
+			lag, lagErr := a.lag(ctx, conn, name)
 			if lagErr != nil {
 				return nil, lagErr
 			}
-			backlog = append(backlog, driver.Backlog{Broker: name, Lag: micros(lag), Unknown: a.stranger(name)})
+			backlog = append(backlog, driver.Backlog{Broker: name, Lag: lag, Unknown: a.stranger(name)})
 		}
 		return backlog, err
 	}
 	given := args{"brokers": List{a.configured()}, "most": a.mostNames()}
+	maps.Copy(given, a.db.Marks(a.configured()...))
 	err = a.query(ctx, conn, "backlog", given, func(scan scanner) error {
 		var (
 			broker string
@@ -99,6 +101,23 @@ func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlo
 		return err
 	})
 	return few(backlog, func(b driver.Backlog) bool { return a.other(b.Broker) }), err
+}
+
+// lag is how far one broker is behind: by its marks, and without them where they do not hold.
+func (a *Admin) lag(ctx context.Context, conn Conn, broker string) (time.Duration, error) {
+	for _, marks := range []map[string]any{a.db.Marks(broker), a.db.Marks()} {
+		given := args{"broker": broker}
+		maps.Copy(given, marks)
+		var (
+			lag  int64
+			hold bool
+		)
+		err := a.query(ctx, conn, "backlog_of", given, func(scan scanner) error { return scan(&lag, &hold) })
+		if err != nil || hold {
+			return micros(lag), err
+		}
+	}
+	return 0, ErrIncomplete
 }
 
 // FinishedBrokers implements admin.Administration.
@@ -153,18 +172,14 @@ func few[T any](list []T, stranger func(T) bool) []T {
 	})
 }
 
-// names are the brokers of which a statement tells, of the configuration or not, and with all also
-// those of the configuration of which it does not; sorted.
-func (a *Admin) names(ctx context.Context, conn Conn, statement string, all bool) ([]string, error) {
+// names are the brokers of which a statement tells, and those of the configuration; sorted.
+func (a *Admin) names(ctx context.Context, conn Conn, statement string) ([]string, error) {
 	names, err := a.listed(ctx, conn, statement, a.mostNames())
-	if all {
-		names = append(names, a.configured()...)
-	}
-	return few(distinct(names), a.other), err
+	return few(distinct(append(names, a.configured()...)), a.other), err
 }
 
-// listed are the names in the order of an index, so many at most and those of the configuration: all of
-// them at once, or, where the database needs constants for a probe of its index, from one to the next.
+// listed are the names of which a statement tells, so many at most: all of them at once, or, where the
+// database needs constants for a probe of its index, from one to the next that is not of the configuration.
 func (a *Admin) listed(ctx context.Context, conn Conn, statement string, most int64) (names []string, err error) {
 	add := func(scan scanner) error {
 		var name string
@@ -177,31 +192,35 @@ func (a *Admin) listed(ctx context.Context, conn Conn, statement string, most in
 		err = a.query(ctx, conn, statement, args{"most": most}, add)
 		return names, err
 	}
-	if statement != hop {
-		for _, name := range a.configured() {
-			if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
+	// Past those of the configuration, of which published rows leave entries in the index.
+	after := "\x00" // which sorts before the empty text, too
+	for _, known := range append(slices.Clone(a.configured()), "\U0010FFFF") {
+		for before := known; most > 0; most-- {
+			name, found, err := a.hop(ctx, conn, after, before)
+			if err != nil {
+				return names, err
+			}
+			if !found {
+				break
+			}
+			if before = name; statement == hop {
+				names = append(names, name)
+			} else if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
 				return names, err
 			}
 		}
-	}
-	last := "\x00" // which sorts before the empty text, too
-	for range most {
-		name := ""
-		found := false
-		err := a.query(ctx, conn, hop, args{"after": last}, func(scan scanner) error {
-			found = true
-			return scan(&name)
-		})
-		if err != nil || !found {
-			return names, err
-		}
-		if last = name; statement == hop {
-			names = append(names, name)
-		} else if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
-			return names, err
-		}
+		after = known
 	}
 	return names, nil
+}
+
+// hop is the last name between two others of which there are rows.
+func (a *Admin) hop(ctx context.Context, conn Conn, after, before string) (name string, found bool, err error) {
+	err = a.query(ctx, conn, "brokers", args{"after": after, "before": before}, func(scan scanner) error {
+		found = true
+		return scan(&name)
+	})
+	return name, found, err
 }
 
 // Purge implements admin.Administration.

@@ -178,7 +178,7 @@ func (a *Admin) search(ctx context.Context, conn Conn, statement string, filter 
 		return statement, given, nil
 	}
 	if slices.Contains(s.parameters, "brokers") {
-		names, err := a.names(ctx, conn, "brokers", true)
+		names, err := a.names(ctx, conn, "brokers")
 		if err != nil {
 			return "", nil, err
 		}

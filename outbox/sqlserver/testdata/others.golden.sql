@@ -144,16 +144,10 @@ DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL
 SET @now = SYSUTCDATETIME();
 INSERT INTO @left (name)
 SELECT DISTINCT known.name
-  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known
- WHERE EXISTS (SELECT 1 FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 0)
-    OR EXISTS (SELECT 1 FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 1);
+  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known;
 WHILE @name IS NOT NULL
 BEGIN
-    IF @most <= 0
-        SET @name = (SELECT MIN(name) FROM @left WHERE name > @name);
-    ELSE
+    IF @most > 0
         SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -162,6 +156,11 @@ BEGIN
                          SELECT MIN(target_broker)
                            FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
+    IF @most <= 0 OR @name IS NULL
+    BEGIN
+        SET @most = 0;
+        SET @name = (SELECT MIN(name) FROM @left WHERE name NOT IN (SELECT name FROM @behind));
+    END;
     SET @most = @most - 1;
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)

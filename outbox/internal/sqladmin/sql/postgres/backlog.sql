@@ -1,40 +1,61 @@
--- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
--- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
--- are due; those that merely wait only put their broker on the list.
--- @brokers of the configuration, and @most others by each index
--- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key; reads a bounded number of rows of each shard, and a
--- block for each that is first of its key until one is due; and the first entry of each shard in {{name}}_blocks_wake.
-WITH RECURSIVE undeferred AS (
-    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
-    UNION ALL
-    SELECT next.target_broker
-      FROM undeferred
-     CROSS JOIN LATERAL (SELECT m.target_broker
-                           FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND NOT m.deferred AND m.target_broker > undeferred.target_broker
-                          ORDER BY m.target_broker
+-- For how many microseconds have the first open rows of each broker that are due been waiting? A row is due when its time has come, no
+-- earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they are due;
+-- those that merely wait only put their broker on the list. On it are the brokers of the configuration, and others that have open rows.
+-- @brokers of the configuration, and @most others; low-water marks in @sessions, for each shard of each of @brokers: @floors, @versions,
+-- @above and @writers, as in ready.sql
+-- Plan: hops in {{name}}_open and {{name}}_deferred from one broker to the next, past those of the configuration, of which published rows
+-- leave entries; reads a bounded number of rows of each shard, and a block for each that is first of its key until one is due; and the
+-- first entry of each shard in {{name}}_blocks_wake.
+WITH RECURSIVE names AS (
+    -- A name, and what lies in the indexes between it and the next one of the configuration. Before the first one there may be the empty name.
+    SELECT broker, shard, id, lead(broker) OVER (ORDER BY broker, shard) AS before
+      FROM (SELECT configured.broker, 32767, 9223372036854775807 FROM unnest(@brokers::text[]) AS configured (broker)
+             UNION ALL
+            SELECT '', -1, -9223372036854775808) AS known (broker, shard, id)
+     UNION ALL
+    SELECT next.broker, 32767, 9223372036854775807, names.before
+      FROM names
+     CROSS JOIN LATERAL (SELECT found.broker
+                           FROM ((SELECT m.target_broker
+                                    FROM {{table}} AS m
+                                   WHERE m.finished_at IS NULL AND NOT m.deferred AND (m.target_broker, m.shard) > (names.broker, names.shard) AND m.target_broker < names.before
+                                   ORDER BY m.target_broker, m.shard
+                                   LIMIT 1)
+                                  UNION ALL
+                                 (SELECT m.target_broker
+                                    FROM {{table}} AS m
+                                   WHERE m.finished_at IS NULL AND m.deferred AND m.shard >= 0 AND (m.target_broker, m.id) > (names.broker, names.id) AND m.target_broker < names.before
+                                   ORDER BY m.target_broker, m.id
+                                   LIMIT 1)
+                                  UNION ALL -- behind the last one
+                                 (SELECT m.target_broker
+                                    FROM {{table}} AS m
+                                   WHERE m.finished_at IS NULL AND NOT m.deferred AND (m.target_broker, m.shard) > (names.broker, names.shard) AND names.before IS NULL
+                                   ORDER BY m.target_broker, m.shard
+                                   LIMIT 1)
+                                  UNION ALL
+                                 (SELECT m.target_broker
+                                    FROM {{table}} AS m
+                                   WHERE m.finished_at IS NULL AND m.deferred AND m.shard >= 0 AND (m.target_broker, m.id) > (names.broker, names.id) AND names.before IS NULL
+                                   ORDER BY m.target_broker, m.id
+                                   LIMIT 1)) AS found (broker)
+                          ORDER BY found.broker
                           LIMIT 1) AS next
-), deferred_brokers AS (
-    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
-    UNION ALL
-    SELECT next.target_broker
-      FROM deferred_brokers
-     CROSS JOIN LATERAL (SELECT m.target_broker
-                           FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > deferred_brokers.target_broker
-                          ORDER BY m.target_broker
-                          LIMIT 1) AS next
-), names AS (
-    (SELECT target_broker FROM undeferred LIMIT @most::bigint)
-     UNION
-    (SELECT target_broker FROM deferred_brokers LIMIT @most::bigint)
-     UNION
-    SELECT known.broker -- found by one entry of an index each, not by a join, which might read all of them
-      FROM unnest(@brokers::text[]) AS known (broker)
-     WHERE (SELECT 1 FROM {{table}} AS m WHERE m.target_broker = known.broker AND m.finished_at IS NULL AND NOT m.deferred LIMIT 1) = 1
-        OR (SELECT 1 FROM {{table}} AS m WHERE m.target_broker = known.broker AND m.finished_at IS NULL AND m.deferred LIMIT 1) = 1
-), head AS (
-    SELECT target_broker, generate_series(0, 11) AS shard FROM names
+), session AS (
+    SELECT nullif(current_setting('fanout.session', true), '')::bigint = ANY (@sessions::bigint[]) AS known
+), marks AS MATERIALIZED (
+    SELECT place, version
+         , CASE WHEN writers <> '{}' AND NOT EXISTS (SELECT FROM unnest(writers::bigint[]) AS writer (number)
+                                                      WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
+                THEN above ELSE floor END AS floor
+      FROM unnest(@floors::bigint[], @versions::bigint[], @above::bigint[], @writers::text[]) WITH ORDINALITY AS mark (floor, version, above, writers, place)
+     WHERE (SELECT known FROM session)
+), head AS MATERIALIZED (
+    SELECT listed.broker AS target_broker, n.shard, coalesce(marks.floor, -9223372036854775808) AS floor
+      FROM (SELECT broker FROM names WHERE shard >= 0 LIMIT @most::bigint + cardinality(@brokers::text[])) AS listed
+     CROSS JOIN generate_series(0, 11) AS n (shard)
+      LEFT JOIN marks ON marks.place = 12 * (array_position(@brokers::text[], listed.broker) - 1) + n.shard + 1
+                     AND marks.version = coalesce((SELECT version FROM {{table}}_shards AS s WHERE s.target_broker = listed.broker AND s.shard = n.shard % 4), 0)
 ), waiting AS (
     SELECT head.target_broker, ready.since
       FROM head
@@ -43,7 +64,7 @@ WITH RECURSIVE undeferred AS (
                                       , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
                                    FROM (SELECT m.id, m.shard, m.created_at, m.available_at, m.locked_until, m.ordering_key
                                            FROM {{table}} AS m
-                                          WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
+                                          WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.id >= head.floor
                                           ORDER BY m.id
                                           LIMIT 1000) AS listed) AS first
                           WHERE leads

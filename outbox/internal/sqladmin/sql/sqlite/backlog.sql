@@ -1,6 +1,7 @@
--- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
--- has come, no earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on
--- at which they are due; those that merely wait only put their broker on the list.
+-- For how many microseconds have the first open rows of each broker that are due been waiting? A row is due when its time has come, no
+-- earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which
+-- they are due; those that merely wait only put their broker on the list. On it are the brokers of the configuration, and others that
+-- have open rows.
 -- @now, @brokers of the configuration (a JSON list), and @most others by each index
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
@@ -25,8 +26,6 @@ WITH RECURSIVE hop (broker) AS (
      UNION
     SELECT known.value
       FROM json_each(@brokers) AS known
-     WHERE EXISTS (SELECT 1 FROM {{table}} AS m INDEXED BY {{name}}_open WHERE m.target_broker = known.value AND m.finished_at IS NULL AND m.deferred = 0)
-        OR EXISTS (SELECT 1 FROM {{table}} AS m INDEXED BY {{name}}_deferred_key WHERE m.target_broker = known.value AND m.finished_at IS NULL AND m.deferred = 1)
 ), head AS (
     SELECT names.broker
          , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))

@@ -1,6 +1,7 @@
--- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
--- has come, no earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
--- are due; those that merely wait only put their broker on the list.
+-- For how many microseconds have the first open rows of each broker that are due been waiting? A row is due when its time has come, no
+-- earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which
+-- they are due; those that merely wait only put their broker on the list. On it are the brokers of the configuration, and others that
+-- have open rows.
 -- @brokers of the configuration (a JSON list), and @most others
 -- It waits for nobody: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
@@ -11,17 +12,11 @@ DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL
 SET @now = SYSUTCDATETIME();
 INSERT INTO @left (name)
 SELECT DISTINCT known.name
-  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known
- WHERE EXISTS (SELECT 1 FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 0)
-    OR EXISTS (SELECT 1 FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                WHERE target_broker = known.name AND finished_at IS NULL AND deferred = 1);
+  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known;
 WHILE @name IS NOT NULL
 BEGIN
     -- The next one: as long as @most allows that has rows, and then those of the configuration that are left.
-    IF @most <= 0
-        SET @name = (SELECT MIN(name) FROM @left WHERE name > @name);
-    ELSE
+    IF @most > 0
         SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -30,6 +25,11 @@ BEGIN
                          SELECT MIN(target_broker)
                            FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                           WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
+    IF @most <= 0 OR @name IS NULL
+    BEGIN
+        SET @most = 0;
+        SET @name = (SELECT MIN(name) FROM @left WHERE name NOT IN (SELECT name FROM @behind));
+    END;
     SET @most = @most - 1;
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
