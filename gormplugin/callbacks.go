@@ -48,6 +48,7 @@ func (p *Plugin) register(db *gorm.DB) error {
 // statement of the application more than all else that the plugin asks about it.
 type (
 	keyStarted    struct{ *gorm.Statement }
+	keyDest       struct{ *gorm.Statement }
 	keyVersions   struct{ *gorm.Statement }
 	keyOutcome    struct{ *gorm.Statement }
 	keyBystanders struct{ *gorm.Statement }
@@ -107,6 +108,9 @@ func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 			return
 		}
 		p.ensureTransaction(db)
+		if !creates {
+			p.noteDest(db)
+		}
 		p.noteVersions(db, creates)
 		if t, _ := transactionOf(db.Statement.ConnPool); t != nil && t.attempt != nil {
 			written := targets(db, creates)

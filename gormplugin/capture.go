@@ -37,7 +37,7 @@ func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		p.failed(db)
 		switch {
-		case !p.concerns(db):
+		case !p.concerned(db):
 			if !creates && !skipped(db) {
 				p.warnOfAssociation(db, nil)
 			}
@@ -181,7 +181,27 @@ func targets(db *gorm.DB, creates bool) [2]any {
 	if creates || samePointer(statement.Model, statement.Dest) {
 		return [2]any{statement.Dest, nil}
 	}
-	return [2]any{statement.Model, statement.Dest}
+	dest := statement.Dest
+	if noted, ok := statement.Settings.Load(keyDest{statement}); ok {
+		dest = noted
+	}
+	return [2]any{statement.Model, dest}
+}
+
+// noteDest keeps the values of an update of another model for the capture. The types of columns, and
+// callbacks of others, may put something else in their place, such as a map of columns.
+func (p *Plugin) noteDest(db *gorm.DB) {
+	if s := db.Statement; p.mayHold(s.Dest) && !samePointer(s.Model, s.Dest) {
+		s.Settings.Store(keyDest{s}, s.Dest)
+	} else {
+		s.Settings.Delete(keyDest{s}) // of another update by the same handle
+	}
+}
+
+// concerned is concerns for a statement that has run.
+func (p *Plugin) concerned(db *gorm.DB) bool {
+	_, noted := db.Statement.Settings.Load(keyDest{db.Statement})
+	return noted || p.concerns(db)
 }
 
 // samePointer compares without ==, which panics for slices.

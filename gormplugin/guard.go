@@ -90,7 +90,7 @@ func (p *Plugin) guarded(callback func(*gorm.DB)) func(*gorm.DB) {
 		done := false
 		defer func() {
 			if !done {
-				if p.concerns(db) && !skipped(db) {
+				if p.concerned(db) && !skipped(db) {
 					p.touch(db, false)
 				}
 				abandon(db)

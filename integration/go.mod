@@ -11,6 +11,7 @@ require (
 	github.com/chromedp/chromedp v0.14.2
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/glebarez/sqlite v1.11.0
+	github.com/go-gorm/caches/v4 v4.0.5
 	github.com/google/uuid v1.6.0
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
@@ -43,14 +44,20 @@ require (
 	gorm.io/gorm v1.31.2
 	gorm.io/plugin/dbresolver v1.6.2
 	gorm.io/plugin/opentelemetry v0.1.16
+	gorm.io/plugin/optimisticlock v1.1.3
+	gorm.io/plugin/soft_delete v1.2.1
+	gorm.io/sharding v0.6.1
 	pgregory.net/rapid v1.3.0
 )
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/bwmarrin/snowflake v0.3.0 // indirect
+	github.com/longbridgeapp/sqlparser v0.3.1 // indirect
 	github.com/twmb/franz-go v1.21.7 // indirect
 	github.com/twmb/franz-go/pkg/kadm v1.18.0 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.13.1 // indirect
+	golang.org/x/exp v0.0.0-20230817173708-d852ddb80c63 // indirect
 )
 
 require (

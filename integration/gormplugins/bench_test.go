@@ -195,7 +195,7 @@ func (b *bench) migrate(store func(*sql.DB) (migrator, error)) {
 	_, err = m.Migrate(b.t.Context())
 	require.NoError(b.t, err)
 	b.ok(b.db.Transaction(func(tx *gorm.DB) error { // one wait for the disk
-		return tx.Migrator().CreateTable(&Order{}, &Plain{}, &Buyer{}, &Card{}, &Hooked{})
+		return tx.Migrator().CreateTable(&Order{}, &Plain{}, &Buyer{}, &Card{}, &Hooked{}, &Locked{}, &Kept{})
 	}))
 }
 
