@@ -25,6 +25,7 @@ func (p *Plugin) register(db *gorm.DB) error {
 	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
 	create, update, remove, raw := db.Callback().Create(), db.Callback().Update(), db.Callback().Delete(), db.Callback().Raw()
 	return errors.Join(
+		p.registerFirst(db),
 		create.Match(p.guard(create)).After(begin).Before("gorm:before_create").Register("fanout:begin", p.guarded(p.begin(true))),
 		create.After("gorm:after_create").Before(commit).Register("fanout:capture", p.guarded(p.capture(true))),
 		create.After(commit).Register("fanout:end", p.end),
@@ -39,6 +40,22 @@ func (p *Plugin) register(db *gorm.DB) error {
 		db.Callback().Query().After("gorm:after_query").Register("fanout:loaded", p.loaded),
 		db.Callback().Row().After("gorm:row").Register("fanout:failed", p.mayFail),
 		p.surround(db),
+	)
+}
+
+// registerFirst adds what comes before anything that GORM itself does.
+func (p *Plugin) registerFirst(db *gorm.DB) error {
+	const name, begin = "fanout:through", "gorm:begin_transaction" // which is there unless SkipDefaultTransaction is set
+	with := func(db *gorm.DB) bool { return !db.SkipDefaultTransaction }
+	without := func(db *gorm.DB) bool { return db.SkipDefaultTransaction }
+	all := db.Callback()
+	return errors.Join(
+		all.Create().Match(with).Before(begin).Register(name, p.seeThrough), all.Create().Match(without).Before("gorm:before_create").Register(name+"_alone", p.seeThrough),
+		all.Update().Match(with).Before(begin).Register(name, p.seeThrough), all.Update().Match(without).Before("gorm:setup_reflect_value").Register(name+"_alone", p.seeThrough),
+		all.Delete().Match(with).Before(begin).Register(name, p.seeThrough), all.Delete().Match(without).Before("gorm:before_delete").Register(name+"_alone", p.seeThrough),
+		all.Query().Before("gorm:query").Register(name, p.seeThrough),
+		all.Row().Before("gorm:row").Register(name, p.seeThrough),
+		all.Raw().Before("gorm:raw").Register(name, p.seeThrough),
 	)
 }
 
@@ -133,13 +150,20 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		begun := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 		begun.Statement.ConnPool = db.Statement.ConnPool
 		if begun = begun.Begin(); begun.Error != nil {
+			if errors.Is(begun.Error, gorm.ErrInvalidTransaction) { // by whoever begins none
+				begun.Error = fmt.Errorf("%w: %w", unseenError(db.Statement.ConnPool), begun.Error)
+			}
 			_ = db.AddError(begun.Error)
 			return
 		}
 		db.Statement.Settings.Store(keyStarted{db.Statement}, db.Statement.ConnPool)
 		db.Statement.ConnPool = begun.Statement.ConnPool
-		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
+		switch ours, foreign := transactionOf(db.Statement.ConnPool); {
+		case ours != nil:
+		case foreign != nil:
 			p.wrapInPlace(db, foreign)
+		default:
+			_ = db.AddError(unseenError(db.Statement.ConnPool))
 		}
 	}
 }
@@ -192,7 +216,11 @@ func (p *Plugin) end(db *gorm.DB) {
 // follow watches raw SQL that runs as a prepared statement and so bypasses the transaction's
 // ExecContext.
 func (p *Plugin) follow(db *gorm.DB) {
-	if _, prepared := db.Statement.ConnPool.(*gorm.PreparedStmtTX); !prepared || db.DryRun {
+	conn := db.Statement.ConnPool
+	if through, ok := conn.(*throughTx); ok {
+		conn = through.inner
+	}
+	if _, prepared := conn.(*gorm.PreparedStmtTX); !prepared || db.DryRun {
 		return
 	}
 	ours, _ := transactionOf(db.Statement.ConnPool)

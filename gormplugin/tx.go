@@ -231,6 +231,8 @@ func transactionOf(conn gorm.ConnPool) (ours *tx, foreign gorm.Tx) {
 			return c, nil
 		case *gorm.PreparedStmtTX:
 			conn = c.Tx
+		case *throughTx:
+			conn = c.inner
 		case gorm.Tx:
 			return nil, c
 		default:

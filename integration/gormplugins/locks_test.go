@@ -1,6 +1,7 @@
 package gormplugins_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,11 +65,11 @@ func TestOptimisticLock(t *testing.T) {
 	for name, update := range updates {
 		for where, in := range map[string]func(db *gorm.DB, f func(*gorm.DB) error) error{
 			"": func(db *gorm.DB, f func(*gorm.DB) error) error { return f(db) },
-			" in a transaction": func(db *gorm.DB, f func(*gorm.DB) error) error {
+			"in a transaction": func(db *gorm.DB, f func(*gorm.DB) error) error {
 				return db.Transaction(f)
 			},
 		} {
-			cases[name+where] = func(b *bench) {
+			cases[strings.TrimSpace(name+" "+where)] = func(b *bench) {
 				db := b.open(&gorm.Config{})
 				b.use(db)
 				l := loaded(b, "1")

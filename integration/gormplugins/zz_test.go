@@ -1,6 +1,0 @@
-package gormplugins_test
-
-import (
-	_ "github.com/go-gorm/caches/v4"
-	_ "gorm.io/sharding"
-)
