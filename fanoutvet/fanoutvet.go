@@ -35,7 +35,10 @@ raises, where that is likely to be all that it wants: in tests, and in calculati
 
 Copies of an aggregate that has raised something, or that GORM has loaded on a handle with the
 plugin, share its events. Where the function shows that GORM has loaded it, a copy is reported only
-if it is changed, too: then its event is sent, and its change is lost.`
+if it is changed, too: then its event is sent, and its change is lost.
+
+What comes from a cache, or from singleflight, is not looked into: there requests share the events of
+an aggregate, so give each copy a list of its own, as above, where it is taken out.`
 
 // Analyzer reports events that are raised on copies.
 var Analyzer = &analysis.Analyzer{

@@ -129,8 +129,15 @@ func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 			p.noteDest(db)
 		}
 		p.noteVersions(db, creates)
-		if t, _ := transactionOf(db.Statement.ConnPool); t != nil && t.attempt != nil {
-			written := targets(db, creates)
+		t, _ := transactionOf(db.Statement.ConnPool)
+		if t == nil {
+			return
+		}
+		written := targets(db, creates)
+		for _, value := range written {
+			t.useBefore(reflect.ValueOf(value))
+		}
+		if t.attempt != nil {
 			aggregates, err := p.aggregates(db, written[:]...)
 			_ = db.AddError(err)
 			t.touch(aggregates)

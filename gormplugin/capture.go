@@ -18,6 +18,7 @@ import (
 // found is one aggregate in the hands of a statement.
 type found struct {
 	recorder *journal.Recorder
+	carrier  *journal.Carrier // tells the values apart that share the recorder; nil where that is not known
 	value    reflect.Value
 	facts    *facts           // nil where they are not asked for
 	expected *int64           // version that it was loaded with
@@ -65,9 +66,34 @@ func (p *Plugin) touch(db *gorm.DB, creates bool) {
 	ours.know(aggregates)
 }
 
+// use tells the journal with which value of those that share its events the transaction works on an
+// aggregate.
+func (t *tx) use(f *found) { t.journal.Use(f.recorder, f.carrier) }
+
+// useBefore does so before a statement on the values that it was given. It may wait for a row that another
+// transaction has, with the same value.
+func (t *tx) useBefore(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			t.useBefore(v.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			t.useBefore(v.Index(i))
+		}
+	case reflect.Struct:
+		if recorder, ok := journal.RecorderOf(v); ok {
+			t.journal.Use(recorder, journal.CarrierOf(v))
+		}
+	default: // maps and the like are no aggregates
+	}
+}
+
 // know tells the journal of aggregates that are not written, so that a rollback concerns them.
 func (t *tx) know(aggregates []found) {
 	for i := range aggregates {
+		t.use(&aggregates[i])
 		t.journal.Touch(aggregates[i].recorder)
 	}
 }
@@ -273,7 +299,7 @@ func (c *collector) add(v reflect.Value) error {
 	if c.known(recorder) {
 		return nil
 	}
-	a := found{recorder: recorder, value: v}
+	a := found{recorder: recorder, carrier: journal.CarrierOf(v), value: v}
 	if c.db != nil {
 		var err error
 		if a.facts, err = c.plugin.sources.of(c.db, v.Type()); err != nil {
@@ -315,11 +341,16 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		source := a.source(db.Statement.Context)
 		switch {
 		case ours != nil:
+			ours.use(&a)
 			if err := ours.journal.Track(a.recorder, source, inherited); err != nil {
 				return err
 			}
 		case foreign != nil:
-			for i, event := range a.recorder.Events() {
+			events, err := a.recorder.EventsOf(a.carrier, &source)
+			if err != nil {
+				return err
+			}
+			for i, event := range events {
 				source.Sequence = i + 1
 				now = append(now, journal.Flush{Raised: event, Source: source, Context: inherited})
 			}
@@ -345,6 +376,7 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 		return
 	}
 	for i := range aggregates {
+		ours.use(&aggregates[i])
 		ours.journal.Untouched(aggregates[i].recorder, aggregates[i].facts.name)
 	}
 }

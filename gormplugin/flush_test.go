@@ -72,7 +72,8 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 		recorder, _ := journal.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
 		require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
 	}
-	flush := notes.Collect()
+	flush, err := notes.Collect(true)
+	require.NoError(t, err)
 	require.Len(t, flush, len(orders))
 	wakeUps, err := p.write(t.Context(), inserter, database, flush, nil)
 	require.NoError(t, err)
@@ -155,7 +156,11 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	recorder, _ := journal.RecorderOf(reflect.ValueOf(&order).Elem())
 	require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
 	allocations := testenv.Allocations(200, func() {
-		if _, err := p.write(ctx, inserter, &inserts{}, notes.Collect(), nil); err != nil {
+		flush, err := notes.Collect(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.write(ctx, inserter, &inserts{}, flush, nil); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -43,6 +43,7 @@ func (m *model) do(o *op) result {
 		if m.tx == nil {
 			return failed
 		}
+		m.use(o.Agg, false)
 		return m.wrote(o.Agg)
 	case "after":
 		if m.tx == nil || m.tx.foreign {
@@ -92,13 +93,25 @@ func (m *model) load(o *op) result {
 // touches are the aggregates of a statement: should it fail, the transaction knows them all the
 // same.
 func (m *model) touches(o *op) {
+	touch := func(copied bool, aggs ...int) {
+		for _, agg := range aggs {
+			m.tx.known[agg] = true
+			m.use(agg, copied)
+		}
+	}
 	switch o.Kind {
-	case "create", "update", "miss", "column", "delete", "delete_value", "save":
+	case "create", "update", "miss", "column", "delete", "save":
+		touch(false, o.Agg)
+	case "delete_value": // of which it is not known where it stands
 		m.tx.known[o.Agg] = true
-	case "creates", "saves", "values", "ignores":
-		m.tx.known[0], m.tx.known[1] = true, true
-	case "imports", "returns", "returns_update", "returns_delete", "lends":
-		m.tx.known[firstSeal], m.tx.known[firstSeal+1] = true, true
+	case "creates", "saves", "ignores":
+		touch(false, 0, 1)
+	case "values":
+		touch(true, 0, 1)
+	case "imports", "returns", "returns_update", "returns_delete":
+		touch(o.ID%2 == 0, firstSeal, firstSeal+1)
+	case "lends":
+		touch(false, firstSeal, firstSeal+1)
 	}
 }
 
@@ -169,6 +182,9 @@ func (m *model) items(o *op, crates ...int) result {
 	}
 	if len(items) == 0 {
 		return done
+	}
+	for _, item := range items {
+		m.use(item, false)
 	}
 	m.set(o, items...)
 	return m.wrote(items...)

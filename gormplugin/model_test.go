@@ -22,6 +22,8 @@ type happening struct {
 
 	first, last int // when the work was rolled back in which it was raised, for the first and the last time
 	replaces    bool
+	left        bool // by a transaction that was rolled back
+	itself      bool // which was given the value that raised it
 }
 
 func (h *happening) refused() bool { return h.kind == "choked" || h.kind == "stray" }
@@ -93,8 +95,18 @@ type transaction struct {
 	starts  []int        // when the transaction and its savepoints began
 	undone  [][2]int     // from a savepoint to its rollback
 	known   map[int]bool // aggregates of statements, and those that were loaded and raised something
+	uses    map[int]*use // by what statements were given, whatever became of them
 	loaded  map[int]bool
 	bearing map[int]bool // loaded, and raised something since
+
+	vague    bool // it would write events that may be those of copies
+	ofCopies int  // events that it does not write, since they are
+}
+
+// use is with which values of an aggregate a transaction works.
+type use struct {
+	itself bool // the one that raises
+	copy   bool // a copy, when there were events
 }
 
 type model struct {
@@ -134,7 +146,7 @@ func (m *model) raise(agg int, kind string) {
 }
 
 func (m *model) begin(foreign bool) {
-	t := &transaction{world: m.committed.clone(), foreign: foreign, begun: m.tick(), known: map[int]bool{}, loaded: map[int]bool{}, bearing: map[int]bool{}}
+	t := &transaction{world: m.committed.clone(), foreign: foreign, begun: m.tick(), known: map[int]bool{}, uses: map[int]*use{}, loaded: map[int]bool{}, bearing: map[int]bool{}}
 	t.starts = []int{t.begun}
 	t.written, t.missed, t.unsure = map[int]int{}, map[int]int{}, map[int]bool{}
 	m.tx = t
@@ -153,8 +165,40 @@ func (m *model) rollback() {
 				h.undo(now)
 				h.replaces = false
 			}
+			m.abandon(t, agg, h)
 		}
 	}
+}
+
+// abandon marks what a transaction leaves: it goes with a save of the value that raised it.
+func (m *model) abandon(t *transaction, agg int, h *happening) {
+	u := t.uses[agg]
+	if u == nil {
+		u = &use{}
+	}
+	if h.at > t.begun || u.copy || u.itself {
+		h.left, h.itself = true, u.itself
+	}
+}
+
+// uses says that a statement was given an aggregate, or a copy of it.
+func (m *model) use(agg int, copied bool) {
+	u := m.tx.uses[agg]
+	if u == nil || m.tx.foreign { // where each statement is by itself
+		u = &use{}
+		m.tx.uses[agg] = u
+	}
+	u.itself = u.itself || !copied
+	u.copy = u.copy || copied && len(m.pending[agg]) > 0
+}
+
+// elsewhere reports whether an event is that of another value than those of a transaction, and whether
+// nobody can tell.
+func (m *model) elsewhere(t *transaction, agg int, h *happening) (elsewhere, vague bool) {
+	if u := t.uses[agg]; !h.left || u != nil && u.itself {
+		return false, false
+	}
+	return h.itself, !h.itself
 }
 
 func (h *happening) undo(at int) {
@@ -197,11 +241,18 @@ func (m *model) raisedAgain(t *transaction, agg int, undone *happening) bool {
 // a statement on it that changed no row, is not.
 func (m *model) flush(t *transaction) []*happening {
 	flush := slices.Clone(t.published)
+	t.vague, t.ofCopies = false, 0
 	for agg, written := range t.written {
 		m.settle(t, agg)
 		for _, h := range m.pending[agg] {
 			inVain := written < h.at && h.at < t.missed[agg]
-			if h.last < written && !inVain {
+			if h.last >= written || inVain {
+				continue
+			}
+			elsewhere, vague := m.elsewhere(t, agg, h)
+			if t.vague = t.vague || vague; elsewhere {
+				t.ofCopies++
+			} else {
 				flush = append(flush, h)
 			}
 		}
@@ -227,7 +278,7 @@ func (m *model) commit() result {
 	}
 	flush := m.flush(t)
 	left := m.leaves(t, flush)
-	if t.aborted || t.doubt || t.torn || slices.ContainsFunc(flush, (*happening).refused) || m.strict && left > 0 || m.unsure(t, flush) {
+	if t.aborted || t.doubt || t.torn || t.vague || slices.ContainsFunc(flush, (*happening).refused) || m.strict && left > 0 || m.unsure(t, flush) {
 		m.rollback()
 		return failed
 	}
@@ -253,7 +304,7 @@ func (m *model) keeps(agg int, flush []*happening) []*happening {
 // leaves counts the events that a flush leaves pending on aggregates that were to be written, or
 // that were loaded before they raised them in the transaction.
 func (m *model) leaves(t *transaction, flush []*happening) int {
-	left := 0
+	left := t.ofCopies
 	for agg := range t.missed {
 		if !t.unsure[agg] {
 			left += len(m.keeps(agg, flush))
@@ -301,7 +352,15 @@ func (m *model) wrote(aggs ...int) result {
 	if m.tx.foreign {
 		var events []*happening
 		for _, agg := range aggs {
-			events = append(events, m.pending[agg]...)
+			for _, h := range m.pending[agg] {
+				elsewhere, vague := m.elsewhere(m.tx, agg, h)
+				if vague {
+					return failed
+				}
+				if !elsewhere {
+					events = append(events, h)
+				}
+			}
 		}
 		return m.writeNow(inOrder(events))
 	}

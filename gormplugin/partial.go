@@ -54,7 +54,7 @@ func (p *Plugin) rowsGiven(db *gorm.DB, creates bool) (rows int, idle []found, e
 		}
 		f := found{value: value, facts: facts}
 		recorder, aggregate := journal.RecorderOf(value)
-		f.recorder = recorder
+		f.recorder, f.carrier = recorder, journal.CarrierOf(value)
 		key := f.key(db)
 		switch {
 		case key == "" && !creates:
@@ -84,6 +84,7 @@ func (p *Plugin) partial(db *gorm.DB, aggregates []found, given int, affected in
 	if !pending(aggregates) {
 		for i := range aggregates {
 			if ours != nil {
+				ours.use(&aggregates[i])
 				ours.journal.Doubt(aggregates[i].recorder, err)
 			}
 		}

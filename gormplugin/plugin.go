@@ -38,6 +38,7 @@ type Plugin struct {
 	kinds    sync.Map // reflect.Type -> *kind
 	sources  sourceCache
 	left     atomic.Int64
+	again    atomic.Int64
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
 
@@ -188,6 +189,10 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 // EventsLeftPending counts the events that commits have left behind on aggregates they touched,
 // each with a warning in the log; see [WithStrict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
+
+// EventsRaisedAgain counts the events that were undone by a rollback and not sent, since commits have sent
+// others that were raised in their place, with their message ids: each with a warning in the log.
+func (p *Plugin) EventsRaisedAgain() int64 { return p.again.Load() }
 
 // OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker.
 // f runs in the goroutine that commits: it must return quickly, and must not keep the slice. It

@@ -37,8 +37,11 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 		}
 		return nil, uow.ErrNoTransaction
 	}
-	flush := t.journal.Collect()
-	if err := t.refusal(flush); err != nil {
+	flush, err := t.journal.Collect(false)
+	if err == nil {
+		err = t.refusal(flush)
+	}
+	if err != nil {
 		return nil, err
 	}
 	captured := make([]Captured, len(flush))

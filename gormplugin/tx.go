@@ -40,7 +40,7 @@ func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.
 	} else {
 		t.notifier = plugin.notifierOf(nil, inserter)
 	}
-	t.journal.Begin()
+	t.journal.Begin(t.attempt != nil)
 	return t
 }
 
@@ -123,8 +123,10 @@ func (t *tx) commit() error {
 			t.journal.RolledBack()
 		}
 	}()
-	flush := t.journal.Collect()
-	err := t.refusal(flush)
+	flush, err := t.journal.Collect(true)
+	if err == nil {
+		err = t.refusal(flush)
+	}
 	if err == nil && len(flush) > 0 {
 		err = t.course.checkOpen(t.ctx, t.inserter.Dialect(), t.Tx)
 	}
@@ -170,7 +172,8 @@ func (t *tx) warn(flush []journal.Flush, left map[string]int) {
 		t.plugin.log.WarnContext(t.ctx, "events left pending: no row of their aggregate changed", "aggregate", name, "events", n)
 	}
 	for i := range flush {
-		if f := &flush[i]; f.Replaces() {
+		if f := &flush[i]; f.Replaced() > 0 {
+			t.plugin.again.Add(int64(f.Replaced()))
 			t.plugin.log.WarnContext(t.ctx, "event raised again after a rollback: sent once",
 				"aggregate", f.Source.Aggregate, "event", fmt.Sprintf("%T", f.Data), "message_id", f.ID)
 		}

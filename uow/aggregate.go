@@ -23,7 +23,7 @@ import (
 // Copies of a value that has raised something share its events: GORM copies structs, and none of
 // the copies must lose or repeat an event. A copy that was made before the first Raise is on its
 // own, which is what happens in "for _, o := range orders { o.Raise(...) }": range over the index
-// instead.
+// instead. Give a copy that leaves a cache events of its own: o.Aggregate = uow.Aggregate{}.
 //
 // Like other fields, an aggregate is not safe for concurrent use.
 type Aggregate struct {
@@ -35,7 +35,7 @@ type Aggregate struct {
 // generates must be there before. Id and time of the message are fixed, too, so that a transaction
 // that is tried again writes the same message. The event goes to the outbox when a transaction that
 // wrote this aggregate commits, whether it was raised before the aggregate was saved or after. When
-// the transaction rolls back, the event stays pending and goes with the next one that succeeds.
+// the transaction rolls back, the event stays pending and goes with the next one that saves this value.
 //
 // An event that cannot be encoded, or whose type is not registered, makes that transaction fail.
 // Until the commit it costs the memory of its JSON besides that of the value. An event may raise
@@ -46,12 +46,16 @@ func (a *Aggregate) Raise(event any, opts ...envelope.Option) {
 	if a == nil {
 		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
 	}
-	a.events.Recorder().Raise(event, opts)
+	a.events.Raise(event, opts)
 }
 
 // AggregateError says that a struct type holds an [Aggregate] whose events would be lost: a second
 // one, or one in a place for which GORM writes no row. Its Fields lead there.
 type AggregateError = journal.AggregateError
+
+// SharedEventsError is the answer to a commit where an aggregate has events that were rolled back and may be
+// those of a copy of it, such as another request's from a cache. The text says what to write.
+type SharedEventsError = journal.SharedEventsError
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet,
 // oldest first; nil for what is no aggregate. The aggregate is given as a pointer. The events are

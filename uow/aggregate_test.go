@@ -57,7 +57,7 @@ func TestCopies(t *testing.T) {
 	assert.Equal(t, 2, recorder.Len())
 	j := journal.Journal{}
 	track(t, &j, &first)
-	j.Committed(j.Collect())
+	j.Committed(collect(t, &j))
 	recorder, ok = journal.RecorderOf(reflect.ValueOf(first))
 	require.True(t, ok, "its events are written, and more may come")
 	late.Raise(placed{3})
@@ -66,6 +66,13 @@ func TestCopies(t *testing.T) {
 	assert.False(t, ok, "a copy without events has no recorder that could be found again")
 	_, ok = journal.RecorderOf(reflect.ValueOf(placed{}))
 	assert.False(t, ok)
+}
+
+func collect(t *testing.T, j *journal.Journal) []journal.Flush {
+	t.Helper()
+	flush, err := j.Collect(false)
+	require.NoError(t, err)
+	return flush
 }
 
 // echo raises another event while it is encoded.
@@ -85,7 +92,7 @@ func TestRaiseWhileRaising(t *testing.T) {
 	o.Raise(placed{3})
 	var j journal.Journal
 	track(t, &j, o)
-	flush := j.Collect()
+	flush := collect(t, &j)
 	assert.Equal(t, []any{placed{0}, placed{1}, echo{o}, placed{3}}, data(flush))
 	for i := range flush {
 		assert.Equal(t, i+1, flush[i].Source.Sequence)
@@ -113,7 +120,7 @@ func TestRaiseFromManyGoroutines(t *testing.T) {
 	wg.Wait()
 	var j journal.Journal
 	track(t, &j, o)
-	flush := j.Collect()
+	flush := collect(t, &j)
 	require.Len(t, flush, 4001)
 	for i := range flush {
 		require.Equal(t, i+1, flush[i].Source.Sequence)
@@ -139,17 +146,17 @@ func data(flush []journal.Flush) []any {
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	var j journal.Journal
-	assert.Empty(t, j.Collect())
+	assert.Empty(t, collect(t, &j))
 	a, b := &order{ID: "a"}, &order{ID: "b"}
 	a.Raise(placed{1})
 	b.Raise(placed{2})
 	a.Raise(placed{3})
 	track(t, &j, b)
 	track(t, &j, a)
-	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "in the order in which they were raised")
-	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "collecting changes nothing")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(collect(t, &j)), "in the order in which they were raised")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(collect(t, &j)), "collecting changes nothing")
 
-	flush := j.Collect()
+	flush := collect(t, &j)
 	assert.Equal(t, 2, flush[2].Source.Sequence)
 	b.Raise(placed{4}) // too late for this flush
 	j.Committed(flush)
@@ -171,15 +178,15 @@ func TestJournalSavepoints(t *testing.T) {
 	b.Raise(placed{4})
 	track(t, &j, b)
 	j.RollbackTo("x")
-	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "the inner one counts")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(collect(t, &j)), "the inner one counts")
 	j.RollbackTo("x")
-	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "it is still set")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(collect(t, &j)), "it is still set")
 	j.Release("x")
 	j.RollbackTo("x")
-	assert.Equal(t, []any{placed{1}}, data(j.Collect()), "now the outer one")
+	assert.Equal(t, []any{placed{1}}, data(collect(t, &j)), "now the outer one")
 	j.RollbackTo("unknown")
 	track(t, &j, a)
-	assert.Equal(t, []any{placed{1}, placed{2}}, data(j.Collect()), "written again: all of its events belong")
+	assert.Equal(t, []any{placed{1}, placed{2}}, data(collect(t, &j)), "written again: all of its events belong")
 }
 
 func TestJournalLeft(t *testing.T) {
@@ -193,21 +200,21 @@ func TestJournalLeft(t *testing.T) {
 	track(t, &j, a)
 	assert.Empty(t, leftOf(&j, nil))
 	j.Untouched(recorder, "Order")
-	assert.Empty(t, leftOf(&j, j.Collect()), "they are flushed after all")
+	assert.Empty(t, leftOf(&j, collect(t, &j)), "they are flushed after all")
 	j.Savepoint("x")
 	b := &order{ID: "b"}
 	b.Raise(placed{2})
 	other, _ := journal.RecorderOf(reflect.ValueOf(b).Elem())
 	j.Untouched(other, "Order")
 	j.RollbackTo("x")
-	assert.Empty(t, leftOf(&j, j.Collect()), "it was taken back")
+	assert.Empty(t, leftOf(&j, collect(t, &j)), "it was taken back")
 	j.Untouched(other, "Order")
 	j.Savepoint("y")
 	for range 2 {
 		j.Untouched(other, "Order")
 		track(t, &j, b)
 		j.RollbackTo("y")
-		assert.Equal(t, map[string]int{"Order": 1}, leftOf(&j, j.Collect()), "the write was taken back, and what was before it counts")
+		assert.Equal(t, map[string]int{"Order": 1}, leftOf(&j, collect(t, &j)), "the write was taken back, and what was before it counts")
 	}
 }
 
@@ -220,7 +227,7 @@ func TestJournalOfManyAggregates(t *testing.T) {
 		orders[i].Raise(placed{i})
 		track(t, &j, &orders[i])
 	}
-	flush := j.Collect()
+	flush := collect(t, &j)
 	require.Len(t, flush, len(orders))
 	j.Committed(flush)
 	assert.Empty(t, uow.Pending(&orders[len(orders)-1]))

@@ -76,7 +76,7 @@ func outboxDefects() []Defect {
 			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Rules: []Rule{Phantom},
 			edits: []edit{{
 				"gormplugin/tx.go", "\tt.journal.End()\n\tdefer t.journal.RolledBack()\n\treturn t.undo()\n",
-				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect(), nil)\n\t}\n" +
+				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\tflush, _ := t.journal.Collect(false)\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, flush, nil)\n\t}\n" +
 					"\tt.journal.End()\n\tdefer t.journal.RolledBack()\n\treturn t.undo()\n",
 			}},
 			options: func(o *Options) { o.Only = []Kind{Kill} },

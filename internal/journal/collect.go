@@ -17,12 +17,14 @@ type Flush struct {
 }
 
 // Collect returns what a commit is to flush now, in the order in which it was raised. It changes
-// nothing: should the commit fail, everything is still pending.
-func (j *Journal) Collect() []Flush {
+// nothing: should the commit fail, everything is still pending. With writes, other transactions leave
+// these events alone until this one has ended. The error is a *SharedEventsError.
+func (j *Journal) Collect(writes bool) ([]Flush, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.ofCopies = nil
 	if len(j.entries) == 0 {
-		return nil
+		return nil, nil
 	}
 	var (
 		flush []Flush
@@ -50,13 +52,16 @@ func (j *Journal) Collect() []Flush {
 		if seen != nil {
 			seen[e.recorder] = e
 		}
-		flush = j.collect(flush, e)
+		var err error
+		if flush, err = j.collect(flush, e, writes); err != nil {
+			return nil, err
+		}
 	}
 	if mixed != nil {
 		j.attribute(flush, mixed)
 	}
 	InOrder(flush)
-	return flush
+	return flush, nil
 }
 
 // InOrder sorts events into the order in which they were raised.
@@ -66,7 +71,7 @@ func InOrder(flush []Flush) {
 
 // collect appends the events of one aggregate that belong to the transaction, e being its last
 // write.
-func (j *Journal) collect(flush []Flush, e *entry) []Flush {
+func (j *Journal) collect(flush []Flush, e *entry, writes bool) ([]Flush, error) {
 	e.recorder.mu.Lock()
 	defer e.recorder.mu.Unlock()
 	j.settleLocked(e.recorder)
@@ -75,15 +80,30 @@ func (j *Journal) collect(flush []Flush, e *entry) []Flush {
 	for _, event := range e.recorder.events {
 		undone := event.undoneAt > e.at
 		inVain := e.at < event.raisedAt && event.raisedAt < missed
-		if undone || inVain {
+		if undone || inVain || e.recorder.elsewhere(j, event) {
 			continue
+		}
+		belongs, err := e.recorder.belongs(j, event)
+		if err != nil {
+			err.Aggregate, err.ID = e.source.Aggregate, e.source.ID
+			return nil, err
+		}
+		if !belongs {
+			if j.ofCopies == nil {
+				j.ofCopies = make(map[string]int)
+			}
+			j.ofCopies[e.source.Aggregate]++
+			continue
+		}
+		if writes {
+			event.writer = j
 		}
 		sequence++
 		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
 		f.Source.Sequence = sequence
 		flush = append(flush, f)
 	}
-	return flush
+	return flush, nil
 }
 
 // instance is the row that an entry stands for.

@@ -3,8 +3,10 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gorm-fanout/fanout/envelope"
 )
@@ -15,6 +17,7 @@ import (
 type Journal struct {
 	mu         sync.Mutex
 	begun      uint64
+	repeats    bool // the transaction is that of an attempt, which takes back what it raised
 	entries    []entry
 	savepoints []savepoint
 	sets       []uint64           // when savepoints were set, also those that are gone
@@ -23,11 +26,13 @@ type Journal struct {
 	missed     map[*Recorder]miss // aggregates that statements wrote in vain
 	changes    []change           // what missed was before, while a savepoint is set
 	others     []*Recorder        // known to the transaction, without an entry: of statements that failed or were rolled back
+	ofCopies   map[string]int     // events that Collect has left, since they are those of copies, by type name
 	loads      *loads             // made for the first aggregate that is loaded
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
 	ended      bool
+	over       atomic.Bool // committed or rolled back
 }
 
 // ErrNoTransaction is uow.ErrNoTransaction.
@@ -66,8 +71,8 @@ type savepoint struct {
 	at                      uint64
 }
 
-// Begin notes that the transaction has begun. It comes before all else.
-func (j *Journal) Begin() { j.begun = clock.Add(1) }
+// Begin notes that the transaction has begun, and whether it may be repeated. It comes before all else.
+func (j *Journal) Begin(repeats bool) { j.begun, j.repeats = clock.Add(1), repeats }
 
 // End notes that the transaction is about to commit or to roll back. What comes after would be in
 // nobody's hands: Track, Publish and AfterCommit return an error that wraps ErrNoTransaction.
@@ -75,6 +80,14 @@ func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ended = true
+}
+
+// Use notes that the transaction works on an aggregate, with one of the values that share its recorder;
+// nil where that is not known. It comes before all else about an aggregate that a statement was given.
+func (j *Journal) Use(recorder *Recorder, value *Carrier) {
+	recorder.mu.Lock()
+	defer recorder.mu.Unlock()
+	recorder.use(j, value)
 }
 
 // Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the
@@ -256,6 +269,7 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	unwritten := j.loads.all()
+	left = maps.Clone(j.ofCopies)
 	if len(j.missed) == 0 && len(unwritten) == 0 {
 		return left, err
 	}
@@ -307,7 +321,13 @@ func (j *Journal) Committed(flushed []Flush) []func() {
 	for _, recorder := range j.strangers() {
 		j.settle(recorder)
 	}
+	for recorder := range j.known() {
+		recorder.mu.Lock()
+		recorder.leave(j)
+		recorder.mu.Unlock()
+	}
 	after := j.after
 	j.forget()
+	j.over.Store(true)
 	return after
 }

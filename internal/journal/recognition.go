@@ -42,11 +42,20 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	return addressed(v).Recorder(), true
 }
 
+// CarrierOf tells the values apart that share a recorder: nil for one that cannot be addressed, and for
+// what is no aggregate.
+func CarrierOf(v reflect.Value) *Carrier {
+	if v, ok := aggregateIn(v); ok && v.CanAddr() {
+		return addressed(v)
+	}
+	return nil
+}
+
 // Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the
 // one that it replaces. What it has raised itself is dropped.
 func Adopt(v reflect.Value, recorder *Recorder) {
 	if v, ok := aggregateIn(v); ok && v.CanAddr() {
-		addressed(v).recorder = recorder
+		addressed(v).set(recorder)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/gorm-fanout/fanout/envelope"
 )
@@ -11,15 +12,28 @@ import (
 // A Carrier is the part of a struct that leads to its recorder. Package uow has the only struct
 // that consists of one, uow.Aggregate; by that it is known.
 type Carrier struct {
-	recorder *Recorder // the first field: see RecorderOf
+	recorder *Recorder // the first field: see RecorderOf; by load, set and swap alone
 }
 
 // Recorder is the carrier's own, made now where it has none.
 func (c *Carrier) Recorder() *Recorder {
-	if c.recorder == nil {
-		c.recorder = new(Recorder)
+	for {
+		if r := c.load(); r != nil {
+			return r
+		}
+		c.swap(nil, new(Recorder))
 	}
-	return c.recorder
+}
+
+// The field is no atomic.Pointer, which must not be copied, as aggregates are.
+func (c *Carrier) place() *unsafe.Pointer { return (*unsafe.Pointer)(unsafe.Pointer(&c.recorder)) }
+
+func (c *Carrier) load() *Recorder { return (*Recorder)(atomic.LoadPointer(c.place())) }
+
+func (c *Carrier) set(r *Recorder) { atomic.StorePointer(c.place(), unsafe.Pointer(r)) }
+
+func (c *Carrier) swap(from, to *Recorder) (swapped bool) {
+	return atomic.CompareAndSwapPointer(c.place(), unsafe.Pointer(from), unsafe.Pointer(to))
 }
 
 // A Recorder keeps the events that one aggregate has raised and no commit has written yet. All
@@ -31,6 +45,10 @@ type Recorder struct {
 	loads  *loads    // the transaction that loaded the aggregate and is to hear of its first event
 	name   string    // of the aggregate's type, for loads
 
+	user      user   // the first transaction that works on the aggregate: see shared.go
+	users     []user // further ones
+	entangled bool   // several have worked on one value at once
+
 	raising atomic.Int32 // calls of Raise under way
 }
 
@@ -39,10 +57,15 @@ type Raised struct {
 	envelope.Event
 
 	recorder    *Recorder // nil for an event without an aggregate
+	on          *Carrier  // the value that raised it; nil where that is not known
+	given       *Carrier  // the one that a transaction was given that was rolled back
+	left        bool      // by such a transaction: see shared.go
+	writer      *Journal  // of the transaction that writes it, until it ends; guarded by recorder.mu
 	raisedAt    uint64
 	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go
 	undoneAt    uint64 // when that happened last; 0 = it did not
 	replaces    bool   // it was raised again in place of an event of such work
+	replaced    int    // how many such events
 	unconfirmed atomic.Bool
 	committed   atomic.Bool // its row is there, and the recorder need not keep it any longer
 }
@@ -81,14 +104,21 @@ func NewRaised(data any, options []envelope.Option) *Raised {
 const mostRaising = 100
 
 // Raise records an event: see uow.Aggregate.
-func (r *Recorder) Raise(data any, options []envelope.Option) {
+func (c *Carrier) Raise(data any, options []envelope.Option) {
+	r := c.Recorder()
 	defer r.raising.Add(-1)
 	if r.raising.Add(1) > mostRaising {
 		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
 	}
-	event := &Raised{Event: envelope.NewEvent(data, options...), recorder: r} // may raise others, so without the lock
+	event := &Raised{Event: envelope.NewEvent(data, options...), recorder: r, on: c} // may raise others, so without the lock
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	for c.load() != r { // a rollback has given the value one of its own
+		r.mu.Unlock()
+		r = c.Recorder()
+		r.mu.Lock()
+		event.recorder = r
+	}
+	defer func() { r.mu.Unlock() }()
 	event.raisedAt = clock.Add(1)
 	if r.loads != nil {
 		r.loads.raised(r)
@@ -110,6 +140,25 @@ func (r *Recorder) Events() []*Raised {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
+}
+
+// EventsOf returns the pending events that go with a save of one of the values that share them, which is
+// nil where it is not known. The error is a *SharedEventsError.
+func (r *Recorder) EventsOf(value *Carrier, source *envelope.Source) ([]*Raised, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := make([]*Raised, 0, len(r.events))
+	for _, event := range r.events {
+		belongs, err := event.belongs(value != nil && (value == event.on || value == event.given))
+		if err != nil {
+			err.Aggregate, err.ID = source.Aggregate, source.ID
+			return nil, err
+		}
+		if belongs {
+			events = append(events, event)
+		}
+	}
+	return events, nil
 }
 
 // Confirm takes out the events that were written in a transaction of the caller's own which, as the

@@ -71,16 +71,19 @@ func (j *Journal) settle(recorder *Recorder) {
 func (j *Journal) settleLocked(recorder *Recorder) {
 	undone := false
 	for _, event := range recorder.events {
-		if first, last := j.undoneAt(event.raisedAt); last > 0 {
+		if first, last := j.undoneAt(event.raisedAt); last > 0 && recorder.raisedBy(j, event) {
 			event.undo(first, last)
 		}
 		undone = undone || event.undoneAt > 0
 	}
-	if undone {
+	if undone && !recorder.entangled {
 		recorder.replace(func(undone, event *Raised) bool { return event.SameData(&undone.Event) })
 		recorder.replace(func(undone, event *Raised) bool { return j.began(undone.firstUndone, event.raisedAt) })
 	}
 }
+
+// Replaced is how many events that rollbacks have undone it was raised again for.
+func (r *Raised) Replaced() int { return r.replaced }
 
 // Replaces reports whether the event was raised again in place of one that a rollback has undone.
 func (r *Raised) Replaces() bool { return r.replaces }
@@ -111,7 +114,7 @@ func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 		after, _ := slices.BinarySearchFunc(r.events, undone.firstUndone, func(e *Raised, at uint64) int { return cmp.Compare(e.raisedAt, at) })
 		compared := 0
 		for _, event := range r.events[after:] {
-			if event.replaces || reflect.TypeOf(event.Data) != reflect.TypeOf(undone.Data) {
+			if event.replaces || reflect.TypeOf(event.Data) != reflect.TypeOf(undone.Data) || !undone.sameValue(event) {
 				continue
 			}
 			if compared++; compared > maxCompared {
@@ -119,6 +122,7 @@ func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 			}
 			if repeats(undone, event) {
 				event.replaces = true
+				event.replaced += undone.replaced + 1
 				event.ID, event.Time = undone.ID, undone.Time
 				if undone.Unconfirmed() {
 					event.SetUnconfirmed()
@@ -142,14 +146,27 @@ func (j *Journal) RolledBack() {
 	for recorder := range j.known() { // a second pass, for an aggregate may be known more than once
 		recorder.mu.Lock()
 		for _, event := range recorder.events {
-			if event.raisedAt > j.begun {
+			if event.writer == j {
+				event.writer = nil
+			}
+			if event.raisedAt > j.begun && recorder.raisedBy(j, event) {
 				event.undo(now, now)
 				event.replaces = false // the next may take its place
 			}
+			recorder.abandon(j, event)
 		}
 		recorder.mu.Unlock()
 	}
+	for recorder := range j.known() {
+		recorder.mu.Lock()
+		if !j.repeats {
+			recorder.part(j)
+		}
+		recorder.leave(j)
+		recorder.mu.Unlock()
+	}
 	j.forget()
+	j.over.Store(true)
 }
 
 // Touch notes an aggregate whose statement failed, so that the transaction knows it when it rolls
