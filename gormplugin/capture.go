@@ -83,8 +83,8 @@ func (t *tx) useBefore(v reflect.Value) {
 			t.useBefore(v.Index(i))
 		}
 	case reflect.Struct:
-		if recorder, ok := journal.RecorderOf(v); ok {
-			t.journal.Use(recorder, journal.CarrierOf(v))
+		if recorder, carrier, ok := journal.Find(v); ok {
+			t.journal.Use(recorder, carrier)
 		}
 	default: // maps and the like are no aggregates
 	}
@@ -289,7 +289,7 @@ func (c *collector) walk(v reflect.Value) error {
 }
 
 func (c *collector) add(v reflect.Value) error {
-	recorder, ok := journal.RecorderOf(v)
+	recorder, carrier, ok := journal.Find(v)
 	if !ok {
 		if err := journal.CheckAggregate(v.Type()); err != nil {
 			return fmt.Errorf("gormplugin: %w", err)
@@ -299,7 +299,7 @@ func (c *collector) add(v reflect.Value) error {
 	if c.known(recorder) {
 		return nil
 	}
-	a := found{recorder: recorder, carrier: journal.CarrierOf(v), value: v}
+	a := found{recorder: recorder, carrier: carrier, value: v}
 	if c.db != nil {
 		var err error
 		if a.facts, err = c.plugin.sources.of(c.db, v.Type()); err != nil {

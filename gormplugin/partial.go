@@ -53,8 +53,8 @@ func (p *Plugin) rowsGiven(db *gorm.DB, creates bool) (rows int, idle []found, e
 			return 0, nil, err
 		}
 		f := found{value: value, facts: facts}
-		recorder, aggregate := journal.RecorderOf(value)
-		f.recorder, f.carrier = recorder, journal.CarrierOf(value)
+		recorder, carrier, aggregate := journal.Find(value)
+		f.recorder, f.carrier = recorder, carrier
 		key := f.key(db)
 		switch {
 		case key == "" && !creates:

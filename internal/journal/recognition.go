@@ -31,24 +31,23 @@ func CheckAggregate(t reflect.Type) error {
 // Raise, whether its events are pending or written. ok is false when there is none, also where a
 // pointer on the way to the Aggregate is nil, and for types that [CheckAggregate] objects to.
 func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
+	recorder, _, ok = Find(v)
+	return recorder, ok
+}
+
+// Find is RecorderOf that also tells apart the values that share a recorder: carrier is nil for one that
+// cannot be addressed.
+func Find(v reflect.Value) (recorder *Recorder, carrier *Carrier, ok bool) {
 	v, ok = aggregateIn(v)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	if !v.CanAddr() {
 		recorder = (*Recorder)(v.Field(0).Field(0).UnsafePointer()) // a fresh one would be lost with the copy
-		return recorder, recorder != nil
+		return recorder, nil, recorder != nil
 	}
-	return addressed(v).Recorder(), true
-}
-
-// CarrierOf tells the values apart that share a recorder: nil for one that cannot be addressed, and for
-// what is no aggregate.
-func CarrierOf(v reflect.Value) *Carrier {
-	if v, ok := aggregateIn(v); ok && v.CanAddr() {
-		return addressed(v)
-	}
-	return nil
+	carrier = addressed(v)
+	return carrier.Recorder(), carrier, true
 }
 
 // Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the

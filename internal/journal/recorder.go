@@ -26,14 +26,23 @@ func (c *Carrier) Recorder() *Recorder {
 }
 
 // The field is no atomic.Pointer, which must not be copied, as aggregates are.
-func (c *Carrier) place() *unsafe.Pointer { return (*unsafe.Pointer)(unsafe.Pointer(&c.recorder)) }
+func (c *Carrier) place() *unsafe.Pointer {
+	return (*unsafe.Pointer)(unsafe.Pointer(&c.recorder)) //nolint:gosec // a pointer to a pointer
+}
 
 func (c *Carrier) load() *Recorder { return (*Recorder)(atomic.LoadPointer(c.place())) }
 
-func (c *Carrier) set(r *Recorder) { atomic.StorePointer(c.place(), unsafe.Pointer(r)) }
+func (c *Carrier) set(r *Recorder) {
+	atomic.StorePointer(c.place(), unsafe.Pointer(r)) //nolint:gosec // of the field's type
+}
 
 func (c *Carrier) swap(from, to *Recorder) (swapped bool) {
-	return atomic.CompareAndSwapPointer(c.place(), unsafe.Pointer(from), unsafe.Pointer(to))
+	return atomic.CompareAndSwapPointer(c.place(), unsafe.Pointer(from), unsafe.Pointer(to)) //nolint:gosec // of the field's type
+}
+
+// address compares a value with one that is not kept.
+func (c *Carrier) address() uintptr {
+	return uintptr(unsafe.Pointer(c)) //nolint:gosec // it is never made a pointer again
 }
 
 // A Recorder keeps the events that one aggregate has raised and no commit has written yet. All

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"unsafe"
 )
 
 // Copies of an aggregate share its recorder, and so do requests that have copies of it from a cache, or
@@ -26,8 +25,9 @@ type SharedEventsError struct {
 
 // Error implements error.
 func (e *SharedEventsError) Error() string {
-	return fmt.Sprintf("uow: commit the events of %s %s: a transaction that was rolled back has left %s on it, which was raised on a copy, and whether this is the same one cannot be told: "+
-		"to send it, save the variable on which Raise was called, or repeat the work by uow.Do with uow.WithRetry; to drop it, load the aggregate again or call uow.Discard(&aggregate); "+
+	return fmt.Sprintf("uow: commit the events of %s %s: a transaction that was rolled back has left %s on it, "+
+		"which was raised on a copy, and whether this is the same one cannot be told: to send it, save the variable on which Raise was called, "+
+		"or repeat the work by uow.Do with uow.WithRetry; to drop it, load the aggregate again or call uow.Discard(&aggregate); "+
 		"give copies that come from a cache lists of their own: aggregate.Aggregate = uow.Aggregate{}", e.Aggregate, e.ID, e.Event)
 }
 
@@ -40,7 +40,7 @@ type user struct {
 
 // use notes that a transaction works on an aggregate. r.mu is held.
 func (r *Recorder) use(j *Journal, value *Carrier) {
-	u := user{j, value, uintptr(unsafe.Pointer(value))}
+	u := user{j, value, value.address()}
 	if len(r.events) == 0 {
 		u.value = nil
 	}
@@ -64,7 +64,7 @@ func (r *Recorder) use(j *Journal, value *Carrier) {
 // usesValue reports whether a transaction works with a value.
 func (r *Recorder) usesValue(j *Journal, value *Carrier) bool {
 	for u := range r.all() {
-		if value != nil && u.journal == j && u.at == uintptr(unsafe.Pointer(value)) {
+		if value != nil && u.journal == j && u.at == value.address() {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func (r *Recorder) elsewhere(j *Journal, event *Raised) bool {
 		return true
 	}
 	for u := range r.all() {
-		if u.journal != j && event.on != nil && u.at == uintptr(unsafe.Pointer(event.on)) {
+		if u.journal != j && event.on != nil && u.at == event.on.address() {
 			return !r.usesValue(j, event.on)
 		}
 	}
