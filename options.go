@@ -48,7 +48,8 @@ type StoreFactory func(ctx context.Context, cfg config.Database, table string, c
 
 // WithDB connects a database of the configuration with the application's own GORM handle: the relay
 // is woken when a transaction commits, and takes the data source name from the handle where the
-// configuration gives none.
+// configuration gives none. On SQLite it uses the handle itself, whatever the dsn, since a file must not
+// be opened by two SQLite libraries in one process; a dsn of another file is an error of Open.
 func WithDB(name string, db *gorm.DB) Option {
 	return func(o *options) { o.handles[name] = db }
 }

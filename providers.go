@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,8 +80,8 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	switch {
 	case handle != nil && handle.Name() != string(database.Driver):
 		return nil, fmt.Errorf("the handle given to WithDB is of driver %s, the configuration says %s", handle.Name(), database.Driver)
-	case database.Driver == outbox.SQLite && dsn == "" && handle != nil:
-		return shareSQLite(handle, table)
+	case database.Driver == outbox.SQLite && handle != nil && o.drivers[outbox.SQLite] == nil:
+		return shareSQLite(ctx, handle, dsn, table)
 	case dsn == "":
 		return nil, errors.New("there is no dsn: set databases." + name + ".dsn, or pass the handle with fanout.WithDB")
 	}
@@ -90,6 +91,9 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 		conns += policy.Workers
 	}
 	database.DSN = config.Secret(dsn)
+	if database.Driver == outbox.SQLite && o.drivers[outbox.SQLite] == nil {
+		warnOfTwoSQLites(ctx, name, o.log)
+	}
 	return connect(ctx, database, table, conns, o)
 }
 
@@ -135,13 +139,48 @@ func dsnOf(db *gorm.DB) string {
 	return dsn.String()
 }
 
-// shareSQLite uses the application's own handle, which is the only way to an in-memory database.
-func shareSQLite(handle *gorm.DB, table string) (admin.Store, error) {
+// shareSQLite uses the application's own handle, which is the only way to an in-memory database, and the
+// only safe one to a file that the application may have opened with another SQLite library: two of
+// them in one process drop each other's locks, and corrupt it. Source: sqlite.org/howtocorrupt.html, 2.2.1.
+func shareSQLite(ctx context.Context, handle *gorm.DB, dsn, table string) (admin.Store, error) {
 	db, err := handle.DB()
 	if err != nil {
 		return nil, fmt.Errorf("read the handle: %w", err)
 	}
+	if err := checkSQLiteFile(ctx, db, dsn); err != nil {
+		return nil, err
+	}
 	return sqlite.New(db, table)
+}
+
+// checkSQLiteFile compares the file of a handle with that of a dsn, where both can be found.
+func checkSQLiteFile(ctx context.Context, db *sql.DB, dsn string) error {
+	path, _, _ := strings.Cut(strings.TrimPrefix(dsn, "file:"), "?")
+	configured, err := os.Stat(path)
+	if err != nil {
+		return nil //nolint:nilerr // it is not used, and need not be there
+	}
+	var opened string
+	if err := db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&opened); err != nil {
+		return fmt.Errorf("ask the handle which file it has: %w", err)
+	}
+	if file, err := os.Stat(opened); err == nil && os.SameFile(file, configured) {
+		return nil
+	}
+	return fmt.Errorf("the handle given to WithDB has opened %q, and the dsn says %q: the relay uses the handle: leave dsn empty, or give the handle of that file", opened, path)
+}
+
+// foreignSQLite is the name under which SQLite libraries of C register with database/sql.
+const foreignSQLite = "sqlite3"
+
+// warnOfTwoSQLites is for a file that the relay opens by itself in a program that has another SQLite library,
+// too.
+func warnOfTwoSQLites(ctx context.Context, name string, log *slog.Logger) {
+	if slices.Contains(sql.Drivers(), foreignSQLite) {
+		log.WarnContext(ctx, "second SQLite library in this process", "database", name,
+			"effect", "should both have this file open, they drop each other's locks, and the file is corrupted",
+			"remedy", "pass the application's handle with fanout.WithDB, or run the relay as a process of its own")
+	}
 }
 
 // sqliteDSN adds what several connections to one file need, unless the DSN sets it: a write-ahead

@@ -30,7 +30,7 @@ type Database struct {
 	// fanout.WithDriver.
 	Driver outbox.Dialect
 	// DSN is the connection string, in the driver's own form. Empty where the application passes
-	// its own handle in Go.
+	// its own handle in Go. On SQLite such a handle is used whether there is a DSN or not.
 	DSN Secret
 	// Notify makes writers notify relays in other processes of new rows, and relays listen for
 	// that. PostgreSQL only, where it is true by default.
