@@ -49,6 +49,9 @@ func (r *raised) known() bool { return r.json != nil || r.err != nil }
 // functions of the options [Key] and [NotBefore] are called here, too, those of the
 // event's type and those given.
 //
+// A field with the tag `fanout:"id"` that is zero gets the id of the aggregate when the message is made,
+// and such an event is encoded once more then: see [Event.Identified].
+//
 // What is wrong with the data or the options, a panic in its MarshalJSON or in one
 // of the functions included, is reported by [Catalog.Seal]. The event holds its
 // JSON until it is let go: as many bytes as its payload, about, which the outbox

@@ -23,7 +23,14 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 		return nil, err
 	}
 	p := &sealing{t: t, s: t.settings, ev: ev, src: src, cx: cx}
-	for _, d := range ev.raised.derived {
+	identified, err := ev.Identified(src)
+	if err != nil {
+		return nil, p.fail("give the field the type of the key, or a text", err)
+	}
+	if late := awaitsID(t.goType, ev.Data) && src.ID != ""; late {
+		p.ev.Data, p.ev.raised = identified, raised{} // encoded now, with the id
+	}
+	for _, d := range p.ev.raised.derived {
 		if d.of == t {
 			p.s.key, p.s.notBefore = d.key, d.notBefore
 		}

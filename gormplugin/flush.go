@@ -83,6 +83,9 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *journal.Flush) ([]outbox.Row, 
 	before := len(rows)
 	message, err := p.events.Seal(f.Event, f.Source, inherited)
 	if err == nil {
+		err = p.unsetID(f)
+	}
+	if err == nil {
 		rows, err = p.routing.AppendRows(rows, message)
 	}
 	if err != nil {

@@ -48,6 +48,7 @@ func catalog() *envelope.Catalog {
 	envelope.Register[Picked](events)
 	envelope.Register[Bin](events, envelope.Key(binKey), envelope.NotBefore(binTime))
 	envelope.Register[Echo](events)
+	ticketCatalog(events)
 	return events
 }
 

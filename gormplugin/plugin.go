@@ -39,6 +39,7 @@ type Plugin struct {
 	sources  sourceCache
 	left     atomic.Int64
 	again    atomic.Int64
+	unset    sync.Map  // reflect.Type -> bool: events that were warned of: see unsetID
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
 
@@ -66,8 +67,8 @@ var (
 type Option func(*Plugin)
 
 // WithStrict makes a commit fail, and roll back, when it would leave events behind on an aggregate
-// that it touched: an UPDATE that changed no row, say. Without it such a commit succeeds and a
-// warning is logged.
+// that it touched: an UPDATE that changed no row, say; or write one that names its own aggregate with a
+// zero id. Without it such a commit succeeds and a warning is logged.
 func WithStrict() Option { return func(p *Plugin) { p.strict = true } }
 
 // WithEnricher adds to what events inherit from the context of the statement that captures them.

@@ -50,7 +50,11 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 		if err != nil {
 			return nil, err
 		}
-		captured[i] = Captured{Data: flush[i].Data, Source: flush[i].Source, Rows: rows}
+		data, err := flush[i].Identified(flush[i].Source)
+		if err != nil {
+			return nil, err // as writing it would have been
+		}
+		captured[i] = Captured{Data: data, Source: flush[i].Source, Rows: rows}
 	}
 	left, err := t.journal.Left(flush)
 	if err == nil && t.plugin.strict && len(left) > 0 {
