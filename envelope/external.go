@@ -42,7 +42,7 @@ type ExternalDomain struct {
 	OriginStream   string `json:"origin_stream"` // or null
 	StreamCategory string `json:"stream_category"`
 	Version        int    `json:"version"`
-	SequenceID     string `json:"sequence_id"`
+	SequenceID     string `json:"sequence_id,omitempty"` // or absent
 	CorrelationID  string `json:"correlation_id"` // or null
 	CausationID    string `json:"causation_id"`   // or null
 }
@@ -177,7 +177,7 @@ func (w *writer) externalMetadata(m *ExternalMetadata) {
 	w.nullable("origin_stream", m.Domain.OriginStream)
 	w.string("stream_category", m.Domain.StreamCategory)
 	w.int("version", int64(m.Domain.Version))
-	w.string("sequence_id", m.Domain.SequenceID)
+	w.optional("sequence_id", m.Domain.SequenceID)
 	w.nullable("correlation_id", m.Domain.CorrelationID)
 	w.nullable("causation_id", m.Domain.CausationID)
 	w.close()

@@ -52,7 +52,7 @@ type Domain struct {
 	OriginStream    string `json:"origin_stream"`    // of the message that caused this one, or null
 	StreamCategory  string `json:"stream_category"`  // "ordering::order"; without an aggregate the context
 	Version         int    `json:"version"`          // of the event's schema
-	SequenceID      string `json:"sequence_id"`      // "<aggregate version>.<n>"
+	SequenceID      string `json:"sequence_id"`      // "<aggregate version>.<n>"; or null, see Source.Version
 	Asynchronous    bool   `json:"asynchronous"`     // true
 	ExpectedVersion *int64 `json:"expected_version"` // version the aggregate was loaded with, or null
 	Priority        int    `json:"priority"`         // see PriorityLevel
@@ -169,7 +169,7 @@ func (w *writer) metadata(m *Metadata) {
 	w.nullable("origin_stream", m.Domain.OriginStream)
 	w.string("stream_category", m.Domain.StreamCategory)
 	w.int("version", int64(m.Domain.Version))
-	w.string("sequence_id", m.Domain.SequenceID)
+	w.nullable("sequence_id", m.Domain.SequenceID)
 	w.bool("asynchronous", m.Domain.Asynchronous)
 	if m.Domain.ExpectedVersion == nil {
 		w.null("expected_version")

@@ -19,14 +19,14 @@ func TestSealStreams(t *testing.T) {
 		aggregate, id, sequence string
 	}{
 		"aggregate":    {order42, "ordering::order-42", "ordering::order", "ordering::order-42", "Order", "42", "7.1"},
-		"no aggregate": {envelope.Source{Sequence: 3}, "ordering", "ordering", "", "", "", "0.3"},
+		"no aggregate": {envelope.Source{Sequence: 3}, "ordering", "ordering", "", "", "", ""},
 		"composite key": {
 			envelope.Source{Aggregate: "OrderLine", ID: "42,7"},
-			"ordering::order_line-42,7", "ordering::order_line", "ordering::order_line-42,7", "OrderLine", "42,7", "0.0",
+			"ordering::order_line-42,7", "ordering::order_line", "ordering::order_line-42,7", "OrderLine", "42,7", "",
 		},
 		"dashes": {
 			envelope.Source{Aggregate: "Order", ID: "a-b"},
-			"ordering::order-a-b", "ordering::order", "ordering::order-a-b", "Order", "a-b", "0.0",
+			"ordering::order-a-b", "ordering::order", "ordering::order-a-b", "Order", "a-b", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,8 +58,8 @@ func splitSequence(id string) (version, number string, ok bool) {
 // are not of these forms, come after ours and are compared as texts, as the CloudEvents extension
 // wants.
 //
-// Sequence ids tell which of two events of one aggregate came first, where the aggregate has a
-// version: without one, all transactions begin with "0.1".
+// Sequence ids tell which of two events of one aggregate came first. Where the aggregate has no version,
+// or one that has not moved, its events have none; the empty text comes after ours, too.
 func CompareSequence(a, b string) int {
 	versionA, numberA, oursA := splitSequence(a)
 	versionB, numberB, oursB := splitSequence(b)

@@ -20,8 +20,9 @@ type Source struct {
 	// these has a backslash in front of it. Required with Aggregate, refused without.
 	ID string
 
-	// Version of the aggregate, 0 where the model has none. With Sequence it
-	// makes domain.sequence_id.
+	// Version of the aggregate, which has to be above that of its events before: 0
+	// where the model has none, or it has not moved. With Sequence it makes
+	// domain.sequence_id, which is left out where it is 0.
 	Version int64
 
 	// ExpectedVersion is the version that the aggregate was loaded with
@@ -44,7 +45,12 @@ func (s *Source) streams(context string) (category, stream string) {
 	return stream[:len(context)+len("::")+len(aggregate)], stream
 }
 
+// sequenceID is empty where it would not ascend: consumers drop what is not above
+// the last one that they have seen.
 func (s *Source) sequenceID() string {
+	if s.Version <= 0 {
+		return ""
+	}
 	id := strconv.AppendInt(make([]byte, 0, 24), s.Version, 10)
 	id = append(id, '.')
 	return string(strconv.AppendInt(id, int64(s.Sequence), 10))

@@ -160,7 +160,7 @@ func (p *Plugin) loaded(db *gorm.DB) {
 	if db.Error != nil || db.RowsAffected == 0 || !p.mayHold(db.Statement.Dest) || skipped(db) {
 		return
 	}
-	l := loader{whole: len(db.Statement.Selects) == 0 && len(db.Statement.Omits) == 0}
+	l := loader{plugin: p, db: db, whole: len(db.Statement.Selects) == 0 && len(db.Statement.Omits) == 0}
 	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
 		l.journal = &ours.journal
 	}
@@ -169,6 +169,8 @@ func (p *Plugin) loaded(db *gorm.DB) {
 
 // loader walks what a query has read.
 type loader struct {
+	plugin  *Plugin
+	db      *gorm.DB
 	journal *journal.Journal // nil outside a transaction
 	whole   bool             // all columns were read
 }
@@ -185,18 +187,24 @@ func (l *loader) walk(v reflect.Value) {
 		}
 	case reflect.Struct:
 		if recorder, ok := journal.RecorderOf(v); ok {
-			l.add(recorder, v.Type())
+			l.add(recorder, v)
 		}
 	default: // maps and the like are no aggregates
 	}
 }
 
-func (l *loader) add(recorder *journal.Recorder, t reflect.Type) {
+func (l *loader) add(recorder *journal.Recorder, v reflect.Value) {
 	if l.journal != nil {
-		l.journal.Loaded(recorder, t.Name())
+		l.journal.Loaded(recorder, v.Type().Name())
 	}
-	if l.whole {
-		recorder.Reloaded()
+	if !l.whole {
+		return
+	}
+	recorder.Reloaded()
+	if facts, err := l.plugin.sources.of(l.db, v.Type()); err == nil && facts.version != nil && v.CanAddr() {
+		if version := facts.versionOf(l.db.Statement.Context, v); version != nil {
+			recorder.HasVersion(*version)
+		}
 	}
 }
 
@@ -339,6 +347,9 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		// Taken now: the variable may hold another aggregate by the time of the commit, in a loop
 		// say, or in FindInBatches.
 		source := a.source(db.Statement.Context)
+		if a.given == nil && a.facts != nil {
+			a.facts.countedVersion(db, &source)
+		}
 		switch {
 		case ours != nil:
 			ours.use(&a)
@@ -350,9 +361,14 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 			if err != nil {
 				return err
 			}
+			written := source.Version
+			source.Version = a.recorder.Ascending(written)
 			for i, event := range events {
 				source.Sequence = i + 1
 				now = append(now, journal.Flush{Raised: event, Source: source, Context: inherited})
+			}
+			if len(events) > 0 && written > 0 {
+				a.recorder.HasVersion(written)
 			}
 		default:
 			return uow.ErrNoTransaction

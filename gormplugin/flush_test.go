@@ -164,7 +164,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 			t.Fatal(err)
 		}
 	})
-	require.Equal(t, 32, int(allocations))
+	require.Equal(t, 31, int(allocations))
 }
 
 // A transaction of 100,000 aggregates costs of each what one of 1,000 does.

@@ -331,6 +331,17 @@ func internalOf(t *testing.T, r row) map[string]any {
 	return message
 }
 
+// sequences are those of the messages for the internal broker.
+func (b *bench) sequences() (all []any) {
+	b.t.Helper()
+	for _, r := range b.rows() {
+		if r.TargetBroker != "partner" {
+			all = append(all, part(internalOf(b.t, r), "metadata", "domain")["sequence_id"])
+		}
+	}
+	return all
+}
+
 // part reads nested objects of a message.
 func part(message map[string]any, names ...string) map[string]any {
 	for _, name := range names {

@@ -24,6 +24,7 @@ type facts struct {
 	keys    []*schema.Field
 	version *schema.Field // nil where the type has none
 	distant bool          // the version stands behind an embedded pointer
+	counted bool          // the type of the version takes part in an UPDATE, and counts it there
 }
 
 // sourceCache keeps the facts by type. The zero value is ready to use.
@@ -45,6 +46,9 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 	}
 	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
 	f.distant = f.version != nil && slices.ContainsFunc(f.version.StructField.Index, func(i int) bool { return i < 0 }) // GORM's mark
+	if f.version != nil {
+		_, f.counted = reflect.New(f.version.IndirectFieldType).Interface().(schema.UpdateClausesInterface)
+	}
 	c.types.Store(t, f)
 	return f, nil
 }
@@ -178,6 +182,19 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 		versions[a.recorder] = a.facts.versionOf(db.Statement.Context, a.value)
 	}
 	db.Statement.Settings.Store(keyVersions{db.Statement}, versions)
+}
+
+// countedVersion is the version that a statement has written where the type of its field counts it: GORM's
+// optimisticlock adds 1 in the UPDATE, and leaves the field as it was. Deletes write none.
+func (f *facts) countedVersion(db *gorm.DB, source *envelope.Source) {
+	if !f.counted {
+		return
+	}
+	_, updates := db.Statement.Clauses["UPDATE"]
+	_, deletes := db.Statement.Clauses["soft_delete_enabled"]
+	if expected := source.ExpectedVersion; updates && !deletes && expected != nil && *expected == source.Version && source.Version > 0 {
+		source.Version++
+	}
 }
 
 // versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.

@@ -9,6 +9,7 @@ import (
 	"gorm.io/plugin/optimisticlock"
 	"gorm.io/plugin/soft_delete"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -90,6 +91,29 @@ func TestOptimisticLock(t *testing.T) {
 		b.ok(handle.Updates(map[string]any{"status": "x"}).Error)
 		b.want("1: a")
 		assert.Len(b.t, uow.Pending(l), 1)
+	}
+	cases["the sequence is that of the version which the statement writes"] = func(b *bench) {
+		db := b.open(&gorm.Config{})
+		b.use(db)
+		b.ok(db.Create(raising(&Locked{ID: "1"}, "a")).Error)
+		for _, update := range []func(l *Locked) error{
+			func(l *Locked) error { return db.Model(l).Update("status", "x").Error },
+			func(l *Locked) error { return db.Save(l).Error },
+			func(l *Locked) error { return db.Delete(l).Error },
+		} {
+			l := &Locked{}
+			b.ok(db.First(l, "id = ?", "1").Error)
+			b.ok(update(raising(l, "b")))
+		}
+		var payloads [][]byte
+		b.ok(b.db.Table(b.outbox()).Order("id").Pluck("payload", &payloads).Error)
+		var sequences []string
+		for _, payload := range payloads {
+			message, err := envelope.DecodeInternal(payload)
+			b.ok(err)
+			sequences = append(sequences, message.Metadata.Domain.SequenceID)
+		}
+		assert.Equal(b.t, []string{"1.1", "2.1", "3.1", ""}, sequences, "the delete writes no version")
 	}
 	cases["a version that another one has raised"] = func(b *bench) {
 		db := b.open(&gorm.Config{})

@@ -100,7 +100,7 @@ func (j *Journal) collect(flush []Flush, e *entry, writes bool) ([]Flush, error)
 		}
 		sequence++
 		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
-		f.Source.Sequence = sequence
+		f.Source.Sequence, f.Source.Version = sequence, e.recorder.ascending(e.source.Version)
 		flush = append(flush, f)
 	}
 	return flush, nil
@@ -136,7 +136,7 @@ func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
 			e := last[after[next].instance()]
 			sequence := f.Source.Sequence
 			f.Source, f.Context = e.source, e.context
-			f.Source.Sequence = sequence
+			f.Source.Sequence, f.Source.Version = sequence, 0 // of several rows with one list it is not known which had it
 		}
 	}
 }

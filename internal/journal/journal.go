@@ -326,6 +326,11 @@ func (j *Journal) Committed(flushed []Flush) []func() {
 		recorder.leave(j)
 		recorder.mu.Unlock()
 	}
+	for i := range j.entries {
+		if e := &j.entries[i]; e.recorder != nil && e.source.Version > 0 {
+			e.recorder.HasVersion(e.source.Version)
+		}
+	}
 	after := j.after
 	j.forget()
 	j.over.Store(true)

@@ -58,6 +58,8 @@ type Recorder struct {
 	users     []user // further ones
 	entangled bool   // several have worked on one value at once
 
+	version int64 // of the aggregate: that of its row when it was loaded, or was written last; 0 = not known
+
 	raising atomic.Int32 // calls of Raise under way
 }
 
@@ -135,6 +137,29 @@ func (c *Carrier) Raise(data any, options []envelope.Option) {
 	}
 	r.again = event.takeIdentity(r.again)
 	r.events = append(r.events, event)
+}
+
+// HasVersion notes the version of the row that the aggregate was loaded from, or was written to in a
+// transaction of the caller's own.
+func (r *Recorder) HasVersion(version int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+}
+
+// Ascending is a version that a statement has written, or 0 where the aggregate had it before: then no event
+// of it could be told from those before by its sequence.
+func (r *Recorder) Ascending(version int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ascending(version)
+}
+
+func (r *Recorder) ascending(version int64) int64 {
+	if version <= r.version {
+		return 0
+	}
+	return version
 }
 
 // Len is the number of pending events.

@@ -185,7 +185,7 @@ func (r *Recorder) part(j *Journal) {
 		slices.ContainsFunc(r.events, func(e *Raised) bool { return e.on != value }) {
 		return
 	}
-	own := &Recorder{events: r.events}
+	own := &Recorder{events: r.events, version: r.version}
 	for _, event := range own.events {
 		event.recorder = own
 	}

@@ -1,0 +1,88 @@
+package gormplugin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// A message has a sequence where it is above that of those before: a consumer that drops what is not above
+// the last one it has seen must drop nothing else.
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	opened := func(b *bench) *Account {
+		account := raising(&Account{Bank: "b", Number: 1, Version: 1}, "opened")
+		b.ok(b.db.Create(account).Error)
+		return account
+	}
+	save := func(b *bench, account *Account, version int) {
+		account.Version = version
+		b.ok(b.db.Save(raising(account, "saved")).Error)
+	}
+	runCases(t, map[string]func(b *bench){
+		"a model without a version": func(b *bench) {
+			o := placed("1")
+			b.ok(b.db.Create(o).Error)
+			b.ok(b.db.Save(raising(o, "again")).Error)
+			assert.Equal(b.t, []any{nil, nil}, b.sequences())
+			partner := b.rows()[1]
+			require.Equal(b.t, "partner", partner.TargetBroker)
+			assert.NotContains(b.t, string(partner.Payload), "sequence")
+		},
+		"a version that moves": func(b *bench) {
+			account := opened(b)
+			save(b, account, 2)
+			b.ok(b.db.Model(raising(account, "closed")).Where("version = ?", 2).Updates(map[string]any{"version": 3}).Error)
+			assert.Equal(b.t, []any{"1.1", "2.1", "3.1"}, b.sequences())
+		},
+		"a version that stands, or goes back": func(b *bench) {
+			account := opened(b)
+			save(b, account, 1)
+			save(b, account, 2)
+			save(b, account, 2)
+			save(b, account, 1)
+			assert.Equal(b.t, []any{"1.1", nil, "2.1", nil, nil}, b.sequences())
+		},
+		"loaded by another request": func(b *bench) {
+			opened(b)
+			load := func() *Account {
+				account := &Account{}
+				b.ok(b.db.First(account).Error)
+				return account
+			}
+			save(b, load(), 1)
+			save(b, load(), 2)
+			save(b, load(), 2)
+			save(b, load(), 3)
+			assert.Equal(b.t, []any{"1.1", nil, "2.1", nil, "3.1"}, b.sequences())
+		},
+		"two writes in one transaction": func(b *bench) {
+			account := opened(b)
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				account.Version = 2
+				b.ok(tx.Save(raising(account, "a")).Error)
+				account.Version = 3
+				return tx.Save(raising(account, "b")).Error
+			}))
+			assert.Equal(b.t, []any{"1.1", "3.1", "3.2"}, b.sequences())
+		},
+		"rolled back, and repeated": func(b *bench) {
+			account := opened(b)
+			account.Version = 2
+			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Save(raising(account, "a")).Error)
+				return errRefused
+			}), errRefused)
+			b.ok(b.db.Save(account).Error)
+			assert.Equal(b.t, []any{"1.1", "2.1"}, b.sequences())
+		},
+		"without an aggregate": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, Happened{"x"}) }))
+			assert.Equal(b.t, []any{nil}, b.sequences())
+		},
+	})
+}
