@@ -43,8 +43,8 @@ type ExternalDomain struct {
 	StreamCategory string `json:"stream_category"`
 	Version        int    `json:"version"`
 	SequenceID     string `json:"sequence_id,omitempty"` // or absent
-	CorrelationID  string `json:"correlation_id"` // or null
-	CausationID    string `json:"causation_id"`   // or null
+	CorrelationID  string `json:"correlation_id"`        // or null
+	CausationID    string `json:"causation_id"`          // or null
 }
 
 // ExternalEnvelope is what leaves of [Envelope].

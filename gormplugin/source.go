@@ -47,7 +47,7 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
 	f.distant = f.version != nil && slices.ContainsFunc(f.version.StructField.Index, func(i int) bool { return i < 0 }) // GORM's mark
 	if f.version != nil {
-		_, f.counted = reflect.New(f.version.IndirectFieldType).Interface().(schema.UpdateClausesInterface)
+		_, f.counted = reflect.TypeAssert[schema.UpdateClausesInterface](reflect.New(f.version.IndirectFieldType))
 	}
 	c.types.Store(t, f)
 	return f, nil
