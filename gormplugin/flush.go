@@ -13,10 +13,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of
-// 100,000 events encodes and writes them by and by. Not so with serialize_keys: all keys are locked
-// in one go, for the sake of their order.
-const rowsAtOnce = 1000
+// rowsAtOnce and bytesAtOnce bound the rows that a flush holds in memory: two full statements. A
+// transaction of 100,000 events, or of 300 large ones, encodes and writes them by and by. Not so with
+// serialize_keys: all keys are locked in one go, for the sake of their order.
+const (
+	rowsAtOnce  = 1000
+	bytesAtOnce = 2 * outbox.BytesPerInsert
+)
 
 // write seals events, routes them and inserts their rows, one per event and broker. Where others
 // are to be told, or a relay in this process wants to know, it returns what will be there for each
@@ -43,13 +46,18 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		// Some may be there, from a transaction whose outcome is not known.
 		insert = func(rows []outbox.Row) error { return inserter.InsertMissing(ctx, db, rows) }
 	}
+	bytes := 0
 	for i := range flush {
 		var err error
+		before := len(rows)
 		if rows, err = p.appendRows(rows, &flush[i]); err != nil {
 			return nil, err
 		}
+		for r := range rows[before:] {
+			bytes += rows[before+r].Bytes()
+		}
 		full := len(rows) - len(rows)%atOnce
-		if i == len(flush)-1 {
+		if i == len(flush)-1 || bytes >= bytesAtOnce && !p.routing.SerializeKeys {
 			full = len(rows)
 		}
 		if full == 0 {
@@ -64,7 +72,12 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if told {
 			wakeUps = inserter.AppendWakeUps(wakeUps, rows[:full])
 		}
-		rows = append(rows[:0], rows[full:]...)
+		left := copy(rows, rows[full:])
+		clear(rows[left:]) // lets go of the payloads
+		rows, bytes = rows[:left], 0
+		for r := range rows {
+			bytes += rows[r].Bytes()
+		}
 	}
 	return wakeUps, nil
 }

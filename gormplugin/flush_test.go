@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -138,6 +139,56 @@ func TestAFlushHoldsFewRows(t *testing.T) {
 	require.Equal(t, events, sealed)
 	require.Equal(t, 2*events, written)
 	require.Equal(t, 1000, most)
+}
+
+// bulky are events of which a few fill a statement.
+type bulky struct{ Text string }
+
+// Large events are written by statements of a bounded size, and no more than two statements' are held.
+func TestAFlushHoldsFewBytes(t *testing.T) {
+	t.Parallel()
+	const events, size = 40, 900 << 10
+	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLite, outbox.SQLServer, outbox.MySQL} {
+		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
+			catalog := envelope.NewCatalog("shop")
+			envelope.Register[bulky](catalog, envelope.Published())
+			p := New(catalog, outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, MaxPayloadBytes: 2 * size})
+			inserter, err := p.inserter(dialect)
+			require.NoError(t, err)
+			var notes journal.Journal
+			for i := range events {
+				require.NoError(t, notes.Publish(journal.NewRaised(bulky{strings.Repeat("x", size)}, nil), &envelope.Context{IdempotencyKey: strconv.Itoa(i)}))
+			}
+			flush, err := notes.Collect(true)
+			require.NoError(t, err)
+			sealed, written := 0, 0
+			for i := range flush {
+				flush[i].Context = &envelope.Context{Extensions: map[string]any{"n": counting{&sealed}}}
+			}
+			database := &inserts{each: func(args []any) {
+				bytes := 0
+				for _, arg := range args {
+					switch arg := arg.(type) {
+					case string:
+						bytes += len(arg)
+					case []byte:
+						bytes += len(arg)
+					}
+				}
+				assert.Less(t, bytes, 2*outbox.BytesPerInsert, "of a statement") // SQL Server's is JSON
+				assert.Less(t, 2*sealed-written, 15, "rows that are held")
+				if dialect == outbox.SQLServer {
+					written += strings.Count(args[0].(string), `"message_id":`)
+				} else {
+					written += len(args) / 16
+				}
+			}}
+			_, err = p.write(t.Context(), inserter, database, flush, nil)
+			require.NoError(t, err)
+			assert.Equal(t, 2*events, written)
+		})
+	}
 }
 
 // What is allocated to write one event for two brokers, up to the statement: message, two forms,

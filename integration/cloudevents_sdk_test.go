@@ -62,8 +62,8 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 			"tenantid": "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
 		},
 		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
-		"no_aggregate.cloudevents.listed.json":      {"sequence": "0000000000000000000.0000000002", "correlationid": "checkout-9"},
-		"no_aggregate.cloudevents.json":             {"sequence": "0000000000000000000.0000000002", "correlationid": "checkout-9"},
+		"no_aggregate.cloudevents.listed.json":      {"correlationid": "checkout-9"},
+		"no_aggregate.cloudevents.json":             {"correlationid": "checkout-9"},
 	}
 	require.Len(t, files, len(want), "one expectation for each file")
 	for _, file := range files {
@@ -119,6 +119,10 @@ func TestSDKReadsCloudEvents(t *testing.T) {
 			require.ErrorAs(t, err, &encode)
 			t.Skip(err)
 		}
+		sequence := ""
+		if source.Version > 0 {
+			sequence = fmt.Sprintf("%019d.%010d", source.Version, source.Sequence)
+		}
 		opts.Extensions = slices.Sorted(maps.Keys(m.Metadata.Extensions))
 		b, err := m.MarshalCloudEvent(opts)
 		require.NoError(t, err)
@@ -135,7 +139,7 @@ func TestSDKReadsCloudEvents(t *testing.T) {
 		}
 		for name, value := range map[string]string{
 			"traceparent": m.Routing.TraceParent, "tracestate": m.Routing.TraceState, "partitionkey": m.Routing.OrderingKey,
-			"sequence": fmt.Sprintf("%019d.%010d", source.Version, source.Sequence), "correlationid": m.Routing.CorrelationID, "causationid": m.Routing.CausationID,
+			"sequence": sequence, "correlationid": m.Routing.CorrelationID, "causationid": m.Routing.CausationID,
 			"tenantid": m.Routing.TenantID,
 		} {
 			if value != "" {

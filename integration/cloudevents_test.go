@@ -113,7 +113,7 @@ brokers:
 		assert.Equal(t, "42", e.Subject())
 		assert.WithinRange(t, e.Time(), before, time.Now())
 		assert.Equal(t, map[string]any{
-			"correlationid": "checkout-9", "tenantid": "acme", "region": "eu", "partitionkey": "ordering::order-42", "sequence": "0000000000000000000.0000000001",
+			"correlationid": "checkout-9", "tenantid": "acme", "region": "eu", "partitionkey": "ordering::order-42",
 		}, e.Extensions())
 		var placed OrderPlaced
 		require.NoError(t, e.DataAs(&placed))

@@ -67,21 +67,18 @@ const (
 	// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL and
 	// MySQL 65,535; beyond some hundred rows longer statements bring nothing.
 	rowsPerInsert = 500
-	// packetBytes bounds the payloads of one INSERT on MySQL, beyond its first row: a statement is
-	// one packet, and servers take packets of 16 MiB by default (max_allowed_packet). Escaping can
-	// double the payloads.
-	packetBytes = 4 << 20
+	// BytesPerInsert bounds the payloads and headers of one INSERT, beyond its first row: drivers and
+	// servers hold several copies of a statement. On MySQL it is also one packet, of which servers take
+	// 16 MiB by default (max_allowed_packet), and escaping can double the payloads.
+	BytesPerInsert = 4 << 20
 )
 
 // rowsAtOnce is how many of rows one INSERT takes.
 func (d Dialect) rowsAtOnce(rows []Row) int {
 	most := min(len(rows), rowsPerInsert)
-	if d != MySQL {
-		return most
-	}
 	bytes := 0
 	for n := range most {
-		if bytes += len(rows[n].Payload) + len(rows[n].Headers); n > 0 && bytes > packetBytes {
+		if bytes += rows[n].Bytes(); n > 0 && bytes > BytesPerInsert {
 			return n
 		}
 	}

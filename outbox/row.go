@@ -151,3 +151,6 @@ func unfit(text string, most int) string {
 		return ""
 	}
 }
+
+// Bytes is the length of payload and headers.
+func (r *Row) Bytes() int { return len(r.Payload) + len(r.Headers) }
