@@ -53,9 +53,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if rows, err = p.appendRows(rows, &flush[i]); err != nil {
 			return nil, err
 		}
-		for r := range rows[before:] {
-			bytes += rows[before+r].Bytes()
-		}
+		bytes += bytesOf(rows[before:])
 		full := len(rows) - len(rows)%atOnce
 		if i == len(flush)-1 || bytes >= bytesAtOnce && !p.routing.SerializeKeys {
 			full = len(rows)
@@ -74,12 +72,17 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		}
 		left := copy(rows, rows[full:])
 		clear(rows[left:]) // lets go of the payloads
-		rows, bytes = rows[:left], 0
-		for r := range rows {
-			bytes += rows[r].Bytes()
-		}
+		rows = rows[:left]
+		bytes = bytesOf(rows)
 	}
 	return wakeUps, nil
+}
+
+func bytesOf(rows []outbox.Row) (bytes int) {
+	for i := range rows {
+		bytes += rows[i].Bytes()
+	}
+	return bytes
 }
 
 // tells reports whether relays or observers want to know what a transaction has written.
