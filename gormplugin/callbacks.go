@@ -158,7 +158,7 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		begun.Statement.ConnPool = db.Statement.ConnPool
 		if begun = begun.Begin(); begun.Error != nil {
 			if errors.Is(begun.Error, gorm.ErrInvalidTransaction) { // by whoever begins none
-				begun.Error = fmt.Errorf("%w: %w", unseenError(db.Statement.ConnPool), begun.Error)
+				begun.Error = fmt.Errorf("%w: %w", unseenError(db), begun.Error)
 			}
 			_ = db.AddError(begun.Error)
 			return
@@ -170,7 +170,7 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		case foreign != nil:
 			p.wrapInPlace(db, foreign)
 		default:
-			_ = db.AddError(unseenError(db.Statement.ConnPool))
+			_ = db.AddError(unseenError(db))
 		}
 	}
 }

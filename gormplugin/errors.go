@@ -30,7 +30,8 @@ func (e *PartialBatchError) Error() string {
 		said = fmt.Sprintf("of %d rows of %s it is not known which ones were there already, since the database counts and returns these, too", e.Given, e.Aggregate)
 	}
 	return "gormplugin: " + said + ", so their events cannot be told apart: roll back and write them one by one, or have the statement return " +
-		"their keys by clause.Returning (PostgreSQL, SQLite); on MySQL, INSERT without a conflict clause and see to gorm.ErrDuplicatedKey"
+		"their keys by clause.Returning (PostgreSQL, SQLite); on MySQL, INSERT without a conflict clause and see to gorm.ErrDuplicatedKey; where these are rows of a join table, " +
+		"append to an owner that does not hold the members which are there, or create the rows of the join table yourself"
 }
 
 // PendingError is the answer of a strict plugin to a commit that would leave events behind.

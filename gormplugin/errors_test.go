@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 func TestUnknownBrokerInTo(t *testing.T) {
@@ -128,5 +129,44 @@ func TestLateEventsOfAPartialBatch(t *testing.T) {
 			return tx.Save(orders[1]).Error // now it is known
 		}))
 		b.want("OrderShipped 2")
+	})
+}
+
+// A tenant's search_path hides the outbox: the error says what to write.
+func TestOutboxBehindASearchPath(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"a schema of the tenant": func(b *bench) {
+			b.only(outbox.Postgres, "it has schemas that sessions search")
+			schema := b.at.prefix + "tenant"
+			b.ok(b.db.Exec("CREATE SCHEMA " + schema).Error)
+			b.t.Cleanup(func() { b.ok(b.db.Exec("DROP SCHEMA " + schema + " CASCADE").Error) })
+			err := b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Exec("SET LOCAL search_path TO " + schema).Error)
+				return uow.Publish(tx, Happened{"x"})
+			})
+			require.ErrorIs(b.t, err, outbox.ErrSchema)
+			require.ErrorContains(b.t, err, `where sessions set search_path, as for tenants, name its schema in outbox.table, as in "public.`+b.at.outbox()+`"`)
+		},
+	})
+}
+
+// bare is a pool that begins no transactions.
+type bare struct{ gorm.ConnPool }
+
+// A handle on a pool that begins no transactions can write models without events.
+func TestPoolThatBeginsNoTransactions(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		db := b.open(&gorm.Config{})
+		db.ConnPool = &bare{db.ConnPool}
+		db.Statement.ConnPool = db.ConnPool
+		b.use(db)
+		b.ok(db.Create(&Plain{Name: "x"}).Error)
+		err := db.Create(order("1", "a")).Error
+		require.ErrorContains(b.t, err, "the handle's pool is a *gormplugin_test.bare, which begins no transactions")
+		require.ErrorContains(b.t, err, "gorm.ConnPoolBeginner")
+		b.want()
+		assert.Zero(b.t, b.orders())
 	})
 }

@@ -86,7 +86,7 @@ func (p *Plugin) seeThrough(db *gorm.DB) {
 	outer, inner := look(db.Statement.ConnPool)
 	if inner == nil {
 		if hides(db) {
-			_ = db.AddError(unseenError(db.Statement.ConnPool))
+			_ = db.AddError(unseenError(db))
 		}
 		return
 	}
@@ -117,8 +117,13 @@ func isOurs(conn gorm.ConnPool) bool {
 	}
 }
 
-// unseenError is why a statement is refused for what is around its pool.
-func unseenError(conn gorm.ConnPool) error {
+// unseenError is why a statement is refused for what is around its pool, or for the pool of the handle.
+func unseenError(db *gorm.DB) error {
+	conn := db.Statement.ConnPool
+	if !isOurs(db.ConnPool) && reflect.TypeOf(conn) == reflect.TypeOf(db.ConnPool) {
+		return fmt.Errorf("gormplugin: the handle's pool is a %T, which begins no transactions, so its events could not be written with it: "+
+			"give that type a BeginTx as gorm.ConnPoolBeginner has it, or the handle a *sql.DB: %w", conn, errUnseen)
+	}
 	return fmt.Errorf("gormplugin: the statement's pool is a %T, which another plugin has put around it and in which no transaction can be seen, "+
 		"so its events could not be written with it: give that type an exported field of type gorm.ConnPool with the pool in it, or keep that plugin off this handle: %w",
 		conn, errUnseen)

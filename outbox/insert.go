@@ -150,9 +150,19 @@ func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args
 		wrote, err = result.RowsAffected()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, dbtable.Explain(err, ErrSchema))
+		return 0, fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, i.explain(err))
 	}
 	return wrote, nil
+}
+
+// explain adds the remedy to an error about a table that is not there. On PostgreSQL it may be there, in
+// a schema that the session does not look into.
+func (i *Inserter) explain(err error) error {
+	explained := dbtable.Explain(err, ErrSchema)
+	if i.dialect == Postgres && errors.Is(explained, ErrSchema) && !strings.Contains(i.table, ".") {
+		return fmt.Errorf("%w; or, where sessions set search_path, as for tenants, name its schema in outbox.table, as in %q", explained, "public."+i.table)
+	}
+	return explained
 }
 
 // ErrDiscarded is wrapped by the error about an INSERT that succeeded and stored fewer rows than it

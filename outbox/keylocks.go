@@ -110,7 +110,7 @@ func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 	}
 	if _, err := db.ExecContext(ctx, i.lockKeys, slots); err != nil {
 		if i.dialect != SQLServer { // where it is not the table that this statement can miss
-			err = dbtable.Explain(err, ErrSchema)
+			err = i.explain(err)
 		}
 		return fmt.Errorf("outbox: lock the ordering keys of %d rows of %s: %w", len(rows), i.table, err)
 	}
@@ -162,7 +162,7 @@ func (i *Inserter) CountsFoundRows(ctx context.Context, db Execer) (bool, error)
 	slots := dbtable.Render("UPDATE {{table}}_key_slots SET slot = slot WHERE slot = ?", i.table)
 	result, err := db.ExecContext(ctx, slots, rand.N(keySlots))
 	if err != nil {
-		return false, fmt.Errorf("outbox: ask how rows of %s are counted: %w", i.table, dbtable.Explain(err, ErrSchema))
+		return false, fmt.Errorf("outbox: ask how rows of %s are counted: %w", i.table, i.explain(err))
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err //nolint:wrapcheck // it has none
