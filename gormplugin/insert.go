@@ -54,11 +54,9 @@ func insertIsReadApart(db *gorm.DB) bool {
 	if told && readsAll(columns) && (!conflicts || leavesOut(conflict)) {
 		return true // GORM makes new elements
 	}
-	if n == 1 {
-		return false // it is counted correctly
-	}
-	if !told && len(s.Schema.FieldsWithDefaultDBValue) == 0 && onMySQL(db) {
-		return false // and so is what only the database counts
+	onlyCounted := onMySQL(db) && !told && len(s.Schema.FieldsWithDefaultDBValue) == 0
+	if n == 1 || onlyCounted {
+		return false // one element is counted correctly, and so is what only the database counts
 	}
 	return ignores(s) || leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
 }

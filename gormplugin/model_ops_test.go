@@ -342,6 +342,10 @@ func (m *model) ignores(o *op, both []int) result {
 	if got := m.items(o, both...); got != done {
 		return got
 	}
+	if m.dialect != outbox.MySQL { // where it is known which ones are there
+		m.missed(there...)
+		return m.wrote(slices.DeleteFunc(slices.Clone(both), func(crate int) bool { return slices.Contains(there, crate) })...)
+	}
 	switch {
 	case len(there) == 2:
 		return m.missed(both...)
