@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -38,6 +39,18 @@ func (e *panicError) Unwrap() error {
 }
 
 var errNotUTF8 = errors.New("the JSON is not valid UTF-8")
+
+// addressable is a pointer to a copy of an event: encoding/json passes over methods with pointer
+// receivers, of the event and of its fields, where it is given a value.
+func addressable(v any) any {
+	value := reflect.ValueOf(v)
+	if value.Kind() != reflect.Struct || reflect.PointerTo(value.Type()).NumMethod() == value.NumMethod() {
+		return v
+	}
+	pointer := reflect.New(value.Type())
+	pointer.Elem().Set(value)
+	return pointer.Interface()
+}
 
 // encodeJSON encodes v compactly, without HTML escaping, as valid UTF-8. A panic
 // in a MarshalJSON or MarshalText becomes a *panicError.

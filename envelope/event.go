@@ -69,7 +69,7 @@ func encodeRaised(data any) (r raised) {
 	if t == nil || t.Kind() == reflect.Pointer { // no event, as Seal will say
 		return r
 	}
-	if r.json, r.err = encodeJSON(data); r.err == nil {
+	if r.json, r.err = encodeJSON(addressable(data)); r.err == nil {
 		r.derived = derive(t, data)
 	}
 	return r

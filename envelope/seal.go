@@ -148,7 +148,7 @@ func (p *sealing) data() ([]byte, error) {
 	if p.ev.raised.known() {
 		return slices.Clip(p.ev.raised.json), p.ev.raised.err // shared by all messages of the event
 	}
-	return encodeJSON(p.ev.Data)
+	return encodeJSON(addressable(p.ev.Data))
 }
 
 const streamRemedy = "give the aggregate a shorter id: its stream is the context, the aggregate's name and the id"

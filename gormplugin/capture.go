@@ -64,6 +64,12 @@ func (p *Plugin) touch(db *gorm.DB, creates bool) {
 		return // there is an error to tell of already
 	}
 	ours.know(aggregates)
+	if db.Statement.SQL.Len() > 0 && db.RowsAffected > 0 {
+		// It has written, and what came after it has failed: whoever goes on all the same commits the row without its events.
+		for i := range aggregates {
+			ours.journal.Untouched(aggregates[i].recorder, aggregates[i].facts.name)
+		}
+	}
 }
 
 // use tells the journal with which value of those that share its events the transaction works on an
@@ -403,7 +409,11 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 // who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
 	selects := db.Statement.Selects
-	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && calledBySave()
+	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && updates(db) && calledBySave()
+}
+
+func updates(db *gorm.DB) bool {
+	return len(db.Statement.BuildClauses) > 0 && db.Statement.BuildClauses[0] == "UPDATE"
 }
 
 func calledBySave() bool {

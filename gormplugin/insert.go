@@ -27,11 +27,44 @@ func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 			_ = db.AddError(err)
 		}
 		if r == nil {
+			p.returnKeys(db)
 			original(db) // which does nothing after an error
 			return
 		}
 		r.insert()
 	}
+}
+
+// returnKeys has an upsert that may find its row by another column than the key read the key back: it
+// is that of the row, not the one that the application has given to the aggregate.
+func (p *Plugin) returnKeys(db *gorm.DB) {
+	s := db.Statement
+	if db.Error != nil || s.Schema == nil || s.SQL.Len() > 0 || !p.concerns(db) || skipped(db) || !findsByOthers(db) {
+		return
+	}
+	keys := s.Schema.PrimaryFieldDBNames
+	var columns []clause.Column
+	for _, key := range keys {
+		columns = append(columns, clause.Column{Name: key})
+	}
+	for _, field := range s.Schema.FieldsWithDefaultDBValue {
+		if field.Readable && !slices.Contains(keys, field.DBName) {
+			columns = append(columns, clause.Column{Name: field.DBName})
+		}
+	}
+	s.AddClause(clause.Returning{Columns: columns})
+}
+
+// findsByOthers reports whether an upsert updates a row that it finds by another column than the key, on a
+// database that returns rows, and was not told to.
+func findsByOthers(db *gorm.DB) bool {
+	conflict, conflicts := conflictOf(db.Statement)
+	if _, told := returned(db.Statement); told || !conflicts || leavesOut(conflict) {
+		return false
+	}
+	keys := db.Statement.Schema.PrimaryFieldDBNames
+	return slices.Contains([]string{string(outbox.SQLite), string(outbox.Postgres)}, db.Name()) &&
+		slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return !slices.Contains(keys, c.Name) })
 }
 
 // isSlice reports whether a statement is on a slice of a model.
@@ -54,11 +87,16 @@ func insertIsReadApart(db *gorm.DB) bool {
 	if told && readsAll(columns) && (!conflicts || leavesOut(conflict)) {
 		return true // GORM makes new elements
 	}
-	onlyCounted := onMySQL(db) && !told && len(s.Schema.FieldsWithDefaultDBValue) == 0
-	if n == 1 || onlyCounted {
-		return false // one element is counted correctly, and so is what only the database counts
+	if n == 1 || onlyCounted(db, told) {
+		return false // one element is counted correctly
 	}
 	return ignores(s) || leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
+}
+
+// onlyCounted reports whether no rows come back, so that the database alone counts them, which it does
+// correctly. Where it can return them, the plugin has it do so.
+func onlyCounted(db *gorm.DB, told bool) bool {
+	return onMySQL(db) && !told && len(db.Statement.Schema.FieldsWithDefaultDBValue) == 0
 }
 
 // tellsConflicts reports whether rows that come back tell which ones a statement has inserted. On

@@ -213,9 +213,18 @@ func (m *model) insert(o *op, hook bool) result {
 		got = m.hook(o)
 	}
 	if got == done {
-		got = m.wrote(o.Agg)
+		return m.wrote(o.Agg)
 	}
+	m.spoiled(o.Agg)
 	return got
+}
+
+// spoiled says that an aggregate was written, and that what came after it has failed: whoever goes on all
+// the same leaves its events pending, and is warned.
+func (m *model) spoiled(agg int) {
+	if !m.tx.foreign {
+		m.missed(agg)
+	}
 }
 
 // update changes a row where it hits one. warns: an aggregate that was missed is warned of.
@@ -229,6 +238,9 @@ func (m *model) update(o *op, hits, hook, warns bool) result {
 	}
 	switch {
 	case got != done:
+		if hits {
+			m.spoiled(o.Agg)
+		}
 		return got
 	case hits:
 		return m.wrote(o.Agg)

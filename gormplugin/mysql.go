@@ -7,6 +7,7 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -35,7 +36,11 @@ func (p *Plugin) changedRows(db *gorm.DB, creates bool) (affected int64, known b
 		return affected, true, nil
 	}
 	if !leavesOutOnMySQL(conflict) {
-		return max(affected, int64(elements(db))), true, nil // each is new, changed, or as it is to be
+		n := int64(elements(db))
+		if n == 1 && affected == 1 {
+			return n, true, nil
+		}
+		return keysThere(db, n) // each is new, changed, or as it is to be, or another row has been changed that has a value of a unique column
 	}
 	if affected == 0 {
 		return 0, true, nil
@@ -49,6 +54,25 @@ func (p *Plugin) changedRows(db *gorm.DB, creates bool) (affected int64, known b
 	}
 	found, err := inserter.CountsFoundRows(db.Statement.Context, db.Statement.ConnPool)
 	return affected, !found, err
+}
+
+// keysThere is how many of n elements have a row of their key.
+func keysThere(db *gorm.DB, n int64) (int64, bool, error) {
+	s := db.Statement
+	if s.Schema == nil || len(s.Schema.PrimaryFields) == 0 {
+		return n, true, nil
+	}
+	_, values := schema.GetIdentityFieldValuesMap(s.Context, s.ReflectValue, s.Schema.PrimaryFields)
+	if int64(len(values)) != n {
+		return n, true, nil // keys that are the same, or missing
+	}
+	column, in := schema.ToQueryValues(clause.CurrentTable, s.Schema.PrimaryFieldDBNames, values)
+	query := db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: s.Context}).Unscoped().
+		Model(reflect.New(s.Schema.ModelType).Interface()).Table(s.Table).Clauses(clause.Where{Exprs: []clause.Expression{clause.IN{Column: column, Values: in}}})
+	query.Statement.ConnPool = s.ConnPool
+	var found int64
+	err := query.Count(&found).Error
+	return found, true, err
 }
 
 // leavesOutOnMySQL reports whether an upsert passes over rows that are there. GORM's driver writes

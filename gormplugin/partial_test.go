@@ -73,6 +73,11 @@ func TestRemediesOfAPartialBatch(t *testing.T) {
 					orders, want := prepare(b)
 					var partial *gormplugin.PartialBatchError
 					err := b.db.Transaction(func(tx *gorm.DB) error { return write(b, tx, orders, batch.all) })
+					if name == "create" && b.dialect != outbox.MySQL && b.dialect != outbox.SQLServer { // where the plugin has it return the keys
+						b.ok(err)
+						b.want(want)
+						return
+					}
 					require.ErrorAs(b.t, err, &partial)
 					assert.Equal(b.t, gormplugin.PartialBatchError{Aggregate: "Order", Given: 2, Affected: 1}, *partial)
 					require.ErrorContains(b.t, err, "roll back and write them one by one, or have the statement return their keys by clause.Returning")

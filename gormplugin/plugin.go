@@ -110,11 +110,25 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if err != nil {
 		return fmt.Errorf("gormplugin: %w", err)
 	}
+	if sharesConfig(db) {
+		return errors.New("gormplugin: the handle's *gorm.Config is also that of a handle that was opened later, whose pool it holds: give each gorm.Open a gorm.Config of its own")
+	}
 	p.wrapPool(db, inserter)
 	if err := p.register(db); err != nil {
 		return fmt.Errorf("gormplugin: register callbacks: %w", err)
 	}
 	return nil
+}
+
+// sharesConfig reports whether another handle was opened with the same *gorm.Config, which GORM keeps: its
+// pool is that of the other one then.
+func sharesConfig(db *gorm.DB) bool {
+	if db.Statement == nil {
+		return false
+	}
+	own, ok := db.Statement.ConnPool.(*sql.DB)
+	other, also := db.ConnPool.(*sql.DB)
+	return ok && also && own != other
 }
 
 // check reports everything that is wrong with the catalog and the routing.

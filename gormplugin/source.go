@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -148,12 +149,24 @@ func formatKey(key any) string {
 	case nil:
 		return ""
 	}
+	return formatOther(key)
+}
+
+// formatOther is formatKey for types of the application's.
+func formatOther(key any) string {
 	v := reflect.ValueOf(key)
 	if v.Kind() == reflect.Pointer && v.IsNil() { // before any method is called on it
 		return ""
 	}
 	switch k := key.(type) {
+	case time.Time: // as it prints it has a zone, a monotonic clock and nanoseconds, which databases do not give back
+		return k.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+	case *time.Time:
+		return formatKey(*k)
 	case fmt.Stringer:
+		if _, valuer := key.(driver.Valuer); v.Kind() == reflect.String && !valuer { // it is stored so, whatever it prints
+			return v.String()
+		}
 		return k.String()
 	case driver.Valuer:
 		if stored, err := k.Value(); err == nil {
