@@ -203,12 +203,11 @@ func (l *loader) add(recorder *journal.Recorder, v reflect.Value) {
 	if l.journal != nil {
 		l.journal.Loaded(recorder, v.Type().Name())
 	}
-	if !l.whole {
-		return
+	if l.whole {
+		recorder.Reloaded(l.journal)
 	}
-	recorder.Reloaded()
 	if facts, err := l.plugin.sources.of(l.db, v.Type()); err == nil && facts.version != nil && v.CanAddr() {
-		if version := facts.versionOf(l.db.Statement.Context, v); version != nil {
+		if version := facts.versionOf(l.db.Statement.Context, v); version != nil && *version > 0 {
 			recorder.HasVersion(*version)
 		}
 	}
@@ -354,7 +353,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		// say, or in FindInBatches.
 		source := a.source(db.Statement.Context)
 		if a.given == nil && a.facts != nil {
-			a.facts.countedVersion(db, &source)
+			a.facts.writtenVersion(db, a.recorder, &source)
 		}
 		switch {
 		case ours != nil:
@@ -374,7 +373,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 				now = append(now, journal.Flush{Raised: event, Source: source, Context: inherited})
 			}
 			if len(events) > 0 && written > 0 {
-				a.recorder.HasVersion(written)
+				a.recorder.WroteVersion(written)
 			}
 		default:
 			return uow.ErrNoTransaction

@@ -84,6 +84,14 @@ func TestIdentities(t *testing.T) {
 			b.ok(err)
 			b.want("1: renamed", "3: new")
 		},
+		"an upsert of maps": func(b *bench) {
+			taken(b)
+			rows := []map[string]any{{"id": "2", "email": "ada", "name": "x"}, {"id": "3", "email": "bob", "name": "y"}}
+			b.ok(b.db.Model(&Profile{}).Clauses(byEmail).Create(&rows).Error)
+			assert.Len(b.t, rows, 2)
+			b.ok(b.db.Model(&Profile{}).Clauses(byEmail).Create(map[string]any{"id": "4", "email": "ada", "name": "z"}).Error)
+			b.want()
+		},
 		"a save of a new one whose unique column is taken": func(b *bench) {
 			taken(b)
 			p := raising(&Profile{ID: "2", Email: "ada", Name: "Mallory"}, "registered")

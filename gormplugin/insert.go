@@ -39,7 +39,7 @@ func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 // is that of the row, not the one that the application has given to the aggregate.
 func (p *Plugin) returnKeys(db *gorm.DB) {
 	s := db.Statement
-	if db.Error != nil || s.Schema == nil || s.SQL.Len() > 0 || !p.concerns(db) || skipped(db) || !findsByOthers(db) {
+	if db.Error != nil || s.Schema == nil || s.SQL.Len() > 0 || !p.concerns(db) || skipped(db) || !takesRows(s) || !findsByOthers(db) {
 		return
 	}
 	keys := s.Schema.PrimaryFieldDBNames
@@ -55,6 +55,24 @@ func (p *Plugin) returnKeys(db *gorm.DB) {
 	s.AddClause(clause.Returning{Columns: columns})
 }
 
+// takesRows reports whether GORM can put what comes back into the value of a statement: a struct that can be
+// addressed, or a slice of them.
+func takesRows(s *gorm.Statement) bool {
+	v := s.ReflectValue
+	switch v.Kind() {
+	case reflect.Struct:
+		return v.CanAddr() && v.Type() == s.Schema.ModelType
+	case reflect.Slice, reflect.Array:
+		element := v.Type().Elem()
+		if element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		return element == s.Schema.ModelType && (v.Kind() == reflect.Slice || v.CanAddr())
+	default:
+		return false
+	}
+}
+
 // findsByOthers reports whether an upsert updates a row that it finds by another column than the key, on a
 // database that returns rows, and was not told to.
 func findsByOthers(db *gorm.DB) bool {
@@ -64,7 +82,7 @@ func findsByOthers(db *gorm.DB) bool {
 	}
 	keys := db.Statement.Schema.PrimaryFieldDBNames
 	return slices.Contains([]string{string(outbox.SQLite), string(outbox.Postgres)}, db.Name()) &&
-		slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return !slices.Contains(keys, c.Name) })
+		(conflict.OnConstraint != "" || slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return !slices.Contains(keys, c.Name) }))
 }
 
 // isSlice reports whether a statement is on a slice of a model.

@@ -86,7 +86,10 @@ func (m *model) load(o *op) result {
 		m.settle(t, o.Agg)
 		t.loaded[o.Agg] = true
 	}
-	m.pending[o.Agg] = slices.DeleteFunc(m.pending[o.Agg], func(h *happening) bool { return h.last > 0 })
+	m.pending[o.Agg] = slices.DeleteFunc(m.pending[o.Agg], func(h *happening) bool {
+		owed := m.tx != nil && !m.tx.foreign && m.tx.written[o.Agg] > h.last // by the transaction that has written it again
+		return h.last > 0 && !owed
+	})
 	return done
 }
 

@@ -107,6 +107,9 @@ type transaction struct {
 type use struct {
 	itself bool // the one that raises
 	copy   bool // a copy, when there were events
+	last   bool // when there were events, itself was used after all copies
+	seen   bool // when there were events, itself was used
+	now    bool // by the statement that runs: a copy
 }
 
 type model struct {
@@ -167,6 +170,18 @@ func (m *model) rollback() {
 			}
 			m.abandon(t, agg, h)
 		}
+		m.part(t, agg)
+	}
+}
+
+// part: where a transaction was given the value that raised the events, copies that are made from then on share
+// them with it alone, so that it is the same which of them is saved.
+func (m *model) part(t *transaction, agg int) {
+	if u := t.uses[agg]; u == nil || !u.last || slices.ContainsFunc(m.pending[agg], func(h *happening) bool { return !h.left || !h.itself }) {
+		return
+	}
+	for _, h := range m.pending[agg] {
+		h.left = false
 	}
 }
 
@@ -188,8 +203,22 @@ func (m *model) use(agg int, copied bool) {
 		u = &use{}
 		m.tx.uses[agg] = u
 	}
+	u.now = copied
 	u.itself = u.itself || !copied
-	u.copy = u.copy || copied && len(m.pending[agg]) > 0
+	if len(m.pending[agg]) > 0 {
+		u.copy = u.copy || copied
+		if copied || !u.seen { // the first use counts
+			u.last = !copied
+		}
+		u.seen = u.seen || !copied
+	}
+}
+
+// useAgain is after a statement, whose hooks may have raised events.
+func (m *model) useAgain(agg int) {
+	if u := m.tx.uses[agg]; u != nil && !m.tx.foreign {
+		m.use(agg, u.now)
+	}
 }
 
 // elsewhere reports whether an event is that of another value than those of a transaction, and whether
@@ -365,6 +394,7 @@ func (m *model) wrote(aggs ...int) result {
 		return m.writeNow(inOrder(events))
 	}
 	for _, agg := range aggs {
+		m.useAgain(agg)
 		m.tx.known[agg] = true
 		m.tx.written[agg] = m.tick()
 		delete(m.tx.missed, agg)
@@ -395,6 +425,7 @@ func (m *model) confirm(events []*happening) {
 // missed says that a statement has changed no row of aggregates.
 func (m *model) missed(aggs ...int) result {
 	for _, agg := range aggs {
+		m.useAgain(agg)
 		m.tx.known[agg] = true
 		if !m.tx.unsure[agg] { // a doubt stays until it is written
 			m.tx.missed[agg] = m.tick()

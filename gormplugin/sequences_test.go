@@ -60,6 +60,21 @@ func TestSequences(t *testing.T) {
 			save(b, load(), 3)
 			assert.Equal(b.t, []any{"1.1", nil, "2.1", nil, "3.1"}, b.sequences())
 		},
+		"a version that the statement does not write": func(b *bench) {
+			account := opened(b)
+			account.Version = 2
+			b.ok(b.db.Model(raising(account, "a")).Update("bank", "b").Error)
+			b.ok(b.db.Model(raising(account, "b")).Select("bank").Updates(account).Error)
+			b.ok(b.db.Model(raising(account, "c")).Omit("version").Updates(account).Error)
+			assert.Equal(b.t, []any{"1.1", nil, nil, nil}, b.sequences())
+		},
+		"a stale copy does not bring the version back": func(b *bench) {
+			account := opened(b)
+			save(b, account, 2)
+			save(b, account, 1)
+			save(b, account, 2)
+			assert.Equal(b.t, []any{"1.1", "2.1", nil, nil}, b.sequences())
+		},
 		"two writes in one transaction": func(b *bench) {
 			account := opened(b)
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {

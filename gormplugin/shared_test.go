@@ -150,6 +150,91 @@ func TestCopiesFromACache(t *testing.T) {
 	runCases(t, all)
 }
 
+// newlyPlaced returns an order by value, as a constructor does.
+func newlyPlaced(db *gorm.DB, id string) (Order, error) {
+	o := Order{ID: id}
+	o.Raise(Happened{"placed"})
+	err := db.Create(&o).Error
+	return o, err
+}
+
+// What a rollback has left goes with the value wherever it has moved to, and with a transaction that has
+// written the aggregate again.
+func TestValuesAfterARollback(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"a value that is returned, and created again": func(b *bench) {
+			b.ok(b.db.Create(order("1")).Error)
+			o, err := newlyPlaced(b.db, "1")
+			require.Error(b.t, err)
+			o.ID = "2"
+			b.ok(b.db.Create(&o).Error)
+			b.want("2: placed")
+		},
+		"a slice that has grown": func(b *bench) {
+			orders := []Order{{ID: "1"}}
+			raising(&orders[0], "a")
+			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(&orders).Error)
+				return errRefused
+			}), errRefused)
+			orders = append(orders, *order("2"))
+			b.ok(b.db.Create(&orders).Error)
+			b.want("1: a")
+		},
+		"loaded again where it has been written again": func(b *bench) {
+			o := order("1")
+			b.ok(b.db.Create(o).Error)
+			b.try(o, "paid")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Save(o).Error)
+				return tx.First(o).Error
+			}))
+			b.want("1: paid")
+		},
+		"given by value in a unit of work that is repeated": func(b *bench) {
+			o, n := *order("1", "a"), 0
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				b.ok(saveValue(u.DB, o))
+				if n++; n < 3 {
+					return conflict("40001")
+				}
+				return nil
+			}, uow.WithRetry(3)))
+			b.want("1: a")
+		},
+		"a copy whose transaction rolls back beside another one": func(b *bench) {
+			if b.dialect == outbox.SQLite {
+				return // which has one writer at a time
+			}
+			cache := order("1")
+			b.ok(b.db.Create(cache).Error)
+			first, second := *cache, *cache
+			other := b.db.Begin()
+			b.ok(uow.Track(other, raising(&second, "b")))
+			b.try(&first, "a")
+			b.ok(other.Commit().Error)
+			b.want("1: b")
+			assert.Zero(b.t, b.plugin.EventsLeftPending(), "it is of the first alone")
+			b.pending(&first, "a")
+		},
+		"used once in two transactions, and repeated later": func(b *bench) {
+			if b.dialect == outbox.SQLite {
+				return
+			}
+			o := order("1")
+			b.ok(b.db.Create(o).Error)
+			tx := b.db.Begin()
+			b.ok(uow.Track(tx, raising(o, "x")))
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Track(tx, o) }))
+			b.ok(tx.Commit().Error)
+			b.try(o, "paid")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Save(raising(o, "paid")).Error }))
+			b.want("1: x", "1: paid")
+		},
+	})
+}
+
 // An event of an aggregate that several transactions use at once is emitted or pending, once.
 func TestOneAggregateInManyTransactions(t *testing.T) {
 	t.Parallel()

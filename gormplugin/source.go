@@ -197,17 +197,42 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 	db.Statement.Settings.Store(keyVersions{db.Statement}, versions)
 }
 
-// countedVersion is the version that a statement has written where the type of its field counts it: GORM's
-// optimisticlock adds 1 in the UPDATE, and leaves the field as it was. Deletes write none.
-func (f *facts) countedVersion(db *gorm.DB, source *envelope.Source) {
-	if !f.counted {
+// writtenVersion makes the version of the source that which a statement has written, or 0 where that is not known:
+// it is for the sequence, which has to ascend.
+func (f *facts) writtenVersion(db *gorm.DB, recorder *journal.Recorder, source *envelope.Source) {
+	if f.version == nil {
 		return
 	}
-	_, updates := db.Statement.Clauses["UPDATE"]
-	_, deletes := db.Statement.Clauses["soft_delete_enabled"]
-	if expected := source.ExpectedVersion; updates && !deletes && expected != nil && *expected == source.Version && source.Version > 0 {
-		source.Version++
+	s := db.Statement
+	_, updates := s.Clauses["UPDATE"]
+	_, inserts := s.Clauses["INSERT"]
+	_, deletes := s.Clauses["soft_delete_enabled"]
+	conflict, conflicts := conflictOf(s)
+	switch {
+	case updates && !deletes && f.counted: // GORM's optimisticlock adds 1 in the UPDATE, and leaves the field as it was
+		if expected := source.ExpectedVersion; s.Unscoped || expected == nil || *expected != source.Version || source.Version == 0 {
+			source.Version = 0 // of no row that it has compared
+		} else {
+			source.Version++
+		}
+	case updates && (!recorder.KnowsVersion() || !f.writesVersion(db)), inserts && conflicts && !leavesOut(conflict) && !conflict.UpdateAll:
+		source.Version = 0
 	}
+}
+
+// writesVersion reports whether an UPDATE has the version among its columns.
+func (f *facts) writesVersion(db *gorm.DB) bool {
+	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
+	if selected, told := columns[f.version.DBName]; told && !selected || !told && restricted {
+		return false
+	}
+	values, ok := db.Statement.Dest.(map[string]any)
+	if !ok {
+		return true
+	}
+	_, column := values[f.version.DBName]
+	_, field := values[f.version.Name]
+	return column || field
 }
 
 // versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.

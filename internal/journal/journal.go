@@ -328,7 +328,7 @@ func (j *Journal) Committed(flushed []Flush) []func() {
 	}
 	for i := range j.entries {
 		if e := &j.entries[i]; e.recorder != nil && e.source.Version > 0 {
-			e.recorder.HasVersion(e.source.Version)
+			e.recorder.WroteVersion(e.source.Version)
 		}
 	}
 	after := j.after

@@ -67,11 +67,11 @@ type Recorder struct {
 type Raised struct {
 	envelope.Event
 
-	recorder    *Recorder // nil for an event without an aggregate
-	on          *Carrier  // the value that raised it; nil where that is not known
-	given       *Carrier  // the one that a transaction was given that was rolled back
-	left        bool      // by such a transaction: see shared.go
-	writer      *Journal  // of the transaction that writes it, until it ends; guarded by recorder.mu
+	recorder    atomic.Pointer[Recorder] // nil for an event without an aggregate
+	on          *Carrier                 // the value that raised it; nil where that is not known
+	given       *Carrier                 // the one that a transaction was given that was rolled back
+	left        bool                     // by such a transaction: see shared.go
+	writer      *Journal                 // of the transaction that writes it, until it ends; guarded by recorder.mu
 	raisedAt    uint64
 	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go
 	undoneAt    uint64 // when that happened last; 0 = it did not
@@ -93,8 +93,13 @@ func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
 // Confirm says that the event is written for good: it is taken from its aggregate.
 func (r *Raised) Confirm() {
 	r.committed.Store(true)
-	if r.recorder != nil {
-		r.recorder.sweep()
+	for recorder := r.recorder.Load(); recorder != nil; {
+		recorder.sweep()
+		now := r.recorder.Load() // a rollback may have given the value one of its own
+		if now == recorder {
+			return
+		}
+		recorder = now
 	}
 }
 
@@ -121,14 +126,14 @@ func (c *Carrier) Raise(data any, options []envelope.Option) {
 	if r.raising.Add(1) > mostRaising {
 		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
 	}
-	event := &Raised{Event: envelope.NewEvent(data, options...), recorder: r, on: c} // may raise others, so without the lock
+	event := &Raised{Event: envelope.NewEvent(data, options...), on: c} // may raise others, so without the lock
 	r.mu.Lock()
 	for c.load() != r { // a rollback has given the value one of its own
 		r.mu.Unlock()
 		r = c.Recorder()
 		r.mu.Lock()
-		event.recorder = r
 	}
+	event.recorder.Store(r)
 	defer func() { r.mu.Unlock() }()
 	event.raisedAt = clock.Add(1)
 	if r.loads != nil {
@@ -139,12 +144,25 @@ func (c *Carrier) Raise(data any, options []envelope.Option) {
 	r.events = append(r.events, event)
 }
 
-// HasVersion notes the version of the row that the aggregate was loaded from, or was written to in a
-// transaction of the caller's own.
+// HasVersion notes the version of the row that the aggregate was loaded from.
 func (r *Recorder) HasVersion(version int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version = version
+}
+
+// WroteVersion notes the version that a transaction has written. A copy may have written a higher one.
+func (r *Recorder) WroteVersion(version int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = max(r.version, version)
+}
+
+// KnowsVersion reports whether the version of the row is known.
+func (r *Recorder) KnowsVersion() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version > 0
 }
 
 // Ascending is a version that a statement has written, or 0 where the aggregate had it before: then no event

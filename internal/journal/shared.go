@@ -91,8 +91,12 @@ func (r *Recorder) leave(j *Journal) {
 	if r.user.journal == j {
 		r.user = user{}
 		if n := len(r.users); n > 0 {
-			r.user, r.users = r.users[n-1], r.users[:n-1]
+			r.user = r.users[n-1]
+			r.users = slices.Delete(r.users, n-1, n) // which lets go of it
 		}
+	}
+	if !r.others(nil) {
+		r.entangled = false
 	}
 }
 
@@ -143,7 +147,7 @@ func (r *Recorder) raisedBy(j *Journal, event *Raised) bool {
 // raised before it on an aggregate that it was given.
 func (r *Recorder) abandon(j *Journal, event *Raised) {
 	value := r.value(j)
-	if value == nil && event.raisedAt < j.begun || !r.raisedBy(j, event) {
+	if event.raisedAt < j.begun && (value == nil || j.repeats) || !r.raisedBy(j, event) {
 		return
 	}
 	event.left, event.given = true, value
@@ -176,19 +180,27 @@ func (e *Raised) sameValue(again *Raised) bool {
 	return e.on == again.on || !e.left || e.on != e.given
 }
 
-// part gives the value that raised all events of a recorder, and was given to the transaction that was
-// rolled back, a recorder of its own with them. Copies keep one without. So what requests leave behind
-// is kept by their own copies, and not by the one in the cache.
+// part gives the value that raised events, and was given to the transaction that was rolled back, a recorder
+// of its own with them. So what requests leave behind is kept by their own copies, and not by the one in
+// the cache; and as only copies that are made from now on share that recorder, its events go with each.
 func (r *Recorder) part(j *Journal) {
 	value := r.value(j)
-	if value == nil || r.others(j) || len(r.again) > 0 || len(r.events) == 0 || value.load() != r ||
-		slices.ContainsFunc(r.events, func(e *Raised) bool { return e.on != value }) {
+	if value == nil || len(r.again) > 0 || value.load() != r {
 		return
 	}
-	own := &Recorder{events: r.events, version: r.version}
-	for _, event := range own.events {
-		event.recorder = own
+	mine := func(e *Raised) bool { return e.on == value }
+	unclear := func(e *Raised) bool { return mine(e) != (e.left && e.given == value) }
+	if !slices.ContainsFunc(r.events, mine) || slices.ContainsFunc(r.events, unclear) {
+		return
 	}
-	r.events = nil
+	own := &Recorder{version: r.version}
+	for _, event := range r.events {
+		if mine(event) {
+			event.left, event.given = false, nil
+			event.recorder.Store(own)
+			own.events = append(own.events, event)
+		}
+	}
+	r.events = slices.DeleteFunc(r.events, mine)
 	value.set(own)
 }

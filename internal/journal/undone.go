@@ -257,11 +257,21 @@ func (j *Journal) Loaded(recorder *Recorder, name string) {
 }
 
 // Reloaded drops the events that were raised in work which was rolled back: the aggregate is as the
-// database has it, and they are not true of it.
-func (r *Recorder) Reloaded() {
+// database has it, and they are not true of it. Those stay that the transaction, nil where there is none, is
+// to write since it has written the aggregate again.
+func (r *Recorder) Reloaded(j *Journal) {
+	if j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool { return event.undoneAt > 0 })
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool { return event.undoneAt > 0 && !j.owes(r, event) })
+}
+
+// owes reports whether a transaction has written an aggregate since an event of it was undone. j.mu is held.
+func (j *Journal) owes(recorder *Recorder, event *Raised) bool {
+	return j != nil && slices.ContainsFunc(j.entries, func(e entry) bool { return e.recorder == recorder && e.at > event.undoneAt })
 }
 
 // raisedHere counts the events of an aggregate that were raised since the transaction began, and
