@@ -411,6 +411,7 @@ func firstHalfOfSave(db *gorm.DB) bool {
 	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && updates(db) && calledBySave()
 }
 
+// updates reports whether a statement is an Update of GORM's: its soft Delete builds an UPDATE, too.
 func updates(db *gorm.DB) bool {
 	return len(db.Statement.BuildClauses) > 0 && db.Statement.BuildClauses[0] == "UPDATE"
 }

@@ -130,7 +130,7 @@ func (b *bench) pending2(aggregate any, what ...string) {
 }
 
 // A row that is there although its statement has failed, since a hook did, and whose events are not written
-// is told of.
+// is warned of.
 func TestHookThatFailsAfterTheWrite(t *testing.T) {
 	t.Parallel()
 	work := func(b *bench) error {

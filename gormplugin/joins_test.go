@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Squad has members by a join table whose rows say that somebody has joined.
+// Squad has members by a join table whose rows say that a player has joined.
 type Squad struct {
 	ID      string    `gorm:"primaryKey;size:64"`
 	Players []*Player `gorm:"many2many:enlistments"`

@@ -222,7 +222,7 @@ func (m *model) useAgain(agg int) {
 }
 
 // elsewhere reports whether an event is that of another value than those of a transaction, and whether
-// nobody can tell.
+// it cannot be told.
 func (m *model) elsewhere(t *transaction, agg int, h *happening) (elsewhere, vague bool) {
 	if u := t.uses[agg]; !h.left || u != nil && u.itself {
 		return false, false

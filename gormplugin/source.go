@@ -204,18 +204,16 @@ func (f *facts) writtenVersion(db *gorm.DB, recorder *journal.Recorder, source *
 		return
 	}
 	s := db.Statement
-	_, updates := s.Clauses["UPDATE"]
 	_, inserts := s.Clauses["INSERT"]
-	_, deletes := s.Clauses["soft_delete_enabled"]
 	conflict, conflicts := conflictOf(s)
 	switch {
-	case updates && !deletes && f.counted: // GORM's optimisticlock adds 1 in the UPDATE, and leaves the field as it was
+	case updates(db) && f.counted: // GORM's optimisticlock adds 1 in the UPDATE, and leaves the field as it was
 		if expected := source.ExpectedVersion; s.Unscoped || expected == nil || *expected != source.Version || source.Version == 0 {
 			source.Version = 0 // of no row that it has compared
 		} else {
 			source.Version++
 		}
-	case updates && (!recorder.KnowsVersion() || !f.writesVersion(db)), inserts && conflicts && !leavesOut(conflict) && !conflict.UpdateAll:
+	case updates(db) && (!recorder.KnowsVersion() || !f.writesVersion(db)), inserts && conflicts && !leavesOut(conflict) && !conflict.UpdateAll:
 		source.Version = 0
 	}
 }

@@ -12,7 +12,7 @@ import (
 //
 // An event that a transaction has rolled back goes with a save of the value that raised it, or that the
 // transaction was given. It is none of another value's that raised it and was given to that transaction
-// itself. Else nobody can tell: a value that is passed by value looks like a copy from a cache.
+// itself. Else it cannot be told: a value that is passed by value looks like a copy from a cache.
 
 // SharedEventsError says that an aggregate has pending events that were rolled back, and that it is not
 // known whether they are those of the value that is saved now or of a copy of it.

@@ -85,9 +85,6 @@ func (j *Journal) settleLocked(recorder *Recorder) {
 // Replaced is how many events that rollbacks have undone it was raised again for.
 func (r *Raised) Replaced() int { return r.replaced }
 
-// Replaces reports whether the event was raised again in place of one that a rollback has undone.
-func (r *Raised) Replaces() bool { return r.replaces }
-
 // undo marks an event.
 func (r *Raised) undo(first, last uint64) {
 	if r.undoneAt == 0 {
