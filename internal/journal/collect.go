@@ -80,7 +80,7 @@ func (j *Journal) collect(flush []Flush, e *entry, writes bool) ([]Flush, error)
 	for _, event := range e.recorder.events {
 		undone := event.undoneAt > e.at
 		inVain := e.at < event.raisedAt && event.raisedAt < missed
-		if undone || inVain || e.recorder.elsewhere(j, event) {
+		if undone || inVain || event.Confirmed() || e.recorder.elsewhere(j, event) {
 			continue
 		}
 		belongs, err := e.recorder.belongs(j, event)

@@ -103,7 +103,7 @@ const maxCompared = 100
 // the place of one that is.
 func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 	r.events = slices.DeleteFunc(r.events, func(undone *Raised) bool {
-		if undone.undoneAt == 0 {
+		if undone.undoneAt == 0 || undone.writer != nil { // it is being written, under its id
 			return false
 		}
 		// DeleteFunc moves events to the front while it asks, and has not moved those behind the
