@@ -72,6 +72,9 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 	if f := idFlaw(t); f != nil {
 		return nil, []error{registerError(t, f.cause, f.remedy)}
 	}
+	if f := promotedFlaw(t); f != nil {
+		return nil, []error{registerError(t, f.cause, f.remedy)}
+	}
 	s := settings{version: 1}
 	problems := s.apply(atRegister, t, opts)
 	if s.name == "" {

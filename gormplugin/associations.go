@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -49,27 +50,76 @@ type keyChildren struct{}
 // childrenOf collects the children that are to be deleted with their owners. Those by a join table
 // stay.
 func (p *Plugin) childrenOf(db *gorm.DB) *children {
-	s := db.Statement
-	selected, _ := s.SelectAndOmitColumns(true, false)
+	selected, _ := db.Statement.SelectAndOmitColumns(true, false)
 	c := collector{plugin: p, db: db}
-	for name, relation := range s.Schema.Relationships.Relations {
-		if !selected[name] || relation.Type != schema.HasOne && relation.Type != schema.HasMany || !p.kindOf(relation.FieldSchema.ModelType).mayHold {
-			continue
-		}
-		for i := range elements(db) {
-			owner := s.ReflectValue
-			if owner.Kind() != reflect.Struct {
-				owner = reflect.Indirect(owner.Index(i))
-			}
-			if !owner.IsValid() || owner.Type() != s.Schema.ModelType {
-				continue
-			}
-			if _, none := relation.Field.ValueOf(s.Context, owner); !none {
-				_ = db.AddError(c.walk(relation.Field.ReflectValueOf(s.Context, owner)))
-			}
+	for name, relation := range db.Statement.Schema.Relationships.Relations {
+		if selected[name] && (relation.Type == schema.HasOne || relation.Type == schema.HasMany) {
+			_ = db.AddError(c.walkRelation(relation))
 		}
 	}
 	return &children{c.found}
+}
+
+// walkRelation collects the aggregates that the values of the statement hold by a relation.
+func (c *collector) walkRelation(relation *schema.Relationship) error {
+	s := c.db.Statement
+	if relation.Field.Schema != s.Schema || !c.plugin.kindOf(relation.FieldSchema.ModelType).mayHold {
+		return nil // the first are those of others, which GORM keeps there for its migrations
+	}
+	for i := range elements(c.db) {
+		owner := s.ReflectValue
+		if owner.Kind() != reflect.Struct {
+			owner = reflect.Indirect(owner.Index(i))
+		}
+		if !owner.IsValid() || owner.Type() != s.Schema.ModelType {
+			continue
+		}
+		if _, none := relation.Field.ValueOf(s.Context, owner); !none {
+			if err := c.walk(relation.Field.ReflectValueOf(s.Context, owner)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// passedOver warns of children with events that GORM has not saved with their owners: of several that have one key it
+// saves the first.
+func (p *Plugin) passedOver(db *gorm.DB, creates bool) error {
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	s := db.Statement
+	if ours == nil || s.Schema == nil || deletes(db) || len(s.Schema.Relationships.Relations) == 0 || kindless(s.ReflectValue) {
+		return nil
+	}
+	for name, relation := range s.Schema.Relationships.Relations {
+		c := collector{plugin: p, db: db}
+		if err := c.walkRelation(relation); err != nil {
+			return err
+		}
+		if len(c.found) < 2 || !pending(c.found) || !saves(db, name, creates) {
+			continue
+		}
+		names := make(map[*journal.Recorder]string)
+		for i := range c.found {
+			if f := &c.found[i]; f.recorder.Len() > 0 {
+				names[f.recorder] = f.facts.name
+			}
+		}
+		ours.journal.PassedOver(names)
+	}
+	return nil
+}
+
+// saves reports whether a statement was told to save what it holds by a relation.
+func saves(db *gorm.DB, relation string, creates bool) bool {
+	selected, restricted := db.Statement.SelectAndOmitColumns(creates, !creates)
+	saved, told := selected[relation]
+	return told && saved || !told && !restricted
+}
+
+// kindless reports whether a statement has no structs.
+func kindless(v reflect.Value) bool {
+	return !slices.Contains([]reflect.Kind{reflect.Struct, reflect.Slice, reflect.Array}, v.Kind())
 }
 
 // deleteChildren is one of those statements. It reads back the keys of what it deletes.
@@ -88,8 +138,11 @@ func (p *Plugin) deleteChildren(db *gorm.DB, original func(*gorm.DB)) (done bool
 	if len(r.elements) == 0 {
 		return false
 	}
-	r.readKeys(false)
-	rows, _ := r.run(s.ReflectValue, func() bool { return true })
+	rows, err := r.deleted()
+	if err != nil {
+		_ = db.AddError(err)
+		return true
+	}
 	r.match(r.elements, rows, false)
 	o := &outcome{}
 	for _, e := range r.elements {
@@ -101,6 +154,34 @@ func (p *Plugin) deleteChildren(db *gorm.DB, original func(*gorm.DB)) (done bool
 	c.found = without(c.found, o.written)
 	s.Settings.Store(keyOutcome{s}, o)
 	return true
+}
+
+// deleted runs a DELETE and returns the keys of its rows. Where it does not return them they are read before, and locked.
+func (r *readback) deleted() ([]*readRow, error) {
+	s := r.db.Statement
+	if returnsRows(s) {
+		r.readKeys(false)
+		rows, _ := r.run(s.ReflectValue, func() bool { return true })
+		return rows, nil
+	}
+	where, _ := s.Clauses["WHERE"].Expression.(clause.Where)
+	query := r.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: s.Context}).Model(reflect.New(s.Schema.ModelType).Interface()).
+		Select(s.Schema.PrimaryFieldDBNames).Clauses(where, clause.Locking{Strength: clause.LockingStrengthUpdate})
+	query.Statement.ConnPool, query.Statement.Unscoped = s.ConnPool, s.Unscoped
+	if s.Table != s.Schema.Table {
+		query = query.Table(s.Table)
+	}
+	into := reflect.New(reflect.SliceOf(reflect.PointerTo(s.Schema.ModelType)))
+	if err := query.Find(into.Interface()).Error; err != nil {
+		return nil, err //nolint:wrapcheck // the statement's own
+	}
+	r.keyed = true
+	r.original(r.db)
+	var rows []*readRow
+	for i := range into.Elem().Len() {
+		rows = append(rows, &readRow{value: into.Elem().Index(i).Elem()})
+	}
+	return rows, nil
 }
 
 // warnOfAssociation is for db.Model(owner).Association("Lines").Delete and Clear. GORM hands

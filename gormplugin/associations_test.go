@@ -1,6 +1,7 @@
 package gormplugin_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,6 +18,25 @@ import (
 func TestAssociations(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
+		"children that have one key, of which GORM saves the first": func(b *bench) {
+			for _, first := range [][]string{{"a"}, nil} {
+				key := fmt.Sprint("t", len(first))
+				tags := []*Tag{raising(&Tag{ID: key, Name: "x"}, first...), raising(&Tag{ID: key, Name: "x"}, "b")}
+				before := b.plugin.EventsLeftPending()
+				b.ok(b.db.Create([]*Invoice{{ID: "1" + key, Tags: tags[:1]}, {ID: "2" + key, Tags: tags[1:]}}).Error)
+				b.pending(tags[1], "b")
+				assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending()-before)
+			}
+			b.want("t1: a")
+		},
+		"children that are left out": func(b *bench) {
+			line := raising(&Line{SKU: "x"}, "a")
+			b.ok(b.db.Omit("Lines").Create(&Order{ID: "1", Lines: []Line{*line, {SKU: "y"}}}).Error)
+			b.ok(b.db.Select("ID").Create(&Order{ID: "2", Lines: []Line{*line, {SKU: "y"}}}).Error)
+			b.ok(b.db.Delete(&Order{ID: "2", Lines: []Line{*line, {SKU: "y"}}}).Error)
+			b.want()
+			assert.Zero(b.t, b.plugin.EventsLeftPending(), "they are not saved, as it was asked")
+		},
 		"has many, once and in raise order": func(b *bench) {
 			o := order("o", "first")
 			o.Lines = []Line{{SKU: "x"}, {SKU: "y"}}

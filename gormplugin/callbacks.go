@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // register adds the callbacks around GORM's own, in this order:
@@ -69,6 +71,8 @@ type (
 	keyVersions   struct{ *gorm.Statement }
 	keyOutcome    struct{ *gorm.Statement }
 	keyBystanders struct{ *gorm.Statement }
+	keyRefused    struct{ *gorm.Statement }
+	keyBegun      struct{ *gorm.Statement }
 )
 
 // startedByGORM reports whether GORM has begun a transaction for the statement.
@@ -153,6 +157,7 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		p.wrapInPlace(db, foreign)
 	case foreign != nil:
 		p.warnUnseen(db)
+	case p.joinBegun(db):
 	default: // SkipDefaultTransaction: the rows must not be written without the aggregate
 		begun := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 		begun.Statement.ConnPool = db.Statement.ConnPool
@@ -208,6 +213,11 @@ func (p *Plugin) wrapInPlace(db *gorm.DB, foreign gorm.Tx) {
 
 // end commits or rolls back the transaction that begin has begun.
 func (p *Plugin) end(db *gorm.DB) {
+	if _, by := db.Statement.ConnPool.(*begunTx); by {
+		if conn, joined := db.Statement.Settings.LoadAndDelete(keyBegun{db.Statement}); joined {
+			db.Statement.ConnPool, _ = conn.(gorm.ConnPool)
+		}
+	}
 	before, ok := db.Statement.Settings.LoadAndDelete(keyStarted{db.Statement})
 	if !ok {
 		return
@@ -221,11 +231,15 @@ func (p *Plugin) end(db *gorm.DB) {
 }
 
 // follow watches raw SQL that runs as a prepared statement and so bypasses the transaction's
-// ExecContext.
+// ExecContext, or on a connection that is reserved.
 func (p *Plugin) follow(db *gorm.DB) {
 	conn := db.Statement.ConnPool
 	if through, ok := conn.(*throughTx); ok {
 		conn = through.inner
+	}
+	if reserved, ok := conn.(*sql.Conn); ok && db.Error == nil && !db.DryRun {
+		p.begun.follow(outbox.Dialect(db.Name()), reserved, db.Statement.SQL.String())
+		return
 	}
 	if _, prepared := conn.(*gorm.PreparedStmtTX); !prepared || db.DryRun {
 		return

@@ -64,7 +64,7 @@ func (p *Plugin) touch(db *gorm.DB, creates bool) {
 		return // there is an error to tell of already
 	}
 	ours.know(aggregates)
-	if db.Statement.SQL.Len() > 0 && db.RowsAffected > 0 {
+	if _, refused := db.Statement.Settings.LoadAndDelete(keyRefused{db.Statement}); !refused && db.Statement.SQL.Len() > 0 && db.RowsAffected > 0 {
 		// It has written, and what came after it has failed: whoever goes on all the same commits the row without its events.
 		for i := range aggregates {
 			ours.journal.Untouched(aggregates[i].recorder, aggregates[i].facts.name)
@@ -117,6 +117,9 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 		p.untouched(db, others)
 		aggregates = without(aggregates, others)
 	}
+	if err := p.passedOver(db, creates); err != nil {
+		return err
+	}
 	if o, ok := db.Statement.Settings.LoadAndDelete(keyOutcome{db.Statement}); ok {
 		return p.captureOutcome(db, o.(*outcome), aggregates) //nolint:forcetypeassert // nothing else has this key
 	}
@@ -155,62 +158,6 @@ func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome, aggregates []found) err
 		err = p.partial(db, o.unknown, len(o.unknown), o.affected)
 	}
 	return err
-}
-
-// loaded runs after a query. It gives the aggregates that were read their recorders, which their
-// copies share from then on: those of a range loop, of methods with value receivers, and of what
-// takes its argument by value. Should one of them raise something in the transaction that nothing
-// writes, the commit knows. And what an aggregate raised in work that was rolled back is over when
-// its row is read again.
-func (p *Plugin) loaded(db *gorm.DB) {
-	if db.Error != nil || db.RowsAffected == 0 || !p.mayHold(db.Statement.Dest) || skipped(db) {
-		return
-	}
-	l := loader{plugin: p, db: db, whole: len(db.Statement.Selects) == 0 && len(db.Statement.Omits) == 0}
-	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-		l.journal = &ours.journal
-	}
-	l.walk(reflect.ValueOf(db.Statement.Dest))
-}
-
-// loader walks what a query has read.
-type loader struct {
-	plugin  *Plugin
-	db      *gorm.DB
-	journal *journal.Journal // nil outside a transaction
-	whole   bool             // all columns were read
-}
-
-func (l *loader) walk(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			l.walk(v.Elem())
-		}
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			l.walk(v.Index(i))
-		}
-	case reflect.Struct:
-		if recorder, ok := journal.RecorderOf(v); ok {
-			l.add(recorder, v)
-		}
-	default: // maps and the like are no aggregates
-	}
-}
-
-func (l *loader) add(recorder *journal.Recorder, v reflect.Value) {
-	if l.journal != nil {
-		l.journal.Loaded(recorder, v.Type().Name())
-	}
-	if l.whole {
-		recorder.Reloaded(l.journal)
-	}
-	if facts, err := l.plugin.sources.of(l.db, v.Type()); err == nil && facts.version != nil && v.CanAddr() {
-		if version := facts.versionOf(l.db.Statement.Context, v); version != nil && *version > 0 {
-			recorder.HasVersion(*version)
-		}
-	}
 }
 
 // targets are the values that a statement wrote: Dest, and Model where that is something else, or
@@ -358,7 +305,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		switch {
 		case ours != nil:
 			ours.use(&a)
-			if err := ours.journal.Track(a.recorder, source, inherited); err != nil {
+			if err := ours.journal.Track(a.recorder, a.carrier, source, inherited); err != nil {
 				return err
 			}
 		case foreign != nil:
@@ -409,6 +356,11 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 func firstHalfOfSave(db *gorm.DB) bool {
 	selects := db.Statement.Selects
 	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && updates(db) && calledBySave()
+}
+
+// secondHalfOfSave recognises the INSERT of a Save, whose UPDATE has found no row.
+func secondHalfOfSave(db *gorm.DB) bool {
+	return db.Statement.ReflectValue.Kind() == reflect.Struct && calledBySave()
 }
 
 // updates reports whether a statement is an Update of GORM's: its soft Delete builds an UPDATE, too.

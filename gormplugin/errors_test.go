@@ -1,12 +1,12 @@
 package gormplugin_test
 
 import (
+	"crypto/rand"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -94,7 +94,7 @@ func TestPartialBatchCannotBeCommitted(t *testing.T) {
 	onEach(t, func(b *bench) {
 		require.NoError(b.t, b.db.Create(&Order{ID: "1"}).Error)
 		batch := func(tx *gorm.DB) error {
-			return tx.Clauses(clause.OnConflict{DoNothing: true}).Create([]*Order{placed("1"), placed("2")}).Error
+			return tx.Model([]*Order{placed("1"), placed("2")}).Update("status", "x").Error
 		}
 		var partial *gormplugin.PartialBatchError
 		require.ErrorAs(b.t, b.db.Transaction(func(tx *gorm.DB) error { _ = batch(tx); return nil }), &partial)
@@ -115,7 +115,7 @@ func TestLateEventsOfAPartialBatch(t *testing.T) {
 		require.NoError(b.t, b.db.Create(&Order{ID: "1"}).Error)
 		batch := func(tx *gorm.DB) []*Order {
 			orders := []*Order{{ID: "1"}, {ID: "2"}}
-			require.NoError(b.t, tx.Clauses(clause.OnConflict{DoNothing: true}).Create(orders).Error)
+			require.NoError(b.t, tx.Model(orders).Update("status", rand.Text()).Error)
 			return orders
 		}
 		var partial *gormplugin.PartialBatchError
@@ -168,5 +168,30 @@ func TestPoolThatBeginsNoTransactions(t *testing.T) {
 		require.ErrorContains(b.t, err, "gorm.ConnPoolBeginner")
 		b.want()
 		assert.Zero(b.t, b.orders())
+	})
+}
+
+// Rows that are still read when a transaction commits are in the way of its events on some databases. The error says so.
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		b.ok(b.db.Create([]*Order{order("1"), order("2")}).Error)
+		o := order("3", "a")
+		err := b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(o).Error)
+			rows, err := tx.Model(&Order{}).Rows() //nolint:sqlclosecheck // that is the point
+			b.ok(err)
+			require.True(b.t, rows.Next())
+			return rows.Err()
+		})
+		if err == nil { // SQLite
+			b.want("3: a")
+			return
+		}
+		require.ErrorContains(b.t, err, "the transaction still reads rows, of Rows() say: close them before it commits")
+		b.want()
+		b.pending(o, "a")
+		b.ok(b.db.Create(o).Error)
+		b.want("3: a")
 	})
 }

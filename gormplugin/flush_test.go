@@ -71,7 +71,7 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 	for i := range orders {
 		orders[i].Raise(flushed{"1"})
 		recorder, _ := journal.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
-		require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
+		require.NoError(t, notes.Track(recorder, nil, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
 	}
 	flush, err := notes.Collect(true)
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	)
 	order.Raise(flushed{"1"})
 	recorder, _ := journal.RecorderOf(reflect.ValueOf(&order).Elem())
-	require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
+	require.NoError(t, notes.Track(recorder, nil, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
 	allocations := testenv.Allocations(200, func() {
 		flush, err := notes.Collect(true)
 		if err != nil {

@@ -69,7 +69,7 @@ func (p *Plugin) surround(db *gorm.DB) error {
 		for _, name := range names {
 			if original := chain.Get("gorm:" + name); original != nil {
 				if wrap := wraps[name]; wrap != nil {
-					original = wrap(original)
+					original = wrap(noteRefused(original))
 				}
 				problems = append(problems, chain.Replace("gorm:"+name, p.guarded(original)))
 			}
@@ -81,6 +81,18 @@ func (p *Plugin) surround(db *gorm.DB) error {
 		replace(db.Callback().Update(), "setup_reflect_value", "before_update", "save_before_associations", "update", "save_after_associations", "after_update"),
 		replace(db.Callback().Delete(), "before_delete", "delete_before_associations", "delete", "after_delete"),
 	)
+}
+
+// noteRefused tells a statement that the database refuses from one that something else fails after. MariaDB returns rows
+// of those that it refuses, too.
+func noteRefused(original func(*gorm.DB)) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		before := db.Error
+		original(db)
+		if before == nil && db.Error != nil {
+			db.Statement.Settings.Store(keyRefused{db.Statement}, true)
+		}
+	}
 }
 
 // guarded runs a callback and, should it panic, rolls back what was begun for its statement. The

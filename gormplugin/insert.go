@@ -20,26 +20,34 @@ import (
 // statements, for the number tells of the others alone.
 func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
+		if db.Error != nil || !p.concerns(db) || skipped(db) {
+			original(db) // which does nothing after an error
+			return
+		}
+		if countsKeys(db) {
+			p.insertCounted(db, original)
+			return
+		}
 		var r *readback
-		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && tellsConflicts(db) && insertIsReadApart(db) {
+		if isSlice(db) && tellsConflicts(db) && insertIsReadApart(db) {
 			var err error
 			r, err = p.newReadback(db, original)
 			_ = db.AddError(err)
 		}
 		if r == nil {
-			p.returnKeys(db)
-			original(db) // which does nothing after an error
+			returnKeys(db)
+			original(db)
 			return
 		}
-		r.insert()
+		r.insertGroups(r.plan())
 	}
 }
 
 // returnKeys has an upsert that may find its row by another column than the key read the key back: it
 // is that of the row, not the one that the application has given to the aggregate.
-func (p *Plugin) returnKeys(db *gorm.DB) {
+func returnKeys(db *gorm.DB) {
 	s := db.Statement
-	if db.Error != nil || s.Schema == nil || s.SQL.Len() > 0 || !p.concerns(db) || skipped(db) || !takesRows(s) || !findsByOthers(db) {
+	if db.Error != nil || s.Schema == nil || s.SQL.Len() > 0 || !takesRows(s) || !findsByOthers(db) {
 		return
 	}
 	keys := s.Schema.PrimaryFieldDBNames
@@ -175,10 +183,9 @@ func setByApplication(s *gorm.Statement) (n int) {
 // keyTracking is a setting of GORM's that it takes out when it builds an INSERT.
 const keyTracking = "gorm:update_track_time"
 
-// insert runs the one or two statements.
-func (r *readback) insert() {
+// insertGroups runs the one or two statements. apart is asked when the SQL is built.
+func (r *readback) insertGroups(groups [][]*element, apart func() bool) {
 	s := r.db.Statement
-	groups, apart := r.plan()
 	var affected int64
 	tracking, tracked := s.Settings.Load(keyTracking)
 	for i, group := range groups {
@@ -187,12 +194,17 @@ func (r *readback) insert() {
 		}
 		begun := time.Now()
 		rows, read := r.run(r.slice(group), apart)
-		switch {
-		case r.db.Error != nil:
+		if r.counted {
+			r.settleCounted(group)
+		}
+		if r.db.Error != nil {
 			if i > 0 {
 				r.failed()
 			}
 			return
+		}
+		switch {
+		case r.counted:
 		case read:
 			r.settle(group, rows)
 		case !apart():
@@ -250,6 +262,7 @@ func (r *readback) byKey() [][]*element {
 		if _, ok := r.key(e.value, canonical); ok {
 			set = append(set, e)
 		} else {
+			e.unset = true
 			made = append(made, e)
 		}
 	}

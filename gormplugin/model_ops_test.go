@@ -25,6 +25,7 @@ func (m *model) step(o *op) result {
 
 func (m *model) do(o *op) result {
 	body := func() result { return perform(o, m.step) }
+	m.unknown = o.Kind == "delete_value"
 	switch o.Kind {
 	case "transaction":
 		return m.block(o.ID, o.Conn, body)
@@ -105,8 +106,11 @@ func (m *model) touches(o *op) {
 	switch o.Kind {
 	case "create", "update", "miss", "column", "delete", "save":
 		touch(false, o.Agg)
-	case "delete_value": // of which it is not known where it stands
+	case "delete_value":
 		m.tx.known[o.Agg] = true
+		if m.tx.foreign { // where each statement is by itself
+			delete(m.tx.uses, o.Agg)
+		}
 	case "creates", "saves", "ignores":
 		touch(false, 0, 1)
 	case "values":

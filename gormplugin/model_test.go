@@ -62,6 +62,8 @@ type world struct {
 	// and when; those of a batch without events that was written in part, so that nobody knows
 	// which they are; events without an aggregate; and what is to run after the commit.
 	written, missed map[int]int
+	wroteItself     map[int]int  // when it wrote the value that raises
+	unknown         map[int]bool // it is not known which value it wrote last
 	unsure          map[int]bool
 	published       []*happening
 	after           []int
@@ -71,6 +73,7 @@ func (w *world) clone() world {
 	return world{
 		rows: maps.Clone(w.rows), outbox: slices.Clone(w.outbox), doubt: w.doubt, torn: w.torn,
 		written: maps.Clone(w.written), missed: maps.Clone(w.missed), unsure: maps.Clone(w.unsure),
+		wroteItself: maps.Clone(w.wroteItself), unknown: maps.Clone(w.unknown),
 		published: slices.Clone(w.published), after: slices.Clone(w.after),
 	}
 }
@@ -120,6 +123,7 @@ type model struct {
 	committed world
 	tx        *transaction
 	session   *op                  // the outermost op, for its session
+	unknown   bool                 // where the value of the statement stands
 	pending   map[int][]*happening // by aggregate
 	raises    int
 	ran       []int // functions after commits
@@ -152,6 +156,7 @@ func (m *model) begin(foreign bool) {
 	t := &transaction{world: m.committed.clone(), foreign: foreign, begun: m.tick(), known: map[int]bool{}, uses: map[int]*use{}, loaded: map[int]bool{}, bearing: map[int]bool{}}
 	t.starts = []int{t.begun}
 	t.written, t.missed, t.unsure = map[int]int{}, map[int]int{}, map[int]bool{}
+	t.wroteItself, t.unknown = map[int]int{}, map[int]bool{}
 	m.tx = t
 }
 
@@ -177,12 +182,19 @@ func (m *model) rollback() {
 // part: where a transaction was given the value that raised the events, copies that are made from then on share
 // them with it alone, so that it is the same which of them is saved.
 func (m *model) part(t *transaction, agg int) {
-	if u := t.uses[agg]; u == nil || !u.last || slices.ContainsFunc(m.pending[agg], func(h *happening) bool { return !h.left || !h.itself }) {
-		return
+	if u := t.uses[agg]; u != nil && u.last {
+		m.partItself(agg)
+	}
+}
+
+func (m *model) partItself(agg int) bool {
+	if slices.ContainsFunc(m.pending[agg], func(h *happening) bool { return !h.left || !h.itself }) {
+		return false
 	}
 	for _, h := range m.pending[agg] {
 		h.left = false
 	}
+	return true
 }
 
 // abandon marks what a transaction leaves: it goes with a save of the value that raised it.
@@ -216,7 +228,7 @@ func (m *model) use(agg int, copied bool) {
 
 // useAgain is after a statement, whose hooks may have raised events.
 func (m *model) useAgain(agg int) {
-	if u := m.tx.uses[agg]; u != nil && !m.tx.foreign {
+	if u := m.tx.uses[agg]; u != nil && !m.tx.foreign && !m.unknown {
 		m.use(agg, u.now)
 	}
 }
@@ -279,6 +291,8 @@ func (m *model) flush(t *transaction) []*happening {
 				continue
 			}
 			elsewhere, vague := m.elsewhere(t, agg, h)
+			// Of this transaction's part that went back to a savepoint, and written again with a copy.
+			vague = vague || !elsewhere && h.left && h.last > 0 && !t.unknown[agg] && t.wroteItself[agg] < h.last
 			if t.vague = t.vague || vague; elsewhere {
 				t.ofCopies++
 			} else {
@@ -397,6 +411,10 @@ func (m *model) wrote(aggs ...int) result {
 		m.useAgain(agg)
 		m.tx.known[agg] = true
 		m.tx.written[agg] = m.tick()
+		m.tx.unknown[agg] = m.unknown
+		if u := m.tx.uses[agg]; u != nil && !u.now && !m.unknown {
+			m.tx.wroteItself[agg] = m.tx.written[agg]
+		}
 		delete(m.tx.missed, agg)
 		delete(m.tx.unsure, agg)
 	}
@@ -480,9 +498,36 @@ func (m *model) rollbackTo(name string) result {
 	back := m.tx.marks[i]
 	m.tx.marks = m.tx.marks[:i+1]
 	m.tx.aborted = false
+	written := m.tx.written
 	m.tx.world = back.before.clone()
 	m.tx.undone = append(m.tx.undone, [2]int{back.at, m.tick()})
+	if m.tx.foreign {
+		return done
+	}
+	for agg, at := range written {
+		if at > back.at {
+			m.goneBack(agg)
+		}
+	}
 	return done
+}
+
+// goneBack is for an aggregate that was written since a savepoint to which the transaction has gone back.
+func (m *model) goneBack(agg int) {
+	m.settle(m.tx, agg)
+	u := m.tx.uses[agg]
+	if u == nil || !u.itself {
+		return
+	}
+	_, written := m.tx.written[agg]
+	for _, h := range m.pending[agg] {
+		if h.last > 0 || !written {
+			h.left, h.itself = true, true
+		}
+	}
+	if !written && len(m.pending[agg]) > 0 && m.partItself(agg) {
+		u.last, u.seen = true, true
+	}
 }
 
 func (m *model) release(name string) result {

@@ -38,7 +38,9 @@ func (p *Plugin) changedRows(db *gorm.DB, creates bool) (affected int64, known b
 	if !leavesOutOnMySQL(conflict) {
 		n := int64(elements(db))
 		if n == 1 && affected == 1 {
-			return n, true, nil
+			if found, err := p.countsFoundRows(db); err != nil || !found {
+				return n, err == nil, err
+			}
 		}
 		return keysThere(db, n) // each is new, changed, or as it is to be, or another row has been changed that has a value of a unique column
 	}
@@ -48,12 +50,31 @@ func (p *Plugin) changedRows(db *gorm.DB, creates bool) (affected int64, known b
 	if _, told := returned(db.Statement); told {
 		return affected, false, nil
 	}
+	found, err := p.countsFoundRows(db)
+	return affected, !found, err
+}
+
+// countsFoundRows reports whether the DSN says clientFoundRows=true. Each pool is asked once.
+func (p *Plugin) countsFoundRows(db *gorm.DB) (bool, error) {
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	var of *pool
+	if ours != nil {
+		of, _ = ours.parent.(*pool)
+	}
+	if of != nil {
+		if known := of.foundRows.Load(); known != nil {
+			return *known, nil
+		}
+	}
 	inserter, err := p.inserterFor(db)
 	if err != nil {
-		return affected, false, err
+		return false, err
 	}
 	found, err := inserter.CountsFoundRows(db.Statement.Context, db.Statement.ConnPool)
-	return affected, !found, err
+	if err == nil && of != nil {
+		of.foundRows.Store(&found)
+	}
+	return found, err
 }
 
 // keysThere is how many of n elements have a row of their key.
@@ -63,8 +84,8 @@ func keysThere(db *gorm.DB, n int64) (int64, bool, error) {
 		return n, true, nil
 	}
 	_, values := schema.GetIdentityFieldValuesMap(s.Context, s.ReflectValue, s.Schema.PrimaryFields)
-	if int64(len(values)) != n {
-		return n, true, nil // keys that are the same, or missing
+	if len(values) == 0 {
+		return n, true, nil // without keys
 	}
 	column, in := schema.ToQueryValues(clause.CurrentTable, s.Schema.PrimaryFieldDBNames, values)
 	query := db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: s.Context}).Unscoped().
@@ -72,6 +93,9 @@ func keysThere(db *gorm.DB, n int64) (int64, bool, error) {
 	query.Statement.ConnPool = s.ConnPool
 	var found int64
 	err := query.Count(&found).Error
+	if found == int64(len(values)) {
+		found = n // also those that have one key
+	}
 	return found, true, err
 }
 

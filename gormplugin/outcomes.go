@@ -204,7 +204,7 @@ func (t *tx) watchCommit(flush []journal.Flush, err error) {
 		return
 	}
 	for i := range flush {
-		flush[i].SetUnconfirmed()
+		flush[i].MayBeWritten()
 	}
 	pool, err := t.GetDBConn()
 	if err != nil {

@@ -283,6 +283,21 @@ func TestUnknownCommits(t *testing.T) {
 			}
 			b.want("1: a")
 		}
+		cases["looked after, and saved under the same version "+name] = func(b *bench) {
+			db, plugin := lose(b)
+			account := raising(&Account{Bank: "b", Number: 1, Version: 1}, "a")
+			require.ErrorIs(b.t, db.Create(account).Error, errLost)
+			plugin.LookLater()
+			b.ok(db.Save(raising(account, "b")).Error)
+			if commits {
+				assert.Equal(b.t, []any{"1.1", nil}, b.sequences(), "1.1 was there")
+			} else {
+				assert.Equal(b.t, []any{nil, nil}, b.sequences(), "it might have been")
+			}
+			account.Version = 2
+			b.ok(db.Save(raising(account, "c")).Error)
+			assert.Equal(b.t, "2.1", b.sequences()[2])
+		}
 		cases["repeated by the caller "+name] = func(b *bench) {
 			db, _ := lose(b)
 			o := order("1")

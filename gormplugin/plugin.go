@@ -42,6 +42,7 @@ type Plugin struct {
 	unset    sync.Map  // reflect.Type -> bool: events that were warned of: see unsetID
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
+	begun    begun
 
 	classes      classes
 	associations sync.Map // string -> bool: tables that were warned of: see warnOfAssociation

@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"gorm.io/gorm"
@@ -17,6 +18,8 @@ type pool struct {
 	plugin   *Plugin
 	inserter *outbox.Inserter
 	notifier *notifier // nil: nobody is to be notified
+
+	foundRows atomic.Pointer[bool] // see countsFoundRows
 }
 
 // wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code

@@ -37,6 +37,7 @@ type readback struct {
 	keyed    bool            // the keys are read back
 	fields   []*schema.Field // that are read back
 	all      bool            // GORM makes new elements of the rows
+	counted  bool            // nothing is read back: see insertCounted
 	elements []*element
 	strays   []*readRow // of which nobody knows whose they are
 	affected int64      // how many rows of elements that cannot be told apart were written
@@ -47,6 +48,7 @@ type element struct {
 	value     reflect.Value // the struct
 	found     found
 	aggregate bool
+	unset     bool     // the database is to make its key
 	row       *readRow // nil where it has none
 	written   bool
 	doubtful  bool // it may have been written
@@ -166,7 +168,7 @@ func (r *readback) settle(elements []*element, rows []*readRow) {
 		}
 		return
 	}
-	r.doubt(open, strays)
+	r.settleStrays(open, strays)
 }
 
 // settleChanged finds out which of the elements that were to be changed the rows are of. Elements
@@ -174,7 +176,7 @@ func (r *readback) settle(elements []*element, rows []*readRow) {
 func (r *readback) settleChanged(rows []*readRow) {
 	r.match(r.elements, rows, false)
 	open, strays := unmatched(r.elements, rows)
-	r.doubt(slices.DeleteFunc(open, func(e *element) bool { return e.found.facts != nil && e.found.key(r.db) == "" }), strays)
+	r.settleStrays(slices.DeleteFunc(open, func(e *element) bool { return e.found.facts != nil && e.found.key(r.db) == "" }), strays)
 }
 
 func unmatched(elements []*element, rows []*readRow) (open []*element, strays []*readRow) {
@@ -183,14 +185,19 @@ func unmatched(elements []*element, rows []*readRow) (open []*element, strays []
 	return open, strays
 }
 
-// doubt notes rows of which it is not known to which of some elements they belong.
-func (r *readback) doubt(open []*element, strays []*readRow) {
+// settleStrays notes rows of which it is not known to which of some elements they belong.
+func (r *readback) settleStrays(open []*element, strays []*readRow) {
 	r.strays = append(r.strays, strays...)
+	r.doubt(open, int64(len(strays)))
+}
+
+// doubt notes that some elements were written, and that it is not known which.
+func (r *readback) doubt(open []*element, written int64) {
 	if len(open) > 0 {
-		r.affected += int64(len(strays))
+		r.affected += written
 	}
 	for _, e := range open {
-		e.doubtful = len(strays) > 0
+		e.doubtful = written > 0
 	}
 }
 
@@ -200,12 +207,12 @@ func (row *readRow) of(e *element) {
 
 // settleByCount is for a statement that has read nothing back.
 func (r *readback) settleByCount(elements []*element, affected int64) {
-	for _, e := range elements {
-		e.written = affected >= int64(len(elements))
-		e.doubtful = !e.written && affected > 0
-	}
 	if affected < int64(len(elements)) {
-		r.affected += affected
+		r.doubt(elements, affected)
+		return
+	}
+	for _, e := range elements {
+		e.written = true
 	}
 }
 

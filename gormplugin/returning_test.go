@@ -177,6 +177,7 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 			assert.Len(b.t, emitted, 9)
 		},
 		"delete of a slice of which one is gone": func(b *bench) {
+			b.deletesReturn()
 			orders := append(b.storedAll("2", "1"), order("gone", "not"))
 			gone := orders[2]
 			b.ok(b.returningAll().Delete(&orders).Error)
@@ -185,6 +186,7 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
 		},
 		"delete of a slice of which all are gone": func(b *bench) {
+			b.deletesReturn()
 			orders := []*Order{order("1", "a"), order("2", "b")}
 			b.ok(b.returningAll().Delete(&orders).Error)
 			b.want()
@@ -198,11 +200,26 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 			b.want("2: a", "1: b")
 			assert.True(b.t, documents[0].DeletedAt.Valid)
 		},
+		"a create that the database refuses": func(b *bench) {
+			b.not(outbox.SQLServer, "its driver knows no RETURNING")
+			b.not(outbox.Postgres, "it ends the transaction")
+			b.stored("2")
+			orders := []*Order{order("1"), order("2")}
+			first := orders[0]
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				require.Error(b.t, tx.Clauses(clause.Returning{}).Create(&orders).Error)
+				raising(first, "later")
+				return tx.Create(order("3", "a")).Error
+			}))
+			b.want("3: a")
+			b.pending(first, "later")
+			assert.Zero(b.t, b.plugin.EventsLeftPending(), "no statement has written it")
+		},
 		"delete by condition into a slice": func(b *bench) {
+			b.deletesReturn()
 			b.storedAll("1", "2")
 			var gone []Order
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.not(outbox.SQLServer, "its driver knows no RETURNING")
 				b.ok(tx.Clauses(clause.Returning{}).Where("1 = 1").Delete(&gone).Error)
 				raising(&gone[0], "found out")
 				return nil

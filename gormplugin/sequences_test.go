@@ -6,9 +6,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/uow"
 )
+
+// Posting belongs to a journal, which is read by a join with it.
+type Posting struct {
+	ID        string  `gorm:"primaryKey;size:64"`
+	JournalID *string `gorm:"size:64"`
+	Journal   *Journal
+	ParentID  *string `gorm:"size:64"`
+	Parent    *Posting
+	uow.Aggregate
+}
+
+type Journal struct {
+	ID      string `gorm:"primaryKey;size:64"`
+	Version int
+	uow.Aggregate
+}
 
 // A message has a sequence where it is above that of those before: a consumer that drops what is not above
 // the last one it has seen must drop nothing else.
@@ -94,6 +111,35 @@ func TestSequences(t *testing.T) {
 			}), errRefused)
 			b.ok(b.db.Save(account).Error)
 			assert.Equal(b.t, []any{"1.1", "2.1"}, b.sequences())
+		},
+		"an upsert of a value that was read by other SQL": func(b *bench) {
+			opened(b)
+			var account Account
+			b.ok(b.db.Raw("SELECT bank, number, version FROM " + b.table(&Account{})).Scan(&account).Error)
+			upsert := func(account *Account) {
+				b.ok(b.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(raising(account, "put")).Error)
+			}
+			upsert(&account)
+			account.Version = 2
+			upsert(&account)
+			upsert(&Account{Bank: "b", Number: 2, Version: 1}) // which may be there
+			b.ok(b.db.Save(raising(&Account{Bank: "b", Number: 3, Version: 1}, "saved")).Error)
+			assert.Equal(b.t, []any{"1.1", nil, nil, nil, "1.1"}, b.sequences())
+		},
+		"loaded by a join": func(b *bench) {
+			b.tableOf(&Journal{})
+			b.tableOf(&Posting{})
+			parent := &Posting{ID: "p", Journal: raising(&Journal{ID: "l", Version: 1}, "opened")}
+			b.ok(b.db.Create(&Posting{ID: "q", Parent: parent}).Error)
+			var posting Posting
+			b.ok(b.db.Joins("Journal").First(&posting, "?.id = ?", clause.Table{Name: clause.CurrentTable}, "p").Error)
+			posting.Journal.Version = 2
+			b.ok(b.db.Model(raising(posting.Journal, "a")).Updates(posting.Journal).Error)
+			var child Posting
+			b.ok(b.db.Joins("Parent").Joins("Parent.Journal").First(&child, "?.id = ?", clause.Table{Name: clause.CurrentTable}, "q").Error)
+			child.Parent.Journal.Version = 3
+			b.ok(b.db.Model(raising(child.Parent.Journal, "b")).Updates(child.Parent.Journal).Error)
+			assert.Equal(b.t, []any{"1.1", "2.1", "3.1"}, b.sequences())
 		},
 		"without an aggregate": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, Happened{"x"}) }))

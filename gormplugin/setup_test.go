@@ -170,6 +170,20 @@ func (b *bench) updatesReturn() {
 	b.not(outbox.MySQL, "its UPDATE knows no RETURNING")
 }
 
+// deletesReturn leaves a case out where a DELETE returns nothing.
+func (b *bench) deletesReturn() {
+	b.t.Helper()
+	b.not(outbox.SQLServer, "its driver knows no RETURNING")
+	if b.at.silent {
+		b.t.Skip("MySQL knows no RETURNING")
+	}
+}
+
+// insertsReturn reports whether an INSERT returns the rows that it has inserted, and no others.
+func (b *bench) insertsReturn() bool {
+	return b.dialect == outbox.SQLite || b.dialect == outbox.Postgres
+}
+
 // only leaves a case out on all databases but one.
 func (b *bench) only(dialect outbox.Dialect, reason string) {
 	b.t.Helper()

@@ -207,9 +207,13 @@ func TestShapes(t *testing.T) {
 			assert.Equal(b.t, `ordering::seat-a,b\,c`, *b.rows()[1].OrderingKey)
 			b.ok(b.db.Delete(&Seat{Row: "a,b", Place: "c"}).Error)
 			var partial *gormplugin.PartialBatchError
-			require.ErrorAs(b.t, b.db.Clauses(clause.OnConflict{DoNothing: true}).Create(batch("y")).Error, &partial)
 			require.ErrorAs(b.t, b.db.Delete(batch("z")).Error, &partial)
 			b.want(`a\,b,c: x`, `a,b\,c: x`)
+			if err := b.db.Clauses(clause.OnConflict{DoNothing: true}).Create(batch("y")).Error; !b.insertsReturn() {
+				require.ErrorAs(b.t, err, &partial)
+				return
+			}
+			b.want(`a\,b,c: x`, `a,b\,c: x`, `a\,b,c: y`)
 		},
 		"composite keys with a backslash": func(b *bench) {
 			b.tableOf(&Seat{})

@@ -22,6 +22,15 @@ func paid(o Order) Order {
 	return o
 }
 
+// goesBack runs a part of a transaction that goes back to its savepoint.
+func (b *bench) goesBack(tx *gorm.DB, f func(tx *gorm.DB)) {
+	b.t.Helper()
+	require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
+		f(tx)
+		return errRefused
+	}), errRefused)
+}
+
 // Requests that have copies of one aggregate from a cache share its list of events: what one of them
 // raises, and rolls back, is none of the others'.
 func TestCopiesFromACache(t *testing.T) {
@@ -70,6 +79,65 @@ func TestCopiesFromACache(t *testing.T) {
 				return nil
 			}))
 			b.ok(tx.Rollback().Error)
+			b.want("1: b")
+			b.ok(b.db.Save(&first).Error)
+			b.want("1: b", "1: a")
+		},
+		"one goes back to a savepoint, and the other is saved behind it": func(b *bench, cache *Order) {
+			first, second := *cache, *cache
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
+				return tx.Save(raising(&second, "b")).Error
+			}))
+			b.want("1: b")
+			b.pending(&second)
+			b.pending(&first, "a")
+			b.ok(b.db.Save(&first).Error)
+			b.want("1: b", "1: a")
+		},
+		"one goes back to a savepoint, raises on, and both are saved behind it": func(b *bench, cache *Order) {
+			first, second := *cache, *cache
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
+				b.ok(tx.Save(raising(&second, "b")).Error)
+				raising(&second, "c")
+				return tx.Save(raising(&first, "d")).Error
+			}))
+			b.want("1: a", "1: b", "1: c", "1: d")
+		},
+		"one goes back to a savepoint, and a copy that is made then is saved": func(b *bench, cache *Order) {
+			first := *cache
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
+				second := first
+				return tx.Save(&second).Error
+			}))
+			b.want("1: a")
+			b.pending(&first)
+		},
+		"one that was saved before goes back to a savepoint, and the other is saved behind it": func(b *bench, cache *Order) {
+			first, second := *cache, *cache
+			err := b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Save(raising(&first, "a")).Error)
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "gone")).Error) })
+				raising(&first, "b")
+				return tx.Save(&second).Error
+			})
+			var shared *uow.SharedEventsError
+			if err != nil {
+				require.ErrorAs(b.t, err, &shared)
+				b.want()
+				return
+			}
+			b.want("1: a", "1: b")
+		},
+		"one goes back to a savepoint, and its transaction rolls back": func(b *bench, cache *Order) {
+			first, second := *cache, *cache
+			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
+				return errRefused
+			}), errRefused)
+			b.ok(b.db.Save(raising(&second, "b")).Error)
 			b.want("1: b")
 			b.ok(b.db.Save(&first).Error)
 			b.want("1: b", "1: a")

@@ -82,13 +82,17 @@ func (f *facts) source(ctx context.Context, value reflect.Value, expected *int64
 		source.Version = *version
 	}
 	if len(f.keys) == 1 {
-		key, _ := f.keys[0].ValueOf(ctx, value)
-		source.ID = formatKey(key)
+		if key, zero := f.keys[0].ValueOf(ctx, value); !zero || !madeByDatabase(f.keys[0]) {
+			source.ID = formatKey(key)
+		}
 		return source
 	}
 	parts := make([]string, len(f.keys))
 	for i, field := range f.keys {
-		key, _ := field.ValueOf(ctx, value)
+		key, zero := field.ValueOf(ctx, value)
+		if zero && madeByDatabase(field) {
+			return source // without an id, as long as a part of it is to be made
+		}
 		parts[i] = formatKey(key)
 	}
 	source.ID = joinKey(parts)
@@ -203,19 +207,26 @@ func (f *facts) writtenVersion(db *gorm.DB, recorder *journal.Recorder, source *
 	if f.version == nil {
 		return
 	}
-	s := db.Statement
-	_, inserts := s.Clauses["INSERT"]
-	conflict, conflicts := conflictOf(s)
 	switch {
 	case updates(db) && f.counted: // GORM's optimisticlock adds 1 in the UPDATE, and leaves the field as it was
-		if expected := source.ExpectedVersion; s.Unscoped || expected == nil || *expected != source.Version || source.Version == 0 {
+		if expected := source.ExpectedVersion; db.Statement.Unscoped || expected == nil || *expected != source.Version || source.Version == 0 {
 			source.Version = 0 // of no row that it has compared
 		} else {
 			source.Version++
 		}
-	case updates(db) && (!recorder.KnowsVersion() || !f.writesVersion(db)), inserts && conflicts && !leavesOut(conflict) && !conflict.UpdateAll:
+	case updates(db) && (!recorder.KnowsVersion() || !f.writesVersion(db)), mayBeBehind(db, recorder):
 		source.Version = 0
 	}
+}
+
+// mayBeBehind reports whether the row of an INSERT may have been there, with a higher version.
+func mayBeBehind(db *gorm.DB, recorder *journal.Recorder) bool {
+	_, inserts := db.Statement.Clauses["INSERT"]
+	conflict, conflicts := conflictOf(db.Statement)
+	if !inserts || !conflicts || leavesOut(conflict) || onMySQL(db) && leavesOutOnMySQL(conflict) {
+		return false
+	}
+	return !conflict.UpdateAll || !recorder.KnowsVersion() && !secondHalfOfSave(db)
 }
 
 // writesVersion reports whether an UPDATE has the version among its columns.

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -158,6 +159,9 @@ func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args
 // explain adds the remedy to an error about a table that is not there. On PostgreSQL it may be there, in
 // a schema that the session does not look into.
 func (i *Inserter) explain(err error) error {
+	if errors.Is(err, driver.ErrBadConn) { // by which drivers say both
+		return fmt.Errorf("%w: the connection was lost, or the transaction still reads rows, of Rows() say: close them before it commits", err)
+	}
 	explained := dbtable.Explain(err, ErrSchema)
 	if i.dialect == Postgres && errors.Is(explained, ErrSchema) && !strings.Contains(i.table, ".") {
 		return fmt.Errorf("%w; or, where sessions set search_path, as for tenants, name its schema in outbox.table, as in %q", explained, "public."+i.table)

@@ -132,7 +132,7 @@ func track(t *testing.T, j *journal.Journal, o *order) {
 	t.Helper()
 	recorder, ok := journal.RecorderOf(reflect.ValueOf(o).Elem())
 	require.True(t, ok)
-	require.NoError(t, j.Track(recorder, envelope.Source{Aggregate: "Order", ID: o.ID}, &envelope.Context{}))
+	require.NoError(t, j.Track(recorder, nil, envelope.Source{Aggregate: "Order", ID: o.ID}, &envelope.Context{}))
 }
 
 func data(flush []journal.Flush) []any {

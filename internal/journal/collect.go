@@ -16,6 +16,15 @@ type Flush struct {
 	recorder *Recorder
 }
 
+// MayBeWritten notes that a commit got no answer: see SetUnconfirmed. What the aggregate says next under the same version may be
+// the second to say so, and has no sequence.
+func (f *Flush) MayBeWritten() {
+	f.SetUnconfirmed()
+	if f.recorder != nil {
+		f.recorder.WroteVersion(f.Source.Version)
+	}
+}
+
 // Collect returns what a commit is to flush now, in the order in which it was raised. It changes
 // nothing: should the commit fail, everything is still pending. With writes, other transactions leave
 // these events alone until this one has ended. The error is a *SharedEventsError.
@@ -75,7 +84,7 @@ func (j *Journal) collect(flush []Flush, e *entry, writes bool) ([]Flush, error)
 	e.recorder.mu.Lock()
 	defer e.recorder.mu.Unlock()
 	j.settleLocked(e.recorder)
-	missed := j.missed[e.recorder].at // a statement after the last write that changed no row
+	missed := j.missed[j.root(e.recorder)].at // a statement after the last write that changed no row
 	sequence := 0
 	for _, event := range e.recorder.events {
 		undone := event.undoneAt > e.at
@@ -83,7 +92,7 @@ func (j *Journal) collect(flush []Flush, e *entry, writes bool) ([]Flush, error)
 		if undone || inVain || event.Confirmed() || e.recorder.elsewhere(j, event) {
 			continue
 		}
-		belongs, err := e.recorder.belongs(j, event)
+		belongs, err := j.belongs(e, event)
 		if err != nil {
 			err.Aggregate, err.ID = e.source.Aggregate, e.source.ID
 			return nil, err

@@ -20,14 +20,15 @@ type Journal struct {
 	repeats    bool // the transaction is that of an attempt, which takes back what it raised
 	entries    []entry
 	savepoints []savepoint
-	sets       []uint64           // when savepoints were set, also those that are gone
-	rollbacks  []span             // to savepoints, in order
-	undone     []span             // what they have undone: in order, none within another
-	missed     map[*Recorder]miss // aggregates that statements wrote in vain
-	changes    []change           // what missed was before, while a savepoint is set
-	others     []*Recorder        // known to the transaction, without an entry: of statements that failed or were rolled back
-	ofCopies   map[string]int     // events that Collect has left, since they are those of copies, by type name
-	loads      *loads             // made for the first aggregate that is loaded
+	sets       []uint64                // when savepoints were set, also those that are gone
+	rollbacks  []span                  // to savepoints, in order
+	undone     []span                  // what they have undone: in order, none within another
+	missed     map[*Recorder]miss      // aggregates that statements wrote in vain, by root
+	roots      map[*Recorder]*Recorder // of values that got recorders of their own: see goneBack
+	changes    []change                // what missed was before, while a savepoint is set
+	others     []*Recorder             // known to the transaction, without an entry: of statements that failed or were rolled back
+	ofCopies   map[string]int          // events that Collect has left, since they are those of copies, by type name
+	loads      *loads                  // made for the first aggregate that is loaded
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
@@ -44,6 +45,7 @@ var errEnded = fmt.Errorf("uow: the transaction has been committed or rolled bac
 type entry struct {
 	recorder *Recorder
 	event    *Raised // set when there is no aggregate
+	value    uintptr // where the one of those that share the recorder is, or was; 0 where that is not known
 	source   envelope.Source
 	context  *envelope.Context // shared by the aggregates of one statement
 	at       uint64
@@ -91,18 +93,19 @@ func (j *Journal) Use(recorder *Recorder, value *Carrier) {
 }
 
 // Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the
-// commit, is flushed as raised by source.
-func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) error {
+// commit, is flushed as raised by source. value is as in Use.
+func (j *Journal) Track(recorder *Recorder, value *Carrier, source envelope.Source, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ended {
 		return errEnded
 	}
-	if _, missed := j.missed[recorder]; missed {
-		j.remember(recorder)
-		delete(j.missed, recorder)
+	root := j.root(recorder)
+	if _, missed := j.missed[root]; missed {
+		j.remember(root)
+		delete(j.missed, root)
 	}
-	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
+	j.entries = append(j.entries, entry{recorder: recorder, value: value.address(), source: source, context: context, at: clock.Add(1)})
 	return nil
 }
 
@@ -111,8 +114,23 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
+	if recorder = j.root(recorder); j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
 		j.miss(recorder, miss{name: name, at: clock.Add(1)})
+	}
+}
+
+// PassedOver notes which of some aggregates, by the names of their types, no statement of the transaction was given.
+// Their events stay pending. The map is used up.
+func (j *Journal) PassedOver(names map[*Recorder]string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := len(j.entries) - 1; i >= 0 && len(names) > 0; i-- { // they were written just now
+		delete(names, j.entries[i].recorder)
+	}
+	for recorder, name := range names {
+		if _, missed := j.missed[j.root(recorder)]; !missed && !slices.Contains(j.others, recorder) {
+			j.miss(j.root(recorder), miss{name: name, at: clock.Add(1)})
+		}
 	}
 }
 
@@ -122,7 +140,15 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 func (j *Journal) Doubt(recorder *Recorder, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.miss(recorder, miss{doubt: err, at: clock.Add(1)})
+	j.miss(j.root(recorder), miss{doubt: err, at: clock.Add(1)})
+}
+
+// root is the recorder that one was parted from in this transaction, or itself.
+func (j *Journal) root(recorder *Recorder) *Recorder {
+	if root := j.roots[recorder]; root != nil {
+		return root
+	}
+	return recorder
 }
 
 func (j *Journal) miss(recorder *Recorder, m miss) {
@@ -191,11 +217,13 @@ func (j *Journal) RollbackTo(name string) {
 		j.failed, j.failedAt = nil, 0
 	}
 	j.undo(span{from: back.at, to: clock.Add(1)})
+	before := len(j.others)
 	for k := len(j.entries) - 1; k >= back.entries; k-- {
 		if recorder := j.entries[k].recorder; recorder != nil {
 			j.others = append(j.others, recorder)
 		}
 	}
+	written := slices.Clone(j.others[before:])
 	for _, c := range slices.Backward(j.changes[back.changes:]) {
 		if c.missed {
 			j.missed[c.recorder] = c.before
@@ -209,6 +237,9 @@ func (j *Journal) RollbackTo(name string) {
 	j.entries, j.changes = j.entries[:back.entries], j.changes[:back.changes]
 	j.after = j.after[:back.after]
 	j.savepoints = j.savepoints[:i+1]
+	for _, recorder := range written {
+		j.goneBack(recorder)
+	}
 }
 
 // Release notes that a savepoint, and those set after it, were released: their work belongs to what
@@ -288,6 +319,11 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	}
 	for recorder, m := range j.missed {
 		n := recorder.Len() - flushed[recorder]
+		for own, root := range j.roots {
+			if root == recorder {
+				n += own.Len() - flushed[own]
+			}
+		}
 		if m.doubt == nil {
 			add(m.name, n)
 		} else if n > 0 {
@@ -296,7 +332,7 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	}
 	counted := make(map[*Recorder]bool) // one that was loaded again is there again
 	for _, recorder := range unwritten {
-		if _, missed := j.missed[recorder]; !missed && flushed[recorder] == 0 && !counted[recorder] {
+		if _, missed := j.missed[j.root(recorder)]; !missed && flushed[recorder] == 0 && !counted[recorder] {
 			counted[recorder] = true
 			add(recorder.name, j.raisedHere(recorder))
 		}

@@ -170,8 +170,64 @@ func (e *Raised) belongs(same bool) (bool, *SharedEventsError) {
 	case e.on != nil && e.on == e.given:
 		return false, nil
 	default:
-		return false, &SharedEventsError{Event: fmt.Sprintf("%T", e.Data)}
+		return false, sharedEvents(e)
 	}
+}
+
+func sharedEvents(e *Raised) *SharedEventsError {
+	return &SharedEventsError{Event: fmt.Sprintf("%T", e.Data)}
+}
+
+// goneBack is for an aggregate that was written after a savepoint to which the transaction has gone back: as after a
+// rollback of all of it, what that has left goes with the value that was written there. j.mu is held.
+func (j *Journal) goneBack(recorder *Recorder) {
+	recorder.mu.Lock()
+	defer recorder.mu.Unlock()
+	j.settleLocked(recorder)
+	written := slices.ContainsFunc(j.entries, func(e entry) bool { return e.recorder == recorder })
+	var values []*Carrier
+	for _, event := range recorder.events {
+		if event.committed.Load() || written && event.undoneAt == 0 || !recorder.usesValue(j, event.on) || !recorder.raisedBy(j, event) {
+			continue
+		}
+		event.left, event.given = true, event.on
+		if !slices.Contains(values, event.on) {
+			values = append(values, event.on)
+		}
+	}
+	if written || j.repeats {
+		return
+	}
+	for _, value := range values {
+		own := recorder.part(value)
+		if own == nil {
+			continue
+		}
+		j.others = append(j.others, own)
+		own.use(j, value) // which nobody else has yet
+		if j.roots == nil {
+			j.roots = make(map[*Recorder]*Recorder)
+		}
+		j.roots[own] = j.root(recorder)
+		if slices.Contains(j.loads.all(), recorder) {
+			j.loads.raised(own)
+		}
+	}
+}
+
+// belongs reports whether an event goes with the last write of its aggregate: see Recorder.belongs. j.mu is held.
+func (j *Journal) belongs(last *entry, event *Raised) (bool, *SharedEventsError) {
+	belongs, err := last.recorder.belongs(j, event)
+	if belongs && event.left && event.undoneAt > 0 && last.value > 0 && !j.wroteSince(event) { // since it has gone back to a savepoint
+		return false, sharedEvents(event)
+	}
+	return belongs, err
+}
+
+// wroteSince reports whether the transaction has written the value that raised an event since that was undone.
+// j.mu is held.
+func (j *Journal) wroteSince(event *Raised) bool {
+	return slices.ContainsFunc(j.entries, func(e entry) bool { return e.value == event.on.address() && e.at > event.undoneAt })
 }
 
 // sameValue reports whether an event may have been raised again by another one: not where each was raised on
@@ -182,18 +238,18 @@ func (e *Raised) sameValue(again *Raised) bool {
 
 // part gives the value that raised events, and was given to the transaction that was rolled back, a recorder
 // of its own with them. So what requests leave behind is kept by their own copies, and not by the one in
-// the cache; and as only copies that are made from now on share that recorder, its events go with each.
-func (r *Recorder) part(j *Journal) {
-	value := r.value(j)
+// the cache; and as only copies that are made from now on share that recorder, its events go with each. It returns nil
+// where it does nothing. r.mu is held.
+func (r *Recorder) part(value *Carrier) *Recorder {
 	if value == nil || len(r.again) > 0 || value.load() != r {
-		return
+		return nil
 	}
 	mine := func(e *Raised) bool { return e.on == value }
 	unclear := func(e *Raised) bool { return mine(e) != (e.left && e.given == value) }
 	if !slices.ContainsFunc(r.events, mine) || slices.ContainsFunc(r.events, unclear) {
-		return
+		return nil
 	}
-	own := &Recorder{version: r.version}
+	own := &Recorder{version: r.version, loads: r.loads, name: r.name}
 	for _, event := range r.events {
 		if mine(event) {
 			event.left, event.given = false, nil
@@ -203,4 +259,5 @@ func (r *Recorder) part(j *Journal) {
 	}
 	r.events = slices.DeleteFunc(r.events, mine)
 	value.set(own)
+	return own
 }

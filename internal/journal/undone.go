@@ -157,7 +157,7 @@ func (j *Journal) RolledBack() {
 	for recorder := range j.known() {
 		recorder.mu.Lock()
 		if !j.repeats {
-			recorder.part(j)
+			recorder.part(recorder.value(j))
 		}
 		recorder.leave(j)
 		recorder.mu.Unlock()
@@ -200,7 +200,7 @@ func (j *Journal) known() iter.Seq[*Recorder] {
 func (j *Journal) forget() {
 	j.loads.end()
 	j.entries, j.savepoints, j.sets, j.undone = nil, nil, nil, nil
-	j.rollbacks, j.missed, j.changes, j.others, j.loads, j.after = nil, nil, nil, nil, nil, nil
+	j.rollbacks, j.missed, j.roots, j.changes, j.others, j.loads, j.after = nil, nil, nil, nil, nil, nil, nil
 }
 
 // loads hears of the first event of each aggregate that a transaction has loaded. Loading a million

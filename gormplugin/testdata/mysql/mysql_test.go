@@ -26,8 +26,21 @@ import (
 )
 
 func init() {
-	databases = append(databases, database{outbox.MySQL, func(*testing.T) func(t *testing.T) place {
-		return func(t *testing.T) place { return takeMySQLPlace(t, "parseTime=true&multiStatements=true") }
+	const parameters = "parseTime=true&multiStatements=true"
+	databases = append(databases, database{"mysql", func(*testing.T) func(t *testing.T) place {
+		return func(t *testing.T) place { return takeMySQLPlace(t, parameters) }
+	}}, database{"mysql without RETURNING", func(*testing.T) func(t *testing.T) place {
+		return func(t *testing.T) place {
+			at := takeMySQLPlace(t, parameters)
+			dial := at.dial
+			at.silent = true
+			at.dial = func(readOnly bool) gorm.Dialector {
+				dialector := dial(readOnly).(*mysql.Dialector) //nolint:forcetypeassert // it is ours
+				dialector.DisableWithReturning = true
+				return dialector
+			}
+			return at
+		}
 	}})
 	dialectors[outbox.MySQL] = func(conn gorm.ConnPool) gorm.Dialector { return mysql.New(mysql.Config{Conn: conn}) }
 	sites["mysql"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true") }}
