@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -35,11 +36,33 @@ func embeddedWith(t reflect.Type, method string) (from string, others []string) 
 		field := t.Field(i)
 		if field.Anonymous && hasMethod(field.Type, method) {
 			from = field.Type.String()
-		} else if (field.IsExported() || field.Anonymous) && field.Tag.Get("json") != "-" {
+		} else if isSent(field) {
 			others = append(others, field.Name)
 		}
 	}
 	return from, others
+}
+
+// isSent reports whether JSON would have a field, or one of those that it embeds.
+func isSent(field reflect.StructField, within ...reflect.Type) bool {
+	t := field.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case field.Tag.Get("json") == "-":
+		return false
+	case !field.Anonymous || t.Kind() != reflect.Struct:
+		return field.IsExported()
+	case slices.Contains(within, t):
+		return false
+	}
+	for i := range t.NumField() {
+		if isSent(t.Field(i), append(within, t)...) {
+			return true
+		}
+	}
+	return false
 }
 
 func hasMethod(t reflect.Type, name string) bool {

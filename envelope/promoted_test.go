@@ -38,6 +38,22 @@ type (
 		time.Time
 		Amount int
 	}
+	// PaidMarked embeds something of which nothing is sent.
+	PaidMarked struct {
+		isEvent
+		*hidden
+		time.Time
+	}
+	isEvent struct{}
+	hidden  struct{ sum int }
+	// PaidDeep embeds something of which some is.
+	PaidDeep struct {
+		time.Time
+		deep
+	}
+	deep struct{ Shown }
+	// Shown is sent.
+	Shown struct{ Sum int }
 	// Paid has no other fields that are sent.
 	Paid struct {
 		time.Time
@@ -64,6 +80,8 @@ func TestPromotedMarshalJSON(t *testing.T) {
 		"a text of a pointer":  {func(c *envelope.Catalog) { envelope.Register[PaidText](c) }, "PaidText: its JSON is that of envelope_test.label, which it embeds: Amount"},
 		"one of its own":       {func(c *envelope.Catalog) { envelope.Register[PaidWhole](c) }, ""},
 		"one on the pointer":   {func(c *envelope.Catalog) { envelope.Register[PaidPointed](c) }, ""},
+		"a marker":             {func(c *envelope.Catalog) { envelope.Register[PaidMarked](c) }, ""},
+		"embedded fields":      {func(c *envelope.Catalog) { envelope.Register[PaidDeep](c) }, "PaidDeep: its JSON is that of time.Time, which it embeds: deep"},
 		"nothing else to send": {func(c *envelope.Catalog) { envelope.Register[Paid](c) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,4 +96,7 @@ func TestPromotedMarshalJSON(t *testing.T) {
 		})
 	}
 	assert.Zero(t, Paid{}.count)
+	assert.Zero(t, hidden{}.sum)
+	assert.Zero(t, PaidMarked{}.isEvent)
+	assert.Nil(t, PaidMarked{}.hidden)
 }

@@ -99,20 +99,39 @@ func (p *Plugin) passedOver(db *gorm.DB, creates bool) error {
 		if len(c.found) < 2 || !pending(c.found) || !saves(db, name, creates) {
 			continue
 		}
-		names := make(map[*journal.Recorder]string)
-		for i := range c.found {
-			if f := &c.found[i]; f.recorder.Len() > 0 {
-				names[f.recorder] = f.facts.name
-			}
+		if names := c.twins(); len(names) > 0 {
+			ours.journal.PassedOver(names)
 		}
-		ours.journal.PassedOver(names)
 	}
 	return nil
+}
+
+// twins are the aggregates with events that have the key of another one, with the names of their types.
+func (c *collector) twins() map[*journal.Recorder]string {
+	ofKey := make(map[string]int, len(c.found))
+	for i := range c.found {
+		ofKey[c.found[i].key(c.db)]++
+	}
+	var names map[*journal.Recorder]string
+	for i := range c.found {
+		f := &c.found[i]
+		if key := f.key(c.db); key == "" || ofKey[key] < 2 || f.recorder.Len() == 0 {
+			continue
+		}
+		if names == nil {
+			names = make(map[*journal.Recorder]string)
+		}
+		names[f.recorder] = f.facts.name
+	}
+	return names
 }
 
 // saves reports whether a statement was told to save what it holds by a relation.
 func saves(db *gorm.DB, relation string, creates bool) bool {
 	selected, restricted := db.Statement.SelectAndOmitColumns(creates, !creates)
+	if all, told := selected[relation+".*"]; told && !all { // of a join table, the rows alone
+		return false
+	}
 	saved, told := selected[relation]
 	return told && saved || !told && !restricted
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"regexp"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"gorm.io/gorm"
@@ -19,42 +21,67 @@ import (
 // every transaction that it has not begun.
 
 // begun are the connections on which a text has begun a transaction. The zero value is ready to use.
-type begun struct{ conns sync.Map } // weak.Pointer[sql.Conn] -> true
+type begun struct{ conns sync.Map } // weak.Pointer[sql.Conn] -> *atomic.Bool: one is open
 
-// follow notes what a text has done on a connection.
-func (b *begun) follow(dialect outbox.Dialect, conn *sql.Conn, text string) {
-	key := weak.Make(conn)
-	controls, _ := readControl(dialect, text)
-	begins := beginsBySQL(dialect, text)
-	if begins && dialect == outbox.MySQL && len(controls) > 0 {
-		controls = controls[1:] // it ends the one before
-	}
-	ends := false
-	for _, control := range controls {
-		ends = ends || control.kind == transactionEnd || control.kind == nestedCommit || control.kind == controlUnknown
-	}
-	switch {
-	case ends:
-		b.conns.Delete(key)
-	case begins:
-		if _, known := b.conns.LoadOrStore(key, true); !known {
-			runtime.AddCleanup(conn, func(key weak.Pointer[sql.Conn]) { b.conns.Delete(key) }, key)
+// follow notes what a text has done on a connection; err is what came of it.
+func (b *begun) follow(dialect outbox.Dialect, conn *sql.Conn, text string, err error) {
+	for _, opens := range controlOf(dialect, text) {
+		switch {
+		case opens && err == nil:
+			known, there := b.conns.LoadOrStore(weak.Make(conn), new(atomic.Bool))
+			known.(*atomic.Bool).Store(true) //nolint:forcetypeassert // the map holds nothing else
+			if !there {
+				runtime.AddCleanup(conn, func(key weak.Pointer[sql.Conn]) { b.conns.Delete(key) }, weak.Make(conn))
+			}
+		case !opens && (err == nil || dialect != outbox.SQLite): // where a COMMIT that is refused leaves it open
+			b.end(conn)
 		}
+	}
+	if sure, _ := endsTransactionOnMySQL(err); sure {
+		b.end(conn)
+	}
+}
+
+func (b *begun) end(conn *sql.Conn) {
+	if known, there := b.conns.Load(weak.Make(conn)); there {
+		known.(*atomic.Bool).Store(false) //nolint:forcetypeassert // the map holds nothing else
 	}
 }
 
 func (b *begun) on(conn *sql.Conn) bool {
-	_, open := b.conns.Load(weak.Make(conn))
-	return open
+	known, there := b.conns.Load(weak.Make(conn))
+	return there && known.(*atomic.Bool).Load() //nolint:forcetypeassert // the map holds nothing else
 }
 
-// beginsBySQL reports whether the first statement of a text begins a transaction.
-func beginsBySQL(dialect outbox.Dialect, text string) bool {
+// controlOf tells of the statements of a text that begin or end a transaction, in turn, whether one is open after them.
+func controlOf(dialect outbox.Dialect, text string) (opens []bool) {
 	s := script{lexer: lexer{dialect: dialect, rest: text}}
-	s.skip()
+	for s.next() {
+		before := s.lexer
+		begins := s.beginsBySQL()
+		s.lexer = before
+		control := s.statement()
+		said := before.rest[:len(before.rest)-len(s.rest)]
+		switch {
+		case begins:
+			opens = append(opens, true)
+		case control.kind == transactionEnd:
+			opens = append(opens, chains.MatchString(said))
+		case control.kind == nestedCommit, control.kind == controlUnknown:
+			opens = append(opens, false)
+		}
+	}
+	return opens
+}
+
+// chains recognises COMMIT AND CHAIN.
+var chains = regexp.MustCompile(`(?i)\bAND\s+CHAIN\b`)
+
+// beginsBySQL reports whether a statement begins a transaction.
+func (s *script) beginsBySQL() bool {
 	switch first := s.word(); {
 	case is(first, "BEGIN"):
-		return dialect != outbox.SQLServer || s.beginsTransaction()
+		return s.dialect != outbox.SQLServer || s.beginsTransaction()
 	case is(first, "START"):
 		return s.accept("TRANSACTION")
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -63,4 +64,48 @@ func TestTransactionsBegunBySQL(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTextsThatBeginTransactions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]bool{
+		"BEGIN":                             {true},
+		"BEGIN; INSERT INTO t VALUES (1)":   {true},
+		"BEGIN; SELECT 1; COMMIT":           {true, false},
+		"COMMIT; BEGIN":                     {false, true},
+		"COMMIT AND CHAIN":                  {true},
+		"ROLLBACK AND NO CHAIN":             {false},
+		"ROLLBACK TO a":                     nil,
+		"SELECT 'BEGIN'; -- BEGIN":          nil,
+		"START TRANSACTION READ ONLY":       {true},
+		"CREATE TABLE start (begin bigint)": nil,
+	} {
+		assert.Equal(t, want, gormplugin.ControlOf(outbox.Postgres, text), text)
+	}
+	assert.Equal(t, []bool{true}, gormplugin.ControlOf(outbox.SQLServer, "BEGIN TRANSACTION x"))
+	assert.Empty(t, gormplugin.ControlOf(outbox.SQLServer, "BEGIN SELECT 1 END"))
+	assert.Equal(t, []bool{true}, gormplugin.ControlOf(outbox.MySQL, "START TRANSACTION"))
+	assert.Equal(t, []bool{false}, gormplugin.ControlOf(outbox.MySQL, "CREATE TABLE t (id int)"))
+}
+
+// A COMMIT that is refused has ended the transaction, but on SQLite.
+func TestCommitBySQLThatIsRefused(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		b.only(outbox.Postgres, "it has constraints that are checked at the commit")
+		b.at.changed.Store(true)
+		lines := b.table(&Line{})
+		b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_refuse FOREIGN KEY (order_id) REFERENCES " +
+			b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
+		b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Connection(func(tx *gorm.DB) error {
+			b.ok(tx.Exec("BEGIN").Error)
+			b.ok(tx.Exec("INSERT INTO " + lines + " (order_id) VALUES ('none')").Error)
+			require.Error(b.t, tx.Exec("COMMIT").Error)
+			o := &Order{ID: "1"}
+			o.Raise(struct{ Unregistered int }{1})
+			require.Error(b.t, tx.Create(o).Error)
+			return nil
+		}))
+		assert.Zero(b.t, b.orders(), "the order and its event are written together, or neither")
+	})
 }

@@ -237,8 +237,8 @@ func (p *Plugin) follow(db *gorm.DB) {
 	if through, ok := conn.(*throughTx); ok {
 		conn = through.inner
 	}
-	if reserved, ok := conn.(*sql.Conn); ok && db.Error == nil && !db.DryRun {
-		p.begun.follow(outbox.Dialect(db.Name()), reserved, db.Statement.SQL.String())
+	if reserved, ok := conn.(*sql.Conn); ok && !db.DryRun {
+		p.begun.follow(outbox.Dialect(db.Name()), reserved, db.Statement.SQL.String(), db.Error)
 		return
 	}
 	if _, prepared := conn.(*gorm.PreparedStmtTX); !prepared || db.DryRun {

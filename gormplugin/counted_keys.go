@@ -14,8 +14,8 @@ import (
 // MySQL returns one key of an INSERT, not its rows: the first that it has made, or of an upsert that has
 // changed rows and made none the last one's. GORM counts on from it, by ones, for each element without a key.
 // That holds for new rows, all without keys, where the server counts by ones, too. For others the plugin asks the
-// server how it counts, gives elements with keys a statement of their own, and has an upsert that may find rows
-// by other columns tell the key of each, in a statement of its own.
+// server how it counts, gives elements with keys a statement of their own, and has an upsert that has found rows
+// by other columns than the key tell the key of each, in a statement of its own.
 
 // countsKeys reports whether GORM is to count the key of an element of a statement.
 func countsKeys(db *gorm.DB) bool {
@@ -68,29 +68,13 @@ func (p *Plugin) insertCounted(db *gorm.DB, original func(*gorm.DB)) {
 		original(db) // which does nothing after an error
 		return
 	}
-	r.counted = true
-	groups := r.byKey()
-	if last := groups[len(groups)-1]; last[0].unset && findsUnseen(db.Statement) {
-		groups = groups[:len(groups)-1]
-		for i := range last {
-			groups = append(groups, last[i:i+1])
-		}
-	}
-	r.insertGroups(groups, func() bool { return true })
+	(&countedBatch{readback: r}).insert(r.byKey())
 }
 
-// findsUnseen reports whether an upsert may find the row of an element without a key.
-func findsUnseen(s *gorm.Statement) bool {
+// updatesRows reports whether an INSERT may change rows that are there.
+func updatesRows(s *gorm.Statement) bool {
 	conflict, conflicts := conflictOf(s)
-	if !conflicts || leavesOut(conflict) {
-		return false
-	}
-	for _, index := range s.Schema.ParseIndexes() {
-		if index.Class == "UNIQUE" && slices.ContainsFunc(index.Fields, func(f schema.IndexOption) bool { return !f.PrimaryKey }) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.Schema.Fields, func(f *schema.Field) bool { return f.Unique && !f.PrimaryKey })
+	return conflicts && !leavesOut(conflict)
 }
 
 // insertOne is for one element. An upsert that has nothing to change tells no key, unless it is
@@ -147,75 +131,4 @@ func (k *keyReader) ask() bool {
 	column := s.Quote(key)
 	fmt.Fprintf(&s.SQL, ",%s=LAST_INSERT_ID(%s)", column, column)
 	return true
-}
-
-// settleCounted finds out what became of elements that were inserted together.
-func (r *readback) settleCounted(group []*element) {
-	if r.db.Error == nil {
-		_ = r.db.AddError(r.tellCounted(group))
-	}
-}
-
-func (r *readback) tellCounted(group []*element) error {
-	s := r.db.Statement
-	whole := s.ReflectValue
-	s.ReflectValue = r.slice(group)
-	defer func() { s.ReflectValue = whole }()
-	written := r.db.RowsAffected
-	affected, known, err := r.plugin.changedRows(r.db, true)
-	if err != nil {
-		return err
-	}
-	switch n := int64(len(group)); {
-	case group[0].unset && n > 1 && written > n: // some were found, by columns that only the database knows
-		r.doubt(group, n)
-	case !known:
-		r.doubt(group, affected)
-	default:
-		r.settleByCount(group, affected)
-		if group[0].unset && affected >= n {
-			return r.count(group)
-		}
-	}
-	return nil
-}
-
-// count gives new rows the keys that the server has given them, where it does not count as GORM does.
-func (r *readback) count(group []*element) error {
-	if len(group) == 1 {
-		return nil
-	}
-	s := r.db.Statement
-	var step int64
-	if err := s.ConnPool.QueryRowContext(s.Context, "SELECT @@auto_increment_increment").Scan(&step); err != nil {
-		return fmt.Errorf("gormplugin: ask in which steps the server makes keys: %w", err)
-	}
-	key := s.Schema.PrioritizedPrimaryField
-	if step == key.AutoIncrementIncrement {
-		return nil
-	}
-	first := key.ReflectValueOf(s.Context, group[0].value)
-	next, ok := asInt64(first)
-	if !ok {
-		return nil
-	}
-	for _, e := range group {
-		if err := key.Set(s.Context, e.value, next); err != nil {
-			return err //nolint:wrapcheck // GORM's own words
-		}
-		next += step
-	}
-	return nil
-}
-
-func asInt64(v reflect.Value) (int64, bool) {
-	v = reflect.Indirect(v)
-	switch {
-	case v.CanInt():
-		return v.Int(), true
-	case v.CanUint():
-		return int64(v.Uint()), true //nolint:gosec // a key of MySQL's that GORM has read as one
-	default:
-		return 0, false
-	}
 }

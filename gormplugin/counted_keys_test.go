@@ -2,6 +2,7 @@ package gormplugin_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -118,32 +119,94 @@ func TestKeysThatAreCounted(t *testing.T) {
 			b.not(outbox.SQLServer, "its driver finds rows by their keys alone")
 			b.ok(b.db.Create(&[]Ticket{{Name: "a"}, {Name: "b"}}).Error)
 			batch := []*Ticket{{Name: "b", State: "sold"}, {Name: "d", State: "sold"}}
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+			err := b.db.Transaction(func(tx *gorm.DB) error {
 				b.ok(tx.Clauses(update).Create(batch).Error)
 				raising(batch[0], "b")
 				raising(batch[1], "d")
 				return nil
-			}))
+			})
+			if b.at.silent { // it is one statement, since there were no events
+				require.ErrorAs(b.t, err, new(*gormplugin.PartialBatchError))
+				b.want()
+				return
+			}
+			b.ok(err)
 			b.ofTheirRows("b", "d")
+		},
+		"an upsert of a new batch that raises later": func(b *bench) {
+			b.not(outbox.SQLServer, "its driver finds rows by their keys alone")
+			b.ok(b.db.Create(&[]Ticket{{Name: "a"}, {Name: "b"}}).Error)
+			batch := []*Ticket{{Name: "c"}, {Name: "d"}}
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Clauses(update).Create(batch).Error)
+				raising(batch[0], "c")
+				raising(batch[1], "d")
+				return nil
+			}))
+			b.ofTheirRows("c", "d")
+		},
+		"a save of many": func(b *bench) {
+			b.not(outbox.SQLServer, "its driver finds rows by their keys alone")
+			b.not(outbox.Postgres, "a Save does not look for rows by their names there")
+			b.not(outbox.SQLite, "a Save does not look for rows by their names there")
+			b.ok(b.db.Create(&Ticket{Name: "n0"}).Error)
+			var names []string
+			for i := range 30 {
+				names = append(names, fmt.Sprint("n", i))
+			}
+			batch := tickets(names...)
+			saved := b.db.Save(&batch)
+			b.ok(saved.Error)
+			b.ofTheirRows(names...)
+			assert.Less(b.t, saved.Statement.SQL.Len(), 3000, "no statement has the columns of those before it")
 		},
 		"an upsert of a batch by a column that the model does not call unique": func(b *bench) {
 			b.only(outbox.MySQL, "others look for the columns that the clause names")
 			b.at.changed.Store(true)
 			b.ok(b.db.Exec("ALTER TABLE " + b.table(&Line{}) + " ADD UNIQUE (sku)").Error)
-			b.ok(b.db.Create(&[]Line{{SKU: "a"}, {SKU: "b"}}).Error)
-			for _, skus := range [][]string{{"b", "c"}, {"c", "b"}, {"a", "b"}} {
+			b.ok(b.db.Create(&[]Line{{SKU: "a"}, {SKU: "b"}, {SKU: "c"}, {SKU: "d"}}).Error)
+			var want []string
+			for n, skus := range [][]string{{"b", "a"}, {"b", "e"}, {"f", "c"}, {"g", "h"}, {"d", "a"}} {
 				var batch []*Line
 				for _, sku := range skus {
-					batch = append(batch, raising(&Line{SKU: sku, OrderID: "o" + skus[0]}, sku))
+					batch = append(batch, raising(&Line{SKU: sku, OrderID: fmt.Sprint("o", n)}, sku))
 				}
-				err := b.db.Clauses(clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"order_id"})}).Create(batch).Error
-				if b.at.silent {
-					require.ErrorAs(b.t, err, new(*gormplugin.PartialBatchError), skus)
-					b.want()
-				} else {
-					b.ok(err)
+				if n == 0 {
+					b.ok(b.db.Model(&Line{}).Where("sku = ?", "a").Update("order_id", "o0").Error) // it is as it is to be
+				}
+				b.ok(b.db.Clauses(clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"order_id"})}).Create(batch).Error)
+				for _, sku := range skus {
+					var line Line
+					b.ok(b.db.First(&line, "sku = ?", sku).Error)
+					want = append(want, fmt.Sprint(line.ID, ": ", sku))
 				}
 			}
+			b.want(want...)
+		},
+		"a batch that fails in a part": func(b *bench) {
+			b.only(outbox.MySQL, "others have one statement")
+			b.ok(b.db.Create(&Ticket{Name: "there"}).Error)
+			batch := tickets("new", "there")
+			batch[0].ID = 50
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				failed := tx.Create(batch)
+				require.ErrorContains(b.t, failed.Error, "1062")
+				if b.at.silent {
+					assert.Zero(b.t, failed.RowsAffected)
+				}
+				upsert := tickets("other", "long"+strings.Repeat("g", 100))
+				require.ErrorContains(b.t, tx.Clauses(update).Create(upsert).Error, "1406")
+				return tx.Create(tickets("last")).Error
+			}))
+			b.ofTheirRows("last")
+			var n int64
+			b.ok(b.db.Model(&Ticket{}).Count(&n).Error)
+			assert.EqualValues(b.t, 2, n)
+			own, db := b.own()
+			require.Error(b.t, db.Create(batch).Error)
+			b.ok(own.Commit())
+			b.ok(b.db.Model(&Ticket{}).Count(&n).Error)
+			assert.EqualValues(b.t, 2, n)
 		},
 		"an update of one that has no key yet": func(b *bench) {
 			b.ok(b.db.Create(&Ticket{Name: "a"}).Error)

@@ -1,6 +1,10 @@
 package gormplugin
 
-import "context"
+import (
+	"context"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
 
 // Listeners is the number of functions that a plugin keeps for its commits.
 func (p *Plugin) Listeners() int {
@@ -19,3 +23,6 @@ func (p *Plugin) Watched() int {
 	defer p.outcomes.mu.Unlock()
 	return p.outcomes.watched
 }
+
+// ControlOf tells what the statements of a text open and end.
+func ControlOf(dialect outbox.Dialect, text string) []bool { return controlOf(dialect, text) }

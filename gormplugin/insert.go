@@ -194,9 +194,6 @@ func (r *readback) insertGroups(groups [][]*element, apart func() bool) {
 		}
 		begun := time.Now()
 		rows, read := r.run(r.slice(group), apart)
-		if r.counted {
-			r.settleCounted(group)
-		}
 		if r.db.Error != nil {
 			if i > 0 {
 				r.failed()
@@ -204,7 +201,6 @@ func (r *readback) insertGroups(groups [][]*element, apart func() bool) {
 			return
 		}
 		switch {
-		case r.counted:
 		case read:
 			r.settle(group, rows)
 		case !apart():

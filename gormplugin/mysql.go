@@ -120,8 +120,11 @@ func stillThere(db *gorm.DB) (int64, error) {
 		return db.RowsAffected, nil
 	}
 	query := db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: s.Context}).Unscoped().
-		Model(reflect.New(s.Schema.ModelType).Interface()).Clauses(where, clause.Locking{Strength: clause.LockingStrengthUpdate})
+		Model(reflect.New(s.Schema.ModelType).Interface()).Clauses(where)
 	query.Statement.ConnPool = s.ConnPool
+	if _, through := s.ConnPool.(*throughTx); !through { // GORM's sharding reads no such text, and would look in another table
+		query = query.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate})
+	}
 	if s.Table != s.Schema.Table {
 		query = query.Table(s.Table)
 	}

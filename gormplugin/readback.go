@@ -37,7 +37,6 @@ type readback struct {
 	keyed    bool            // the keys are read back
 	fields   []*schema.Field // that are read back
 	all      bool            // GORM makes new elements of the rows
-	counted  bool            // nothing is read back: see insertCounted
 	elements []*element
 	strays   []*readRow // of which nobody knows whose they are
 	affected int64      // how many rows of elements that cannot be told apart were written

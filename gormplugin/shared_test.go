@@ -92,8 +92,55 @@ func TestCopiesFromACache(t *testing.T) {
 			b.want("1: b")
 			b.pending(&second)
 			b.pending(&first, "a")
+			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending(), "second may have been copied from first")
 			b.ok(b.db.Save(&first).Error)
 			b.want("1: b", "1: a")
+		},
+		"a function returns a value that has raised, and the savepoint is gone back to": func(b *bench, cache *Order) {
+			o := *cache
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.goesBack(tx, func(tx *gorm.DB) {
+					o = func(o Order) Order {
+						b.ok(tx.Save(raising(&o, "a")).Error)
+						return o
+					}(o)
+				})
+				return tx.Save(&o).Error
+			}))
+			b.want()
+			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending(), "that it is the same one cannot be told, but it can be said")
+		},
+		"a nested transaction with a value is repeated, and raises again": func(b *bench, cache *Order) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Model(cache).Update("status", "paying").Error)
+				for try := range 3 {
+					if err := tx.Transaction(func(tx *gorm.DB) error {
+						o := *cache
+						b.ok(tx.Save(raising(&o, "a")).Error)
+						if try < 2 {
+							return errRefused
+						}
+						return nil
+					}); err == nil {
+						return nil
+					}
+				}
+				return nil
+			}))
+			b.want("1: a")
+			assert.EqualValues(b.t, 2, b.plugin.EventsRaisedAgain())
+		},
+		"the copy of a range goes back to a savepoint, and the element says that it has failed": func(b *bench, cache *Order) {
+			orders := []Order{*cache}
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				for i, o := range orders {
+					b.ok(tx.Model(&orders[i]).Update("status", "locked").Error)
+					b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&o, "gone")).Error) })
+					b.ok(tx.Model(raising(&orders[i], "failed")).Update("status", "failed").Error)
+				}
+				return nil
+			}))
+			assert.NotContains(b.t, b.emitted(), "1: gone")
 		},
 		"one goes back to a savepoint, raises on, and both are saved behind it": func(b *bench, cache *Order) {
 			first, second := *cache, *cache

@@ -90,7 +90,7 @@ func TestQueueDeleted(t *testing.T) {
 	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		handled.Add(1)
 		return inbox.Handled, nil
-	}), rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	}), rabbitmqconsumer.WithLogger(slog.New(slog.NewTextHandler(t.Output(), nil))))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -107,7 +107,13 @@ func TestQueueDeleted(t *testing.T) {
 		return errors.Join(err, ch.QueueBind(q.name, "#", q.name, false, nil))
 	})
 	q.publish(t, message)
-	require.Eventually(t, func() bool { return handled.Load() == 2 }, time.Minute, 5*time.Millisecond)
+	if !assert.Eventually(t, func() bool { return handled.Load() == 2 }, time.Minute, 5*time.Millisecond) {
+		q.do(t, func(ch *amqp.Channel) error {
+			declared, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+			t.Logf("the queue has %d messages and %d consumers; the consumer says %+v", declared.Messages, declared.Consumers, c.Stats())
+			return err
+		})
+	}
 	cancel()
 	require.NoError(t, <-ended)
 }

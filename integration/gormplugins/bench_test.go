@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
@@ -27,6 +28,7 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	mysqlstore "github.com/gorm-fanout/fanout/outbox/mysql"
 	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 	mssqlstore "github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -107,7 +109,7 @@ type migrator interface {
 func runCases(t *testing.T, cases map[string]func(b *bench)) {
 	t.Helper()
 	for name, start := range map[outbox.Dialect]func(t *testing.T) func(t *testing.T) *bench{
-		outbox.SQLite: startSQLite, outbox.Postgres: startPostgres, outbox.SQLServer: startSQLServer,
+		outbox.SQLite: startSQLite, outbox.Postgres: startPostgres, outbox.MySQL: startMySQL, outbox.SQLServer: startSQLServer,
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
@@ -158,6 +160,23 @@ func startPostgres(t *testing.T) func(t *testing.T) *bench {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, store.Close()) }()
 		b.migrate(func(*sql.DB) (migrator, error) { return store, nil })
+		return b
+	}
+}
+
+func startMySQL(t *testing.T) func(t *testing.T) *bench {
+	t.Helper()
+	dsn := testenv.MySQL(t) + "?parseTime=true"
+	var n atomic.Int32
+	return func(t *testing.T) *bench {
+		t.Helper()
+		b := &bench{t: t, prefix: fmt.Sprintf("c%d_", n.Add(1)), dial: func(readOnly bool) gorm.Dialector {
+			if readOnly {
+				return mysql.Open(dsn + "&tx_read_only=1")
+			}
+			return mysql.Open(dsn)
+		}}
+		b.migrate(func(db *sql.DB) (migrator, error) { return mysqlstore.New(db, b.outbox()) })
 		return b
 	}
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -301,43 +302,84 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	defer j.mu.Unlock()
 	unwritten := j.loads.all()
 	left = maps.Clone(j.ofCopies)
-	if len(j.missed) == 0 && len(unwritten) == 0 {
+	if len(j.missed) == 0 && len(unwritten) == 0 && len(j.roots) == 0 {
 		return left, err
 	}
-	flushed := make(map[*Recorder]int)
-	for i := range flush {
-		flushed[flush[i].recorder]++
-	}
+	keeps := flushedOf(flush)
 	add := func(name string, n int) {
-		if n <= 0 {
-			return
-		}
 		if left == nil {
 			left = make(map[string]int)
 		}
-		left[name] += n
+		if left[name] += max(n, 0); left[name] == 0 {
+			delete(left, name)
+		}
 	}
 	for recorder, m := range j.missed {
-		n := recorder.Len() - flushed[recorder]
-		for own, root := range j.roots {
-			if root == recorder {
-				n += own.Len() - flushed[own]
-			}
-		}
+		n := keeps.of(recorder) + j.keepsParted(keeps, recorder)
 		if m.doubt == nil {
 			add(m.name, n)
 		} else if n > 0 {
 			err = m.doubt
 		}
 	}
+	for own, name := range j.partedFromWritten() {
+		add(name, keeps.of(own))
+	}
 	counted := make(map[*Recorder]bool) // one that was loaded again is there again
 	for _, recorder := range unwritten {
-		if _, missed := j.missed[j.root(recorder)]; !missed && flushed[recorder] == 0 && !counted[recorder] {
+		if _, missed := j.missed[j.root(recorder)]; !missed && keeps[recorder] == 0 && !counted[recorder] {
 			counted[recorder] = true
 			add(recorder.name, j.raisedHere(recorder))
 		}
 	}
 	return left, err
+}
+
+// partedFromWritten yields recorders of values that were not written, and that an aggregate was parted from which was,
+// by a copy: whether their events are those of the copy cannot be told.
+func (j *Journal) partedFromWritten() iter.Seq2[*Recorder, string] {
+	return func(yield func(*Recorder, string) bool) {
+		for own, root := range j.roots {
+			_, missed := j.missed[root]
+			if name := j.nameOf(root); name != "" && !missed && j.nameOf(own) == "" && !yield(own, name) {
+				return
+			}
+		}
+	}
+}
+
+// keepsParted is how many events are kept by values that got recorders of their own.
+func (j *Journal) keepsParted(keeps flushed, recorder *Recorder) (n int) {
+	for own, root := range j.roots {
+		if root == recorder {
+			n += keeps.of(own)
+		}
+	}
+	return n
+}
+
+// flushed is how many events of each aggregate a commit writes.
+type flushed map[*Recorder]int
+
+func flushedOf(flush []Flush) flushed {
+	f := make(flushed)
+	for i := range flush {
+		f[flush[i].recorder]++
+	}
+	return f
+}
+
+// of is how many events an aggregate keeps.
+func (f flushed) of(recorder *Recorder) int { return recorder.Len() - f[recorder] }
+
+// nameOf is the name of the type of an aggregate that the transaction has written; empty where it has not. j.mu is held.
+func (j *Journal) nameOf(recorder *Recorder) string {
+	for i := range j.entries {
+		if j.entries[i].recorder == recorder {
+			return j.entries[i].source.Aggregate
+		}
+	}
+	return ""
 }
 
 // Committed clears exactly the events that were flushed and returns the functions to run now.

@@ -71,6 +71,7 @@ type Raised struct {
 	on          *Carrier                 // the value that raised it; nil where that is not known
 	given       *Carrier                 // the one that a transaction was given that was rolled back
 	left        bool                     // by such a transaction: see shared.go
+	inPart      bool                     // by a part of one that has written the aggregate outside of it, too
 	writer      *Journal                 // of the transaction that writes it, until it ends; guarded by recorder.mu
 	raisedAt    uint64
 	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go

@@ -150,7 +150,7 @@ func (r *Recorder) abandon(j *Journal, event *Raised) {
 	if event.raisedAt < j.begun && (value == nil || j.repeats) || !r.raisedBy(j, event) {
 		return
 	}
-	event.left, event.given = true, value
+	event.left, event.given, event.inPart = true, value, false
 	if r.usesValue(j, event.on) {
 		event.given = event.on
 	}
@@ -190,7 +190,7 @@ func (j *Journal) goneBack(recorder *Recorder) {
 		if event.committed.Load() || written && event.undoneAt == 0 || !recorder.usesValue(j, event.on) || !recorder.raisedBy(j, event) {
 			continue
 		}
-		event.left, event.given = true, event.on
+		event.left, event.given, event.inPart = true, event.on, written
 		if !slices.Contains(values, event.on) {
 			values = append(values, event.on)
 		}
@@ -218,10 +218,19 @@ func (j *Journal) goneBack(recorder *Recorder) {
 // belongs reports whether an event goes with the last write of its aggregate: see Recorder.belongs. j.mu is held.
 func (j *Journal) belongs(last *entry, event *Raised) (bool, *SharedEventsError) {
 	belongs, err := last.recorder.belongs(j, event)
-	if belongs && event.left && event.undoneAt > 0 && last.value > 0 && !j.wroteSince(event) { // since it has gone back to a savepoint
+	switch {
+	case !belongs || !event.left || event.undoneAt == 0 || last.value == 0 || j.wroteSince(event): // it has not gone back to a savepoint
+		return belongs, err
+	case j.wroteBefore(last.value, event):
+		return false, nil // it is another value, and was there before
+	default:
 		return false, sharedEvents(event)
 	}
-	return belongs, err
+}
+
+// wroteBefore reports whether the transaction has written a value before an event was raised on another one. j.mu is held.
+func (j *Journal) wroteBefore(value uintptr, event *Raised) bool {
+	return value != event.on.address() && slices.ContainsFunc(j.entries, func(e entry) bool { return e.value == value && e.at < event.raisedAt })
 }
 
 // wroteSince reports whether the transaction has written the value that raised an event since that was undone.
@@ -233,7 +242,7 @@ func (j *Journal) wroteSince(event *Raised) bool {
 // sameValue reports whether an event may have been raised again by another one: not where each was raised on
 // a value that was itself given to a transaction.
 func (e *Raised) sameValue(again *Raised) bool {
-	return e.on == again.on || !e.left || e.on != e.given
+	return e.on == again.on || !e.left || e.on != e.given || e.inPart
 }
 
 // part gives the value that raised events, and was given to the transaction that was rolled back, a recorder
