@@ -9,40 +9,42 @@ import (
 	"sync"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Lines writes each message as a line of text. It is all that a broker has to be.
 type Lines struct {
-	mu     sync.Mutex
-	out    io.Writer
-	closed bool
+	gate adapter.Gate
+	mu   sync.Mutex
+	out  io.Writer
 }
 
 func (l *Lines) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	results := make([]brokers.Result, len(msgs))
-	failed := map[string]error{} // the first failure of each key; what follows on the key must not overtake it
+	if !l.gate.Enter() {
+		return adapter.Closed(msgs)
+	}
+	defer l.gate.Leave()
+	var call adapter.Call // knows what is behind a failed message of its key, and what an outage closes
+	call.Begin(msgs, nil)
 	for i, m := range msgs {
-		switch earlier := failed[m.OrderingKey]; {
-		case l.closed:
-			results[i].Err = brokers.ErrClosed
-		case ctx.Err() != nil:
-			results[i].Err = brokers.NotSentBecause(ctx.Err())
-		case earlier != nil && m.OrderingKey != "":
-			results[i].Err = brokers.NotSentBecause(earlier)
-		default:
-			results[i].Err = l.write(m)
-			failed[m.OrderingKey] = results[i].Err
+		if !call.Admit(ctx, i) {
+			continue
+		}
+		if err := l.write(m); err != nil {
+			call.Fail(i, err)
+		} else {
+			call.Confirm(i, "")
 		}
 	}
-	return results
+	return call.Results(ctx)
 }
 
 func (l *Lines) write(m brokers.Message) error {
 	if len(m.Payload) > 80 {
 		return brokers.Permanent(errors.New("lines: the payload is longer than a line"))
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if _, err := fmt.Fprintf(l.out, "%s %s %s\n", m.Destination, m.ID, m.Payload); err != nil {
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("lines: %w", err)) // nobody's fault
 	}
@@ -54,19 +56,16 @@ func (l *Lines) Capabilities() brokers.Capabilities {
 }
 
 func (l *Lines) Ping(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if !l.gate.Enter() {
 		return brokers.ErrClosed
 	}
+	defer l.gate.Leave()
 	return ctx.Err()
 }
 
-func (l *Lines) Close(context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	return nil
+func (l *Lines) Close(ctx context.Context) error {
+	_, err := l.gate.Close(ctx)
+	return err
 }
 
 // A broker of one's own. Run brokertest.Run over it to be sure of it.

@@ -1,6 +1,4 @@
-// Package gate lets a broker's Close wait for the publishes that are under way, and turns away
-// those that come later.
-package gate
+package adapter
 
 import (
 	"context"

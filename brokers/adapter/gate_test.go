@@ -1,4 +1,4 @@
-package gate_test
+package adapter_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCloseOfAnEmptyGate(t *testing.T) {
-	var g gate.Gate
+	var g adapter.Gate
 	require.True(t, g.Enter())
 	g.Leave()
 
@@ -33,7 +33,7 @@ func TestCloseOfAnEmptyGate(t *testing.T) {
 
 func TestCloseWaitsForThoseInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate.Gate
+		var g adapter.Gate
 		require.True(t, g.Enter())
 		require.True(t, g.Enter())
 		done := make(chan error, 1)
@@ -52,7 +52,7 @@ func TestCloseWaitsForThoseInside(t *testing.T) {
 }
 
 func TestCloseGivesUpWithItsContext(t *testing.T) {
-	var g gate.Gate
+	var g adapter.Gate
 	require.True(t, g.Enter())
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Broker publishes to the topics of one project. Make one with [New] or [Open]. All methods are
@@ -21,7 +21,7 @@ type Broker struct {
 	client  *pubsub.Client
 	options options
 	owned   bool // Close closes the client
-	gate    gate.Gate
+	gate    adapter.Gate
 }
 
 // New returns a broker that uses a client of the caller's; Close leaves it open. Make the client

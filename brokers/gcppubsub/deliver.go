@@ -20,7 +20,7 @@ func (p *publication) deliver(ctx context.Context, b *batch) error {
 // attempt sends a batch in one request. It gives the messages their results, unless open is true:
 // then the failure may be the fault of one message among several.
 func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed error) {
-	if why := p.obstacle(ctx, b.topic); why != nil {
+	if why := p.Obstacle(ctx, b.indexes[0]); why != nil { // that of all of them
 		p.skip(ctx, b, why)
 		return false, why
 	}
@@ -28,14 +28,12 @@ func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed 
 	switch class, _ := brokers.Classify(err); {
 	case err == nil && len(ids) == len(b.indexes):
 		for n, i := range b.indexes {
-			p.results[i].BrokerMessageID = ids[n]
+			p.Confirm(i, ids[n])
 		}
 		return false, nil
 	case err == nil:
 		err = brokers.Retryable(fmt.Errorf("gcppubsub: publish to %q: %d ids for %d messages", b.topic, len(ids), len(b.indexes)))
-	case class == brokers.ClassUnavailable:
-		p.note(b.topic, err)
-	case len(b.indexes) > 1 && ctx.Err() == nil:
+	case class != brokers.ClassUnavailable && len(b.indexes) > 1 && ctx.Err() == nil:
 		return true, err
 	}
 	p.fail(b, err)
@@ -48,11 +46,7 @@ func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed 
 func (p *publication) takeApart(ctx context.Context, b *batch, failed error) error {
 	left, right := b.halves()
 	if b.keyed {
-		if failed = p.deliver(ctx, left); failed != nil {
-			p.skip(ctx, right, failed)
-			return failed
-		}
-		return p.deliver(ctx, right)
+		return first(p.deliver(ctx, left), p.deliver(ctx, right))
 	}
 	if class, _ := brokers.Classify(failed); class == brokers.ClassPermanent { // several of them may be refused
 		return first(p.deliver(ctx, left), p.deliver(ctx, right))

@@ -1,6 +1,7 @@
 package gcppubsub
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -30,21 +31,19 @@ type chain []*batch
 type place struct{ key, topic string }
 
 // plan sorts messages into chains, in the order of their first messages. A message that cannot be
-// sent gets its result here; the later ones of its key are held.
-func (p *publication) plan() []chain {
+// sent gets its result here.
+func (p *publication) plan(ctx context.Context) []chain {
 	var (
 		chains  []chain
 		places  = map[place]int{}
-		held    = map[string]error{} // by key
 		topics  = map[string]string{}
 		problem error
 	)
 	for i := range p.msgs {
-		m := &p.msgs[i]
-		if why := held[m.OrderingKey]; why != nil && m.OrderingKey != "" {
-			p.results[i].Err = brokers.NotSentBecause(why)
+		if !p.Admit(ctx, i) {
 			continue
 		}
+		m := &p.msgs[i]
 		topic, known := topics[m.Destination]
 		if !known {
 			if topic, problem = p.destination(m.Destination); problem == nil {
@@ -52,13 +51,16 @@ func (p *publication) plan() []chain {
 			}
 		}
 		var message *pubsubpb.PubsubMessage
+		var omitted []string
 		if problem == nil {
-			message, p.results[i].Omitted, problem = p.encode(topic, m)
+			message, omitted, problem = p.encode(topic, m)
 		}
 		if problem != nil {
-			p.results[i].Err, held[m.OrderingKey], problem = problem, problem, nil
+			p.Fail(i, problem)
+			problem = nil
 			continue
 		}
+		p.Omit(i, omitted)
 
 		where := place{key: m.OrderingKey}
 		if m.OrderingKey == "" {

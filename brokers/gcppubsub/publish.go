@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Publish implements [brokers.Broker]. Keys go side by side; the messages of one key go in a chain
@@ -16,95 +16,61 @@ import (
 // because of one message is taken apart until that message is alone. Nothing further is sent to a
 // topic or a server that has proved unavailable; what is left of the call is brokers.ErrNotSent.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
 
-	p := &publication{Broker: b, msgs: msgs, results: results, missing: map[string]error{}}
+	p := &publication{Broker: b, msgs: msgs}
+	p.Begin(msgs, nil)
 	var chains errgroup.Group
 	chains.SetLimit(b.options.concurrency)
-	for _, chain := range p.plan() {
+	for _, chain := range p.plan(ctx) {
 		chains.Go(func() error {
-			p.work(ctx, chain)
+			for _, b := range chain {
+				_ = p.deliver(ctx, b) // the account knows, and holds what is behind it
+			}
 			return nil
 		})
 	}
 	_ = chains.Wait()
-	return results
+	return p.Results(ctx)
 }
 
-// publication is one call of Publish. Goroutines share it; each writes the results of its own
-// messages.
+// publication is one call of Publish, which goroutines share.
 type publication struct {
 	*Broker
+	adapter.Call
 
-	msgs    []brokers.Message
-	results []brokers.Result
-
-	mu      sync.Mutex
-	out     error            // set when the broker as a whole is out
-	missing map[string]error // topics that are out
+	msgs []brokers.Message
 }
 
-// work sends the batches of a chain until one fails; those behind it are not sent.
-func (p *publication) work(ctx context.Context, c chain) {
-	var failed error
-	for _, b := range c {
-		if failed != nil {
-			p.skip(ctx, b, failed)
-			continue
-		}
-		failed = p.deliver(ctx, b)
-	}
-}
-
-// skip leaves a batch unsent. Where it went out before, in a request whose end nobody knows, its
+// skip leaves a batch unsent. Where it went out before, in a request whose end is not known, its
 // messages are not "not sent". Nor are they to blame: if they lost an attempt each time that the
 // head of their key fails, they would be abandoned together with it.
 func (p *publication) skip(ctx context.Context, b *batch, why error) {
 	class, _ := brokers.Classify(b.unsure)
 	switch {
 	case b.unsure == nil:
-		p.fail(b, brokers.NotSentBecause(why))
+		for _, i := range b.indexes {
+			p.Skip(i, why)
+		}
 	case class == brokers.ClassRetryable && ctx.Err() == nil:
-		p.fail(b, brokers.Unavailable(brokers.ScopeDestination,
+		p.settle(b, brokers.Unavailable(brokers.ScopeDestination,
 			fmt.Errorf("%w: perhaps it has arrived; it waits for another message of the same request", errors.Unwrap(b.unsure))))
 	default:
-		p.fail(b, b.unsure)
+		p.settle(b, b.unsure)
+	}
+}
+
+func (p *publication) settle(b *batch, err error) {
+	for _, i := range b.indexes {
+		p.Settle(i, err)
 	}
 }
 
 func (p *publication) fail(b *batch, err error) {
 	for _, i := range b.indexes {
-		p.results[i].Err = err
-	}
-}
-
-// obstacle says why nothing can be sent to a topic, nil = nothing is in the way.
-func (p *publication) obstacle(ctx context.Context, topic string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.out != nil {
-		return p.out
-	}
-	return p.missing[topic]
-}
-
-// note remembers an outage, for the requests that are still to come.
-func (p *publication) note(topic string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, scope := brokers.Classify(err); scope == brokers.ScopeBroker {
-		p.out = err
-	} else {
-		p.missing[topic] = err
+		p.Fail(i, err)
 	}
 }

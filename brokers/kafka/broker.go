@@ -15,14 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Broker publishes to one Kafka cluster. Make one with [Open]. All methods are safe for concurrent use.
 type Broker struct {
 	options  options
 	settings []kgo.Opt // of each client; they hold the password
-	gate     gate.Gate
+	gate     adapter.Gate
 
 	mu     sync.Mutex
 	idle   []*client

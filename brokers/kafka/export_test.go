@@ -11,9 +11,8 @@ import (
 
 // Encode makes the records of the first round of msgs, and says how many these are.
 func (b *Broker) Encode(ctx context.Context, msgs []brokers.Message) int {
-	p := &publication{
-		Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs)), held: map[string]hold{}, topics: map[string]destination{},
-	}
+	p := &publication{Broker: b, msgs: msgs, topics: map[string]destination{}}
+	p.Begin(msgs, nil)
 	round, _ := p.round(ctx, 0)
 	return len(round)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 const (
@@ -29,44 +30,31 @@ const (
 // one is never there without the earlier one, however often the client repeats the batch. A round begins
 // when all of the one before it is known, and has messages of a key for one topic only.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
-	p := &publication{Broker: b, msgs: msgs, results: results, held: map[string]hold{}, topics: map[string]destination{}}
+	p := &publication{Broker: b, msgs: msgs, topics: map[string]destination{}}
+	p.Begin(msgs, nil)
 	p.work(ctx)
-	return results
+	return p.Results(ctx)
 }
 
 // publication is one call of Publish, and one goroutine's.
 type publication struct {
 	*Broker
+	adapter.Call
 
-	msgs    []brokers.Message
-	results []brokers.Result
-	client  *client
-
-	held   map[string]hold        // by key
+	msgs   []brokers.Message
+	client *client
 	topics map[string]destination // by name
-	out    error                  // set when the broker as a whole is out
 	stale  bool                   // the client knows a topic that is no more
-}
-
-// A hold keeps what is behind a failed message of a key from being sent.
-type hold struct {
-	behind int // the index of the message
-	why    error
 }
 
 // A destination is what is known of it in a call.
 type destination struct {
 	topic   string
-	err     error // it is out
-	created bool  // it was, in this call
+	created bool // it was, in this call
 }
 
 // item is a message that can be sent.
@@ -81,7 +69,7 @@ func (p *publication) work(ctx context.Context) {
 	if len(p.msgs) == 0 {
 		return
 	}
-	if p.out = ctx.Err(); p.out == nil {
+	if ctx.Err() == nil {
 		var err error
 		if p.client, err = p.acquire(ctx); err != nil {
 			p.unreachable(ctx, err)
@@ -103,7 +91,7 @@ func (p *publication) work(ctx context.Context) {
 // unreachable ends a call that found no server: its first message ran into the outage, the others are
 // not sent.
 func (p *publication) unreachable(ctx context.Context, err error) {
-	p.out = err
+	p.Stop(err)
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		p.fail(0, err)
 	}
@@ -119,15 +107,10 @@ func (p *publication) round(ctx context.Context, next int) (round []item, after 
 	room := newPage(most)
 	for ; next < len(p.msgs) && len(round) < roundMessages; next++ {
 		m := &p.msgs[next]
-		if p.results[next].Err != nil { // it was the first one of a call without a server
+		if !p.Open(next) || !p.Admit(ctx, next) { // the first one of a call without a server has its result
 			continue
 		}
 		d := p.destination(m.Destination)
-		if why := p.obstacle(ctx, next, d); why != nil {
-			p.results[next].Err = brokers.NotSentBecause(why)
-			p.hold(next, why)
-			continue
-		}
 		if topic, known := topicOf[m.OrderingKey]; known && topic != d.topic && m.OrderingKey != "" {
 			break
 		}
@@ -139,7 +122,7 @@ func (p *publication) round(ctx context.Context, next int) (round []item, after 
 		if bytes+size > limit && len(round) > 0 {
 			break
 		}
-		p.results[next].Omitted = omitted
+		p.Omit(next, omitted)
 		topicOf[m.OrderingKey] = d.topic
 		bytes += size
 		round = append(round, item{index: next, record: record})
@@ -157,35 +140,19 @@ func (p *publication) destination(name string) destination {
 	return d
 }
 
-// obstacle says why a message must not be sent, nil = nothing is in its way.
-func (p *publication) obstacle(ctx context.Context, i int, d destination) error {
-	switch {
-	case p.out != nil:
-		return p.out
-	case p.heldFor(i) != nil:
-		return p.heldFor(i)
-	case d.err != nil:
-		return d.err
-	default:
-		return ctx.Err()
-	}
-}
-
 // send sends items of one round, and gives them their results. Of items that Kafka refused together,
 // each half is sent by itself, until the one that is refused is alone.
 func (p *publication) send(ctx context.Context, round []item) {
 	sendable := make([]item, 0, len(round))
 	for _, it := range round {
-		d := p.destination(p.msgs[it.index].Destination)
-		switch why := p.obstacle(ctx, it.index, d); {
-		case why != nil:
-			p.results[it.index] = brokers.Result{Err: brokers.NotSentBecause(why)}
-			p.hold(it.index, why)
-		case checkTopic(d.topic) != nil:
-			p.settle(ctx, it, checkTopic(d.topic), false)
-		default:
-			sendable = append(sendable, it)
+		if !p.Admit(ctx, it.index) {
+			continue
 		}
+		if err := checkTopic(p.destination(p.msgs[it.index].Destination).topic); err != nil {
+			p.settle(ctx, it, err, false)
+			continue
+		}
+		sendable = append(sendable, it)
 	}
 	if len(sendable) == 0 {
 		return
@@ -196,7 +163,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 		switch {
 		case it.err == nil:
 			r := it.record
-			p.results[it.index].BrokerMessageID = r.Topic + ":" + strconv.Itoa(int(r.Partition)) + ":" + strconv.FormatInt(r.Offset, 10)
+			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
 		case refusals[code(it.err)]:
@@ -240,20 +207,19 @@ func (p *publication) createAndSend(ctx context.Context, missing []item) {
 	for _, it := range missing {
 		name := p.msgs[it.index].Destination
 		d := p.destination(name)
-		if d.created || d.err != nil || p.out != nil {
+		if d.created || p.Obstacle(ctx, it.index) != nil {
 			continue
 		}
 		d.created = true
+		p.topics[name] = d
 		create := func(ctx context.Context, c *client) error { return p.create(ctx, c, d.topic) }
 		if err := p.question(ctx, p.client, create); err != nil {
-			d.err = classified(fmt.Sprintf("publish to %q", d.topic), err)
-			p.fail(it.index, d.err)
+			p.fail(it.index, classified(fmt.Sprintf("publish to %q", d.topic), err))
 		}
-		p.topics[name] = d
 	}
 	again := missing[:0:0]
 	for _, it := range missing {
-		if p.results[it.index].Err == nil {
+		if p.Open(it.index) {
 			again = append(again, it)
 		}
 	}
@@ -289,16 +255,18 @@ func (p *publication) exchange(ctx context.Context, round []item) (repeated bool
 	case <-placed:
 	case <-ctx.Done():
 	}
+	var why error
 	if client.Flush(ctx) != nil {
 		// What is unconfirmed must not be written any more when this call has returned.
-		p.out = context.Cause(ctx)
+		why = context.Cause(ctx)
+		p.Stop(why)
 		p.drop()
 	}
 	answers.Wait()
 	if p.client == nil {
 		for i := range round {
 			if round[i].err != nil {
-				round[i].err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", p.out, round[i].err)
+				round[i].err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, round[i].err)
 			}
 		}
 		return true
@@ -322,8 +290,8 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 		// where the topic is there all the same, Kafka would take a new batch for an old one.
 		p.stale = true
 	}
-	if why := p.heldFor(it.index); why != nil && !repeated && !unsure(err) {
-		p.results[it.index] = brokers.Result{Err: brokers.NotSentBecause(why)} // refused, as was the one before it
+	if why := p.Held(it.index); why != nil && !repeated && !unsure(err) {
+		p.Skip(it.index, why) // refused, as was the one before it
 		return
 	}
 	d := p.destination(p.msgs[it.index].Destination)
@@ -334,35 +302,11 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 	p.fail(it.index, failure)
 }
 
-// fail records the failure of a message, holds its key, and notes an outage in its scope.
+// fail records the failure of a message. Where the broker as a whole is out, the client is closed: the next call
+// begins with a question, and hears at once what is wrong.
 func (p *publication) fail(i int, err error) {
-	p.results[i] = brokers.Result{Err: err}
-	p.hold(i, err)
-	switch class, scope := brokers.Classify(err); {
-	case class != brokers.ClassUnavailable:
-	case scope == brokers.ScopeBroker:
-		p.out = err
-		p.drop() // the next call begins with a question, and hears at once what is wrong
-	default:
-		name := p.msgs[i].Destination
-		d := p.destination(name)
-		d.err = err
-		p.topics[name] = d
+	p.Fail(i, err)
+	if class, scope := brokers.Classify(err); class == brokers.ClassUnavailable && scope == brokers.ScopeBroker {
+		p.drop()
 	}
-}
-
-// hold keeps the messages behind a failed one of a key from being sent.
-func (p *publication) hold(i int, why error) {
-	key := p.msgs[i].OrderingKey
-	if first, held := p.held[key]; key != "" && (!held || i < first.behind) {
-		p.held[key] = hold{behind: i, why: why}
-	}
-}
-
-// heldFor says why a message may not be sent before those of its key in front of it; nil = it may.
-func (p *publication) heldFor(i int) error {
-	if h, held := p.held[p.msgs[i].OrderingKey]; held && h.behind < i {
-		return h.why
-	}
-	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"sync"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Broker keeps published messages per destination, in order. Make one with [New]. All methods are
@@ -35,7 +35,7 @@ type Broker struct {
 	Fail func(brokers.Message) error
 
 	maxBytes int
-	gate     gate.Gate
+	gate     adapter.Gate
 
 	mu       sync.Mutex
 	sequence int
@@ -72,40 +72,26 @@ var errEmptyDestination = errors.New("the destination is empty")
 // Publish implements [brokers.Broker]. It asks Fail about the messages one by one and in order; ctx
 // is looked at before each.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
 
-	failed := map[string]error{} // by ordering key
+	var call adapter.Call
+	call.Begin(msgs, nil)
 	for i, m := range msgs {
-		if err := b.down(); err != nil {
-			// As at a real outage: whoever runs into it is told, the rest is not tried.
-			results[i].Err = err
-			for rest := i + 1; rest < len(results); rest++ {
-				results[rest].Err = brokers.NotSentBecause(err)
-			}
-			break
-		}
-		if err := ctx.Err(); err != nil {
-			results[i].Err = brokers.NotSentBecause(err)
+		if !call.Admit(ctx, i) {
 			continue
 		}
-		if earlier := failed[m.OrderingKey]; earlier != nil && m.OrderingKey != "" {
-			results[i].Err = brokers.NotSentBecause(earlier)
-			continue
+		if err := b.down(); err != nil { // whoever runs into it is told, the rest is not tried
+			call.Fail(i, err)
+		} else if err := b.refusal(m); err != nil {
+			call.Fail(i, err)
+		} else {
+			call.Confirm(i, b.keep(m))
 		}
-		if err := b.refusal(m); err != nil {
-			results[i].Err, failed[m.OrderingKey] = err, err
-			continue
-		}
-		results[i].BrokerMessageID = b.keep(m)
 	}
-	return results
+	return call.Results(ctx)
 }
 
 // refusal is nil for a message that may be published.

@@ -85,7 +85,7 @@ func ids(messages []brokers.Message) (ids []string) {
 }
 
 func TestTheResultIsWhatFailReturns(t *testing.T) {
-	failure := brokers.Unavailable(brokers.ScopeDestination, errors.New("gone"))
+	failure := brokers.Retryable(errors.New("gone"))
 	b := memory.New()
 	b.Fail = func(m brokers.Message) error {
 		m.Payload[0] = 'x' // its own copy

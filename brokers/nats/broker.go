@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 const (
@@ -29,7 +29,7 @@ type Broker struct {
 	options options
 	conn    *nats.Conn
 	js      jetstream.JetStream
-	gate    *gate.Gate
+	gate    *adapter.Gate
 	slots   chan struct{} // one for each message that waits for its acknowledgment
 	trouble atomic.Pointer[error]
 	// abandoned is closed when Close did not wait any longer.

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 const (
@@ -68,7 +68,7 @@ func Open(servers string, opts ...Option) (*Broker, error) {
 		conn.Close()
 		return nil, fmt.Errorf("nats: open: %w", err)
 	}
-	b.conn, b.js, b.gate = conn, js, &gate.Gate{}
+	b.conn, b.js, b.gate = conn, js, &adapter.Gate{}
 	return b, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // maxFlightBytes ends the sending of a call until acknowledgments come: a thousand payloads of a
@@ -32,37 +33,31 @@ var noRetry = []jetstream.PublishOpt{jetstream.WithRetryAttempts(0)} //nolint:go
 // Nats-Expected-Last-Sequence speak of the last message of the whole stream, whoever wrote it, and
 // the expected sequence of a subject is known only after the acknowledgment.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
-	p := &publication{Broker: b, msgs: msgs, results: results, lanes: map[string]*lane{}}
+	p := &publication{Broker: b, msgs: msgs, lanes: map[string]*lane{}}
 	defer p.release()
-	p.plan()
+	p.Begin(msgs, nil)
+	p.ready = p.First()
 	p.run(ctx)
-	return results
+	return p.Results(ctx)
 }
 
 // publication is one call of Publish.
 type publication struct {
 	*Broker
+	adapter.Call
 
-	msgs    []brokers.Message
-	results []brokers.Result
-	lanes   map[string]*lane // by destination
+	msgs  []brokers.Message
+	lanes map[string]*lane // by destination
 
 	ready   []int    // messages that may be sent
-	next    []int    // the next message of the same key, by index; 0 = none
 	flights []flight // sent and unanswered, the oldest first
 	bytes   int      // of their payloads
 
-	blocked map[*lane]error // destinations that are out
 	created map[*lane]error // what came of creating a stream
-	out     error           // set when the broker as a whole is out
 }
 
 // A flight is a message that waits for its acknowledgment.
@@ -72,25 +67,6 @@ type flight struct {
 	wire  *nats.Msg
 	ack   jetstream.PubAckFuture
 	again bool // sent a second time, after its stream was created
-}
-
-// plan finds the messages that wait for none, and the successors of the others.
-func (p *publication) plan() {
-	p.next = make([]int, len(p.msgs))
-	p.ready = make([]int, 0, len(p.msgs))
-	last := make(map[string]int, len(p.msgs))
-	for i := range p.msgs {
-		key := p.msgs[i].OrderingKey
-		before, follows := last[key]
-		if key != "" {
-			last[key] = i
-		}
-		if follows {
-			p.next[before] = i
-		} else {
-			p.ready = append(p.ready, i)
-		}
-	}
 }
 
 // run sends what may be sent, and waits for the oldest answer where nothing may.
@@ -130,34 +106,35 @@ func (p *publication) mayFly(ctx context.Context) bool {
 	case <-ctx.Done():
 	case <-p.abandoned:
 	}
-	for _, i := range p.ready {
-		p.drop(i, context.Cause(ctx))
+	why := context.Cause(ctx)
+	if why == nil {
+		why = brokers.ErrClosed
 	}
+	p.Stop(why)
 	p.ready = nil
 	return false
 }
 
 // start sends a message; the caller has a slot for it.
 func (p *publication) start(ctx context.Context, i int) {
+	if !p.Admit(ctx, i) {
+		<-p.slots
+		return
+	}
 	m := &p.msgs[i]
 	l, err := p.lane(m.Destination)
 	if err != nil {
 		<-p.slots
-		p.fail(i, nil, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", shortened(m.Destination), err)))
-		return
-	}
-	if why := p.obstacle(ctx, l); why != nil {
-		<-p.slots
-		p.drop(i, why)
+		p.Fail(i, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", shortened(m.Destination), err)))
 		return
 	}
 	wire, omitted, err := p.encode(m, l.subject)
 	if err != nil {
 		<-p.slots
-		p.fail(i, l, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", l.subject, err)))
+		p.Fail(i, brokers.Permanent(fmt.Errorf("nats: publish to %q: %w", l.subject, err)))
 		return
 	}
-	p.results[i].Omitted = omitted
+	p.Omit(i, omitted)
 	p.send(ctx, flight{i: i, lane: l, wire: wire})
 }
 
@@ -166,7 +143,7 @@ func (p *publication) send(ctx context.Context, f flight) {
 	ack, err := p.js.PublishMsgAsync(f.wire, noRetry...)
 	if err != nil {
 		<-p.slots
-		p.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))
+		p.Fail(f.i, p.failed(ctx, f.lane.subject, err))
 		return
 	}
 	f.ack = ack
@@ -180,8 +157,8 @@ func (p *publication) land(ctx context.Context, f flight) {
 	p.bytes -= len(f.wire.Data)
 	if err == nil {
 		<-p.slots
-		p.results[f.i].BrokerMessageID = ack.Stream + ":" + strconv.FormatUint(ack.Sequence, 10)
-		if next := p.next[f.i]; next > 0 {
+		p.Confirm(f.i, ack.Stream+":"+strconv.FormatUint(ack.Sequence, 10))
+		if next, ok := p.Next(f.i); ok {
 			p.ready = append(p.ready, next)
 		}
 		return
@@ -198,7 +175,7 @@ func (p *publication) land(ctx context.Context, f flight) {
 		}
 	}
 	<-p.slots
-	p.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))
+	p.Fail(f.i, p.failed(ctx, f.lane.subject, err))
 }
 
 // await waits for one acknowledgment. An answer that is there wins against a context that has ended.
@@ -274,44 +251,5 @@ func (p *publication) lane(destination string) (*lane, error) {
 func (p *publication) release() {
 	for _, l := range p.lanes {
 		p.leave(l)
-	}
-}
-
-// obstacle says why a message must not be sent, nil = nothing is in its way.
-func (p *publication) obstacle(ctx context.Context, l *lane) error {
-	switch {
-	case p.out != nil:
-		return p.out
-	case p.blocked[l] != nil:
-		return p.blocked[l]
-	default:
-		return ctx.Err()
-	}
-}
-
-// fail records the failure of a message, drops those that follow it, and notes an outage in its
-// scope.
-func (p *publication) fail(i int, l *lane, err error) {
-	p.results[i] = brokers.Result{Err: err}
-	if next := p.next[i]; next > 0 {
-		p.drop(next, err)
-	}
-	switch class, scope := brokers.Classify(err); {
-	case class != brokers.ClassUnavailable:
-	case scope == brokers.ScopeBroker:
-		p.out = err
-	case l != nil:
-		if p.blocked == nil {
-			p.blocked = map[*lane]error{}
-		}
-		p.blocked[l] = err
-	}
-}
-
-// drop gives a message and those that follow it up.
-func (p *publication) drop(i int, why error) {
-	p.results[i] = brokers.Result{Err: brokers.NotSentBecause(why)}
-	for i = p.next[i]; i > 0; i = p.next[i] {
-		p.results[i].Err = brokers.NotSentBecause(why)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Broker publishes to one exchange of one virtual host, over one connection. Make one with [Open]. All
@@ -20,7 +20,7 @@ type Broker struct {
 	url         string // holds the password
 	dialTimeout time.Duration
 	limit       atomic.Int64 // bytes of the largest payload, as far as is known
-	gate        gate.Gate
+	gate        adapter.Gate
 
 	life context.Context //nolint:containedctx // of dials, which serve all who wait for them, and not one caller
 	end  context.CancelFunc

@@ -10,37 +10,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// fail gives a message its result. What follows it on its key is not sent.
-func (p *publication) fail(i int, err error) {
-	p.results[i].Err = err
-	if errors.Is(err, brokers.ErrNotSent) {
-		p.results[i].Omitted = nil
-	} else {
-		err = brokers.NotSentBecause(err)
-	}
-	for follower := p.next[i]; follower > 0; follower = p.next[follower] {
-		p.results[follower].Err = err
-	}
-}
-
-// block fails a message, and has nothing further sent to its routing key.
-func (p *publication) block(m sent, err error) {
-	if p.blocked == nil {
-		p.blocked = map[string]error{}
-	}
-	p.blocked[m.key] = err
-	p.fail(m.index, err)
-}
-
-// stop leaves unsent what is ready, and all behind it.
-func (p *publication) stop(why error) {
-	err := brokers.NotSentBecause(why)
-	for _, i := range p.ready {
-		p.fail(i, err)
-	}
-	p.ready = nil
-}
-
 // cannot ends a call for which there is no connection or channel: the first message ran into it, the
 // rest was not sent. A caller who has stopped waiting is told no more than that.
 func (p *publication) cannot(ctx context.Context, err error) {
@@ -49,9 +18,14 @@ func (p *publication) cannot(ctx context.Context, err error) {
 		return
 	}
 	err = p.unavailable(err)
-	p.fail(p.ready[0], err)
-	p.ready = p.ready[1:]
+	p.Fail(p.ready[0], err)
 	p.stop(err)
+}
+
+// stop leaves unsent what is ready, and all behind it.
+func (p *publication) stop(why error) {
+	p.Stop(why)
+	p.ready = nil
 }
 
 func (p *publication) unavailable(err error) error {
@@ -70,7 +44,7 @@ func (p *publication) end(ctx context.Context) {
 		err = brokers.Retryable(fmt.Errorf("rabbitmq: publish to exchange %q: %w", p.options.exchange, unconfirmed))
 	}
 	for _, m := range p.flight {
-		p.fail(m.index, err)
+		p.Fail(m.index, err)
 	}
 	p.stop(err)
 }
@@ -101,7 +75,7 @@ func (p *publication) closed(ctx context.Context) bool {
 	if culprits := p.culprits(flight, said); culprits > 0 {
 		again := make([]int, 0, len(flight)-culprits+len(p.ready))
 		for _, m := range flight {
-			if p.results[m.index].Err == nil {
+			if p.Open(m.index) {
 				again = append(again, m.index)
 			}
 		}
@@ -126,7 +100,7 @@ func (p *publication) closed(ctx context.Context) bool {
 		return false
 	}
 	for _, m := range flight {
-		p.fail(m.index, err)
+		p.Fail(m.index, err)
 	}
 	p.stop(err)
 	return false
@@ -160,10 +134,10 @@ func (p *publication) culprits(flight []sent, said *amqp.Error) (n int) {
 		size := int64(len(p.msgs[m.index].Payload))
 		switch {
 		case limit > 0 && size > limit:
-			p.fail(m.index, brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: the payload has %d bytes: %w", m.key, size, said)))
+			p.Fail(m.index, brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: the payload has %d bytes: %w", m.key, size, said)))
 		case forbids(said, m.key):
 			v := p.judge(said)
-			p.block(m, brokers.Unavailable(v.scope, v.advise(fmt.Errorf("rabbitmq: publish to %q: %w", m.key, said))))
+			p.Fail(m.index, brokers.Unavailable(v.scope, v.advise(fmt.Errorf("rabbitmq: publish to %q: %w", m.key, said))))
 		default:
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 const (
@@ -28,34 +29,28 @@ const (
 // the documentation of the package explains. Nothing further is sent to a routing key or a server that
 // has proved unavailable; what is left of the call is brokers.ErrNotSent.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
 
-	p := &publication{Broker: b, msgs: msgs, results: results}
-	p.plan()
+	p := &publication{Broker: b, msgs: msgs}
+	p.Begin(msgs, func(i int) string { return b.options.routingKey(&msgs[i]) })
+	p.ready = p.First()
 	p.work(ctx)
-	return results
+	return p.Results(ctx)
 }
 
 // publication is one call of Publish, and one goroutine's.
 type publication struct {
 	*Broker
+	adapter.Call
 
 	msgs    []brokers.Message
-	results []brokers.Result
-
-	next    []int            // by message: the next one of its key; 0 = none
-	ready   []int            // messages that may be sent now, in order
-	flight  []sent           // messages that are unconfirmed, in the order in which they were sent
-	bytes   int              // of flight
-	blocked map[string]error // routing keys that are out
-	channel *channel         // nil = none is open; flight is on it
+	ready   []int    // messages that may be sent now, in order
+	flight  []sent   // messages that are unconfirmed, in the order in which they were sent
+	bytes   int      // of flight
+	channel *channel // nil = none is open; flight is on it
 }
 
 // sent is a message that was handed to the server.
@@ -72,34 +67,13 @@ type returned struct {
 	text string
 }
 
-// plan links the messages of each key, in order, and finds those that can be sent at once: messages
-// without a key, and the first of each key.
-func (p *publication) plan() {
-	p.next, p.ready = make([]int, len(p.msgs)), make([]int, 0, len(p.msgs))
-	last := map[string]int{}
-	for i := range p.msgs {
-		key := p.msgs[i].OrderingKey
-		if key == "" {
-			p.ready = append(p.ready, i)
-			continue
-		}
-		if before, follows := last[key]; follows {
-			p.next[before] = i
-		} else {
-			p.ready = append(p.ready, i)
-		}
-		last[key] = i
-	}
-}
-
 // work sends the messages, and returns when each has its result.
 func (p *publication) work(ctx context.Context) {
 	if len(p.msgs) == 0 {
 		return
 	}
 	if ctx.Err() != nil {
-		p.stop(ctx.Err())
-		return
+		return // Results says so
 	}
 	s, err := p.session(ctx)
 	if err != nil {
@@ -151,7 +125,7 @@ func (p *publication) fill(ctx context.Context, s *session) bool {
 			}
 		}
 		p.ready = p.ready[1:]
-		if !p.send(s, i) {
+		if !p.send(ctx, s, i) {
 			return p.closed(ctx)
 		}
 	}
@@ -167,19 +141,18 @@ func (p *publication) fill(ctx context.Context, s *session) bool {
 
 // send sends a message, unless something speaks against it, and is false when the channel proved to be
 // closed.
-func (p *publication) send(s *session, i int) bool {
+func (p *publication) send(ctx context.Context, s *session, i int) bool {
+	if !p.Admit(ctx, i) {
+		return true
+	}
 	m := &p.msgs[i]
 	key := p.options.routingKey(m)
-	if why := p.blocked[key]; why != nil {
-		p.fail(i, brokers.NotSentBecause(why))
-		return true
-	}
 	message, omitted, err := p.encode(m, key, s.conn.Config.FrameSize)
 	if err != nil {
-		p.fail(i, brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: %w", key, err)))
+		p.Fail(i, brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: %w", key, err)))
 		return true
 	}
-	p.results[i].Omitted = omitted
+	p.Omit(i, omitted)
 	if p.channel.IsClosed() {
 		p.ready = append([]int{i}, p.ready...)
 		return false
@@ -237,11 +210,11 @@ func (p *publication) confirm() bool {
 		p.take(m)
 		switch {
 		case m.returned != nil:
-			p.block(m, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %d %s: bind a queue to it "+
+			p.Fail(m.index, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %d %s: bind a queue to it "+
 				"with this routing key, give it an alternate exchange, or count such messages as published (unroutable: drop, WithUnroutableDropped)",
 				m.key, p.options.exchange, m.returned.code, m.returned.text)))
 		case !acked:
-			p.block(m, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %w", m.key, p.options.exchange, errRefused)))
+			p.Fail(m.index, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %w", m.key, p.options.exchange, errRefused)))
 		default:
 			p.release(m.index)
 		}
@@ -257,9 +230,10 @@ func (p *publication) take(m sent) {
 	p.flight, p.bytes = p.flight[1:], p.bytes-len(p.msgs[m.index].Payload)
 }
 
-// release lets the next message of a key go, since this one was confirmed.
+// release confirms a message, and lets the next one of its key go.
 func (p *publication) release(i int) {
-	if follower := p.next[i]; follower > 0 {
+	p.Confirm(i, "")
+	if follower, ok := p.Next(i); ok {
 		p.ready = append(p.ready, follower)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // MaxMessageBytes is the largest payload that Redis takes unless it is configured otherwise
@@ -26,7 +26,7 @@ type Broker struct {
 	// sharded clients reach several servers, each of which can be out while the others work.
 	sharded bool
 	short   sync.Map // clients of servers that lacked replicas the last time
-	gate    gate.Gate
+	gate    adapter.Gate
 }
 
 // New returns a broker that uses a client of the caller's: a single node, Sentinel, Cluster or

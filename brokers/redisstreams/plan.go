@@ -7,12 +7,10 @@ import (
 // backfillSuffix is a contract with consumers.
 const backfillSuffix = ":backfill"
 
-// A shard holds the messages of one stream that are waiting, by index and in order. blocked is set
-// when the stream is out.
+// A shard holds the messages of one stream that are waiting, by index and in order.
 type shard struct {
 	stream  string
 	waiting []int
-	blocked error
 }
 
 // A round holds messages whose streams can be worked on side by side: no key is in two of its
@@ -35,6 +33,14 @@ func (t target) stream() string {
 		return t.destination + backfillSuffix
 	}
 	return t.destination
+}
+
+// streams tells the streams of messages; nil where they are the destinations.
+func (o *options) streams(msgs []brokers.Message) func(i int) string {
+	if !o.backfill {
+		return nil
+	}
+	return func(i int) string { return o.targetOf(&msgs[i]).stream() }
 }
 
 // plan splits messages into rounds. Nearly always there is one: a key usually has one destination.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Publish implements [brokers.Broker]. A chunk whose connection breaks, or that gets no answer in
@@ -22,22 +23,19 @@ import (
 // chunk that is under way, at most for the client's read timeout: so its outcome is known, and
 // nothing is delivered twice.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
-		for i := range results {
-			results[i].Err = brokers.ErrClosed
-		}
-		return results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
 
 	keys := borrowKeys()
 	defer keys.reset()
-	p := &publication{Broker: b, msgs: msgs, results: results, numbers: keys.numbers}
+	p := &publication{Broker: b, msgs: msgs, numbers: keys.numbers}
+	p.Begin(msgs, b.options.streams(msgs))
 	for _, shards := range b.options.plan(msgs, keys.homes) {
 		p.work(ctx, shards, b.options.chunk)
 	}
-	return results
+	return p.Results(ctx)
 }
 
 // keyMaps are maps by key, of which each publication needs some.
@@ -64,13 +62,10 @@ func (k *keyMaps) reset() {
 // publication is one call of Publish.
 type publication struct {
 	*Broker
+	adapter.Call
 
 	msgs    []brokers.Message
-	results []brokers.Result
-
-	held    map[string]error // keys whose first failure has happened, and what it was; nil while there are none
-	numbers map[string]int   // how often each key occurs in the call that is being put together
-	out     error            // set when the broker as a whole is out
+	numbers map[string]int // how often each key occurs in the call that is being put together
 }
 
 // work sends the messages of shards, a chunk of each at a time, until none is waiting.
@@ -101,20 +96,20 @@ func (p *publication) next(ctx context.Context, l *shard, chunk int) *call {
 	clear(p.numbers)
 	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
 		i := l.waiting[0]
+		if !p.Admit(ctx, i) {
+			continue
+		}
 		m := &p.msgs[i]
-		if why := p.obstacle(ctx, l, m); why != nil {
-			p.results[i].Err = brokers.NotSentBecause(why)
-			continue
-		}
 		if err := p.options.check(m); err != nil {
-			p.fail(i, l, brokers.Permanent(fmt.Errorf("redisstreams: publish to %q: %w", l.stream, err)))
+			p.Fail(i, brokers.Permanent(fmt.Errorf("redisstreams: publish to %q: %w", l.stream, err)))
 			continue
 		}
-		_, p.results[i].Omitted = attributesOf(m)
 		bytes += len(m.Payload)
 		if len(c.indexes) == chunk || len(c.indexes) > 0 && bytes > maxChunkBytes {
 			break
 		}
+		_, omitted := attributesOf(m)
+		p.Omit(i, omitted)
 		c.indexes = append(c.indexes, i)
 		p.numbers[m.OrderingKey]++
 	}
@@ -125,43 +120,11 @@ func (p *publication) next(ctx context.Context, l *shard, chunk int) *call {
 	return c
 }
 
-// obstacle says why a message must not be sent, nil = nothing is in its way.
-func (p *publication) obstacle(ctx context.Context, l *shard, m *brokers.Message) error {
-	switch {
-	case p.out != nil:
-		return p.out
-	case l.blocked != nil:
-		return l.blocked
-	case m.OrderingKey != "" && p.held[m.OrderingKey] != nil:
-		return p.held[m.OrderingKey]
-	default:
-		return ctx.Err()
-	}
-}
-
-// fail records the failure of a message: its key is held, and an outage is noted in its scope.
-func (p *publication) fail(i int, l *shard, err error) {
-	p.results[i].Err = err
-	if key := p.msgs[i].OrderingKey; key != "" {
-		if p.held == nil {
-			p.held = map[string]error{}
-		}
-		p.held[key] = err
-	}
-	switch class, scope := brokers.Classify(err); {
-	case class != brokers.ClassUnavailable:
-	case scope == brokers.ScopeBroker:
-		p.out = err
-	default:
-		l.blocked = err
-	}
-}
-
 // settle gives the messages of a call their results.
 func (p *publication) settle(ctx context.Context, c *call) {
 	if c.err != nil {
 		for _, i := range c.indexes {
-			p.fail(i, c.shard, c.err)
+			p.Fail(i, c.err)
 		}
 		return
 	}
@@ -173,9 +136,9 @@ func (p *publication) settle(ctx context.Context, c *call) {
 	}
 	for n, i := range c.plain {
 		if id, err := c.adds[n].Result(); err != nil {
-			p.fail(i, c.shard, p.failed(ctx, c.shard.stream, err))
+			p.Fail(i, p.failed(ctx, c.shard.stream, err))
 		} else {
-			p.confirm(i, c.shard, id, short)
+			p.confirm(i, id, short)
 		}
 	}
 	if c.script != nil {
@@ -184,12 +147,12 @@ func (p *publication) settle(ctx context.Context, c *call) {
 }
 
 // confirm records that a message was added.
-func (p *publication) confirm(i int, l *shard, id string, short error) {
+func (p *publication) confirm(i int, id string, short error) {
 	if short != nil {
-		p.fail(i, l, short)
+		p.Fail(i, short)
 		return
 	}
-	p.results[i].BrokerMessageID = id
+	p.Confirm(i, id)
 }
 
 // settleScript gives the messages of a call's script their results.
@@ -200,18 +163,18 @@ func (p *publication) settleScript(ctx context.Context, c *call, short error) {
 		p.settleFailed(ctx, c, err)
 	case len(answers) != len(c.keyed):
 		for _, i := range c.keyed {
-			p.fail(i, c.shard, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
+			p.Fail(i, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
 				c.shard.stream, len(answers), len(c.keyed))))
 		}
 	default:
 		for n, i := range c.keyed {
 			switch answer := answers[n]; {
 			case answer == "":
-				p.results[i].Err = brokers.NotSentBecause(p.held[p.msgs[i].OrderingKey])
+				p.Skip(i, p.Held(i))
 			case strings.HasPrefix(answer, "!"):
-				p.fail(i, c.shard, refused(c.shard.stream, answer[1:]))
+				p.Fail(i, refused(c.shard.stream, answer[1:]))
 			default:
-				p.confirm(i, c.shard, answer, short)
+				p.confirm(i, answer, short)
 			}
 		}
 	}
@@ -226,13 +189,11 @@ func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
 		// proto-max-bulk-len, for one). A message of its own kind must not cost its neighbours
 		// their attempts: they go one by one. Should the script have added some before it failed,
 		// they are delivered twice, and still in order.
-		single := &shard{stream: c.shard.stream, waiting: c.keyed, blocked: c.shard.blocked}
-		p.work(ctx, round{single}, 1)
-		c.shard.blocked = single.blocked
+		p.work(ctx, round{{stream: c.shard.stream, waiting: c.keyed}}, 1)
 		return
 	}
 	for _, i := range c.keyed {
-		p.fail(i, c.shard, err)
+		p.Fail(i, err)
 	}
 }
 

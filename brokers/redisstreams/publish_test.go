@@ -242,3 +242,26 @@ func TestOmitted(t *testing.T) {
 		})
 	}
 }
+
+// What is not sent to a stream that is out holds its key in all streams.
+func TestAKeyOfTwoStreamsOfWhichOneIsOut(t *testing.T) {
+	t.Parallel()
+	b, prefix := shared(t)
+	out, works := prefix+"out", prefix+"works"
+	client := redis.NewClient(redisOptions(t))
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	require.NoError(t, client.Set(t.Context(), out, "no stream", 0).Err())
+	msgs := many(out, 150, 150) // more than one chunk
+	msgs = append(msgs, message(works, "key-149", 150), message(works, "another", 151))
+	results := b.Publish(t.Context(), msgs)
+	require.ErrorIs(t, results[149].Err, brokers.ErrNotSent, "its stream was out before")
+	require.ErrorIs(t, results[150].Err, brokers.ErrNotSent, "it must not overtake the one before it")
+	require.NoError(t, results[151].Err)
+}
+
+func redisOptions(t *testing.T) *redis.Options {
+	t.Helper()
+	options, err := redis.ParseURL(testenv.Redis(t))
+	require.NoError(t, err)
+	return options
+}

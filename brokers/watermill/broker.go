@@ -39,7 +39,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // patience is how long something may take that cannot be interrupted and is expected to be over in
@@ -51,7 +51,7 @@ const patience = time.Second
 type Broker struct {
 	publisher message.Publisher
 	options   options
-	gate      gate.Gate
+	gate      adapter.Gate
 	traffic   *traffic
 }
 

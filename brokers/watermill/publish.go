@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // maxDoubts is how many messages may fail for an unknown reason, with none confirmed, before the
@@ -37,16 +38,10 @@ const maxDoubts = 5
 // others is refused for good: a publisher that is not set up right must not have all of them
 // abandoned.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	p := &publication{
-		Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs)), topics: make([]string, len(msgs)), settled: make([]bool, len(msgs)),
-		running: map[int]*flight{}, closedTo: map[string]error{}, finished: make(chan struct{}),
-	}
 	if !b.gate.Enter() {
-		for i := range p.results {
-			p.results[i].Err = brokers.ErrClosed
-		}
-		return p.results
+		return adapter.Closed(msgs)
 	}
+	p := &publication{Broker: b, msgs: msgs, running: map[int]*flight{}, doubts: map[int]error{}, finished: make(chan struct{})}
 	p.plan()
 	workers := min(len(p.chains), b.options.concurrency)
 	p.working.Store(int64(workers))
@@ -74,139 +69,118 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 // is publishing.
 type publication struct {
 	*Broker
+	adapter.Call
 
 	topics   []string // by message
-	chains   []chain
+	problems []error  // by message: why it has none
+	chains   [][]int
 	working  atomic.Int64  // workers
 	finished chan struct{} // closed when no worker is left
 	inside   atomic.Int64  // those for whom Close waits: the call and its workers
 
-	mu       sync.Mutex // for all that follows
-	msgs     []brokers.Message
-	results  []brokers.Result
-	settled  []bool
-	running  map[int]*flight
-	next     int              // the chain that nobody has taken yet
-	reached  bool             // the broker has confirmed or judged something
-	doubts   []int            // messages that failed for an unknown reason; their results stand if others get through
-	out      error            // set when the broker as a whole is out
-	closedTo map[string]error // topics that are out
-	ended    bool             // the call has returned, and with it msgs and results are the caller's
+	mu      sync.Mutex // for all that follows
+	msgs    []brokers.Message
+	running map[int]*flight
+	next    int           // the chain that no worker has taken yet
+	reached bool          // the broker has confirmed or judged something
+	doubts  map[int]error // messages that failed for an unknown reason; that stands if others get through
+	ended   bool          // the call has returned, and with it msgs are the caller's
 }
 
-// settle gives a message its result. It needs mu.
-func (p *publication) settle(i int, err error) { p.settled[i], p.results[i].Err = true, err }
+// plan finds the topics. The function that maps destinations to them is the application's, and is called by one
+// goroutine.
+func (p *publication) plan() {
+	p.topics, p.problems = make([]string, len(p.msgs)), make([]error, len(p.msgs))
+	for i := range p.msgs {
+		p.topics[i], p.problems[i] = p.options.address(&p.msgs[i])
+	}
+	p.Begin(p.msgs, func(i int) string {
+		if p.topics[i] == "" {
+			return "none for " + p.msgs[i].Destination
+		}
+		return p.topics[i]
+	})
+	p.chains = p.Chains()
+}
 
 // work takes chains until none is left.
 func (p *publication) work(ctx context.Context) {
 	for {
-		c, ok := p.take()
+		chain, ok := p.take()
 		if !ok {
 			return
 		}
-		for n, i := range c.indexes {
-			if why := p.deliver(ctx, c.key, i); why != nil {
-				p.skip(c.indexes[n+1:], why)
-				break
+		for _, i := range chain {
+			if p.Admit(ctx, i) {
+				p.deliver(ctx, i)
 			}
 		}
 	}
 }
 
-func (p *publication) take() (c chain, ok bool) {
+func (p *publication) take() (chain []int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended || p.next == len(p.chains) {
-		return chain{}, false
+		return nil, false
 	}
-	c = p.chains[p.next]
+	chain = p.chains[p.next]
 	p.next++
-	return c, true
+	return chain, true
 }
 
-// skip holds the messages that follow a failed one.
-func (p *publication) skip(indexes []int, why error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
+// deliver sends one message and records its result.
+func (p *publication) deliver(ctx context.Context, i int) {
+	key, err := p.keyOf(i)
+	if err != nil {
+		p.Fail(i, err)
 		return
-	}
-	for _, i := range indexes {
-		p.settle(i, brokers.NotSentBecause(why))
-	}
-}
-
-// deliver sends one message and records its result. An error says why the later ones of its key
-// must not be sent.
-func (p *publication) deliver(ctx context.Context, key string, i int) error {
-	if why := p.obstacle(ctx, i); why != nil {
-		p.skip([]int{i}, why)
-		return why
 	}
 	f, err := p.traffic.enter(ctx, key)
 	if err != nil {
-		return p.turnedAway(i, err)
+		p.turnedAway(i, err)
+		return
 	}
 	defer p.traffic.exit(f)
-	encoded, why := p.begin(ctx, i, f)
-	if why != nil {
-		p.skip([]int{i}, why)
-		return why
+	if encoded := p.begin(ctx, i, f); encoded != nil {
+		known, err := p.hand(ctx, p.topics[i], encoded)
+		p.finish(ctx, i, err, known)
 	}
-	known, err := p.hand(ctx, p.topics[i], encoded)
-	return p.finish(ctx, i, err, known)
-}
-
-// obstacle says why nothing can be sent to a message's topic, nil = nothing is in the way.
-func (p *publication) obstacle(ctx context.Context, i int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.blocked(ctx, i)
 }
 
 var errEnded = errors.New("the call has ended")
 
-// blocked is obstacle for those who have mu.
-func (p *publication) blocked(ctx context.Context, i int) error {
-	switch {
-	case p.ended:
-		return errEnded
-	case p.out != nil:
-		return p.out
-	case p.closedTo[p.topics[i]] != nil:
-		return p.closedTo[p.topics[i]]
-	default:
-		return ctx.Err()
-	}
-}
-
-// turnedAway records the result of a message that the traffic did not let in.
-func (p *publication) turnedAway(i int, err error) error {
+// keyOf is the key of a message, or why it cannot be sent.
+func (p *publication) keyOf(i int) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
-		return errEnded
+		return "", errEnded
 	}
-	if class, _ := brokers.Classify(err); class == brokers.ClassUnavailable {
-		p.out = err
-		p.settle(i, err)
-	} else {
-		p.settle(i, brokers.NotSentBecause(err))
-	}
-	return err
+	return p.msgs[i].OrderingKey, p.problems[i]
 }
 
-// begin notes that a message is under way and returns it as the publisher gets it, unless something
-// has come into its way.
-func (p *publication) begin(ctx context.Context, i int, f *flight) (encoded *message.Message, why error) {
+// turnedAway records the result of a message that the traffic did not let in.
+func (p *publication) turnedAway(i int, err error) {
+	if class, _ := brokers.Classify(err); class == brokers.ClassUnavailable {
+		p.Fail(i, err)
+	} else {
+		p.Skip(i, err)
+	}
+}
+
+// begin notes that a message is on its way and returns it as the publisher gets it, nil where
+// something has come between.
+func (p *publication) begin(ctx context.Context, i int, f *flight) *message.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if why = p.blocked(ctx, i); why != nil {
-		return nil, why
+	if p.ended || !p.Admit(ctx, i) {
+		return nil
 	}
 	p.running[i] = f
-	encoded, p.results[i].Omitted = p.options.encode(ctx, &p.msgs[i])
-	return encoded, nil
+	encoded, omitted := p.options.encode(ctx, &p.msgs[i])
+	p.Omit(i, omitted)
+	return encoded
 }
 
 // hand gives a message to the publisher. known is false for an error that says nothing about who is
@@ -224,52 +198,48 @@ func (p *publication) hand(ctx context.Context, topic string, encoded *message.M
 	return true, nil
 }
 
-// finish records the result of a message that was under way, and what it tells about the broker.
-func (p *publication) finish(ctx context.Context, i int, err error, known bool) error {
+// finish records the result of a message that was on its way, and what it tells about the broker.
+func (p *publication) finish(ctx context.Context, i int, err error, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, i)
 	if p.ended {
-		return errEnded
+		return
 	}
-	p.settle(i, err)
+	if err == nil {
+		p.Confirm(i, "")
+	} else {
+		p.Fail(i, err)
+	}
 	class, scope := brokers.Classify(err)
 	switch {
 	case !known:
-		p.doubts = append(p.doubts, i)
+		p.doubts[i] = err
 		if !p.reached && len(p.doubts) >= maxDoubts {
-			p.out = err
+			p.Stop(err)
 		}
-	case class == brokers.ClassUnavailable && scope == brokers.ScopeBroker:
-		p.out = err
 	case class == brokers.ClassUnavailable:
-		p.closedTo[p.topics[i]], p.reached = err, true
+		p.reached = p.reached || scope == brokers.ScopeDestination
 	case class != brokers.ClassNotSent && ctx.Err() == nil, err == nil:
 		p.reached = true
 	}
-	return err
 }
 
-// end takes the results: what is under way is unconfirmed, what is not settled was not sent.
+// end takes the results: what is on its way is unconfirmed.
 func (p *publication) end(ctx context.Context) []brokers.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 	for i, f := range p.running {
-		p.settle(i, unconfirmed(ctx, p.topics[i], ctx.Err()))
+		p.Fail(i, unconfirmed(ctx, p.topics[i], ctx.Err()))
 		p.traffic.leave(f)
 	}
-	for i := range p.results {
-		if !p.settled[i] {
-			p.settle(i, brokers.NotSentBecause(ctx.Err()))
-		}
-	}
 	if !p.reached {
-		for _, i := range p.doubts {
-			p.results[i].Err = brokers.Unavailable(brokers.ScopeBroker, errors.Unwrap(p.results[i].Err))
+		for i, err := range p.doubts {
+			p.Fail(i, brokers.Unavailable(brokers.ScopeBroker, errors.Unwrap(err)))
 		}
 	}
-	return p.results
+	return p.Results(ctx)
 }
 
 // leave lets Close go on when the call and all its workers have done so.

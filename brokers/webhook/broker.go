@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/internal/gate"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // likedBatch is how many messages a processor best hands over at once: enough to keep the requests
@@ -26,7 +26,7 @@ type Broker struct {
 	keys    [][]byte
 	dialer  *net.Dialer
 	client  *http.Client
-	gate    gate.Gate
+	gate    adapter.Gate
 	slots   chan struct{} // of requests under way
 
 	mu        sync.Mutex

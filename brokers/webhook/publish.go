@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 const (
@@ -26,15 +27,13 @@ const (
 // keys, and without one, beside them. The first answer that speaks of an outage ends the call: what is
 // not under way then is not sent.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	p := &publication{Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs))}
 	if !b.gate.Enter() {
-		for i := range p.results {
-			p.results[i].Err = brokers.ErrClosed
-		}
-		return p.results
+		return adapter.Closed(msgs)
 	}
 	defer b.gate.Leave()
-	chains := p.chains()
+	p := &publication{Broker: b, msgs: msgs}
+	p.Begin(msgs, func(int) string { return "" }) // one endpoint
+	chains := p.Chains()
 	next := make(chan []int, len(chains))
 	for _, chain := range chains {
 		next <- chain
@@ -44,94 +43,64 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	for range min(b.options.concurrency, len(chains)) {
 		workers.Go(func() {
 			for chain := range next {
-				p.send(ctx, chain)
+				for _, i := range chain {
+					p.send(ctx, i)
+				}
 			}
 		})
 	}
 	workers.Wait()
-	return p.results
+	return p.Results(ctx)
 }
 
-// publication is one call of Publish. Its results are written by the worker that has the message.
+// publication is one call of Publish.
 type publication struct {
 	*Broker
+	adapter.Call
 
-	msgs    []brokers.Message
-	results []brokers.Result
-
-	mu  sync.Mutex
-	out error // set when the endpoint is out
+	msgs []brokers.Message
 }
 
-// chains are the indexes of messages that go one after the other.
-func (p *publication) chains() [][]int {
-	chains, ofKey := make([][]int, 0, len(p.msgs)), map[string]int{}
-	for i := range p.msgs {
-		key := p.msgs[i].OrderingKey
-		chain, known := ofKey[key]
-		if key == "" || !known {
-			ofKey[key] = len(chains)
-			chains = append(chains, []int{i})
-			continue
-		}
-		chains[chain] = append(chains[chain], i)
-	}
-	return chains
-}
-
-// send sends the messages of a chain, until one fails.
-func (p *publication) send(ctx context.Context, chain []int) {
-	var failed error
-	for _, i := range chain {
-		if failed == nil {
-			failed = p.enter(ctx)
-		}
-		if failed != nil {
-			p.results[i].Err = brokers.NotSentBecause(failed)
-			continue
-		}
-		p.results[i] = p.one(ctx, &p.msgs[i])
-		<-p.slots
-		failed = p.results[i].Err
-	}
-}
-
-// enter waits until another request may be under way. An error is why there must be none.
-func (p *publication) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// send sends a message as soon as another request may be made, unless something is in its way.
+func (p *publication) send(ctx context.Context, i int) {
+	if !p.Admit(ctx, i) {
+		return
 	}
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return // Results says so
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.out != nil {
-		<-p.slots
+	defer func() { <-p.slots }()
+	if !p.Admit(ctx, i) {
+		return
 	}
-	return p.out
+	if omitted, err := p.one(ctx, &p.msgs[i]); err != nil {
+		p.Fail(i, err)
+	} else {
+		p.Omit(i, omitted)
+		p.Confirm(i, "")
+	}
 }
 
-// one sends one message.
-func (p *publication) one(ctx context.Context, m *brokers.Message) brokers.Result {
+// one sends one message. It returns the flat fields without which it went.
+func (p *publication) one(ctx context.Context, m *brokers.Message) (omitted []string, err error) {
 	if until := p.paused(); !until.IsZero() {
-		return p.failure(brokers.Unavailable(brokers.ScopeBroker, p.saidf("it has asked for a pause until %s (Retry-After)", until.UTC().Format(time.RFC3339))))
+		return nil, brokers.Unavailable(brokers.ScopeBroker, p.saidf("it has asked for a pause until %s (Retry-After)", until.UTC().Format(time.RFC3339)))
 	}
 	patient, cancel := context.WithTimeout(ctx, p.options.timeout)
 	defer cancel()
 	request, omitted, err := p.request(patient, m)
 	if err != nil {
-		return brokers.Result{Err: brokers.Permanent(p.saidf("%w", err))}
+		return nil, brokers.Permanent(p.saidf("%w", err))
 	}
 	answer, err := p.client.Do(request)
 	if err != nil {
 		err = p.unreachable(err)
 		if errors.Is(ctx.Err(), context.Canceled) { // the caller has stopped waiting: the endpoint need not be ill
-			return brokers.Result{Err: brokers.Retryable(err)}
+			err = brokers.Retryable(err)
 		}
-		return p.failure(err)
+		return nil, err
 	}
 	defer answer.Body.Close()
 	quoted, n := make([]byte, mostQuoted), 0
@@ -140,7 +109,7 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) brokers.Resul
 		_, _ = io.CopyN(io.Discard, answer.Body, mostRead)
 	}
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
-		return brokers.Result{Omitted: omitted}
+		return omitted, nil
 	}
 	said := p.saidf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if n > 0 {
@@ -150,17 +119,7 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) brokers.Resul
 		p.pause(d)
 		said = fmt.Errorf("%w (it asks for a pause of %v)", said, d)
 	}
-	return p.failure(judge(answer.StatusCode, said))
-}
-
-// failure is the result of a message that failed, and notes an outage.
-func (p *publication) failure(err error) brokers.Result {
-	if class, _ := brokers.Classify(err); class == brokers.ClassUnavailable {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.out = err
-	}
-	return brokers.Result{Err: err}
+	return nil, judge(answer.StatusCode, said)
 }
 
 // retryAfter is how long an endpoint that is busy wants to be left alone, 0 = it does not say.
