@@ -16,10 +16,10 @@ func brokerDefects() []Defect {
 			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
 			edits: []edit{
 				{
-					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.fail(m.index, err)\n\t}\n",
-					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n",
+					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Fail(m.index, err)\n",
+					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Confirm(m.index, \"\")\n",
 				},
-				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.fail(f.i, f.lane, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n}\n\n// await"},
+				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.Fail(f.i, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n\tp.Confirm(f.i, \"\")\n}\n\n// await"},
 			},
 			options: func(o *Options) { // messages that are long on their way when the server dies
 				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond
