@@ -228,7 +228,7 @@ func TestRollingStop(t *testing.T) {
 		s.add(t, strconv.Itoa(n), n)
 	}
 	first := startChild(t, "hanging", url, s.stream, time.Hour)
-	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == 8 })
+	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == redisconsumer.DefaultWorkers })
 	l := newLedger()
 	second := start(t, s, s.stream, l.handler(nil), redisconsumer.WithClaimAfter(2*time.Second))
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))

@@ -77,7 +77,7 @@ func source(t *testing.T, client redis.UniversalClient, stream, kind string) *co
 				text := func(field string) string { s, _ := letter.Values[field].(string); return s }
 				all = append(all, consumertest.DeadLetter{
 					ID: text("id"), Key: text("ordering_key"), Payload: []byte(text("data")),
-					Reason: text(redisconsumer.FieldReason), Attempts: text(redisconsumer.FieldAttempts),
+					Reason: text(inbox.FieldDeadLetterReason), Attempts: text(inbox.FieldDeadLetterAttempts),
 				})
 			}
 			return all

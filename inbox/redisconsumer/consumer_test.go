@@ -180,22 +180,18 @@ func TestDeadLetters(t *testing.T) {
 		assert.Equal(t, int64(3), o.dead.Load())
 		for _, letter := range letters {
 			v := letter.Values
-			assert.Equal(t, group, v[redisconsumer.FieldGroup])
-			assert.Equal(t, r.Name(), v[redisconsumer.FieldConsumer])
-			assert.Equal(t, s.stream, v[redisconsumer.FieldStream])
-			at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(v[redisconsumer.FieldTime]))
-			require.NoError(t, err)
-			assert.WithinDuration(t, time.Now(), at, time.Minute)
+			assert.Equal(t, group, v[inbox.FieldDeadLetterConsumer])
+			assert.Equal(t, s.stream, v[inbox.FieldDeadLetterSource])
 			switch {
-			case v[redisconsumer.FieldEntry] == foreign:
-				assert.Contains(t, v[redisconsumer.FieldReason], "no field")
+			case v[inbox.FieldDeadLetterPosition] == foreign:
+				assert.Contains(t, v[inbox.FieldDeadLetterReason], "no field")
 				assert.Equal(t, "thing", v["some"])
-				assert.Equal(t, "0", v[redisconsumer.FieldAttempts])
+				assert.Equal(t, "0", v[inbox.FieldDeadLetterAttempts])
 			case v["data"] == "{":
 				assert.Equal(t, "7", v["id"])
 			default:
-				assert.Equal(t, "it does not like ones", v[redisconsumer.FieldReason])
-				assert.Equal(t, "3", v[redisconsumer.FieldAttempts])
+				assert.Equal(t, "it does not like ones", v[inbox.FieldDeadLetterReason])
+				assert.Equal(t, "3", v[inbox.FieldDeadLetterAttempts])
 			}
 		}
 
@@ -207,7 +203,7 @@ func TestDeadLetters(t *testing.T) {
 		soon(t, "nothing is pending again", func() bool { return s.pending(t) == 0 })
 		soon(t, "the others come back", func() bool { return len(s.dead(t)) == 2 })
 		for _, letter := range s.dead(t) {
-			assert.Len(t, letter.Values, 2+8, "what was added is not added twice: %v", letter.Values)
+			assert.Len(t, letter.Values, 2+5, "what was added is not added twice: %v", letter.Values)
 		}
 	})
 }
@@ -260,8 +256,8 @@ func TestCrashedAreAlone(t *testing.T) {
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		letters := s.dead(t)
 		require.Len(t, letters, 1)
-		assert.Contains(t, letters[0].Values[redisconsumer.FieldReason], "delivered 4 times")
-		assert.Equal(t, rows[0].ID, letters[0].Values[redisconsumer.FieldEntry])
+		assert.Contains(t, letters[0].Values[inbox.FieldDeadLetterReason], "delivered 4 times")
+		assert.Equal(t, rows[0].ID, letters[0].Values[inbox.FieldDeadLetterPosition])
 		assert.Equal(t, int64(1), r.stats(t).Forwarded)
 		l.check(t, 59)
 	})

@@ -4,34 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-// The fields that a dead letter has beside those of the message.
-const (
-	deadPrefix = "dead_"
-	// FieldReason is the error that the message was abandoned for.
-	FieldReason = deadPrefix + "reason"
-	// FieldGroup and FieldConsumer are who has abandoned it.
-	FieldGroup    = deadPrefix + "group"
-	FieldConsumer = deadPrefix + "consumer"
-	// FieldAttempts is how many attempts have failed; 0 where the message could not be read.
-	FieldAttempts = deadPrefix + "attempts"
-	// FieldDeliveries is how often Redis has handed it out.
-	FieldDeliveries = deadPrefix + "deliveries"
-	// FieldStream and FieldEntry are where it was.
-	FieldStream = deadPrefix + "stream"
-	FieldEntry  = deadPrefix + "entry"
-	// FieldTime is when it was abandoned, by the consumer's clock, in RFC 3339.
-	FieldTime = deadPrefix + "time"
-)
-
-// longestReason bounds the reason in a dead letter, in bytes.
-const longestReason = 4000
+// deadPrefix begins the names of the fields that a dead letter has beside those of the message:
+// [inbox.FieldDeadLetterReason] and its like.
+const deadPrefix = "dead_letter_"
 
 // forward puts an item among the dead letters. When that fails it stays pending and comes again.
 func (k *keeper) forward(ctx context.Context, it *item) {
@@ -77,7 +61,7 @@ func (k *keeper) writeDeadLetter(ctx context.Context, it *item) error {
 	k.claims.mu.Lock()
 	gone, count := it.gone, it.count
 	k.claims.mu.Unlock()
-	extra := k.deadFields(it, count)
+	extra := deadFields(it)
 	if !gone && (!k.c.sharded || together(st.name, st.dead)) {
 		answer, err := deadScript.run(ctx, k.c.client, []string{st.name, st.dead}, append([]any{k.c.group, k.c.name, it.position, count}, extra...)...)
 		switch {
@@ -112,14 +96,13 @@ func (k *keeper) writeDeadLetter(ctx context.Context, it *item) error {
 	return err
 }
 
-// deadFields are the fields that are added to a dead letter.
-func (k *keeper) deadFields(it *item, count int64) []any {
-	reason := strings.ToValidUTF8(it.abandoned.Error(), "\uFFFD")
-	return []any{
-		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, k.c.group, FieldConsumer, k.c.name,
-		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(count, 10), FieldStream, it.stream.name, FieldEntry, it.position,
-		FieldTime, time.Now().UTC().Format(time.RFC3339Nano),
+// deadFields are the fields that are added to a dead letter, the same on all brokers.
+func deadFields(it *item) (fields []any) {
+	e := session.Entry{Message: it.message, History: session.History{Past: it.past, Why: it.abandoned}}
+	for _, added := range session.DeadLetterAttributes(&e, it.stream.name) {
+		fields = append(fields, added.Name, added.Value)
 	}
+	return fields
 }
 
 // together reports whether two keys are on one server for certain, because they have one hash tag.
@@ -162,7 +145,7 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 			return moved, nil
 		}
 		for _, letter := range letters {
-			stream, _ := letter.Values[FieldStream].(string)
+			stream, _ := letter.Values[inbox.FieldDeadLetterSource].(string)
 			if to != nil {
 				stream = to(stream)
 			}

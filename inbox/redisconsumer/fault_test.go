@@ -219,7 +219,7 @@ func TestBrokenHandlers(t *testing.T) {
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && l.len() == 2 })
 		reasons := map[any]string{}
 		for _, letter := range s.dead(t) {
-			reasons[letter.Values[redisconsumer.FieldReason]] = letter.Values[redisconsumer.FieldAttempts].(string)
+			reasons[letter.Values[inbox.FieldDeadLetterReason]] = letter.Values[inbox.FieldDeadLetterAttempts].(string)
 		}
 		assert.Equal(t, map[any]string{"no": "3", "never": "1", "inbox: the handler panicked: dear me": "3", "context deadline exceeded": "3"}, reasons)
 		assert.Equal(t, int64(3), attempts[0].Load())

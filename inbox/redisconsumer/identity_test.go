@@ -119,7 +119,7 @@ func TestIDOfAnotherTypeIsRefused(t *testing.T) {
 		assert.Equal(t, []Effect{{s.stream, 1}}, effects(t, db))
 		letters := s.dead(t)
 		require.Len(t, letters, 1)
-		assert.Contains(t, letters[0].Values[redisconsumer.FieldReason], `is recorded with the type "Ordering.OrderPlaced.v1"`)
+		assert.Contains(t, letters[0].Values[inbox.FieldDeadLetterReason], `is recorded with the type "Ordering.OrderPlaced.v1"`)
 		assert.Equal(t, 1, j.lines("level=ERROR", "message abandoned", "type=Ordering.OrderPaid.v1", strings.ToLower(m.Metadata.Headers.ID.String())))
 	})
 }

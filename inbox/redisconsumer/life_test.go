@@ -184,7 +184,7 @@ func TestIsolatedThatFail(t *testing.T) {
 		assert.Equal(t, int64(12), attempts[1].Load())
 		reasons := map[any]any{}
 		for _, letter := range s.dead(t) {
-			reasons[letter.Values[redisconsumer.FieldReason]] = letter.Values[redisconsumer.FieldAttempts]
+			reasons[letter.Values[inbox.FieldDeadLetterReason]] = letter.Values[inbox.FieldDeadLetterAttempts]
 		}
 		assert.Equal(t, map[any]any{"no": "6", "never": "4"}, reasons)
 		assert.Equal(t, int64(2), r.stats(t).Forwarded)

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // The defaults of a consumer.
 const (
-	DefaultWorkers         = 8
+	DefaultWorkers         = session.DefaultWorkers
 	DefaultPrefetch        = 256
 	DefaultPrefetchBytes   = 64 << 20
 	DefaultClaimAfter      = time.Minute
 	DefaultBlock           = time.Second
-	DefaultShutdownTimeout = 10 * time.Second
+	DefaultShutdownTimeout = session.DefaultShutdownTimeout
 )
 
 const (
@@ -85,7 +86,7 @@ func WithName(name string) Option {
 	return func(s *settings) { s.name, s.named = name, true }
 }
 
-// WithWorkers sets how many messages are handled at once, over all streams. Default 8.
+// WithWorkers sets how many messages are handled at once, over all streams. Default 10.
 func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 
 // WithPrefetch bounds the entries that are claimed, for each stream: being handled, waiting for
@@ -138,7 +139,7 @@ func WithClaimAfter(d time.Duration) Option { return func(s *settings) { s.claim
 func WithBlock(d time.Duration) Option { return func(s *settings) { s.block = d } }
 
 // WithShutdownTimeout sets how long a stop waits for handlers under way before it cancels their
-// contexts. Default 10 s; 0 cancels them at once.
+// contexts. Default 30 s; 0 cancels them at once.
 func WithShutdownTimeout(d time.Duration) Option { return func(s *settings) { s.shutdown = d } }
 
 // WithDeadLetters names the stream that gets the dead letters of a stream. Default: [DeadStream],

@@ -17,15 +17,15 @@ const (
 	flushGrace    = 5 * time.Second
 )
 
-// A session is one run of a consumer. It starts the handlers of what its parts have claimed.
-type session struct {
+// An activity is one run of a consumer. It starts the handlers of what its parts have claimed.
+type activity struct {
 	c      *Consumer
 	claims *claims
 	keeper *keeper
 	taker  *taker
 }
 
-func newSession(c *Consumer) *session {
+func newSession(c *Consumer) *activity {
 	for _, st := range c.streams {
 		st.unloaded.Store(0)
 		st.held.Store(new(atomic.Int64))
@@ -35,14 +35,14 @@ func newSession(c *Consumer) *session {
 		st.rest = resting{}
 		st.room, st.toAck = make(chan struct{}, 1), make(chan struct{}, 1)
 	}
-	s := &session{c: c, claims: &claims{c: c, wake: make(chan struct{}, 1)}}
+	s := &activity{c: c, claims: &claims{c: c, wake: make(chan struct{}, 1)}}
 	s.keeper = &keeper{c: c, claims: s.claims}
 	s.taker = &taker{c: c, claims: s.claims, keeper: s.keeper, isolation: &isolation{c: c, claims: s.claims, keeper: s.keeper}}
 	return s
 }
 
 // run runs the goroutines of a session and stops them in order.
-func (s *session) run(ctx context.Context) error {
+func (s *activity) run(ctx context.Context) error {
 	last := context.WithoutCancel(ctx) // of everything that goes on after the stop has begun
 	s.claims.work, s.claims.cancel = context.WithCancelCause(last)
 	defer s.claims.cancel(nil)
@@ -77,7 +77,7 @@ func (s *session) run(ctx context.Context) error {
 
 // awaitHandlers waits for the handlers under way; their contexts were cancelled some time before
 // patience is over.
-func (s *session) awaitHandlers(ctx context.Context, patience time.Duration) error {
+func (s *activity) awaitHandlers(ctx context.Context, patience time.Duration) error {
 	if s.claims.await(ctx, patience, func() bool { return s.claims.busy == 0 }) {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *session) awaitHandlers(ctx context.Context, patience time.Duration) err
 }
 
 // dispatch starts handlers until ctx ends.
-func (s *session) dispatch(ctx context.Context) {
+func (s *activity) dispatch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -115,7 +115,7 @@ func (s *session) dispatch(ctx context.Context) {
 }
 
 // begin starts an item's handler. The lock is held.
-func (s *session) begin(it *item) {
+func (s *activity) begin(it *item) {
 	ctx, cancel := context.WithCancelCause(s.claims.work)
 	s.claims.underWay(1)
 	it.state, it.cancel = running, cancel
@@ -128,7 +128,7 @@ func (s *session) begin(it *item) {
 }
 
 // handle makes one attempt at an item.
-func (s *session) handle(ctx context.Context, it *item) {
+func (s *activity) handle(ctx context.Context, it *item) {
 	if it.unloaded && !s.reload(ctx, it) {
 		return
 	}

@@ -103,7 +103,7 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 		letters, err := client.XRange(t.Context(), redisconsumer.DeadStream(name, group), "-", "+").Result()
 		require.NoError(t, err)
 		for _, letter := range letters {
-			assert.Equal(t, name, letter.Values[redisconsumer.FieldStream])
+			assert.Equal(t, name, letter.Values[inbox.FieldDeadLetterSource])
 			assert.Equal(t, "x", letter.Values["id"])
 			assert.Contains(t, letter.Values["data"], "OrderPlaced")
 		}

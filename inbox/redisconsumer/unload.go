@@ -94,7 +94,7 @@ func (it *item) canBeUnloaded() bool {
 }
 
 // reload fetches the payload of an unloaded item. It reports whether the item can be handled.
-func (s *session) reload(ctx context.Context, it *item) bool {
+func (s *activity) reload(ctx context.Context, it *item) bool {
 	st := it.stream
 	begun := time.Now()
 	entries, err := s.c.client.XRange(ctx, st.name, it.position, it.position).Result()
