@@ -50,7 +50,7 @@ func TestPrefetchBytes(t *testing.T) {
 	var failed error
 	held := func() redisconsumer.StreamStats {
 		var all []redisconsumer.StreamStats
-		all, failed = c.Stats(t.Context()) // the group may have to be made yet
+		all, failed = c.Streams(t.Context()) // the group may have to be made yet
 		return all[0]
 	}
 	defer func() {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,9 +96,9 @@ func source(t *testing.T, client redis.UniversalClient, stream, kind string) *co
 		if settings.ThroughNetwork {
 			reached = through
 		}
-		c, err := counted(reached, stream, handler,
+		c, err := redisconsumer.NewConsumer(reached, group, []string{stream}, handler, quick(
 			redisconsumer.WithWorkers(settings.Workers), redisconsumer.WithRetry(settings.Retry), redisconsumer.WithTimeout(settings.Timeout),
-			redisconsumer.WithShutdownTimeout(settings.Shutdown), redisconsumer.WithLogger(slog.New(renaming{settings.Log.Handler()})))
+			redisconsumer.WithShutdownTimeout(settings.Shutdown), redisconsumer.WithLogger(settings.Log))...)
 		require.NoError(t, err)
 		return c
 	}
@@ -122,64 +120,22 @@ func unconfirmed(t *testing.T, client redis.UniversalClient, stream string) int 
 	return len(rest) + int(pending)
 }
 
-// counting is a consumer with the figures that the suite asks for.
-type counting struct {
-	*redisconsumer.Consumer
-
-	running atomic.Int64
-}
-
-func counted(client redis.UniversalClient, stream string, handler inbox.Handler, opts ...redisconsumer.Option) (*counting, error) {
-	c := &counting{}
-	var err error
-	c.Consumer, err = redisconsumer.NewConsumer(client, group, []string{stream},
-		inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-			c.running.Add(1)
-			defer c.running.Add(-1)
-			return handler.Handle(ctx, m)
-		}), quick(opts...)...)
-	return c, err
-}
-
-// Run keeps to itself what other consumers only log: that a stop has left a handler behind.
-func (c *counting) Run(ctx context.Context) error {
-	err := c.Consumer.Run(ctx)
-	if err != nil && strings.Contains(err.Error(), "handlers go on although their contexts were cancelled") {
-		return nil
-	}
-	return err
-}
-
-func (c *counting) Stats() inbox.ConsumerStats {
-	all, _ := c.Consumer.Stats(context.Background()) // the server's figures are not asked for here
-	one := all[0]
-	return inbox.ConsumerStats{
-		Handled: one.Handled, Duplicates: one.Duplicates, DeadLettered: one.DeadLettered, Skipped: one.Skipped, Failed: one.Failed,
-		Forwarded: one.Forwarded, Claimed: int64(one.Claimed), Running: c.running.Load(),
-	}
-}
-
-// renaming has outages of Redis say what those of other brokers do.
-type renaming struct{ slog.Handler }
-
-func (r renaming) Handle(ctx context.Context, record slog.Record) error {
-	record.Message = strings.Replace(record.Message, "redis ", "broker ", 1)
-	return r.Handler.Handle(ctx, record)
-}
-
 // conformingChild makes the consumer of a process that the suite kills.
 func conformingChild(child string, handler inbox.Handler) (consumertest.Consumer, error) {
 	var kind, address, stream string
 	if _, err := fmt.Sscan(child, &kind, &address, &stream); err != nil {
 		return nil, err
 	}
+	open := func(client redis.UniversalClient) (consumertest.Consumer, error) {
+		return redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick()...)
+	}
 	switch kind {
 	case "cluster":
-		return counted(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}}), stream, handler)
+		return open(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}}))
 	case "sentinel":
-		return counted(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: primaryName, SentinelAddrs: []string{address}}), stream, handler)
+		return open(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: primaryName, SentinelAddrs: []string{address}}))
 	default:
-		return counted(redis.NewClient(&redis.Options{Addr: address}), stream, handler)
+		return open(redis.NewClient(&redis.Options{Addr: address}))
 	}
 }
 

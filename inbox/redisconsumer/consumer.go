@@ -4,68 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // A Consumer is one member of a consumer group: it hands the entries of streams to a handler and
 // acknowledges what the handler is done with. Make one with [NewConsumer]. All methods are safe for
 // concurrent use.
 type Consumer struct {
-	settings
-
 	client  redis.UniversalClient
 	group   string
 	sharded bool
 	streams []*stream
-	runner  inbox.Runner
+	options options
+	handler inbox.Handler
+	log     *slog.Logger
 	outages outages
-	active  atomic.Bool
-	// handlers are under way, those included that a run has left behind.
-	handlers atomic.Int64
+	counts  session.Counts
+	running atomic.Pointer[run]
 }
 
-// A stream is what this consumer knows of one stream, and has claimed of it.
+// A stream is what a consumer knows of one stream, over all its runs.
 type stream struct {
 	name, dead string
 	source     string  // of its messages
 	primary    *stream // whose backfill it is; nil for most
+	joined     atomic.Bool
 	counters   counters
-	// loaded and unloaded are the numbers of items with and without their payload in memory, for
-	// Stats; the session's lock is held where they change.
-	loaded, unloaded atomic.Int64
-	// held counts the bytes of the loaded ones of a session.
-	held atomic.Pointer[atomic.Int64]
-
-	// idle is set while a read of the stream has found nothing new; joined once its group is there.
-	idle, joined atomic.Bool
-
-	// unsure is set when something turns out not to be ours as we have it: it may be ours in
-	// another way, as the answer to a script was lost.
-	unsure atomic.Bool
-
-	// own is held while the delivery counts of items are changed, or checked, at the server.
-	own sync.Mutex
-
-	// The session's lock guards what follows.
-	items map[string]*item // by position
-	acks  []*item          // handled, not yet acknowledged
-	full  bool             // the log says that no more can be unloaded
-
-	largest int64 // bytes that an entry may have that is read next, as far as can be told
-
-	room  chan struct{} // there may be room for more
-	toAck chan struct{} // there may be something to acknowledge
-
-	// What follows is the reading goroutine's own.
-	rest        resting
-	mustRecover bool   // a read has failed: entries may be pending for us that we do not know of
-	start       string // where the group begins if it has to be created again
-	ready       bool   // the group is there
 }
 
 // NewConsumer returns a consumer for streams, in a group that is created where it does not exist;
@@ -76,68 +46,66 @@ type stream struct {
 // a few. Commands that must not be repeated blindly are exempt from the client's own retries,
 // whatever their number.
 func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	c := &Consumer{settings: defaults(), client: client, group: group, sharded: isSharded(client)}
-	c.consumer, c.name = group, uniqueName()
-	c.dead = func(stream string) string { return DeadStream(stream, group) }
+	o := defaults()
+	o.dead = func(stream string) string { return DeadStream(stream, group) }
 	for _, opt := range opts {
-		opt(&c.settings)
+		opt(&o)
 	}
-	var wrong []error
-	if client == nil {
-		wrong = append(wrong, errors.New("redisconsumer: consumer: there is no client"))
+	wrong := []error{
+		o.Complain(client == nil, "the client is nil: make one with redis.NewClient"),
+		o.check(group, streams), o.Check(handler, group, ""),
 	}
-	if handler == nil {
-		wrong = append(wrong, errors.New("redisconsumer: consumer: there is no handler"))
-	} else {
-		wrong = append(wrong, inbox.Validate(handler))
-	}
-	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
+	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	for _, name := range streams {
-		c.streams = append(c.streams, &stream{name: name, dead: c.dead(name), source: c.source(name)})
+	c := &Consumer{
+		client: client, group: group, sharded: isSharded(client), options: o, handler: handler,
+		log: o.Log.With("group", group, "consumer", o.Consumer),
 	}
-	if !c.noBackfill {
+	for _, name := range streams {
+		c.streams = append(c.streams, &stream{name: name, dead: o.dead(name), source: o.source(name)})
+	}
+	if !o.noBackfill {
 		c.addBackfills()
 	}
-	c.runner = inbox.Runner{Handler: handler, Retry: c.retry, Timeout: c.timeout, Observer: c.observer, Log: c.log}
 	c.outages = outages{log: c.log, sharded: c.sharded}
 	return c, nil
 }
 
-// Name is the consumer's name within its group; see [WithName].
-func (c *Consumer) Name() string { return c.name }
+// Name is the name of this member of the group; see [WithName].
+func (c *Consumer) Name() string { return c.options.name }
 
 // Run reads and handles messages until ctx ends, and returns nil after a graceful stop: nothing
-// more is read; handlers under way have the time of [WithShutdownTimeout]; what they have done is
-// acknowledged; everything else is released, so that other consumers get it at once, and no attempt
-// is counted; and the consumer leaves its group. It returns with an error when the
+// more is read; handlers that run have the time of [WithShutdownTimeout]; what they have done is
+// acknowledged; everything else is released, so that other members of the group get it at once, and
+// no attempt is counted; and the consumer leaves its group. It returns with an error when the
 // server refuses to do what is needed at the very start (a wrong password, a missing right, a key
-// that is no stream), or when a handler does not come to an end after its context was cancelled.
+// that is no stream).
 //
 // An outage of Redis does not end it: it tries again until it is over. A consumer runs once at a
-// time, and not beside handlers that an earlier run has left behind.
+// time.
 func (c *Consumer) Run(ctx context.Context) error {
-	if !c.active.CompareAndSwap(false, true) {
-		return errors.New("redisconsumer: run: the consumer runs already")
+	r := c.newRun(ctx)
+	if !c.running.CompareAndSwap(nil, r) {
+		return fmt.Errorf("redisconsumer: consume as %s: this consumer runs already", c.group)
 	}
-	defer c.active.Store(false)
-	if n := c.handlers.Load(); n > 0 {
-		return fmt.Errorf("redisconsumer: run: %d handlers of the last run have not come to an end: wait for them, or make another consumer", n)
-	}
-	s := newSession(c)
-	if err := c.open(ctx); err != nil {
+	defer c.running.Store(nil)
+	if err := r.open(ctx); err != nil {
 		return err
 	}
-	var streams []string
-	for _, st := range c.streams {
-		if st.primary == nil {
-			streams = append(streams, st.name)
-		}
+	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers, "name", c.options.name)
+	r.consume(ctx)
+	c.log.InfoContext(ctx, "consumer stopped", "name", c.options.name)
+	return nil
+}
+
+// Stats returns the present figures. How far the group is behind, and what is known of each stream,
+// [Consumer.Streams] says.
+func (c *Consumer) Stats() inbox.ConsumerStats {
+	if r := c.running.Load(); r != nil {
+		return c.counts.Stats(r.Session)
 	}
-	c.log.InfoContext(ctx, "consumer started", "streams", streams, "group", c.group, "consumer", c.consumer, "name", c.name, "workers", c.workers)
-	defer c.log.InfoContext(context.WithoutCancel(ctx), "consumer stopped", "streams", streams, "group", c.group, "name", c.name)
-	return s.run(ctx)
+	return c.counts.Stats(nil)
 }
 
 func isSharded(client redis.UniversalClient) bool {

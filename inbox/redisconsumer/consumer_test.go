@@ -31,7 +31,7 @@ func TestHandlesEverythingOnceInOrder(t *testing.T) {
 		assert.Equal(t, int64(301), stats.Handled)
 		assert.Zero(t, stats.Lag)
 		assert.True(t, stats.LagKnown)
-		assert.Equal(t, int64(1), stats.Consumers)
+		assert.Equal(t, int64(1), stats.Members)
 		r.stop(t)
 		consumers, err := s.XInfoConsumers(t.Context(), s.stream, group).Result()
 		require.NoError(t, err)
@@ -285,6 +285,6 @@ func TestTidiesUpAfterTheDead(t *testing.T) {
 	l := newLedger()
 	r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithClaimAfter(100*time.Millisecond))
 	soon(t, "all handled", func() bool { return l.len() == 2 })
-	assert.Equal(t, int64(2), r.stats(t).Consumers)
-	soon(t, "it is removed", func() bool { return r.stats(t).Consumers == 1 })
+	assert.Equal(t, int64(2), r.stats(t).Members)
+	soon(t, "it is removed", func() bool { return r.stats(t).Members == 1 })
 }

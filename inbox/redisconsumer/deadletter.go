@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,92 +16,62 @@ import (
 // [inbox.FieldDeadLetterReason] and its like.
 const deadPrefix = "dead_letter_"
 
-// forward puts an item among the dead letters. When that fails it stays pending and comes again.
-func (k *keeper) forward(ctx context.Context, it *item) {
-	st := it.stream
-	begun := time.Now()
-	err := k.writeDeadLetter(context.WithoutCancel(ctx), it)
-	if err == nil {
-		k.c.outages.end(ctx, st, "write the dead letter of", begun)
-		st.counters.forwarded.Add(1)
-		k.c.log.ErrorContext(ctx, "message forwarded to the dead letters", "stream", st.name, "group", k.c.group, "entry", it.position, "dead_letters", st.dead,
-			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.abandoned)
-		if k.c.observer != nil {
-			k.c.observer.Forwarded(ctx, it.message, it.abandoned)
-		}
-		k.claims.mu.Lock()
-		k.claims.forget(it)
-		k.claims.mu.Unlock()
-		return
+// deadLetter writes the dead letter of a message and acknowledges the message: in one step where both
+// streams are on one server, else one after the other. One that is no longer ours has none.
+func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
+	d := deliveryOf(e)
+	f := d.feed
+	written, err := r.writeDeadLetter(ctx, d, e)
+	if err != nil {
+		return explained("write the dead letter of", f.name, err)
 	}
-	if !errors.Is(err, errLost) && !isNoGroup(err) {
-		k.c.outages.begin(ctx, st, "write the dead letter of", err)
+	if !written {
+		r.surrender(ctx, f, []*delivery{d}) //nolint:contextcheck // see there
+		return errOver
 	}
-	k.claims.mu.Lock()
-	defer k.claims.mu.Unlock()
-	if errors.Is(err, errLost) || it.state == lost {
-		if it.state != lost {
-			st.counters.lost.Add(1)
-		}
-		k.claims.forget(it)
-		return
-	}
-	it.forwards++
-	if it.queue != nil {
-		it.state = waiting
-		k.claims.queues.again(it, time.Now().Add(pauseAfter(it.forwards)))
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(d) // so that it is not acknowledged again
+	return nil
 }
 
-// writeDeadLetter writes the dead letter and acknowledges the message: in one step where both
-// streams are on one server, else one after the other.
-func (k *keeper) writeDeadLetter(ctx context.Context, it *item) error {
-	st := it.stream
-	k.claims.mu.Lock()
-	gone, count := it.gone, it.count
-	k.claims.mu.Unlock()
-	extra := deadFields(it)
-	if !gone && (!k.c.sharded || together(st.name, st.dead)) {
-		answer, err := deadScript.run(ctx, k.c.client, []string{st.name, st.dead}, append([]any{k.c.group, k.c.name, it.position, count}, extra...)...)
-		switch {
-		case err != nil:
-			return err
-		case answer == int64(1):
-			return nil
-		case answer == int64(0):
-			return errLost
+// writeDeadLetter is false where the message is another's.
+func (r *run) writeDeadLetter(ctx context.Context, d *delivery, e *session.Entry) (written bool, err error) {
+	f := d.feed
+	r.mu.Lock()
+	gone, count := d.gone, d.count
+	r.mu.Unlock()
+	var extra []any
+	for _, added := range session.DeadLetterAttributes(e, f.name) {
+		extra = append(extra, added.Name, added.Value)
+	}
+	if !gone && (!r.sharded || together(f.name, f.dead)) {
+		answer, err := deadScript.run(ctx, r.client, []string{f.name, f.dead}, append([]any{r.group, r.options.name, d.position, count}, extra...)...)
+		if err != nil || answer != int64(2) {
+			return answer == int64(1), err
 		}
 	}
-	if err := k.own(ctx, st, []*item{it}, 0, 0); err != nil {
-		return err
+	if err := r.ensureOurs(ctx, f, []*delivery{d}, 0, 0); err != nil {
+		return false, err
 	}
-	k.claims.mu.Lock()
-	taken := it.state == lost
-	k.claims.mu.Unlock()
-	if taken {
-		return errLost
+	r.mu.Lock()
+	ours := d.state == claimed
+	r.mu.Unlock()
+	if !ours {
+		return false, nil
 	}
-	fields := []any{dataField, it.message.Payload}
-	if errors.Is(it.abandoned, errNoData) {
+	fields := []any{dataField, e.Message.Payload}
+	if errors.Is(e.Why, errNoData) {
 		fields = nil
 	}
-	for name, value := range it.message.Attributes {
+	for name, value := range e.Message.Attributes {
 		fields = append(fields, name, value)
 	}
-	if err := k.c.client.XAdd(ctx, &redis.XAddArgs{Stream: st.dead, Values: append(fields, extra...)}).Err(); err != nil {
-		return err
+	if err := r.client.XAdd(ctx, &redis.XAddArgs{Stream: f.dead, Values: append(fields, extra...)}).Err(); err != nil {
+		return false, err
 	}
-	_, err := ackScript.numbers(ctx, k.c.client, 1, st.name, k.c.group, k.c.name, it.position, count)
-	return err
-}
-
-// deadFields are the fields that are added to a dead letter, the same on all brokers.
-func deadFields(it *item) (fields []any) {
-	e := session.Entry{Message: it.message, History: session.History{Past: it.past, Why: it.abandoned}}
-	for _, added := range session.DeadLetterAttributes(&e, it.stream.name) {
-		fields = append(fields, added.Name, added.Value)
-	}
-	return fields
+	_, err = ackScript.numbers(ctx, r.client, 1, f.name, r.group, r.options.name, d.position, count)
+	return true, err
 }
 
 // together reports whether two keys are on one server for certain, because they have one hash tag.

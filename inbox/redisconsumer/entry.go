@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // dataField is the field of an entry that holds the payload; a contract with the publisher.
@@ -53,64 +53,31 @@ func (id entryID) next() entryID {
 	return id
 }
 
-// An item is a claimed entry.
-type item struct {
-	stream *stream
-	id     entryID
-	// position is the id as text.
-	position string
-	// count is the delivery count under which it is ours; with the consumer's name it is the token
-	// that is checked before anything is done to the entry.
-	count   int64
-	message *inbox.Message
-	// bytes of its fields, and those that are counted for the stream.
-	bytes, counted int64
-	held           *atomic.Int64
-	key            string // of its queue
-	past           inbox.Past
-
-	// abandoned is why it goes to the dead letters; nil for most.
-	abandoned error
-	// failed forwards, and failed reloads of its payload.
-	forwards, reloads int
-
-	queue *queue    // within the queue
-	due   time.Time // not before then; zero: at once
-
-	state    itemState
-	unloaded bool // its payload is not in memory
-	gone     bool // from the stream: nothing is left to renew
-	lent     bool // to whoever wants it, while an isolated message is handled alone
-	cancel   func(error)
-}
-
-type itemState int
-
-const (
-	waiting itemState = iota
-	running           // its handler is, or its dead letter is being written
-	handled           // to be acknowledged
-	lost              // to another consumer
-)
-
-// newItem makes an item of an entry that was delivered for the count-th time.
-func (c *Consumer) newItem(st *stream, position string, count int64, fields map[string]string) (*item, error) {
+// newClaim makes a claim of an entry that was delivered for the count-th time.
+func (r *run) newClaim(f *feed, position string, count int64, fields map[string]string) (claim, error) {
 	id, err := parseID(position)
 	if err != nil {
-		return nil, err
+		return claim{}, err
 	}
-	it := &item{stream: st, id: id, position: position, count: count}
+	d := &delivery{run: r, feed: f, id: id, position: position, count: count, bytes: sizeOf(fields)}
+	e := &session.Entry{ID: f.name + " " + position, Scope: f.source, Low: f.primary != nil}
+	e.Message, e.Broken = r.message(f.stream, id, count, fields)
+	return claim{d, e}, nil
+}
+
+func sizeOf(fields map[string]string) (bytes int64) {
 	for name, value := range fields {
-		it.bytes += int64(len(name) + len(value))
+		bytes += int64(len(name) + len(value))
 	}
-	it.message, it.abandoned = decode(fields)
-	m := it.message
-	m.Consumer, m.Source, m.Position, m.Deliveries = c.consumer, st.source, position, int(count)
+	return bytes
+}
+
+// message reads an entry; see [decode].
+func (c *Consumer) message(st *stream, id entryID, count int64, fields map[string]string) (*inbox.Message, error) {
+	m, err := decode(fields)
+	m.Consumer, m.Source, m.Position, m.Deliveries = c.options.Consumer, st.source, id.String(), int(count)
 	m.Published = time.UnixMilli(int64(min(id.ms, 1<<62)))
-	if m.OrderingKey != "" { // another source may use the same keys, and is not to hold these up
-		it.key = m.Source + "\x00" + m.OrderingKey
-	}
-	return it, nil
+	return m, err
 }
 
 // decode reads the fields of an entry. The message is never nil: of one that cannot be read it

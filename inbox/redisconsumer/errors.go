@@ -12,17 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/internal/failure"
 )
-
-// errLost ends the context of a handler whose message another consumer has taken over.
-var errLost = errors.New("redisconsumer: the message was taken over by another consumer of the group, because this one had not renewed it in time " +
-	"(see WithClaimAfter): what the handler does now may be done twice")
-
-// errStopping ends the contexts of handlers that have not come to an end within
-// WithShutdownTimeout.
-var errStopping = errors.New("redisconsumer: the consumer stops, and the time of WithShutdownTimeout is over")
 
 const needs = "the user needs XREADGROUP, XGROUP, XACK, XCLAIM, XPENDING, XRANGE, XINFO, EXISTS, TIME, EVALSHA and EVAL on the stream and its backfill " +
 	"(or see WithoutBackfill), and XADD on that of the dead letters"
@@ -122,13 +115,14 @@ type outages struct {
 	sharded bool
 
 	mu    sync.Mutex
-	under map[string]*outage
+	known map[string]*outage // by what it is about
 }
 
 type outage struct {
+	session.Outage
+
 	since    time.Time // of the first failure, which need not be reported
 	failures int
-	standing failure.Standing
 }
 
 // scopes are what an outage can be about: the server that holds a stream, or one thing that is done
@@ -148,20 +142,17 @@ func (o *outages) begin(ctx context.Context, st *stream, what string, err error)
 		scope = server
 	}
 	o.mu.Lock()
-	one := o.under[scope]
+	defer o.mu.Unlock()
+	one := o.known[scope]
 	if one == nil {
-		one = &outage{since: time.Now()}
-		if o.under == nil {
-			o.under = map[string]*outage{}
+		one = &outage{Outage: session.Outage{Log: o.log.With("stream", st.name)}, since: time.Now()}
+		if o.known == nil {
+			o.known = map[string]*outage{}
 		}
-		o.under[scope] = one
+		o.known[scope] = one
 	}
-	one.failures++
-	err = explained(what, st.name, err)
-	tell := (answered || one.failures > 1) && one.standing.Failed(err)
-	o.mu.Unlock()
-	if tell {
-		o.log.WarnContext(ctx, "redis unavailable", "stream", st.name, "error", err)
+	if one.failures++; answered || one.failures > 1 {
+		one.Failed(ctx, explained(what, st.name, err))
 	}
 }
 
@@ -169,24 +160,15 @@ func (o *outages) begin(ctx context.Context, st *stream, what string, err error)
 // nothing about its end.
 func (o *outages) end(ctx context.Context, st *stream, what string, begun time.Time) {
 	o.mu.Lock()
-	if len(o.under) == 0 {
-		o.mu.Unlock()
+	defer o.mu.Unlock()
+	if len(o.known) == 0 {
 		return
 	}
 	server, narrow := o.scopes(st, what)
-	var over []time.Time
 	for _, scope := range []string{server, narrow} {
-		one := o.under[scope]
-		if one == nil || begun.Before(one.since) {
-			continue
+		if one := o.known[scope]; one != nil && !begun.Before(one.since) {
+			delete(o.known, scope)
+			one.Over(ctx)
 		}
-		delete(o.under, scope)
-		if one.standing.Lasts() {
-			over = append(over, one.since)
-		}
-	}
-	o.mu.Unlock()
-	for _, since := range over {
-		o.log.InfoContext(ctx, "redis available again", "stream", st.name, "after", time.Since(since))
 	}
 }

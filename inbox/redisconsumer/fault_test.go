@@ -87,15 +87,15 @@ func TestOutage(t *testing.T) {
 	soon(t, "four handlers are under way", func() bool { return holding.Load() == 4 })
 	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
 	server.kill(t)
-	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "redis unavailable") > 0 })
+	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable") > 0 })
 	close(hold)
 	soon(t, "what is claimed is handled meanwhile", func() bool { return l.len() == 100 })
 	server.start(t)
 	soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
 	s.addAllFrom(t, 4, 100, 20)
 	soon(t, "it goes on", func() bool { return l.len() == 120 })
-	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
-	assert.Equal(t, 1, j.lines("redis unavailable")-j.lines("redis unavailable", "LOADING"), "a server that starts may say so")
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
+	assert.Equal(t, 1, j.lines("broker unavailable")-j.lines("broker unavailable", "LOADING"), "a server that starts may say so")
 	l.check(t, 120)
 	assert.Zero(t, r.stats(t).Lost)
 }
@@ -176,7 +176,7 @@ func TestOwnershipIsLost(t *testing.T) {
 		for _, row := range s.rows(t) {
 			require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, "other", 0, row.ID, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err())
 		}
-		assert.ErrorContains(t, <-causes, "taken over by another consumer")
+		assert.ErrorContains(t, <-causes, "taken the message back")
 		soon(t, "it lets go of them", func() bool { return r.stats(t).Claimed == 0 })
 		for _, row := range s.rows(t) {
 			assert.Equal(t, "other", row.Consumer)
@@ -245,7 +245,7 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 			}
 			return nil
 		}), redisconsumer.WithLogger(j.logger()))
-		soon(t, "the log says why", func() bool { return j.lines("level=WARN", "write the dead letter", "WRONGTYPE") == 1 })
+		soon(t, "the log says why", func() bool { return j.lines("level=ERROR", "dead letter not published", "WRONGTYPE") > 0 })
 		soon(t, "the other key flows", func() bool { return l.len() == 1 && s.pending(t) == 1 })
 		require.NoError(t, s.Del(t.Context(), dead).Err())
 		soon(t, "it is written", func() bool { return len(s.dead(t)) == 1 && s.pending(t) == 0 })
@@ -287,14 +287,14 @@ func TestEverythingWrongAtOnce(t *testing.T) {
 		redisconsumer.WithName(""), redisconsumer.WithConsumer(""), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: -1}),
 		redisconsumer.WithDeadLetters(func(string) string { return "a" }))
 	for _, says := range []string{
-		"no client", "no handler", "group has no name", "stream has no name", `"a" is named twice`, "WithWorkers is 0", "WithPrefetch is 0", "WithTimeout is -1ns",
-		"WithClaimAfter is 1ms", "WithBlock is 0s", "WithShutdownTimeout is -1ns", "leave WithName out", "leave WithConsumer out", "WithRetry: retry.max_attempts is -1", "read itself",
+		"client is nil", "handler is nil", "group has no name", "stream has no name", `"a" is named twice`, "WithWorkers: 0", "WithPrefetch: 0", "WithTimeout: -1ns",
+		"WithClaimAfter: 1ms", "WithBlock: 0s", "WithShutdownTimeout: -1ns", "WithName: the name is empty", "WithConsumer", "WithRetry: retry.max_attempts is -1", "read itself",
 	} {
 		assert.ErrorContains(t, err, says)
 	}
 	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisconsumer.WithDeadLetters(nil))
 	assert.ErrorContains(t, err, "no stream to read")
-	assert.ErrorContains(t, err, "WithDeadLetters has no function")
+	assert.ErrorContains(t, err, "WithDeadLetters: the function is nil")
 }
 
 // What the server refuses for a while is waited out: nothing is lost, the log says it once, and
@@ -317,11 +317,11 @@ func TestServerRefuses(t *testing.T) {
 			s.addAll(t, 3, 30)
 			soon(t, "it works", func() bool { return l.len() == 30 })
 			require.NoError(t, s.Do(t.Context(), refusal.refuse...).Err())
-			soon(t, "the log says so", func() bool { return j.lines("level=WARN", "redis unavailable", refusal.says) == 1 })
+			soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable", refusal.says) == 1 })
 			require.NoError(t, s.Do(t.Context(), refusal.heal...).Err())
 			s.addAllFrom(t, 3, 30, 30)
 			soon(t, "it goes on", func() bool { return l.len() == 60 })
-			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
+			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
 			assert.Equal(t, 1, j.lines("level=WARN"))
 			l.check(t, 60)
 		})
@@ -344,15 +344,15 @@ func TestServerRefusesForAnotherReason(t *testing.T) {
 	s.addAll(t, 3, 30)
 	soon(t, "it works", func() bool { return l.len() == 30 })
 	require.NoError(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
-	soon(t, "the first cause", func() bool { return j.lines("level=WARN", "redis unavailable", "READONLY") == 1 })
+	soon(t, "the first cause", func() bool { return j.lines("level=WARN", "broker unavailable", "READONLY") == 1 })
 	require.NoError(t, s.Do(t.Context(), "CONFIG", "SET", "requirepass", "secret").Err())
 	do("CLIENT", "KILL", "TYPE", "normal")
-	soon(t, "the cause that stands", func() bool { return j.lines("level=WARN", "redis unavailable", "a user and a password") == 1 })
+	soon(t, "the cause that stands", func() bool { return j.lines("level=WARN", "broker unavailable", "a user and a password") == 1 })
 	do("REPLICAOF", "NO", "ONE")
 	do("CONFIG", "SET", "requirepass", "")
 	s.addAllFrom(t, 3, 30, 30)
 	soon(t, "it goes on", func() bool { return l.len() == 60 })
-	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") > 0 })
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
 	l.check(t, 60)
 }
 

@@ -18,7 +18,7 @@ const backfillSuffix = ":backfill"
 // backfillPause is how long a backfill that has nothing to do, or has to wait, is left alone.
 const backfillPause = 100 * time.Millisecond
 
-// errNoBackfill says that nobody has published anything of low priority.
+// errNoBackfill says that no producer has published anything of low priority.
 var errNoBackfill = errors.New("redisconsumer: there is no backfill")
 
 // addBackfills adds the backfill of each stream, unless it is read as a stream of its own.
@@ -33,18 +33,18 @@ func (c *Consumer) addBackfills() {
 
 // createGroup creates the group, and its stream where there is none; but no backfill, which most
 // streams do not have.
-func (c *Consumer) createGroup(ctx context.Context, st *stream, from string) error {
-	if st.primary == nil {
-		return c.client.XGroupCreateMkStream(ctx, st.name, c.group, from).Err()
+func (r *run) createGroup(ctx context.Context, f *feed, from string) error {
+	if f.primary == nil {
+		return r.client.XGroupCreateMkStream(ctx, f.name, r.group, from).Err()
 	}
-	n, err := c.client.Exists(ctx, st.name).Result()
+	n, err := r.client.Exists(ctx, f.name).Result()
 	if err != nil {
 		return err
 	}
 	if n == 0 {
 		return errNoBackfill
 	}
-	err = c.client.XGroupCreate(ctx, st.name, c.group, from).Err()
+	err = r.client.XGroupCreate(ctx, f.name, r.group, from).Err()
 	if err != nil && redis.HasErrorPrefix(err, "ERR The XGROUP subcommand requires the key to exist") {
 		return errNoBackfill
 	}
@@ -53,114 +53,66 @@ func (c *Consumer) createGroup(ctx context.Context, st *stream, from string) err
 
 // open creates the groups. Only what does not pass by itself is an error; the rest is tried again
 // later.
-func (c *Consumer) open(ctx context.Context) error {
+func (r *run) open(ctx context.Context) error {
 	var refused []error
-	for _, st := range c.streams {
-		err := c.ensure(ctx, st)
-		if err == nil || ctx.Err() != nil || st.primary != nil { // a backfill may be missing, and is tried again
+	for _, f := range r.feeds {
+		err := r.ensure(ctx, f)
+		if err == nil || ctx.Err() != nil || f.primary != nil { // a backfill may be missing, and is tried again
 			continue
 		}
-		if r, known := ruleFor(err); known && r.settled {
-			refused = append(refused, explained("join the group "+c.group+" of", st.name, err))
+		if rule, known := ruleFor(err); known && rule.settled {
+			refused = append(refused, explained("join the group "+r.group+" of", f.name, err))
 			continue
 		}
-		c.outages.begin(ctx, st, "join", err)
+		r.outages.begin(ctx, f.stream, "join", err)
 	}
 	return errors.Join(refused...)
 }
 
-// ensure creates stream and group where they do not exist.
-func (c *Consumer) ensure(ctx context.Context, st *stream) error {
-	from := st.start
+// ensure creates stream and group where they do not exif.
+func (r *run) ensure(ctx context.Context, f *feed) error {
+	from := f.start
 	if from == "" {
 		from = "0"
-		if c.fromNow {
+		if r.options.fromNow {
 			from = "$"
 		}
 	}
-	err := c.createGroup(ctx, st, from)
+	err := r.createGroup(ctx, f, from)
 	if errors.Is(err, errNoBackfill) {
-		st.start = "0" // whatever there will be is new
+		f.start = "0" // whatever there will be is new
 		return err
 	}
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return err
 	}
 	if err == nil { // a stream whose name is misspelt is created, too, and stays empty: so it is said
-		c.log.InfoContext(ctx, "consumer group created", "stream", st.name, "group", c.group, "from", from)
+		r.log.InfoContext(ctx, "consumer group created", "stream", f.name, "from", from)
 	}
-	if st.start == "" {
-		st.start = "0"
-		if c.fromNow {
-			if st.start, err = c.position(ctx, st); err != nil {
-				st.start = ""
+	if f.start == "" {
+		f.start = "0"
+		if r.options.fromNow {
+			if f.start, err = r.position(ctx, f); err != nil {
+				f.start = ""
 				return err
 			}
 		}
 	}
-	st.ready = true
-	st.joined.Store(true)
+	f.ready = true
+	f.joined.Store(true)
 	return nil
 }
 
-// position is the id that the group was handed last.
-func (c *Consumer) position(ctx context.Context, st *stream) (string, error) {
-	groups, err := c.client.XInfoGroups(ctx, st.name).Result()
+// position is the id that the group was handed laf.
+func (r *run) position(ctx context.Context, f *feed) (string, error) {
+	groups, err := r.client.XInfoGroups(ctx, f.name).Result()
 	if err != nil {
 		return "", err
 	}
 	for _, group := range groups {
-		if group.Name == c.group {
+		if group.Name == r.group {
 			return group.LastDeliveredID, nil
 		}
 	}
-	return "", fmt.Errorf("NOGROUP the group %q is gone again", c.group)
-}
-
-// claimRows makes entries ours that are as rows has them. Where charge is set it counts as a
-// delivery, unless it is only the answer to one that was lost.
-func (c *Consumer) claimRows(ctx context.Context, st *stream, idle time.Duration, rows []row, charge bool) ([]*item, error) {
-	groups := map[int][]row{} // by what the delivery count grows by
-	for _, r := range rows {
-		growth := 1
-		if !charge || r.Consumer == c.name && !c.named {
-			growth = 0
-		}
-		groups[growth] = append(groups[growth], r)
-	}
-	var items []*item
-	for growth, rows := range groups {
-		args := []any{c.group, c.name, idle.Milliseconds(), growth}
-		for _, r := range rows {
-			args = append(args, r.ID, r.Consumer, r.RetryCount)
-		}
-		answer, err := claimScript.run(context.WithoutCancel(ctx), c.client, []string{st.name}, args...)
-		if err != nil {
-			return nil, err
-		}
-		entries, err := entriesOf(answer)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if e.fields == nil {
-				c.trimmed(ctx, st, e.id)
-				continue
-			}
-			it, err := c.newItem(st, e.id, e.count, e.fields)
-			if err != nil {
-				return nil, err
-			}
-			st.counters.takenOver.Add(1)
-			items = append(items, it)
-		}
-	}
-	return items, nil
-}
-
-// trimmed reports an entry that nobody will ever handle.
-func (c *Consumer) trimmed(ctx context.Context, st *stream, position string) {
-	st.counters.trimmed.Add(1)
-	c.log.ErrorContext(ctx, "message trimmed before it was handled",
-		"stream", st.name, "entry", position)
+	return "", fmt.Errorf("NOGROUP the group %q is gone again", r.group)
 }

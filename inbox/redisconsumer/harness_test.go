@@ -257,10 +257,18 @@ func (r *run) stop(t *testing.T) {
 	}
 }
 
-// stats are the figures of the only stream; those of the server are zero while it has no group.
-func (r *run) stats(*testing.T) redisconsumer.StreamStats {
-	all, _ := r.Stats(context.Background())
-	return all[0]
+// figures are those of the consumer, and of its only stream.
+type figures struct {
+	redisconsumer.StreamStats
+	inbox.ConsumerStats
+
+	Claimed int // of the stream
+}
+
+// stats are the present figures; those of the server are zero while it has no group.
+func (r *run) stats(*testing.T) figures {
+	all, _ := r.Streams(context.Background())
+	return figures{all[0], r.Stats(), all[0].Claimed}
 }
 
 // journal is a log that can be read while it is written.

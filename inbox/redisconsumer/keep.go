@@ -2,156 +2,253 @@ package redisconsumer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
-)
 
-// keeper does at the server what becomes of claimed entries: it renews, returns, acknowledges and
-// forwards them.
-type keeper struct {
-	c      *Consumer
-	claims *claims
-}
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
 
 // atOnce bounds the entries of one call of a script: other clients of the server wait meanwhile.
 const atOnce = 200
 
-// own renews, releases or charges items, as own.lua says. Those that are no longer ours are
+// errTakenOver is what is wrong with a confirmation of an entry that is another member's.
+var errTakenOver = errors.New("redisconsumer: another member of the group had taken the message over after it was handled")
+
+// ensureOurs renews, releases or charges entries, as own.lua says. Those that are no longer ours are
 // surrendered.
-func (k *keeper) own(ctx context.Context, st *stream, items []*item, idle time.Duration, charge int64) error {
-	st.own.Lock()
-	defer st.own.Unlock()
-	for len(items) > 0 {
-		some := items[:min(len(items), atOnce)]
-		items = items[len(some):]
-		if err := k.ownSome(ctx, st, some, idle, charge); err != nil {
+func (r *run) ensureOurs(ctx context.Context, f *feed, all []*delivery, idle time.Duration, charge int64) error {
+	f.own.Lock()
+	defer f.own.Unlock()
+	for some := range slices.Chunk(all, atOnce) {
+		there, args := r.present(some, r.group, r.options.name, idle.Milliseconds(), charge)
+		if len(there) == 0 {
+			continue
+		}
+		answers, err := ownScript.numbers(ctx, r.client, len(there), f.name, args...)
+		if err != nil {
 			return err
 		}
+		var notOurs []*delivery
+		r.mu.Lock()
+		for i, d := range there {
+			if answers[i] == 0 {
+				notOurs = append(notOurs, d)
+				continue
+			}
+			d.gone = answers[i] == 2
+			d.count = max(d.count+charge, 0)
+		}
+		r.mu.Unlock()
+		r.surrender(ctx, f, notOurs) //nolint:contextcheck // see there
 	}
 	return nil
 }
 
-func (k *keeper) ownSome(ctx context.Context, st *stream, items []*item, idle time.Duration, charge int64) error {
-	there, args := k.claims.present(items, k.c.group, k.c.name, idle.Milliseconds(), charge)
-	if len(there) == 0 {
-		return nil
-	}
-	answers, err := ownScript.numbers(ctx, k.c.client, len(there), st.name, args...)
-	if err != nil {
-		return err
-	}
-	var notOurs []*item
-	k.claims.mu.Lock()
-	for i, it := range there {
-		if answers[i] == 0 {
-			notOurs = append(notOurs, it)
+// surrender gives up entries that another member has taken over: the contexts of their handlers end,
+// and nothing is done to them.
+func (r *run) surrender(ctx context.Context, f *feed, all []*delivery) {
+	lost := map[*delivery]bool{}
+	r.mu.Lock()
+	for _, d := range all {
+		if f.claims[d.position] != d || d.state == handled {
 			continue
 		}
-		it.gone = answers[i] == 2
-		it.count = max(it.count+charge, 0)
+		f.unsure.Store(true)
+		if d.state == claimed {
+			lost[d] = true
+			f.counters.lost.Add(1)
+			r.log.WarnContext(ctx, "message taken over by another consumer", "stream", f.name, "entry", d.position)
+		}
+		r.forget(d)
 	}
-	k.claims.mu.Unlock()
-	for _, it := range notOurs {
-		k.claims.surrender(it)
+	r.mu.Unlock()
+	if len(lost) > 0 {
+		now, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		cancel()
+		r.Withdraw(now, func(e *session.Entry) bool { return lost[deliveryOf(e)] })
 	}
-	return nil
+}
+
+// chosen are the claims of a stream that are chosen, with the lock held.
+func (r *run) chosen(f *feed, choice func(*delivery) bool) (all []*delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range f.claims {
+		if choice(d) {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // renew shows signs of life for everything that is claimed, until ctx ends.
-func (k *keeper) renew(ctx context.Context, st *stream) {
-	rhythm := k.c.claimAfter / (renewals + 1)
+func (r *run) renew(ctx context.Context, f *feed) {
+	rhythm := r.options.claimAfter / (renewals + 1)
 	for failures := 0; ; {
 		pause := rhythm
 		if failures > 0 {
 			pause = min(rhythm, pauseAfter(failures))
 		}
-		if !sleep(ctx, pause) {
+		if !session.Pause(ctx, pause) {
 			return
 		}
 		begun := time.Now()
-		items := k.claims.claimed(st, func(it *item) bool { return !it.lent && !it.gone && it.state != lost })
-		if len(items) == 0 {
+		ours := r.chosen(f, func(d *delivery) bool { return !d.gone && d.state != released })
+		if len(ours) == 0 {
 			continue // and nothing is known of the server
 		}
-		err := k.own(ctx, st, items, 0, 0)
+		err := r.ensureOurs(ctx, f, ours, 0, 0)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			failures = 0
-			k.c.outages.end(ctx, st, "renew", begun)
+			r.outages.end(ctx, f.stream, "renew", begun)
 		case isNoGroup(err): // the reader brings it back; then everything turns out not to be ours
 			failures = 0
 		default:
 			failures++
-			k.c.outages.begin(ctx, st, "renew", err)
+			r.outages.begin(ctx, f.stream, "renew", err)
 		}
 	}
 }
 
-// What release is for.
-func idle(it *item) bool {
-	return it.state == waiting && (it.queue == nil || it.queue.state != queueBusy)
-}
-func everything(it *item) bool { return it.state == waiting }
-
-// release makes claimed entries that are not being handled available to others at once. No attempt
-// is charged.
-func (k *keeper) release(ctx context.Context, which func(*item) bool) {
-	ctx, cancel := context.WithTimeout(ctx, flushGrace)
-	defer cancel()
-	for _, st := range k.c.streams {
-		items := k.claims.claimed(st, which)
-		if len(items) == 0 {
-			continue
-		}
-		err := k.own(ctx, st, items, k.c.claimAfter, -1)
-		if err != nil {
-			k.c.log.WarnContext(ctx, "messages not released",
-				"stream", st.name, "messages", len(items), "after", k.c.claimAfter, "error", err)
-		}
-		k.claims.mu.Lock()
-		var gone []string
-		for _, it := range items {
-			if st.items[it.position] == it {
-				if it.gone {
-					gone = append(gone, it.position)
-				}
-				k.claims.forget(it)
+// settle acknowledges what was handled, and releases what was given back. While one call is on its way,
+// others gather for the next. When ctx ends it does so with the rest, for a bounded time.
+func (r *run) settle(ctx context.Context, f *feed) {
+	for {
+		select {
+		case <-f.toSettle:
+			r.flush(ctx, f, ctx.Done())
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushGrace)
+			defer cancel()
+			r.flush(last, f, last.Done())
+			if acks, back := r.unsettled(f); len(acks)+len(back) > 0 {
+				r.log.WarnContext(last, "last confirmations not answered", "stream", f.name, "handled", len(acks), "released", len(back), "waited", flushGrace)
 			}
-		}
-		k.claims.mu.Unlock()
-		for _, position := range gone {
-			k.c.trimmed(ctx, st, position)
+			return
 		}
 	}
 }
 
-// leave takes the consumer out of its groups, where nothing is pending for it.
-func (k *keeper) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, flushGrace)
-	defer cancel()
-	for _, st := range k.c.streams {
-		if !st.ready {
+// unsettled are entries that are due next.
+func (r *run) unsettled(f *feed) (acks, back []*delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(f.acks[:min(len(f.acks), atOnce)]), slices.Clone(f.back[:min(len(f.back), atOnce)])
+}
+
+// flush settles until there is nothing left, or end.
+func (r *run) flush(ctx context.Context, f *feed, end <-chan struct{}) {
+	ctx = context.WithoutCancel(ctx)
+	for failures := 0; ; {
+		acks, back := r.unsettled(f)
+		begun, what := time.Now(), "acknowledge"
+		var err error
+		switch {
+		case len(acks) > 0:
+			err = r.acknowledge(ctx, f, acks)
+		case len(back) > 0:
+			what, err = "release", r.release(ctx, f, back)
+		default:
+			return
+		}
+		if err == nil {
+			failures = 0
+			r.outages.end(ctx, f.stream, what, begun)
 			continue
 		}
-		if _, err := leaveScript.run(ctx, k.c.client, []string{st.name}, k.c.group, k.c.name); err != nil && !isNoGroup(err) {
-			k.c.log.WarnContext(ctx, "consumer could not leave its group",
-				"stream", st.name, "error", err)
+		failures++
+		if !isNoGroup(err) {
+			r.outages.begin(ctx, f.stream, what, err)
+		}
+		if session.Within(end, pauseAfter(failures)) {
+			return
 		}
 	}
 }
 
-// tidy removes consumers from the group that have nothing pending and have not been heard of for
+// acknowledge acknowledges the first entries of those that are due.
+func (r *run) acknowledge(ctx context.Context, f *feed, acks []*delivery) error {
+	there, args := r.present(acks, r.group, r.options.name)
+	var answers []int64
+	if len(there) > 0 {
+		var err error
+		if answers, err = ackScript.numbers(ctx, r.client, len(there), f.name, args...); err != nil {
+			return err
+		}
+	}
+	for i, d := range there {
+		if answers[i] < 0 {
+			f.counters.lost.Add(1)
+			r.AckFailed("ack", f.name+" "+d.position, errTakenOver)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.acks = slices.Delete(f.acks, 0, len(acks))
+	for _, d := range acks {
+		r.forget(d)
+	}
+	return nil
+}
+
+// release makes the first entries of those that were given back available to others.
+func (r *run) release(ctx context.Context, f *feed, back []*delivery) error {
+	n := 1 // those that are released alike
+	for n < len(back) && back[n].idle == back[0].idle && back[n].charge == back[0].charge {
+		n++
+	}
+	back = back[:n]
+	if err := r.ensureOurs(ctx, f, back, back[0].idle, back[0].charge); err != nil {
+		return err
+	}
+	var gone []string
+	r.mu.Lock()
+	f.back = slices.Delete(f.back, 0, n)
+	for _, d := range back {
+		switch {
+		case f.claims[d.position] != d: // another's
+		case d.gone:
+			gone = append(gone, d.position)
+		case d.alone == nil:
+			f.returned[d.position] = true
+		}
+		r.forget(d)
+	}
+	r.mu.Unlock()
+	for _, position := range gone {
+		r.trimmed(ctx, f, position)
+	}
+	return nil
+}
+
+// leave takes us out of the groups, where nothing is pending for us.
+func (r *run) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushGrace)
+	defer cancel()
+	for _, f := range r.feeds {
+		if !f.ready {
+			continue
+		}
+		if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, r.options.name); err != nil && !isNoGroup(err) {
+			r.log.WarnContext(ctx, "consumer could not leave its group", "stream", f.name, "error", err)
+		}
+	}
+}
+
+// tidy removes members from the group that have nothing pending and have not been heard of for
 // long: processes that have died.
-func (k *keeper) tidy(ctx context.Context, st *stream) error {
-	consumers, err := k.c.client.XInfoConsumers(ctx, st.name, k.c.group).Result()
+func (r *run) tidy(ctx context.Context, f *feed) error {
+	members, err := r.client.XInfoConsumers(ctx, f.name, r.group).Result()
 	if err != nil {
 		return err
 	}
-	for _, consumer := range consumers {
-		if consumer.Name != k.c.name && consumer.Pending == 0 && consumer.Idle > tidyAfter*k.c.claimAfter {
-			if _, err := leaveScript.run(ctx, k.c.client, []string{st.name}, k.c.group, consumer.Name); err != nil {
+	for _, member := range members {
+		if member.Name != r.options.name && member.Pending == 0 && member.Idle > tidyAfter*r.options.claimAfter {
+			if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, member.Name); err != nil {
 				return err
 			}
 		}
@@ -159,80 +256,6 @@ func (k *keeper) tidy(ctx context.Context, st *stream) error {
 	return nil
 }
 
-// tidyAfter is how many times longer a consumer has to be silent than its entries, to be removed.
+// tidyAfter is how many times longer a member has to be silent than its entries, to be removed.
 // One that lives comes back by itself.
 const tidyAfter = 20
-
-// acknowledge acknowledges what was handled. While one call is on its way, others gather for the
-// next. When ctx ends it acknowledges the rest, for a bounded time.
-func (k *keeper) acknowledge(ctx context.Context, st *stream) {
-	for {
-		select {
-		case <-st.toAck:
-			k.flush(ctx, st, ctx.Done())
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushGrace)
-			defer cancel()
-			k.flush(last, st, last.Done())
-			if n := len(k.claims.unacknowledged(st)); n > 0 {
-				k.c.log.WarnContext(last, "handled messages not acknowledged",
-					"stream", st.name, "messages", n)
-			}
-			return
-		}
-	}
-}
-
-// flush acknowledges until there is nothing left, or end.
-func (k *keeper) flush(ctx context.Context, st *stream, end <-chan struct{}) {
-	ctx = context.WithoutCancel(ctx)
-	for failures := 0; ; {
-		items := k.claims.unacknowledged(st)
-		if len(items) == 0 {
-			return
-		}
-		begun := time.Now()
-		err := k.acknowledgeSome(ctx, st, items)
-		if err == nil {
-			failures = 0
-			k.c.outages.end(ctx, st, "acknowledge", begun)
-			continue
-		}
-		failures++
-		if !isNoGroup(err) {
-			k.c.outages.begin(ctx, st, "acknowledge", err)
-		}
-		timer := time.NewTimer(pauseAfter(failures))
-		select {
-		case <-timer.C:
-		case <-end:
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// acknowledgeSome acknowledges the first items of those that are due.
-func (k *keeper) acknowledgeSome(ctx context.Context, st *stream, items []*item) error {
-	there, args := k.claims.present(items, k.c.group, k.c.name)
-	var answers []int64
-	if len(there) > 0 {
-		var err error
-		if answers, err = ackScript.numbers(ctx, k.c.client, len(there), st.name, args...); err != nil {
-			return err
-		}
-	}
-	k.claims.mu.Lock()
-	defer k.claims.mu.Unlock()
-	for i, it := range there {
-		if answers[i] < 0 {
-			st.counters.lost.Add(1)
-			k.c.log.WarnContext(ctx, "message taken over by another consumer after it was handled", "stream", st.name, "entry", it.position)
-		}
-	}
-	st.acks = slices.Delete(st.acks, 0, len(items))
-	for _, it := range items {
-		k.claims.forget(it)
-	}
-	return nil
-}

@@ -111,7 +111,7 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 	<-begun
 	assert.ErrorContains(t, c.Run(ctx), "runs already")
 	cancel()
-	assert.ErrorContains(t, <-done, "1 handlers go on although their contexts were cancelled")
+	require.NoError(t, <-done)
 	assert.Equal(t, 1, s.pending(t))
 	close(release)
 	under.Wait()
@@ -277,17 +277,17 @@ func TestLag(t *testing.T) {
 	onRedis(t, func(t *testing.T, s *site) {
 		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, newLedger().handler(nil), quick()...)
 		require.NoError(t, err)
-		all, err := c.Stats(t.Context())
+		all, err := c.Streams(t.Context())
 		require.ErrorContains(t, err, fmt.Sprintf("%q", s.stream), "there is no stream yet")
 		require.Len(t, all, 1)
 		assert.False(t, all[0].LagKnown)
 		require.NoError(t, s.XGroupCreateMkStream(t.Context(), s.stream, "another", "0").Err())
-		_, err = c.Stats(t.Context())
+		_, err = c.Streams(t.Context())
 		require.ErrorContains(t, err, "NOGROUP")
 
 		s.addAll(t, 1, 150)
 		stats := func() redisconsumer.StreamStats {
-			all, err := c.Stats(t.Context())
+			all, err := c.Streams(t.Context())
 			require.NoError(t, err)
 			return all[0]
 		}
@@ -362,7 +362,7 @@ func TestTwoOfOneName(t *testing.T) {
 			}
 			return ctx.Err()
 		}), redisconsumer.WithName("same"), patient)
-		require.ErrorContains(t, <-causes, "taken over by another consumer")
+		require.ErrorContains(t, <-causes, "taken the message back")
 		soon(t, "the first has none", func() bool { return first.stats(t).Claimed == 0 })
 		assert.Equal(t, 2, s.pending(t), "and has acknowledged none")
 		first.stop(t)

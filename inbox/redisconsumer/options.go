@@ -32,41 +32,35 @@ const (
 	renewals = 3
 )
 
-// settings of a consumer, changed by [Option].
-type settings struct {
-	consumer      string
+// options of a consumer, changed by [Option].
+type options struct {
+	session.Options
+
 	source        func(stream string) string
 	name          string
 	named         bool // by the caller: an earlier process may have had it
-	workers       int
 	prefetch      int
 	prefetchBytes int
-	retry         inbox.Retry
-	timeout       time.Duration
-	observer      inbox.Observer
-	log           *slog.Logger
 	claimAfter    time.Duration
 	block         time.Duration
-	shutdown      time.Duration
 	dead          func(stream string) string
 	fromNow       bool
 	noBackfill    bool
 }
 
-func defaults() settings {
-	return settings{
-		workers: DefaultWorkers, prefetch: DefaultPrefetch, prefetchBytes: DefaultPrefetchBytes,
-		timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), log: slog.Default(), claimAfter: DefaultClaimAfter,
-		block: DefaultBlock, shutdown: DefaultShutdownTimeout, source: func(stream string) string { return stream },
+func defaults() options {
+	return options{
+		Options: session.Defaults("redisconsumer"), name: uniqueName(), prefetch: DefaultPrefetch, prefetchBytes: DefaultPrefetchBytes,
+		claimAfter: DefaultClaimAfter, block: DefaultBlock, source: func(stream string) string { return stream },
 	}
 }
 
 // An Option changes a consumer. What makes no sense is reported by [NewConsumer].
-type Option func(*settings)
+type Option func(*options)
 
 // WithConsumer sets whose effect happens once: [inbox.Message.Consumer], by which inboxes tell
 // messages apart. Default: the name of the group.
-func WithConsumer(name string) Option { return func(s *settings) { s.consumer = name } }
+func WithConsumer(name string) Option { return func(o *options) { o.Consumer = name } }
 
 // WithSource gives the streams names of their own as sources of messages, [inbox.Message.Source],
 // by which inboxes tell messages apart: those of different sources are never copies of each other.
@@ -74,7 +68,7 @@ func WithConsumer(name string) Option { return func(s *settings) { s.consumer = 
 // is replaced by another, need the same source; one that another party may write to, such as a
 // partner, needs a source of its own.
 func WithSource(name func(stream string) string) Option {
-	return func(s *settings) { s.source = name }
+	return func(o *options) { o.source = name }
 }
 
 // WithName names this consumer within its group. No two that run may have the same name: they would
@@ -83,11 +77,11 @@ func WithSource(name func(stream string) string) Option {
 // A process that comes back under its old name gets at once what it had claimed when it died,
 // instead of after [WithClaimAfter].
 func WithName(name string) Option {
-	return func(s *settings) { s.name, s.named = name, true }
+	return func(o *options) { o.name, o.named = name, true }
 }
 
 // WithWorkers sets how many messages are handled at once, over all streams. Default 10.
-func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
+func WithWorkers(n int) Option { return func(o *options) { o.Workers = n } }
 
 // WithPrefetch bounds the entries that are claimed, for each stream: being handled, waiting for
 // their turn or their next attempt, not yet acknowledged. It bounds the memory. Default 256, at
@@ -98,32 +92,32 @@ func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 // order, but their payloads are dropped and fetched again when it is their turn. So other keys are
 // read on. 64 times the prefetch can be unloaded, at about 300 bytes each; then the stream is not
 // read on, with a warning. A process that crashes leaves all of them to the others.
-func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
+func WithPrefetch(n int) Option { return func(o *options) { o.prefetch = n } }
 
 // WithPrefetchBytes bounds the bytes of the entries that are claimed, for each stream, beside
 // [WithPrefetch]: nothing more is read while there are as many. A read cannot be told how many bytes
 // to bring: it asks for as many entries as fit if none is larger than the largest of late, and for
 // eight at first, so that more can be in memory for a while where entries suddenly become larger.
 // Default 64 MiB, at least 1.
-func WithPrefetchBytes(n int) Option { return func(s *settings) { s.prefetchBytes = n } }
+func WithPrefetchBytes(n int) Option { return func(o *options) { o.prefetchBytes = n } }
 
 // WithRetry says how failures are repeated and after how many a message goes to the dead letters.
 // Default: [inbox.DefaultRetry].
 func WithRetry(r inbox.Retry) Option {
-	return func(s *settings) { s.retry = r.WithDefaults(inbox.DefaultRetry()) }
+	return func(o *options) { o.Retry = r.WithDefaults(inbox.DefaultRetry()) }
 }
 
 // WithTimeout bounds one attempt of a handler: its context ends then. Default 30 s.
-func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.Timeout = d } }
 
 // WithObserver sets the observer of each attempt.
-func WithObserver(o inbox.Observer) Option { return func(s *settings) { s.observer = o } }
+func WithObserver(observer inbox.Observer) Option { return func(o *options) { o.Observer = observer } }
 
 // WithLogger sets where the consumer logs to. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option {
-	return func(s *settings) {
+	return func(o *options) {
 		if log != nil {
-			s.log = log
+			o.Log = log
 		}
 	}
 }
@@ -132,78 +126,64 @@ func WithLogger(log *slog.Logger) Option {
 // consumer that has it. Consumers renew what they have claimed three times as often, also while a
 // handler runs, so it does not bound handlers. All consumers of a group should have the same.
 // Default 1 min, at least 100 ms.
-func WithClaimAfter(d time.Duration) Option { return func(s *settings) { s.claimAfter = d } }
+func WithClaimAfter(d time.Duration) Option { return func(o *options) { o.claimAfter = d } }
 
 // WithBlock sets how long a read waits for new entries. A stop waits for it, too, and each stream
 // takes a connection of the client's pool for it. Default 1 s, from 1 ms to 1 min.
-func WithBlock(d time.Duration) Option { return func(s *settings) { s.block = d } }
+func WithBlock(d time.Duration) Option { return func(o *options) { o.block = d } }
 
 // WithShutdownTimeout sets how long a stop waits for handlers under way before it cancels their
 // contexts. Default 30 s; 0 cancels them at once.
-func WithShutdownTimeout(d time.Duration) Option { return func(s *settings) { s.shutdown = d } }
+func WithShutdownTimeout(d time.Duration) Option { return func(o *options) { o.Shutdown = d } }
 
 // WithDeadLetters names the stream that gets the dead letters of a stream. Default: [DeadStream],
 // one for each group. On a cluster, streams with a hash tag, such as "{orders}" and
 // "{orders}:dead:billing", let a message be moved in one step.
 func WithDeadLetters(name func(stream string) string) Option {
-	return func(s *settings) { s.dead = name }
+	return func(o *options) { o.dead = name }
 }
 
 // WithNewOnly has a group that does not exist yet begin with what is added after it was created.
 // Default: with the first entry of the stream. It changes nothing for a group that exists.
-func WithNewOnly() Option { return func(s *settings) { s.fromNow = true } }
+func WithNewOnly() Option { return func(o *options) { o.fromNow = true } }
 
 // WithoutBackfill leaves the backfill streams alone. Default: beside each stream the consumer reads
 // "<stream>:backfill", where producers put messages of low priority, once there is such a stream,
 // and only while the stream itself has nothing new.
-func WithoutBackfill() Option { return func(s *settings) { s.noBackfill = true } }
+func WithoutBackfill() Option { return func(o *options) { o.noBackfill = true } }
 
-// check reports everything that is wrong.
-func (s *settings) check(group string, streams []string) error {
-	var wrong []error
-	complain := func(when bool, format string, args ...any) {
-		if when {
-			wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: "+format, args...))
-		}
+// check reports everything that is wrong with what is Redis' own.
+func (o *options) check(group string, streams []string) error {
+	wrong := []error{
+		o.Complain(group == "", "the group has no name"),
+		o.Complain(len(streams) == 0, "there is no stream to read: name at least one"),
+		o.Complain(o.name == "", "WithName: the name is empty: leave it out for one that no other process has"),
+		o.Complain(o.prefetch < 1, "WithPrefetch: %d: give at least 1", o.prefetch),
+		o.Complain(o.prefetchBytes < 1, "WithPrefetchBytes: %d: give at least 1", o.prefetchBytes),
+		o.Complain(o.claimAfter < leastClaimAfter, "WithClaimAfter: %s: give at least %s", o.claimAfter, leastClaimAfter),
+		o.Complain(o.block < leastBlock || o.block > mostBlock, "WithBlock: %s: give from %s to %s", o.block, leastBlock, mostBlock),
+		o.Complain(o.source == nil, "WithSource: the function is nil: leave it out for the names of the streams"),
+		o.Complain(o.dead == nil, "WithDeadLetters: the function is nil: leave it out for that of DeadStream"),
 	}
-	complain(group == "", "the group has no name")
-	complain(len(streams) == 0, "there is no stream to read: name at least one")
 	seen := map[string]bool{}
 	for _, stream := range streams {
-		complain(stream == "", "a stream has no name")
-		complain(seen[stream], "the stream %q is named twice", stream)
+		wrong = append(wrong, o.Complain(stream == "", "a stream has no name"), o.Complain(seen[stream], "the stream %q is named twice", stream))
 		seen[stream] = true
 	}
-	complain(s.name == "", "the consumer has no name within its group: leave WithName out for a random one")
-	complain(s.consumer == "", "the consumer has no name: leave WithConsumer out for that of the group")
-	complain(s.workers < 1, "WithWorkers is %d: give at least 1", s.workers)
-	complain(s.prefetch < 1, "WithPrefetch is %d: give at least 1", s.prefetch)
-	complain(s.prefetchBytes < 1, "WithPrefetchBytes is %d: give at least 1", s.prefetchBytes)
-	complain(s.timeout <= 0, "WithTimeout is %s: it must be positive", s.timeout)
-	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
-	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
-	complain(s.shutdown < 0, "WithShutdownTimeout is %s: it must not be negative", s.shutdown)
-	complain(s.source == nil, "WithSource has no function: leave it out for the names of the streams")
-	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for that of DeadStream")
-	if s.dead != nil {
-		for _, stream := range streams {
-			dead := s.dead(stream)
-			complain(dead == "", "the stream %q has no name for its dead letters", stream)
-			complain(dead != "" && seen[dead], "the dead letters of %q would go to %q, which is read itself", stream, dead)
+	for _, stream := range streams {
+		if o.dead != nil {
+			dead := o.dead(stream)
+			wrong = append(wrong, o.Complain(dead == "", "WithDeadLetters: the stream %q has no name for its dead letters", stream),
+				o.Complain(dead != "" && seen[dead], "WithDeadLetters: the dead letters of %q would go to %q, which is read itself", stream, dead))
 		}
-	}
-	if s.source != nil {
-		for _, stream := range streams {
-			if source := s.source(stream); source != stream { // a long name of a stream is bounded by itself
-				wrong = append(wrong, inbox.ValidateSource(source))
+		if o.source == nil {
+			continue
+		}
+		if source := o.source(stream); source != stream { // a long name of a stream is bounded by itself
+			if err := inbox.ValidateSource(source); err != nil {
+				wrong = append(wrong, fmt.Errorf("redisconsumer: WithSource: %w", err))
 			}
 		}
-	}
-	if s.consumer != "" {
-		wrong = append(wrong, inbox.ValidateConsumer(s.consumer))
-	}
-	if err := s.retry.Validate(); err != nil {
-		wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: WithRetry: %w", err))
 	}
 	return errors.Join(wrong...)
 }
@@ -222,4 +202,4 @@ func uniqueName() string {
 }
 
 // expected is how many bytes an entry of a stream may have of which nothing has been read.
-func (s *settings) expected() int64 { return int64(max(s.prefetchBytes/8, 1)) }
+func (o *options) expected() int64 { return int64(max(o.prefetchBytes/8, 1)) }

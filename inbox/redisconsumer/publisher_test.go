@@ -85,13 +85,13 @@ func TestFromPublisherToConsumer(t *testing.T) {
 		for key, numbers := range order {
 			assert.IsIncreasing(t, numbers, key)
 		}
-		all, err := r.Stats(t.Context())
+		all, err := r.Streams(t.Context())
 		require.NoError(t, err)
 		require.Len(t, all, 3)
+		assert.Equal(t, int64(90), r.Stats().Handled)
 		for i, stats := range all {
 			assert.Equal(t, names[i], stats.Stream)
-			assert.Equal(t, int64(30), stats.Handled)
-			assert.Zero(t, stats.Pending+stats.Lag+stats.Consumers)
+			assert.Zero(t, stats.Pending+stats.Lag+stats.Members)
 		}
 	})
 }

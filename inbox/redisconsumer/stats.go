@@ -19,28 +19,11 @@ const (
 	countableBytes = 1 << 20
 )
 
-// counters are what a consumer has done with a stream since it was made.
-type counters struct {
-	handled, duplicates, deadLettered, skipped, failed, forwarded, takenOver, lost, trimmed, recreated atomic.Int64
-}
+// counters are what a consumer has seen of a stream since it was made.
+type counters struct{ takenOver, lost, trimmed, recreated atomic.Int64 }
 
-// attempt counts the end of an attempt.
-func (c *counters) attempt(a *inbox.Attempt) {
-	switch {
-	case a.Err != nil:
-		c.failed.Add(1)
-	case a.Outcome == inbox.Duplicate:
-		c.duplicates.Add(1)
-	case a.Outcome == inbox.DeadLettered:
-		c.deadLettered.Add(1)
-	case a.Outcome == inbox.Skipped:
-		c.skipped.Add(1)
-	default:
-		c.handled.Add(1)
-	}
-}
-
-// StreamStats is how far a group is with a stream, and what this consumer has done for it.
+// StreamStats is how far a group is with a stream, and what this consumer has claimed of it. What has
+// become of messages, [Consumer.Stats] counts over all streams.
 type StreamStats struct {
 	Stream string
 	// Lag is the number of entries that were not delivered to the group yet. It is known where
@@ -53,9 +36,9 @@ type StreamStats struct {
 	// of the oldest of them by the server's clock.
 	Pending       int64
 	OldestPending time.Duration
-	// Consumers is the number of names in the group; those of crashed processes are removed after a
+	// Members is the number of names in the group; those of crashed processes are removed after a
 	// while.
-	Consumers int64
+	Members int64
 	// LastDelivered is the id of the entry that was delivered to the group last.
 	LastDelivered string
 
@@ -65,21 +48,18 @@ type StreamStats struct {
 	// ones have in memory.
 	Claimed, Unloaded int
 	Bytes             int64
-	// What follows counts since the consumer was made. Handled, Duplicates, DeadLettered and
-	// Skipped are attempts with that outcome, Failed those with an error.
-	Handled, Duplicates, DeadLettered, Skipped, Failed int64
-	// Forwarded were forwarded to the dead letters; TakenOver came from other consumers, or were
-	// recovered; Lost were taken over by others.
-	Forwarded, TakenOver, Lost int64
+	// What follows counts since the consumer was made. TakenOver came from other members of the
+	// group, or were recovered; Lost were taken over by others.
+	TakenOver, Lost int64
 	// Trimmed are entries that were removed from the stream before they were handled.
 	Trimmed int64
 	// Recreated is how often the group had to be created again because it had been deleted.
 	Recreated int64
 }
 
-// Lag is what [Consumer.Stats] says of how far the group is behind, as telemetry.WatchLag takes it.
+// Lag is what [Consumer.Streams] says of how far the group is behind, as telemetry.WatchLag takes it.
 func (c *Consumer) Lag(ctx context.Context) ([]inbox.Lag, error) {
-	all, err := c.Stats(ctx)
+	all, err := c.Streams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,18 +74,18 @@ func (c *Consumer) Lag(ctx context.Context) ([]inbox.Lag, error) {
 	return lags, nil
 }
 
-// Stats asks the server about each stream, one call for each that takes bounded time. It works
+// Streams asks the server about each stream, one call for each that takes bounded time. It works
 // whether the consumer runs or not. Streams that could not be asked have only what this consumer
 // knows itself; their errors are joined. Backfills follow the streams, those that the consumer has
 // found.
-func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
+func (c *Consumer) Streams(ctx context.Context) ([]StreamStats, error) {
 	all := make([]StreamStats, 0, len(c.streams))
 	var failed []error
 	for _, st := range c.streams {
 		if st.primary != nil && !st.joined.Load() {
 			continue
 		}
-		stats := st.stats()
+		stats := c.claimedOf(st)
 		if err := c.ask(ctx, st, &stats); err != nil {
 			failed = append(failed, explained("read the figures of", st.name, err))
 		}
@@ -114,18 +94,24 @@ func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
 	return all, errors.Join(failed...)
 }
 
-func (st *stream) stats() StreamStats {
+// claimedOf is what this consumer knows itself of a stream.
+func (c *Consumer) claimedOf(st *stream) StreamStats {
 	n := &st.counters
-	var held int64
-	if counter := st.held.Load(); counter != nil { // it has run
-		held = counter.Load()
+	stats := StreamStats{
+		Stream: st.name, TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(), Recreated: n.recreated.Load(),
 	}
-	return StreamStats{
-		Stream: st.name, Claimed: int(st.loaded.Load()), Unloaded: int(st.unloaded.Load()), Bytes: held,
-		Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), DeadLettered: n.deadLettered.Load(), Skipped: n.skipped.Load(),
-		Failed: n.failed.Load(), Forwarded: n.forwarded.Load(), TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(),
-		Recreated: n.recreated.Load(),
+	r := c.running.Load()
+	if r == nil {
+		return stats
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.feeds {
+		if f.stream == st {
+			stats.Claimed, stats.Unloaded, stats.Bytes = len(f.claims)-f.unloaded, f.unloaded, f.bytes
+		}
+	}
+	return stats
 }
 
 func (c *Consumer) ask(ctx context.Context, st *stream, stats *StreamStats) error {
@@ -140,13 +126,13 @@ func (c *Consumer) ask(ctx context.Context, st *stream, stats *StreamStats) erro
 	lag, ok1 := list[0].(int64)
 	pending, ok2 := list[1].(int64)
 	oldest, ok3 := list[2].(string)
-	consumers, ok4 := list[3].(int64)
+	members, ok4 := list[3].(int64)
 	clock, ok5 := list[4].(string)
 	last, ok6 := list[5].(string)
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 {
 		return fmt.Errorf("%w: %v", errAnswer, list)
 	}
-	stats.Lag, stats.LagKnown, stats.Pending, stats.Consumers, stats.LastDelivered = max(lag, 0), lag >= 0, pending, consumers, last
+	stats.Lag, stats.LagKnown, stats.Pending, stats.Members, stats.LastDelivered = max(lag, 0), lag >= 0, pending, members, last
 	if oldest == "" {
 		return nil
 	}

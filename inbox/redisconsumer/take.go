@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// taker claims entries: new ones, those that were lost on their way, and those that others have
-// left.
-type taker struct {
-	c         *Consumer
-	claims    *claims
-	keeper    *keeper
-	isolation *isolation
-}
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
 
 // take reads a stream until ctx ends, and takes over what others have left. One goroutine does all
 // of it: so nothing that is on its way to us is mistaken for something that was lost.
-func (t *taker) take(ctx context.Context, st *stream) {
-	var claim time.Time // the next round of take-overs; the first is at once
+func (r *run) take(ctx context.Context, f *feed) {
+	var round time.Time // the next one of take-overs; the first is at once
 	failures := 0
 	for ctx.Err() == nil {
-		err := t.step(ctx, st, &claim)
+		err := r.step(ctx, f, &round)
 		if err == nil {
 			failures = 0
 			continue
@@ -37,140 +31,142 @@ func (t *taker) take(ctx context.Context, st *stream) {
 		if _, answered := said(err); !answered {
 			// A read of ours may still wait at the server. What it is handed is recovered before
 			// anything younger is read.
-			pause = max(pause, t.c.block)
+			pause = max(pause, r.options.block)
 		}
-		sleep(ctx, pause)
+		session.Pause(ctx, pause)
 	}
 }
 
 // step does the next thing that is to be done for a stream. What is older comes first: what was
 // lost on its way to us, what others have left, and only then what is new.
-func (t *taker) step(ctx context.Context, st *stream, claim *time.Time) error {
-	if st.unsure.Swap(false) {
-		st.mustRecover = true
+func (r *run) step(ctx context.Context, f *feed, round *time.Time) error {
+	if f.unsure.Swap(false) {
+		f.mustRecover = true
+	}
+	next := *round
+	if rested := r.rested(f); rested.Before(next) {
+		next = rested
 	}
 	switch now := time.Now(); {
-	case !st.ready:
-		err := t.c.ensure(ctx, st)
+	case !f.ready:
+		err := r.ensure(ctx, f)
 		if errors.Is(err, errNoBackfill) {
-			sleep(ctx, t.c.block)
+			session.Pause(ctx, r.options.block)
 			return nil
 		}
-		return t.attend(ctx, st, "join", now, err)
-	case !t.mayTake(st):
-		sleep(ctx, backfillPause)
+		return r.attend(ctx, f, "join", now, err)
+	case !r.mayTake(f):
+		session.Pause(ctx, backfillPause)
 		return nil
-	case t.claims.room(st) == 0:
-		t.awaitRoom(ctx, st)
+	case r.roomIn(f) == 0:
+		r.awaitRoom(ctx, f)
 		return nil
-	case st.mustRecover:
-		all, err := t.recover(ctx, st)
-		st.mustRecover = !all
-		return t.attend(ctx, st, "recover", now, err)
-	case !now.Before(*claim) || !now.Before(st.rest.due()):
-		all, err := t.claim(ctx, st)
+	case f.mustRecover:
+		all, err := r.recover(ctx, f)
+		f.mustRecover = !all
+		return r.attend(ctx, f, "recover", now, err)
+	case !now.Before(next):
+		all, err := r.takeOverAll(ctx, f)
 		if all {
-			*claim = now.Add(t.rhythm())
+			*round = now.Add(r.rhythm())
 		}
-		return t.attend(ctx, st, "claim", now, err)
+		return r.attend(ctx, f, "claim", now, err)
 	default:
-		patience := min(t.c.block, time.Until(*claim), time.Until(st.rest.due()))
-		if st.primary != nil { // it needs no connection of its own, and looks after its stream again soon
+		patience := min(r.options.block, time.Until(next))
+		if f.primary != nil { // it needs no connection of its own, and looks after its stream again soon
 			patience = leastBlock
-			if st.idle.Load() {
-				sleep(ctx, min(backfillPause, t.c.block))
+			if f.idle.Load() {
+				session.Pause(ctx, min(backfillPause, r.options.block))
 			}
 		}
-		return t.attend(ctx, st, "read", now, t.read(ctx, st, patience))
+		return r.attend(ctx, f, "read", now, r.read(ctx, f, patience))
 	}
 }
 
 // rhythm is the pause between two rounds of take-overs: half of the time after which an entry
-// may be taken over, not for all consumers at the same moment.
-func (t *taker) rhythm() time.Duration {
-	return time.Duration(float64(t.c.claimAfter) * (0.4 + 0.2*rand.Float64()))
+// may be taken over, not for all members of the group at the same moment.
+func (r *run) rhythm() time.Duration {
+	return time.Duration(float64(r.options.claimAfter) * (0.4 + 0.2*rand.Float64()))
 }
 
 // attend keeps the account of outages, and of groups that are gone.
-func (t *taker) attend(ctx context.Context, st *stream, what string, begun time.Time, err error) error {
+func (r *run) attend(ctx context.Context, f *feed, what string, begun time.Time, err error) error {
 	switch {
 	case err == nil:
-		t.c.outages.end(ctx, st, what, begun)
+		r.outages.end(ctx, f.stream, what, begun)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case isNoGroup(err):
-		t.c.log.ErrorContext(ctx, "consumer group deleted",
-			"stream", st.name, "group", t.c.group, "from", st.start, "error", err)
-		st.ready = false
-		st.counters.recreated.Add(1)
+		r.log.ErrorContext(ctx, "consumer group deleted", "stream", f.name, "from", f.start, "error", err)
+		f.ready = false
+		f.counters.recreated.Add(1)
 		return nil
 	default:
 		if what != "join" {
-			st.mustRecover = true
+			f.mustRecover = true
 		}
-		t.c.outages.begin(ctx, st, what, err)
+		r.outages.begin(ctx, f.stream, what, err)
 	}
 	return err
 }
 
 // mayTake reports whether a stream may take entries now: a backfill only while its stream has
 // nothing new and few of its own wait for a worker.
-func (t *taker) mayTake(st *stream) bool {
-	if st.primary == nil {
+func (r *run) mayTake(f *feed) bool {
+	if f.primary == nil {
 		return true
 	}
-	t.claims.mu.Lock()
-	defer t.claims.mu.Unlock()
-	return st.primary.idle.Load() && !t.claims.queues.urgent()
+	_, urgent := r.Ready()
+	return f.primary.idle.Load() && !urgent
 }
 
 // read claims new entries. It waits for them at most for so long.
-func (t *taker) read(ctx context.Context, st *stream, block time.Duration) error {
-	t.isolation.exclusive.RLock()
-	defer t.isolation.exclusive.RUnlock()
+func (r *run) read(ctx context.Context, f *feed, block time.Duration) error {
+	r.exclusive.RLock()
+	defer r.exclusive.RUnlock()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	room := t.claims.room(st)
+	room := r.roomIn(f)
 	if room == 0 { // by now: a payload was fetched again meanwhile. Without a number the server would send all there is
 		return nil
 	}
 	// The answer is not to be lost when ctx ends: what it holds is pending for us.
 	ctx = context.WithoutCancel(ctx)
-	pipe := t.c.client.Pipeline() // which only builds the command, with its patience
+	pipe := r.client.Pipeline() // which only builds the command, with its patience
 	cmd := pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: t.c.group, Consumer: t.c.name, Streams: []string{st.name, ">"}, Count: int64(room), Block: max(block, leastBlock),
+		Group: r.group, Consumer: r.options.name, Streams: []string{f.name, ">"}, Count: int64(room), Block: max(block, leastBlock),
 	})
 	pipe.Discard()
-	if err := t.c.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {
+	if err := r.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	var items []*item
+	var claims []claim
 	for _, stream := range cmd.Val() {
 		for _, entry := range stream.Messages {
-			it, err := t.c.newItem(st, entry.ID, 1, stringFields(entry.Values))
+			c, err := r.newClaim(f, entry.ID, 1, stringFields(entry.Values))
 			if err != nil {
 				return err
 			}
-			items = append(items, it)
+			claims = append(claims, c)
 		}
 	}
-	st.idle.Store(len(items) == 0)
-	t.claims.admit(st, items)
+	f.idle.Store(len(claims) == 0)
+	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
 }
 
-// A row is a pending entry as XPENDING has it.
-type row = redis.XPendingExt
+// A pending entry is a row of XPENDING.
+type pending = redis.XPendingExt
 
 // page is how many pending entries are looked at in one call.
 const page = 100
 
-// pages calls f with the pending entries of a stream that have been idle for so long, those of one
-// owner or of all, page by page, until f reports that it has enough.
-func (t *taker) pages(ctx context.Context, st *stream, idle time.Duration, owner string, f func([]row) (enough bool, err error)) error {
+// pages calls do with the pending entries of a stream that have been idle for so long, those of one
+// owner or of all, page by page, until it reports that it has enough.
+func (r *run) pages(ctx context.Context, f *feed, idle time.Duration, owner string, do func([]pending) (enough bool, err error)) error {
 	for from := "-"; ; {
-		rows, err := t.c.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-			Stream: st.name, Group: t.c.group, Idle: idle, Start: from, End: "+", Count: page, Consumer: owner,
+		rows, err := r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: f.name, Group: r.group, Idle: idle, Start: from, End: "+", Count: page, Consumer: owner,
 		}).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
@@ -182,7 +178,7 @@ func (t *taker) pages(ctx context.Context, st *stream, idle time.Duration, owner
 		if err != nil {
 			return err
 		}
-		if enough, err := f(t.strange(st, rows)); enough || err != nil || len(rows) < page {
+		if enough, err := do(r.strange(f, rows)); enough || err != nil || len(rows) < page {
 			return err
 		}
 		from = last.next().String()
@@ -190,78 +186,146 @@ func (t *taker) pages(ctx context.Context, st *stream, idle time.Duration, owner
 }
 
 // strange leaves out what is claimed, and what rests.
-func (t *taker) strange(st *stream, rows []row) (others []row) {
+func (r *run) strange(f *feed, rows []pending) (others []pending) {
 	now := time.Now()
-	t.claims.mu.Lock()
-	defer t.claims.mu.Unlock()
-	for _, r := range rows {
-		if st.items[r.ID] == nil && !st.rest.holds(r.ID, now) {
-			others = append(others, r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range rows {
+		if f.claims[row.ID] == nil && !now.Before(f.rest[row.ID]) {
+			others = append(others, row)
 		}
 	}
 	return others
 }
 
 // recover claims what is pending for us without our knowing: the answer to a read or a script was
-// lost, or an earlier process with our name has died. Only the latter counts as a delivery. It
-// reports whether that was all.
-func (t *taker) recover(ctx context.Context, st *stream) (all bool, err error) {
-	return t.takeOver(ctx, st, 0, t.c.name)
+// lost, or an earlier process with our name has died, or it was given back while another one was
+// handled alone. It reports whether that was all.
+func (r *run) recover(ctx context.Context, f *feed) (all bool, err error) {
+	if all, err = r.takeOver(ctx, f, 0, r.options.name); all {
+		r.mu.Lock()
+		clear(f.returned) // the rest has others
+		r.mu.Unlock()
+	}
+	return all, err
 }
 
-// claim takes over what consumers have left that gave no sign of life, and what was lost on its way
+// takeOverAll takes over what members have left that gave no sign of life, and what was lost on its way
 // to us. It reports whether that was all.
-func (t *taker) claim(ctx context.Context, st *stream) (all bool, err error) {
-	st.rest.wake(time.Now())
-	if all, err = t.recover(ctx, st); !all {
+func (r *run) takeOverAll(ctx context.Context, f *feed) (all bool, err error) {
+	r.wake(f, time.Now())
+	if all, err = r.recover(ctx, f); !all {
 		return false, err
 	}
-	if all, err = t.takeOver(ctx, st, t.c.claimAfter, ""); !all {
+	if all, err = r.takeOver(ctx, f, r.options.claimAfter, ""); !all {
 		return false, err
 	}
-	return true, t.keeper.tidy(ctx, st)
+	return true, r.tidy(ctx, f)
 }
 
 // takeOver takes the pending entries of an owner, or of all, that have been idle for so long, as
 // far as there is room. Those that were handed out often may crash the process that handles them:
 // they are not taken along with others. It reports whether that was all.
-func (t *taker) takeOver(ctx context.Context, st *stream, idle time.Duration, owner string) (all bool, err error) {
-	var crashed []row
+func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner string) (all bool, err error) {
+	var crashed []pending
 	all = true
-	err = t.pages(ctx, st, idle, owner, func(rows []row) (bool, error) {
-		var plain []row
-		for _, r := range rows {
-			if r.RetryCount >= isolateAfter {
-				crashed = append(crashed, r)
+	err = r.pages(ctx, f, idle, owner, func(rows []pending) (bool, error) {
+		var plain []pending
+		for _, row := range rows {
+			if row.RetryCount >= isolateAfter {
+				crashed = append(crashed, row)
 			} else {
-				plain = append(plain, r)
+				plain = append(plain, row)
 			}
 		}
-		if room := t.claims.room(st); len(plain) > room {
+		if room := r.roomIn(f); len(plain) > room {
 			all, plain = false, plain[:room]
 		}
 		if len(crashed) >= page {
 			all = false
 		}
-		return !all, t.adopt(ctx, st, idle, plain)
+		return !all, r.adopt(ctx, f, idle, plain)
 	})
 	if err == nil && len(crashed) > 0 {
-		err = t.isolation.isolate(ctx, st, idle, crashed)
+		err = r.isolate(ctx, f, idle, crashed)
 	}
 	return all && err == nil, err
 }
 
 // adopt claims entries that are as rows has them.
-func (t *taker) adopt(ctx context.Context, st *stream, idle time.Duration, rows []row) error {
+func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pending) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	t.isolation.exclusive.RLock()
-	defer t.isolation.exclusive.RUnlock()
-	items, err := t.c.claimRows(ctx, st, idle, rows, true)
+	r.exclusive.RLock()
+	defer r.exclusive.RUnlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	claims, err := r.claimRows(ctx, f, idle, rows, true)
 	if err != nil {
 		return err
 	}
-	t.claims.admit(st, items)
+	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
+}
+
+// claimRows makes entries ours that are as rows has them. Where charge is set it counts as a
+// delivery, unless it is only the answer to one that was lost.
+func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows []pending, charge bool) ([]claim, error) {
+	groups := map[int][]pending{} // by what the delivery count grows by
+	r.mu.Lock()
+	for _, row := range rows {
+		growth := 1
+		if !charge || row.Consumer == r.options.name && !r.options.named && !f.returned[row.ID] {
+			growth = 0
+		}
+		delete(f.returned, row.ID)
+		groups[growth] = append(groups[growth], row)
+	}
+	r.mu.Unlock()
+	var claims []claim
+	for growth, rows := range groups {
+		args := []any{r.group, r.options.name, idle.Milliseconds(), growth}
+		for _, row := range rows {
+			args = append(args, row.ID, row.Consumer, row.RetryCount)
+		}
+		answer, err := claimScript.run(context.WithoutCancel(ctx), r.client, []string{f.name}, args...)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := entriesOf(answer)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.fields == nil {
+				r.trimmed(ctx, f, e.id)
+				continue
+			}
+			c, err := r.newClaim(f, e.id, e.count, e.fields)
+			if err != nil {
+				return nil, err
+			}
+			f.counters.takenOver.Add(1)
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b claim) int { return a.id.compare(b.id) })
+	return claims, nil
+}
+
+// trimmed reports an entry that no process will ever handle.
+func (r *run) trimmed(ctx context.Context, f *feed, position string) {
+	f.counters.trimmed.Add(1)
+	r.log.ErrorContext(ctx, "message trimmed before it was handled", "stream", f.name, "entry", position)
+}
+
+// stringFields are the fields of an entry as the client has them.
+func stringFields(values map[string]any) map[string]string {
+	fields := make(map[string]string, len(values))
+	for name, value := range values {
+		fields[name], _ = value.(string)
+	}
+	return fields
 }

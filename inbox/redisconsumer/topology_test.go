@@ -83,12 +83,11 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 	}), quick()...)
 	require.NoError(t, err)
 	r := launch(t, c)
-	total := func() (sum redisconsumer.StreamStats) {
-		all, err := r.Stats(context.Background())
+	total := func() (sum figures) {
+		all, err := r.Streams(context.Background())
 		assert.NoError(t, err)
+		sum.ConsumerStats = r.Stats()
 		for _, stats := range all {
-			sum.Handled += stats.Handled
-			sum.Forwarded += stats.Forwarded
 			sum.Pending += stats.Pending
 			sum.TakenOver += stats.TakenOver
 		}
@@ -162,7 +161,7 @@ func TestClusterNodeIsOut(t *testing.T) {
 	launch(t, c)
 	soon(t, "all handled", func() bool { return l.len() == 3 })
 	nodes[0].kill(t)
-	soon(t, "the log names its stream", func() bool { return j.lines("redis unavailable", "stream="+byNode[nodes[0].addr()]) >= 1 })
+	soon(t, "the log names its stream", func() bool { return j.lines("broker unavailable", "stream="+byNode[nodes[0].addr()]) >= 1 })
 	for range 10 {
 		add(byNode[nodes[1].addr()])
 		add(byNode[nodes[2].addr()])

@@ -1,16 +1,17 @@
 package redisconsumer
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"errors"
 	"time"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
 // Messages that wait, behind a failing one of their key or for an attempt of their own, would fill
 // the prefetch and starve every other key of the stream. While workers are idle and nothing new
 // fits in, the consumer unloads some: they stay claimed and in the queue of their key, and their
-// leases are renewed, but their payload is dropped and fetched again when it is their turn.
+// claims are renewed, but their payload is dropped and fetched again when it is their turn.
 const (
 	// unloadedPerPrefetch bounds the unloaded messages of a stream, in multiples of the prefetch.
 	unloadedPerPrefetch = 64
@@ -19,168 +20,94 @@ const (
 	unloadPatience = 50 * time.Millisecond
 )
 
+// errOver says that an entry is not ours any more.
+var errOver = errors.New("redisconsumer: the entry was taken over by another member of the group")
+
 // awaitRoom waits until there is room for more entries, and makes some where nothing else does.
-func (t *taker) awaitRoom(ctx context.Context, st *stream) {
+func (r *run) awaitRoom(ctx context.Context, f *feed) {
 	patience := unloadPatience
-	if t.c.handlers.Load() == 0 {
+	if _, running := r.Figures(); running == 0 {
 		patience = time.Millisecond
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-st.room:
+	case <-f.room:
 	case <-timer.C:
-		t.unload(ctx, st)
+		r.unload(ctx, f)
 	}
 }
 
 // unload makes room for a quarter of the prefetch while workers are idle.
-func (t *taker) unload(ctx context.Context, st *stream) {
-	t.claims.mu.Lock()
-	defer t.claims.mu.Unlock()
-	if t.claims.roomOf(st) > 0 || t.claims.paused || !t.claims.hasWorker() || t.claims.queues.hasReady() {
+func (r *run) unload(ctx context.Context, f *feed) {
+	if r.roomIn(f) > 0 || !r.Idle() {
 		return
 	}
-	quota := min((t.c.prefetch+3)/4, unloadedPerPrefetch*t.c.prefetch-int(st.unloaded.Load()))
-	if quota <= 0 {
-		if !st.full {
-			st.full = true
-			t.c.log.WarnContext(ctx, "stream not read: too many messages unloaded",
-				"stream", st.name, "unloaded", st.unloaded.Load())
-		}
-		return
+	prefetch := r.options.prefetch
+	r.mu.Lock()
+	unloaded, said := f.unloaded, f.full
+	quota := min((prefetch+3)/4, unloadedPerPrefetch*prefetch-unloaded)
+	f.full = quota <= 0
+	r.mu.Unlock()
+	if quota > 0 {
+		r.Unload(quota, func(e *session.Entry) bool { return r.drop(f, e) }) //nolint:contextcheck // see there
+	} else if !said {
+		r.log.WarnContext(ctx, "stream not read: too many messages unloaded", "stream", f.name, "unloaded", unloaded)
 	}
-	st.full = false
-	for _, it := range st.unloadable() {
-		if quota == 0 {
-			break
-		}
-		quota--
-		it.message, it.unloaded = nil, true
-		it.release()
-		st.unloaded.Add(1)
-	}
-	st.count()
 }
 
-// unloadable are the items that can be unloaded, those first that wait for longest: the followers
-// in the longest queues, and then heads of queues by their next attempt. The session's lock is
-// held.
-func (st *stream) unloadable() []*item {
-	followers := map[*queue][]*item{}
-	var heads []*item
-	for _, it := range st.items {
-		switch {
-		case !it.canBeUnloaded():
-		case it.queue.items[0] != it:
-			followers[it.queue] = append(followers[it.queue], it)
-		case it.queue.state == queueLater:
-			heads = append(heads, it)
-		}
-	}
-	behind := make([][]*item, 0, len(followers))
-	for _, items := range followers {
-		slices.SortFunc(items, func(a, b *item) int { return b.id.compare(a.id) })
-		behind = append(behind, items)
-	}
-	slices.SortFunc(behind, func(a, b []*item) int { return cmp.Compare(len(b), len(a)) })
-	slices.SortFunc(heads, func(a, b *item) int { return b.due.Compare(a.due) })
-	return slices.Concat(append(behind, heads)...)
-}
-
-func (it *item) canBeUnloaded() bool {
-	return it.state == waiting && it.queue != nil && !it.unloaded && !it.lent && !it.gone && it.abandoned == nil
-}
-
-// reload fetches the payload of an unloaded item. It reports whether the item can be handled.
-func (s *activity) reload(ctx context.Context, it *item) bool {
-	st := it.stream
-	begun := time.Now()
-	entries, err := s.c.client.XRange(ctx, st.name, it.position, it.position).Result()
-	if err == nil && len(entries) == 0 {
-		err = s.keeper.own(ctx, st, []*item{it}, 0, 0) // removes it from the pending entries
-	}
-	if err != nil {
-		s.c.outages.begin(ctx, st, "reload from", err)
-		s.claims.mu.Lock()
-		defer s.claims.mu.Unlock()
-		if it.state == lost {
-			s.claims.forget(it)
-			return false
-		}
-		it.reloads++
-		it.state = waiting
-		s.claims.queues.again(it, time.Now().Add(pauseAfter(it.reloads)))
+// drop drops the message of an entry, where it is one of the stream's and can be fetched again.
+func (r *run) drop(f *feed, e *session.Entry) bool {
+	d := deliveryOf(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d.feed != f || d.state != claimed || d.unloaded || d.gone || e.Why != nil {
 		return false
 	}
-	s.c.outages.end(ctx, st, "reload from", begun)
-	if len(entries) == 0 {
-		s.claims.mu.Lock()
-		ours := it.state != lost
-		s.claims.forget(it)
-		s.claims.mu.Unlock()
-		if ours {
-			s.c.trimmed(ctx, st, it.position)
-		}
-		return false
-	}
-	s.claims.mu.Lock()
-	count := it.count
-	s.claims.mu.Unlock()
-	fresh, err := s.c.newItem(st, it.position, count, stringFields(entries[0].Values))
-	s.claims.mu.Lock()
-	defer s.claims.mu.Unlock()
-	if err != nil || it.state == lost { // taken over meanwhile; a position that was parsed before has no other error
-		s.claims.forget(it)
-		return false
-	}
-	it.message, it.abandoned, it.reloads = fresh.message, fresh.abandoned, 0
-	it.unloaded = false
-	it.bytes = fresh.bytes
-	it.hold()
-	st.unloaded.Add(-1)
-	st.count()
+	e.Message, d.unloaded = nil, true
+	d.release()
+	f.unloaded++
 	return true
 }
 
-// count updates the figure for Stats. The session's lock is held.
-func (st *stream) count() {
-	st.loaded.Store(int64(len(st.items)) - st.unloaded.Load())
-}
-
-// hold counts the bytes of an item that is in memory. The session's lock is held.
-func (it *item) hold() {
-	it.release()
-	it.counted, it.held = it.bytes, it.stream.held.Load()
-	it.held.Add(it.counted)
-}
-
-// release counts them no more. The session's lock is held.
-func (it *item) release() {
-	if it.held != nil { // of a session that may be over
-		it.held.Add(-it.counted)
+// load fetches the payload of an entry that was unloaded.
+func (r *run) load(ctx context.Context, e *session.Entry) error {
+	d := deliveryOf(e)
+	f := d.feed
+	r.mu.Lock()
+	state, unloaded, count := d.state, d.unloaded, d.count
+	r.mu.Unlock()
+	switch {
+	case state == over:
+		return errOver
+	case !unloaded:
+		return nil
 	}
-	it.counted = 0
-}
-
-// expect learns from entries that have come how large the next ones may be: as the largest of them, or
-// half of what was expected. The session's lock is held.
-func (st *stream) expect(items []*item) {
-	if len(items) == 0 {
-		return
+	begun := time.Now()
+	entries, err := r.client.XRange(ctx, f.name, d.position, d.position).Result()
+	if err == nil && len(entries) == 0 {
+		err = r.ensureOurs(ctx, f, []*delivery{d}, 0, 0) // removes it from the pending entries
 	}
-	st.largest /= 2
-	for _, it := range items {
-		st.largest = max(st.largest, it.bytes)
+	if err != nil {
+		r.outages.begin(ctx, f.stream, "reload from", err)
+		return err
 	}
-}
-
-// stringFields are the fields of an entry as the client has them.
-func stringFields(values map[string]any) map[string]string {
-	fields := make(map[string]string, len(values))
-	for name, value := range values {
-		fields[name], _ = value.(string)
+	r.outages.end(ctx, f.stream, "reload from", begun)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case d.state == over:
+		return errOver
+	case len(entries) == 0:
+		r.forget(d)
+		r.trimmed(ctx, f, d.position)
+		return session.ErrGone
 	}
-	return fields
+	fields := stringFields(entries[0].Values)
+	e.Message, e.Broken = r.message(f.stream, d.id, count, fields)
+	d.unloaded, d.bytes = false, sizeOf(fields)
+	f.unloaded--
+	d.hold()
+	return nil
 }

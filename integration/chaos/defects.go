@@ -117,8 +117,8 @@ func outboxDefects() []Defect {
 		{
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Rules: []Rule{Projection},
 			edits: []edit{{
-				"inbox/redisconsumer/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
-				"\ts.c.client.XAck(ctx, it.stream.name, s.c.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
+				"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+				"\te.first.Ack()\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
 				o.Only, o.Every = []Kind{Kill, DatabaseKill, Delay}, 300*time.Millisecond

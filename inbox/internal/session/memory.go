@@ -53,6 +53,11 @@ func (m *memory) keep(e *Entry) {
 func (m *memory) restore(e *Entry) {
 	if was, found := m.known[e.ID]; found {
 		delete(m.known, e.ID)
+		// The transport may know more of it, from other processes.
+		was.Past.Failures = max(e.Past.Failures, was.Past.Failures)
+		if e.Why != nil {
+			was.Why = e.Why
+		}
 		e.History, e.due = was.History, was.due
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -15,8 +16,13 @@ type Entry struct {
 	ID string
 	// Bytes is how much room it takes.
 	Bytes int
-	// Message is never nil; see [Decode]. Its ordering key, empty for none, says what it waits for.
+	// Message is not nil when the entry is claimed; see [Decode]. Its ordering key, empty for none, says
+	// what it waits for. See [Session.Unload] for later.
 	Message *inbox.Message
+	// Scope is what its ordering key is a key of: the same key of two scopes is two keys.
+	Scope string
+	// Low messages are handled only while no other one could be.
+	Low bool
 	// Broken says why it cannot be read.
 	Broken error
 	// Gap is how long its place in its key is kept where it is given back and others of the key may come
@@ -36,6 +42,7 @@ type Entry struct {
 	admitted bool       // it takes room
 	held     bool       // it is abandoned, and there is no place to put it
 	told     time.Time  // when that was said last
+	loads    int        // that have failed; see [Settings.Load]
 	due      time.Time  // before then it is not tried again
 	timer    *time.Timer
 	cancel   context.CancelCauseFunc // of its handler
@@ -47,6 +54,9 @@ type Entry struct {
 
 // First is the first delivery of the message that this process has got.
 func (e *Entry) First() Delivery { return e.first }
+
+// Due is when it may be tried next, for [Delivery.Nack]; zero where it was not to wait.
+func (e *Entry) Due() time.Time { return e.due }
 
 // A queue holds the messages of one key, of which one at a time is handled. A message without a key
 // has a queue of its own.
@@ -75,12 +85,15 @@ type queues struct {
 	workers     int
 	maxMessages int
 	maxBytes    int
+	before      func(a, b *Entry) bool // see [Settings]
 
 	byKey    map[string]*queue
 	byID     map[string]*Entry
 	ready    []*queue
+	low      []*queue // those that have low messages alone
 	running  int
-	stuck    int // of these, those whose handler overdue
+	stuck    int  // of these, those whose handler overdue
+	still    bool // nothing is handed out
 	bytes    int
 	stopping bool
 }
@@ -94,7 +107,7 @@ func (l *queues) find(id string) *Entry { return l.byID[id] }
 
 // add takes a message that is not claimed yet; key is empty for none.
 func (l *queues) add(e *Entry, key string) {
-	name := "key " + key
+	name := "key " + e.Scope + "\x00" + key
 	if key == "" {
 		name, e.Gap = "id "+e.ID, 0
 	}
@@ -106,20 +119,54 @@ func (l *queues) add(e *Entry, key string) {
 	e.queue = at
 	l.byID[e.ID] = e
 	l.bytes += e.Bytes
-	if i := slices.IndexFunc(at.entries, func(kept *Entry) bool { return kept.ID == e.ID && !kept.until.IsZero() }); i >= 0 {
-		at.entries[i] = e
+	kept := -1
+	if at.gap > 0 {
+		kept = slices.IndexFunc(at.entries, func(other *Entry) bool { return !other.until.IsZero() && other.ID == e.ID })
+	}
+	if kept >= 0 {
+		at.entries[kept] = e
 	} else {
-		at.entries = append(at.entries, e)
+		kept = l.position(at, e)
+		at.entries = slices.Insert(at.entries, kept, e)
 	}
-	if at.state == idle {
+	switch {
+	case at.state == idle:
 		l.resume(at)
+	case at.state == paused && kept == 0: // what was paused waits behind it
+		l.makeReady(at)
+	case at.state == ready && !e.Low: // it need not wait like a low one any more
+		if i := slices.Index(l.low, at); i >= 0 {
+			l.low = slices.Delete(l.low, i, i+1)
+			l.makeReady(at)
+		}
 	}
+}
+
+// position is where a message belongs in its queue: behind all others, but before those that it precedes
+// and that are not being handled.
+func (l *queues) position(at *queue, e *Entry) int {
+	found, first := len(at.entries), 0
+	if at.state == running {
+		first = 1
+	}
+	for i := found - 1; l.before != nil && i >= first && !l.before(at.entries[i], e); i-- {
+		if l.before(e, at.entries[i]) {
+			found = i
+		}
+	}
+	return found
 }
 
 func (l *queues) makeReady(at *queue) {
 	at.state = ready
-	l.ready = append(l.ready, at)
+	if slices.ContainsFunc(at.entries, func(e *Entry) bool { return !e.Low }) {
+		l.ready = append(l.ready, at)
+	} else {
+		l.low = append(l.low, at)
+	}
 }
+
+func (l *queues) hasReady() bool { return len(l.ready)+len(l.low) > 0 }
 
 // hasWorker reports whether another handler may run. Those that go on although their contexts have
 // ended are replaced, as many of them as there are workers.
@@ -127,11 +174,15 @@ func (l *queues) hasWorker() bool { return l.running-min(l.stuck, l.workers) < l
 
 // next returns a message to handle, nil for none. It is under way until done, pause or release.
 func (l *queues) next() *Entry {
-	if !l.hasWorker() || len(l.ready) == 0 {
+	if l.still || !l.hasWorker() || !l.hasReady() {
 		return nil
 	}
-	at := l.ready[0]
-	l.ready = l.ready[1:]
+	from := &l.ready
+	if len(*from) == 0 {
+		from = &l.low
+	}
+	at := (*from)[0]
+	*from = (*from)[1:]
 	at.state = running
 	l.running++
 	return at.entries[0]
@@ -166,10 +217,22 @@ func (l *queues) resume(at *queue) {
 	}
 }
 
-// pause lets a message that was under way wait for its next attempt, and its queue with it.
+// pause lets a message that was under way wait for its next attempt, and its queue with it, unless others
+// that precede it have come meanwhile.
 func (l *queues) pause(e *Entry) {
 	l.running--
-	e.queue.state = paused
+	at, to := e.queue, 0
+	at.state = paused
+	for i := 1; l.before != nil && i < len(at.entries) && !l.before(e, at.entries[i]); i++ {
+		if l.before(at.entries[i], e) {
+			to = i
+		}
+	}
+	if to > 0 {
+		copy(at.entries, at.entries[1:to+1])
+		at.entries[to] = e
+		l.makeReady(at)
+	}
 }
 
 // wake ends the pause of a message; nothing happens where it has none any more.
@@ -255,7 +318,8 @@ func (l *queues) settle(at *queue, head *Entry) {
 		return
 	}
 	if at.state == ready {
-		l.ready = slices.DeleteFunc(l.ready, func(other *queue) bool { return other == at })
+		same := func(other *queue) bool { return other == at }
+		l.ready, l.low = slices.DeleteFunc(l.ready, same), slices.DeleteFunc(l.low, same)
 	}
 	at.state = idle
 	l.resume(at)
@@ -273,7 +337,7 @@ func (l *queues) lose(e *Entry, now time.Time) {
 // a message that is under way follows when that is done, so that nobody else handles it meanwhile.
 func (l *queues) stop() (back []*Entry) {
 	l.stopping = true
-	l.ready = nil
+	l.ready, l.low = nil, nil
 	for _, at := range l.byKey {
 		if at.state != running {
 			at.state = idle
@@ -306,7 +370,7 @@ func (l *queues) tick(now time.Time, giveBack, waiting bool) (back []*Entry) {
 		l.settle(at, head)
 	}
 	full := waiting || len(l.byID) >= l.maxMessages || l.bytes >= l.maxBytes
-	if !giveBack || !full || !l.hasWorker() || len(l.ready) > 0 {
+	if !giveBack || !full || !l.hasWorker() || l.hasReady() {
 		return back
 	}
 	for quota := (len(l.byID) + 3) / 4; len(back) < quota; {
@@ -370,6 +434,24 @@ func (l *queues) cut(at *queue, n int, now time.Time) []*Entry {
 	back := l.remove(at, now, func(e *Entry) bool { return slices.Contains(last, e) })
 	l.settle(at, head)
 	return back
+}
+
+// last are the messages that are not being handled and could not be, those first that wait for longest:
+// the followers in the longest queues, the last ones first, then heads of queues by their next attempt.
+func (l *queues) last() []*Entry {
+	var behind [][]*Entry
+	var heads []*Entry
+	for _, at := range l.byKey {
+		if at.state == paused {
+			heads = append(heads, at.entries[0])
+		}
+		followers := slices.DeleteFunc(slices.Clone(at.entries[1:]), func(e *Entry) bool { return e.over })
+		slices.Reverse(followers)
+		behind = append(behind, followers)
+	}
+	slices.SortFunc(behind, func(a, b []*Entry) int { return cmp.Compare(len(b), len(a)) })
+	slices.SortFunc(heads, func(a, b *Entry) int { return b.due.Compare(a.due) })
+	return slices.Concat(append(behind, heads)...)
 }
 
 // empty returns all that is in a queue.

@@ -54,6 +54,12 @@ type Settings struct {
 	// HandBack reports whether the broker itself puts the message away when it is given back often
 	// enough. Nil: never.
 	HandBack func(e *Entry) bool
+	// Before reports whether a belongs before b in their key, where the broker does not deliver in that
+	// order: of two that it says nothing about, the one that arrived first. Nil: all are like those.
+	Before func(a, b *Entry) bool
+	// Load, if set, is called before anything is done with an entry: it may have been unloaded. An error
+	// is tried again, with pauses; an entry that is [ErrGone] is done with.
+	Load func(ctx context.Context, e *Entry) error
 	// Log is for lines about the consumer and its messages.
 	Log *slog.Logger
 	// Counts are the consumer's, over all its sessions.
@@ -74,16 +80,19 @@ type Session struct {
 	mu     sync.Mutex
 	queues *queues
 	memory memory
+	quiet  chan struct{} // closed when no handler runs; nil where that is not awaited
 }
 
 // New returns a session whose handlers have the values of ctx, but not its end.
 func New(ctx context.Context, settings *Settings) *Session {
 	handling, abort := context.WithCancelCause(context.WithoutCancel(ctx))
-	return &Session{
+	s := &Session{
 		Settings: *settings, handling: handling, abort: abort,
 		messages: semaphore.NewWeighted(int64(settings.MaxMessages)), room: semaphore.NewWeighted(int64(settings.MaxBytes)),
 		queues: newQueues(settings.Workers, settings.MaxMessages, settings.MaxBytes),
 	}
+	s.queues.before = settings.Before
+	return s
 }
 
 // Context is that of the handlers.
@@ -172,8 +181,72 @@ func (s *Session) pump() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := s.queues.next(); e != nil; e = s.queues.next() {
-		s.under.Go(func() { s.work(e) })
+		s.under.Go(func() {
+			s.work(e)
+			s.pump() // its worker is free
+		})
 	}
+	if s.quiet != nil && s.queues.running == 0 {
+		close(s.quiet)
+		s.quiet = nil
+	}
+}
+
+// Ready reports whether a message waits for a worker alone, and whether one does that is not low.
+func (s *Session) Ready() (ready, urgent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues.hasReady(), len(s.queues.ready) > 0
+}
+
+// Idle reports whether a worker is free and no message could be handled.
+func (s *Session) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.queues.still && s.queues.hasWorker() && !s.queues.hasReady()
+}
+
+// Unload calls drop with entries that wait for others or for their next attempt, those first that wait
+// for longest, until it has reported n times that it has dropped the message: [Settings.Load] brings it
+// back. The session is locked meanwhile.
+func (s *Session) Unload(n int, drop func(e *Entry) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.queues.last() {
+		if n == 0 {
+			return
+		}
+		if drop(e) {
+			n--
+		}
+	}
+}
+
+// Still hands out nothing any more, and waits until no handler runs, d at most. Where it reports that
+// none does, that remains so until [Session.Resume]; else the session goes on.
+func (s *Session) Still(ctx context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	quiet := make(chan struct{})
+	s.mu.Lock()
+	s.queues.still, s.quiet = true, quiet
+	s.mu.Unlock()
+	s.pump() //nolint:contextcheck // it hands nothing out
+	select {
+	case <-quiet:
+		return true
+	case <-ctx.Done():
+		s.Resume() //nolint:contextcheck // handlers outlive ctx
+		return false
+	}
+}
+
+// Resume ends what [Session.Still] has begun.
+func (s *Session) Resume() {
+	s.mu.Lock()
+	s.queues.still, s.quiet = false, nil
+	s.mu.Unlock()
+	s.pump()
 }
 
 // KeepTime looks after what has waited too long, until ctx ends. Sessions without [Entry.Gap] and GiveBack
@@ -211,6 +284,9 @@ func (s *Session) Claimed() (all []Delivery) {
 	}
 	return all
 }
+
+// ErrGone is an entry that its broker does not have any more.
+var ErrGone = errors.New("inbox: the broker does not have the message any more")
 
 // Why the context of a handler ends.
 var (

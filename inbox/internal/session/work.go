@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -14,10 +15,14 @@ const longest = 100
 
 // work does with a message what is due.
 func (s *Session) work(e *Entry) {
-	now := time.Now()
-	switch {
-	case now.Before(e.due):
+	if now := time.Now(); now.Before(e.due) {
 		s.pause(e, e.due)
+		return
+	}
+	if s.Load != nil && !s.load(e) {
+		return
+	}
+	switch {
 	case e.Why == nil && e.Broken == nil:
 		s.attempt(e)
 	case e.Why == nil:
@@ -31,6 +36,21 @@ func (s *Session) work(e *Entry) {
 	default:
 		s.putAway(e)
 	}
+}
+
+// load brings an entry back that was unloaded. It reports whether the entry is there.
+func (s *Session) load(e *Entry) bool {
+	err := s.Load(s.handling, e)
+	switch {
+	case err == nil:
+		e.loads = 0
+	case errors.Is(err, ErrGone):
+		s.confirm(e)
+	default:
+		e.loads++
+		s.pause(e, time.Now().Add(pauses.Delay(e.loads)))
+	}
+	return err == nil
 }
 
 // attempt runs the handler.
@@ -121,7 +141,10 @@ func (s *Session) forward(e *Entry) {
 		s.confirm(e)
 		return
 	}
-	s.learn(e, func() { e.Past.Setbacks++ })
+	if !s.learn(e, func() { e.Past.Setbacks++ }) { // it was lost meanwhile
+		s.nack(e)
+		return
+	}
 	delay := s.Runner.Retry.Delay(e.Past.Setbacks)
 	log := s.logOf(e)
 	log.ErrorContext(s.handling, "dead letter not published", "retry_in", delay, "error", err)

@@ -1,0 +1,188 @@
+package redisconsumer
+
+import (
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+// A delivery is an entry that was claimed; it implements [session.Delivery]. The lock of its run
+// guards what changes of it.
+type delivery struct {
+	run  *run
+	feed *feed
+	id   entryID
+	// position is the id as text.
+	position string
+	// count is the delivery count under which it is ours; with our name in the group it is the token
+	// that is checked before anything is done to the entry.
+	count int64
+	// bytes of its fields, and those of them that are in memory.
+	bytes, held int64
+
+	state    state
+	unloaded bool // its payload is not in memory
+	gone     bool // from the stream: nothing is left to renew
+	// alone is set of an isolated message, which is handled while nothing else is claimed; gone is closed
+	// when it is no longer claimed.
+	alone *isolated
+	// What its return makes of it: how long it has been idle then, and how many deliveries it is charged with.
+	idle   time.Duration
+	charge int64
+}
+
+type state int
+
+const (
+	claimed  state = iota
+	handled        // to be acknowledged
+	released       // to be
+	over           // forgotten, or another member's
+)
+
+// deliveryOf is what the session has got of us.
+func deliveryOf(e *session.Entry) *delivery {
+	return e.First().(*delivery) //nolint:forcetypeassert // the only kind there is
+}
+
+// before is the order of entries of one stream. Between a stream and its backfill there is none.
+func before(a, b *session.Entry) bool {
+	one, other := deliveryOf(a), deliveryOf(b)
+	return one.feed == other.feed && one.id.before(other.id)
+}
+
+// Ack implements [session.Delivery].
+func (d *delivery) Ack() {
+	d.run.mu.Lock()
+	defer d.run.mu.Unlock()
+	if d.state != claimed { // another's, or gone with its dead letter
+		return
+	}
+	d.state = handled
+	d.release()
+	d.feed.acks = append(d.feed.acks, d)
+	nudge(d.feed.toSettle)
+}
+
+// Nack implements [session.Delivery]: others may have the entry at once, and no attempt is charged.
+func (d *delivery) Nack() {
+	d.run.mu.Lock()
+	defer d.run.mu.Unlock()
+	if d.state != claimed {
+		return
+	}
+	d.state, d.idle, d.charge = released, d.run.options.claimAfter, -1
+	if d.alone != nil {
+		d.putBack()
+	}
+	d.release()
+	d.feed.back = append(d.feed.back, d)
+	nudge(d.feed.toSettle)
+}
+
+// hold counts the bytes of an entry that is in memory. The lock is held.
+func (d *delivery) hold() {
+	d.release()
+	d.held = d.bytes
+	d.feed.bytes += d.held
+}
+
+// release counts them no more. The lock is held.
+func (d *delivery) release() {
+	d.feed.bytes -= d.held
+	d.held = 0
+}
+
+// forget lets go of an entry. The lock is held.
+func (r *run) forget(d *delivery) {
+	f := d.feed
+	if d.state == over {
+		return
+	}
+	if f.claims[d.position] == d {
+		delete(f.claims, d.position)
+	}
+	d.state = over
+	d.release()
+	if d.unloaded {
+		d.unloaded = false
+		f.unloaded--
+	}
+	if d.alone != nil {
+		d.alone.end()
+	}
+	nudge(f.room)
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+// A claim is an entry with what the session is to know of it.
+type claim struct {
+	*delivery
+
+	entry *session.Entry
+}
+
+// admit has claimed entries handled. What is claimed already is delivered again after its group was
+// deleted: the one that is there goes on, under the new delivery.
+func (r *run) admit(f *feed, claims []claim) {
+	var fresh []claim
+	r.mu.Lock()
+	for _, c := range claims {
+		if there := f.claims[c.position]; there != nil {
+			there.count, there.gone = c.count, false
+			continue
+		}
+		f.claims[c.position] = c.delivery
+		c.hold()
+		fresh = append(fresh, c)
+	}
+	f.expect(claims)
+	r.mu.Unlock()
+	for _, c := range fresh {
+		r.Take(c.entry, c.delivery)
+	}
+}
+
+// roomIn is how many more entries may be claimed.
+func (r *run) roomIn(f *feed) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	most := r.options.prefetch
+	if f.primary != nil { // no more than are handled soon: who has claimed them may have better things to do
+		most = min(most, 2*r.options.Workers)
+	}
+	room := max(most-(len(f.claims)-f.unloaded), 0)
+	left := int64(r.options.prefetchBytes) - f.bytes
+	if room == 0 || left <= 0 {
+		return 0
+	}
+	return min(room, int(max(left/max(f.largest, 1), 1)))
+}
+
+// expect learns from entries that have come how large the next ones may be: as the largest of them, or
+// half of what was expected. The lock is held.
+func (f *feed) expect(claims []claim) {
+	if len(claims) == 0 {
+		return
+	}
+	f.largest /= 2
+	for _, c := range claims {
+		f.largest = max(f.largest, c.bytes)
+	}
+}
+
+// present are those of the deliveries that the stream still has, and the arguments with their tokens.
+func (r *run) present(all []*delivery, args ...any) (there []*delivery, with []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range all {
+		if d.feed.claims[d.position] == d && !d.gone {
+			there = append(there, d)
+			args = append(args, d.position, d.count)
+		}
+	}
+	return there, args
+}

@@ -1,0 +1,210 @@
+package redisconsumer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+const (
+	// isolateAfter is after how many deliveries an entry is handled alone: so many processes had
+	// claimed it, with others, when they died.
+	isolateAfter = 3
+	// vacateGrace is how long, beside the timeout of handlers, an isolated message waits until nothing
+	// else is claimed.
+	vacateGrace = 5 * time.Second
+)
+
+// A crashError is what is wrong with a message that is not run again.
+type crashError struct{ deliveries int64 }
+
+func (e *crashError) Error() string {
+	return fmt.Sprintf("redisconsumer: the message was delivered %d times, the last time alone, and each time the process crashed or the attempt failed: "+
+		"it is not tried again", e.deliveries)
+}
+
+// isolated is an entry that is handled alone.
+type isolated struct {
+	entry *session.Entry
+	pause time.Duration // before it is tried again, at least
+	gone  chan struct{} // closed when it is no longer claimed
+	once  sync.Once
+}
+
+func (i *isolated) end() { i.once.Do(func() { close(i.gone) }) }
+
+// isolate handles entries that may have crashed a process one at a time, with nothing else claimed:
+// should one of them kill the process, it costs no other message anything.
+func (r *run) isolate(ctx context.Context, f *feed, idle time.Duration, rows []pending) error {
+	var trials []pending
+	for _, row := range rows {
+		if row.RetryCount < r.lastChance() {
+			trials = append(trials, row)
+			continue
+		}
+		if err := r.abandonCrasher(ctx, f, idle, row); err != nil {
+			return err
+		}
+	}
+	if len(trials) == 0 {
+		return nil
+	}
+	r.exclusive.Lock() // reads that are on their way come to their end first
+	defer r.exclusive.Unlock()
+	defer func() {
+		for _, f := range r.feeds {
+			f.unsure.Store(true) // what no other member has taken meanwhile is claimed again
+		}
+	}()
+	vacated := false
+	for _, row := range trials {
+		if ctx.Err() != nil {
+			return nil
+		}
+		// It is reserved before the others are given back, so that not all members of the group
+		// stop for it.
+		claims, err := r.claimRows(ctx, f, idle, []pending{row}, false)
+		if err != nil {
+			return err
+		}
+		if len(claims) == 0 {
+			continue
+		}
+		c := claims[0]
+		r.reserve(c)
+		if !vacated && !r.vacate(ctx, c.delivery) {
+			if ctx.Err() == nil {
+				c.alone.pause = r.options.claimAfter / 2
+			}
+			c.Nack()
+			return nil
+		}
+		vacated = true
+		if err := r.try(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastChance is the number of deliveries after which a message is not run any more: it was handled
+// alone at least once.
+func (c *Consumer) lastChance() int64 {
+	return int64(max(c.options.Retry.MaxAttempts, isolateAfter+1))
+}
+
+// abandonCrasher has a message put among the dead letters without running it.
+func (r *run) abandonCrasher(ctx context.Context, f *feed, idle time.Duration, row pending) error {
+	r.exclusive.RLock()
+	defer r.exclusive.RUnlock()
+	claims, err := r.claimRows(ctx, f, idle, []pending{row}, false)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		c.entry.History = session.History{Past: inbox.Past{Failures: int(row.RetryCount)}, Why: &crashError{row.RetryCount}}
+		m := c.entry.Message
+		r.log.ErrorContext(ctx, "message abandoned", "source", m.Source, "message_id", m.ID, "type", m.Type, "position", m.Position,
+			"attempts", row.RetryCount, "error", c.entry.Why)
+	}
+	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	return nil
+}
+
+// reserve claims an entry that is to be handled alone, and not yet.
+func (r *run) reserve(c claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.alone = &isolated{entry: c.entry, gone: make(chan struct{})}
+	c.feed.claims[c.position] = c.delivery
+	c.hold()
+}
+
+// vacate gives back everything but one entry: handlers that run end and are acknowledged, everything else
+// is whose wants it. It reports whether it came to that.
+func (r *run) vacate(ctx context.Context, but *delivery) bool {
+	patience := r.options.Timeout + vacateGrace
+	alone := r.Still(ctx, patience)
+	if alone {
+		r.Withdraw(ctx, func(*session.Entry) bool { return true })
+		r.Resume() //nolint:contextcheck // handlers outlive ctx: they have the session's
+		alone = r.await(ctx, patience, func() bool {
+			for _, f := range r.feeds {
+				if n := len(f.claims); n > 1 || n == 1 && f.claims[but.position] != but {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	if !alone && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "isolated message has to wait", "after", patience)
+	}
+	return alone
+}
+
+// try has a message handled that is alone, and waits until it is done with.
+func (r *run) try(ctx context.Context, c claim) error {
+	if err := r.ensureOurs(ctx, c.feed, []*delivery{c.delivery}, 0, 1); err != nil { // now it is charged with it
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.forget(c.delivery)
+		return err
+	}
+	r.mu.Lock()
+	count, ours := int(c.count), c.state == claimed
+	r.mu.Unlock()
+	if !ours {
+		return nil
+	}
+	c.entry.Message.Deliveries, c.entry.Past.Failures = count, count-1
+	c.entry.Expire = time.Now() // it is given back rather than waits for its next attempt here
+	r.Take(c.entry, c.delivery) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	select {
+	case <-c.alone.gone: // the next one is to be alone, too
+	case <-ctx.Done(): // it ends with the session
+	}
+	return nil
+}
+
+// putBack is what becomes of an isolated message that is given back: whoever is the first to find it after
+// its pause takes it, at the latest after claimAfter. A delivery that has failed stays charged, also where
+// its handler has not come to an end. The lock is held.
+func (d *delivery) putBack() {
+	e, now := d.alone.entry, time.Now()
+	pause := max(e.Due().Sub(now), d.alone.pause, 0)
+	d.idle, d.charge = max(d.idle-pause, 0), 0
+	if e.Why == nil && e.Past.Setbacks > 0 {
+		d.charge = -1 // nothing is wrong with the message
+	}
+	d.feed.rest[d.position] = now.Add(pause)
+}
+
+// resting are isolated messages that were put back, by position, and when each may be tried again. Others
+// may take them then, too.
+type resting map[string]time.Time
+
+// rested is when the next one may be handled, far away where there is none.
+func (r *run) rested(f *feed) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := time.Now().Add(time.Hour)
+	for _, until := range f.rest {
+		if until.Before(first) {
+			first = until
+		}
+	}
+	return first
+}
+
+// wake ends the rest of those that have rested long enough.
+func (r *run) wake(f *feed, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(f.rest, func(_ string, until time.Time) bool { return !until.After(now) })
+}
