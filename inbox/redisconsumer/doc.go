@@ -41,7 +41,7 @@
 // When it stops it releases them. After a crash other consumers take them over after
 // [WithClaimAfter]; they do so, too, when the consumer is cut off or frozen for that long. Then the
 // contexts of its handlers end, and it neither acknowledges nor abandons entries that are no longer
-// its own. Every change of an entry is a script that first checks the claim: the consumer's name
+// its own. Every change of an entry is a script that first checks the claim: the member's name
 // and the number of the delivery.
 //
 // # Dead letters and crash isolation
@@ -51,8 +51,8 @@
 // [Redrive] redrives them.
 //
 // A message whose handler kills the process cannot be counted there. What three processes had
-// claimed when they died is therefore handled alone: nothing else is claimed meanwhile, everything
-// else lets it be taken by others. If it kills again, it alone is charged, and ends among the dead
+// claimed when they died is therefore handled alone: everything else is given back, so that other
+// members may have it, and is claimed again afterwards. If it kills again, it alone is charged, and ends among the dead
 // letters when it has been handed out as often as it may be tried (at least four times). Nothing
 // that merely was near it does.
 //
