@@ -51,7 +51,7 @@ func (r *run) writeDeadLetter(ctx context.Context, d *delivery, e *session.Entry
 			return answer == int64(1), err
 		}
 	}
-	if err := r.ensureOurs(ctx, f, []*delivery{d}, 0, 0); err != nil {
+	if err := r.ensureOurs(ctx, f, []*delivery{d}, 0); err != nil {
 		return false, err
 	}
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *run) writeDeadLetter(ctx context.Context, d *delivery, e *session.Entry
 	if err := r.client.XAdd(ctx, &redis.XAddArgs{Stream: f.dead, Values: append(fields, extra...)}).Err(); err != nil {
 		return false, err
 	}
-	_, err = ackScript.numbers(ctx, r.client, 1, f.name, r.group, r.options.name, d.position, count)
+	_, err = r.own(ctx, f, []*delivery{d}, func(*delivery) (any, int64) { return "ack", 0 })
 	return true, err
 }
 

@@ -60,7 +60,7 @@ func (d *delivery) Ack() {
 	}
 	d.state = handled
 	d.release()
-	d.feed.acks = append(d.feed.acks, d)
+	d.feed.due = append(d.feed.due, d)
 	nudge(d.feed.toSettle)
 }
 
@@ -76,7 +76,7 @@ func (d *delivery) Nack() {
 		d.putBack()
 	}
 	d.release()
-	d.feed.back = append(d.feed.back, d)
+	d.feed.due = append(d.feed.due, d)
 	nudge(d.feed.toSettle)
 }
 
@@ -112,10 +112,6 @@ func (r *run) forget(d *delivery) {
 		d.alone.end()
 	}
 	nudge(f.room)
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
-	}
 }
 
 // A claim is an entry with what the session is to know of it.
@@ -172,17 +168,4 @@ func (f *feed) expect(claims []claim) {
 	for _, c := range claims {
 		f.largest = max(f.largest, c.bytes)
 	}
-}
-
-// present are those of the deliveries that the stream still has, and the arguments with their tokens.
-func (r *run) present(all []*delivery, args ...any) (there []*delivery, with []any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range all {
-		if d.feed.claims[d.position] == d && !d.gone {
-			there = append(there, d)
-			args = append(args, d.position, d.count)
-		}
-	}
-	return there, args
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	// vacateGrace is how long, beside the timeout of handlers, an isolated message waits until nothing
 	// else is claimed.
 	vacateGrace = 5 * time.Second
+	// vacateLook is how often that is looked at.
+	vacateLook = 5 * time.Millisecond
 )
 
 // A crashError is what is wrong with a message that is not run again.
@@ -126,21 +129,16 @@ func (r *run) reserve(c claim) {
 }
 
 // vacate gives back everything but one entry: handlers that run end and are acknowledged, everything else
-// is whose wants it. It reports whether it came to that.
-func (r *run) vacate(ctx context.Context, but *delivery) bool {
+// is for whoever wants it. It reports whether it came to that.
+func (r *run) vacate(ctx context.Context, but *delivery) (alone bool) {
 	patience := r.options.Timeout + vacateGrace
-	alone := r.Still(ctx, patience)
-	if alone {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if r.Still(limited, patience) {
 		r.Withdraw(ctx, func(*session.Entry) bool { return true })
 		r.Resume() //nolint:contextcheck // handlers outlive ctx: they have the session's
-		alone = r.await(ctx, patience, func() bool {
-			for _, f := range r.feeds {
-				if n := len(f.claims); n > 1 || n == 1 && f.claims[but.position] != but {
-					return false
-				}
-			}
-			return true
-		})
+		for alone = r.alone(but); !alone && session.Pause(limited, vacateLook); alone = r.alone(but) { //nolint:revive // it waits
+		}
 	}
 	if !alone && ctx.Err() == nil {
 		r.log.WarnContext(ctx, "isolated message has to wait", "after", patience)
@@ -148,9 +146,19 @@ func (r *run) vacate(ctx context.Context, but *delivery) bool {
 	return alone
 }
 
+// alone reports whether the server knows of nothing else that we have claimed.
+func (r *run) alone(but *delivery) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.feeds, func(f *feed) bool {
+		n := len(f.claims)
+		return n > 1 || n == 1 && f.claims[but.position] != but
+	})
+}
+
 // try has a message handled that is alone, and waits until it is done with.
 func (r *run) try(ctx context.Context, c claim) error {
-	if err := r.ensureOurs(ctx, c.feed, []*delivery{c.delivery}, 0, 1); err != nil { // now it is charged with it
+	if err := r.ensureOurs(ctx, c.feed, []*delivery{c.delivery}, 1); err != nil { // now it is charged with it
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.forget(c.delivery)

@@ -3,6 +3,7 @@ package redisconsumer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,34 +16,49 @@ const atOnce = 200
 // errTakenOver is what is wrong with a confirmation of an entry that is another member's.
 var errTakenOver = errors.New("redisconsumer: another member of the group had taken the message over after it was handled")
 
-// ensureOurs renews, releases or charges entries, as own.lua says. Those that are no longer ours are
-// surrendered.
-func (r *run) ensureOurs(ctx context.Context, f *feed, all []*delivery, idle time.Duration, charge int64) error {
+// own renews, releases, charges or acknowledges entries, as own.lua says and what, with the lock held, decides.
+// It returns those that are not ours any more, with the answers about them, also where there is an error.
+func (r *run) own(ctx context.Context, f *feed, all []*delivery, what func(*delivery) (idle any, charge int64)) (notOurs map[*delivery]int64, err error) {
 	f.own.Lock()
 	defer f.own.Unlock()
+	notOurs = map[*delivery]int64{}
 	for some := range slices.Chunk(all, atOnce) {
-		there, args := r.present(some, r.group, r.options.name, idle.Milliseconds(), charge)
+		var there []*delivery
+		args := []any{r.group, r.options.name}
+		r.mu.Lock()
+		for _, d := range some {
+			if f.claims[d.position] == d && !d.gone {
+				idle, charge := what(d)
+				there, args = append(there, d), append(args, d.position, d.count, idle, charge)
+			}
+		}
+		r.mu.Unlock()
 		if len(there) == 0 {
 			continue
 		}
 		answers, err := ownScript.numbers(ctx, r.client, len(there), f.name, args...)
 		if err != nil {
-			return err
+			return notOurs, err
 		}
-		var notOurs []*delivery
 		r.mu.Lock()
 		for i, d := range there {
-			if answers[i] == 0 {
-				notOurs = append(notOurs, d)
+			if answers[i] < 1 {
+				notOurs[d] = answers[i]
 				continue
 			}
-			d.gone = answers[i] == 2
-			d.count = max(d.count+charge, 0)
+			_, charge := what(d)
+			d.gone, d.count = answers[i] == 2, max(d.count+charge, 0)
 		}
 		r.mu.Unlock()
-		r.surrender(ctx, f, notOurs) //nolint:contextcheck // see there
 	}
-	return nil
+	return notOurs, nil
+}
+
+// ensureOurs renews entries, and charges them. Those that are no longer ours are surrendered.
+func (r *run) ensureOurs(ctx context.Context, f *feed, all []*delivery, charge int64) error {
+	notOurs, err := r.own(ctx, f, all, func(*delivery) (any, int64) { return 0, charge })
+	r.surrender(ctx, f, slices.Collect(maps.Keys(notOurs))) //nolint:contextcheck // see there
+	return err
 }
 
 // surrender gives up entries that another member has taken over: the contexts of their handlers end,
@@ -98,7 +114,7 @@ func (r *run) renew(ctx context.Context, f *feed) {
 		if len(ours) == 0 {
 			continue // and nothing is known of the server
 		}
-		err := r.ensureOurs(ctx, f, ours, 0, 0)
+		err := r.ensureOurs(ctx, f, ours, 0)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -125,44 +141,36 @@ func (r *run) settle(ctx context.Context, f *feed) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushGrace)
 			defer cancel()
 			r.flush(last, f, last.Done())
-			if acks, back := r.unsettled(f); len(acks)+len(back) > 0 {
-				r.log.WarnContext(last, "last confirmations not answered", "stream", f.name, "handled", len(acks), "released", len(back), "waited", flushGrace)
+			if n := len(r.due(f)); n > 0 {
+				r.log.WarnContext(last, "last confirmations not answered", "stream", f.name, "messages", n, "waited", flushGrace)
 			}
 			return
 		}
 	}
 }
 
-// unsettled are entries that are due next.
-func (r *run) unsettled(f *feed) (acks, back []*delivery) {
+// due are entries that are to be settled next.
+func (r *run) due(f *feed) []*delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(f.acks[:min(len(f.acks), atOnce)]), slices.Clone(f.back[:min(len(f.back), atOnce)])
+	return slices.Clone(f.due[:min(len(f.due), atOnce)])
 }
 
 // flush settles until there is nothing left, or end.
 func (r *run) flush(ctx context.Context, f *feed, end <-chan struct{}) {
 	ctx = context.WithoutCancel(ctx)
-	for failures := 0; ; {
-		acks, back := r.unsettled(f)
-		begun, what := time.Now(), "acknowledge"
-		var err error
-		switch {
-		case len(acks) > 0:
-			err = r.acknowledge(ctx, f, acks)
-		case len(back) > 0:
-			what, err = "release", r.release(ctx, f, back)
-		default:
-			return
-		}
+	failures := 0
+	for due := r.due(f); len(due) > 0; due = r.due(f) {
+		begun := time.Now()
+		err := r.settleSome(ctx, f, due)
 		if err == nil {
 			failures = 0
-			r.outages.end(ctx, f.stream, what, begun)
+			r.outages.end(ctx, f.stream, "settle", begun)
 			continue
 		}
 		failures++
 		if !isNoGroup(err) {
-			r.outages.begin(ctx, f.stream, what, err)
+			r.outages.begin(ctx, f.stream, "settle", err)
 		}
 		if session.Within(end, pauseAfter(failures)) {
 			return
@@ -170,47 +178,28 @@ func (r *run) flush(ctx context.Context, f *feed, end <-chan struct{}) {
 	}
 }
 
-// acknowledge acknowledges the first entries of those that are due.
-func (r *run) acknowledge(ctx context.Context, f *feed, acks []*delivery) error {
-	there, args := r.present(acks, r.group, r.options.name)
-	var answers []int64
-	if len(there) > 0 {
-		var err error
-		if answers, err = ackScript.numbers(ctx, r.client, len(there), f.name, args...); err != nil {
-			return err
+// settleSome settles the first entries of those that are due.
+func (r *run) settleSome(ctx context.Context, f *feed, due []*delivery) error {
+	notOurs, err := r.own(ctx, f, due, func(d *delivery) (idle any, charge int64) {
+		if d.state == handled {
+			return "ack", 0
 		}
-	}
-	for i, d := range there {
-		if answers[i] < 0 {
-			f.counters.lost.Add(1)
-			r.AckFailed("ack", f.name+" "+d.position, errTakenOver)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f.acks = slices.Delete(f.acks, 0, len(acks))
-	for _, d := range acks {
-		r.forget(d)
-	}
-	return nil
-}
-
-// release makes the first entries of those that were given back available to others.
-func (r *run) release(ctx context.Context, f *feed, back []*delivery) error {
-	n := 1 // those that are released alike
-	for n < len(back) && back[n].idle == back[0].idle && back[n].charge == back[0].charge {
-		n++
-	}
-	back = back[:n]
-	if err := r.ensureOurs(ctx, f, back, back[0].idle, back[0].charge); err != nil {
+		return d.idle.Milliseconds(), d.charge
+	})
+	if err != nil {
 		return err
 	}
-	var gone []string
+	var gone, late []string
 	r.mu.Lock()
-	f.back = slices.Delete(f.back, 0, n)
-	for _, d := range back {
+	f.due = slices.Delete(f.due, 0, len(due))
+	for _, d := range due {
+		answer, taken := notOurs[d]
 		switch {
-		case f.claims[d.position] != d: // another's
+		case d.state == handled && answer < 0:
+			late = append(late, d.position)
+		case d.state != released: // settled
+		case taken:
+			f.unsure.Store(true)
 		case d.gone:
 			gone = append(gone, d.position)
 		case d.alone == nil:
@@ -221,6 +210,10 @@ func (r *run) release(ctx context.Context, f *feed, back []*delivery) error {
 	r.mu.Unlock()
 	for _, position := range gone {
 		r.trimmed(ctx, f, position)
+	}
+	for _, position := range late {
+		f.counters.lost.Add(1)
+		r.AckFailed("ack", f.name+" "+position, errTakenOver)
 	}
 	return nil
 }

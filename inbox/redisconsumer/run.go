@@ -24,8 +24,7 @@ type run struct {
 	// have crashed a process is handled alone.
 	exclusive sync.RWMutex
 
-	mu      sync.Mutex    // after the session's own, where both are held
-	changed chan struct{} // closed at the next change, where a goroutine waits for one
+	mu sync.Mutex // after the session's own, where both are held
 }
 
 // A feed is what a run has claimed of one stream.
@@ -46,8 +45,7 @@ type feed struct {
 	claims   map[string]*delivery // by position
 	unloaded int                  // of these, without their payload in memory
 	bytes    int64                // of the others
-	acks     []*delivery          // handled, not yet acknowledged
-	back     []*delivery          // to be released
+	due      []*delivery          // to be acknowledged, or to be released
 	returned map[string]bool      // positions of entries that were released, and may be ours again
 	rest     resting
 	largest  int64 // bytes that an entry may have that is read next, as far as can be told
@@ -97,31 +95,6 @@ func (r *run) consume(ctx context.Context) {
 	endKeeping()
 	keepers.Wait()
 	r.leave(last)
-}
-
-// await waits until holds, which is called with the lock held; d at most.
-func (r *run) await(ctx context.Context, d time.Duration, holds func() bool) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		r.mu.Lock()
-		if holds() {
-			r.mu.Unlock()
-			return true
-		}
-		if r.changed == nil {
-			r.changed = make(chan struct{})
-		}
-		changed := r.changed
-		r.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
 }
 
 // nudge leaves a sign in a channel with room for one.

@@ -15,8 +15,6 @@ var (
 	claimSource string
 	//go:embed lua/own.lua
 	ownSource string
-	//go:embed lua/ack.lua
-	ackSource string
 	//go:embed lua/dead.lua
 	deadSource string
 	//go:embed lua/leave.lua
@@ -31,7 +29,6 @@ var (
 
 	claimScript   = newScript("claim.lua", claimSource)
 	ownScript     = newScript("own.lua", ownSource)
-	ackScript     = newScript("ack.lua", ackSource)
 	deadScript    = newScript("dead.lua", deadSource)
 	leaveScript   = newScript("leave.lua", leaveSource)
 	statsScript   = newScript("stats.lua", statsSource)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -120,32 +119,18 @@ func (c *Consumer) ask(ctx context.Context, st *stream, stats *StreamStats) erro
 		return err
 	}
 	list, ok := answer.([]any)
-	if !ok || len(list) != 6 {
-		return fmt.Errorf("%w: six figures were due", errAnswer)
+	if !ok || len(list) != 5 {
+		return fmt.Errorf("%w: five figures were due", errAnswer)
 	}
 	lag, ok1 := list[0].(int64)
 	pending, ok2 := list[1].(int64)
-	oldest, ok3 := list[2].(string)
+	oldest, ok3 := list[2].(int64)
 	members, ok4 := list[3].(int64)
-	clock, ok5 := list[4].(string)
-	last, ok6 := list[5].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 {
+	last, ok5 := list[4].(string)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 {
 		return fmt.Errorf("%w: %v", errAnswer, list)
 	}
 	stats.Lag, stats.LagKnown, stats.Pending, stats.Members, stats.LastDelivered = max(lag, 0), lag >= 0, pending, members, last
-	if oldest == "" {
-		return nil
-	}
-	id, err := parseID(oldest)
-	if err != nil {
-		return err
-	}
-	now, err := strconv.ParseUint(clock, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%w: %q is no time", errAnswer, clock)
-	}
-	if now > id.ms {
-		stats.OldestPending = time.Duration(now-id.ms) * time.Millisecond //nolint:gosec // an age
-	}
+	stats.OldestPending = time.Duration(oldest) * time.Millisecond
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -273,7 +272,7 @@ func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pen
 // claimRows makes entries ours that are as rows has them. Where charge is set it counts as a
 // delivery, unless it is only the answer to one that was lost.
 func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows []pending, charge bool) ([]claim, error) {
-	groups := map[int][]pending{} // by what the delivery count grows by
+	args := []any{r.group, r.options.name, idle.Milliseconds()}
 	r.mu.Lock()
 	for _, row := range rows {
 		growth := 1
@@ -281,37 +280,30 @@ func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows [
 			growth = 0
 		}
 		delete(f.returned, row.ID)
-		groups[growth] = append(groups[growth], row)
+		args = append(args, row.ID, row.Consumer, row.RetryCount, growth)
 	}
 	r.mu.Unlock()
-	var claims []claim
-	for growth, rows := range groups {
-		args := []any{r.group, r.options.name, idle.Milliseconds(), growth}
-		for _, row := range rows {
-			args = append(args, row.ID, row.Consumer, row.RetryCount)
-		}
-		answer, err := claimScript.run(context.WithoutCancel(ctx), r.client, []string{f.name}, args...)
-		if err != nil {
-			return nil, err
-		}
-		entries, err := entriesOf(answer)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if e.fields == nil {
-				r.trimmed(ctx, f, e.id)
-				continue
-			}
-			c, err := r.newClaim(f, e.id, e.count, e.fields)
-			if err != nil {
-				return nil, err
-			}
-			f.counters.takenOver.Add(1)
-			claims = append(claims, c)
-		}
+	answer, err := claimScript.run(context.WithoutCancel(ctx), r.client, []string{f.name}, args...)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(claims, func(a, b claim) int { return a.id.compare(b.id) })
+	entries, err := entriesOf(answer)
+	if err != nil {
+		return nil, err
+	}
+	var claims []claim
+	for _, e := range entries {
+		if e.fields == nil {
+			r.trimmed(ctx, f, e.id)
+			continue
+		}
+		c, err := r.newClaim(f, e.id, e.count, e.fields)
+		if err != nil {
+			return nil, err
+		}
+		f.counters.takenOver.Add(1)
+		claims = append(claims, c)
+	}
 	return claims, nil
 }
 

@@ -87,7 +87,7 @@ func (r *run) load(ctx context.Context, e *session.Entry) error {
 	begun := time.Now()
 	entries, err := r.client.XRange(ctx, f.name, d.position, d.position).Result()
 	if err == nil && len(entries) == 0 {
-		err = r.ensureOurs(ctx, f, []*delivery{d}, 0, 0) // removes it from the pending entries
+		err = r.ensureOurs(ctx, f, []*delivery{d}, 0) // removes it from the pending entries
 	}
 	if err != nil {
 		r.outages.begin(ctx, f.stream, "reload from", err)

@@ -27,7 +27,7 @@ func (lendings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func (h lendings) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if args := cmd.Args(); err == nil && len(args) > 8 && fmt.Sprint(args[0])[:4] == "eval" && fmt.Sprint(args[7]) == "-1" && h.lost.CompareAndSwap(false, true) {
+		if args := cmd.Args(); err == nil && len(args) > 9 && fmt.Sprint(args[0])[:4] == "eval" && fmt.Sprint(args[9]) == "-1" && h.lost.CompareAndSwap(false, true) {
 			err = errors.New("the answer is lost")
 			cmd.SetErr(err)
 		}

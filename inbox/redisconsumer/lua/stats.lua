@@ -5,8 +5,8 @@
 -- ARGV[2]  how many entries may be counted one by one
 -- ARGV[3]  how many bytes they may have together: to be counted they are read
 --
--- Answers with: lag (-1 = unknown), pending, the id of the oldest pending entry or "", consumers, the server's clock in milliseconds,
--- the id that was handed out last.
+-- Answers with: lag (-1 = unknown), pending, the age of the oldest pending entry by the server's clock, in milliseconds, consumers, and the
+-- id that was handed out last.
 local function named(list)
   local values = {}
   for at = 1, #list, 2 do
@@ -38,7 +38,7 @@ local function behind(last, limit, bytes)
 end
 
 local now = redis.call('TIME')
-local clock = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+local clock = now[1] * 1000 + math.floor(now[2] / 1000)
 for _, list in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   local group = named(list)
   if group['name'] == ARGV[1] then
@@ -52,7 +52,11 @@ for _, list in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
       end
     end
     local summary = redis.call('XPENDING', KEYS[1], ARGV[1])
-    return { lag, summary[1], summary[2] or '', group['consumers'], clock, group['last-delivered-id'] }
+    local age = 0
+    if summary[2] then
+      age = math.max(0, clock - tonumber(string.match(summary[2], '^%d+')))
+    end
+    return { lag, summary[1], age, group['consumers'], group['last-delivered-id'] }
   end
 end
 return redis.error_reply('NOGROUP the stream ' .. KEYS[1] .. ' has no group ' .. ARGV[1])
