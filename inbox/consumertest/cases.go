@@ -65,6 +65,7 @@ func (s *suite) keysBesideEachOther(t *testing.T, source *Source) {
 	source.Publish(t, messages(0, 3, "a", "b", "c", "")...)
 	p := s.start(t, source, l, usual())
 	s.eventually(t, func() bool { return p.Stats().Running == 4 }, "four are handled at once")
+	require.ErrorContains(t, p.Run(t.Context()), "runs already")
 	assert.False(t, slices.ContainsFunc(l.finished(), func(it seen) bool { return it.key != "" }), "what is behind them waits")
 	close(let)
 	s.confirmed(t, source)
@@ -197,13 +198,11 @@ func (s *suite) hotKey(t *testing.T, source *Source) {
 }
 
 // A handler that goes on although its context has ended is named, and another takes its worker's
-// place; its key waits, and a stop does not.
+// place, up to as many again; its key waits, and a stop does not.
 func (s *suite) handlerHangs(t *testing.T, source *Source) {
 	let := make(chan struct{})
-	var stuck atomic.Int64
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
-		if it == (seen{"stuck", 0}) && time == 1 {
-			stuck.Add(1)
+		if (it == seen{"stuck", 0} || it == seen{"stuck too", 0}) && time == 1 {
 			<-let
 		}
 		return inbox.Handled, nil
@@ -216,14 +215,45 @@ func (s *suite) handlerHangs(t *testing.T, source *Source) {
 	p := s.start(t, source, l, settings)
 	s.eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")
 	s.eventually(t, func() bool { return len(l.finished()) == 3 }, "others are handled")
-	require.NoError(t, p.stop(), "a stop does not wait for it")
+	source.Publish(t, message("stuck too", 0)) // by the only one that is left
+	s.eventually(t, func() bool { return j.count("all workers blocked by overdue handlers") == 1 }, "the log says that there is none")
+	require.NoError(t, p.stop(), "a stop does not wait for them")
+	assert.Equal(t, 1, j.count("overdue handlers left behind"))
 	source.expire(t)
 	p = s.start(t, source, l, usual())
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
 	s.same(t, []seen{{"stuck", 0}, {"stuck", 1}}, slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != "stuck" }))
 	close(let)
-	s.eventually(t, func() bool { return len(l.finished()) >= 6 }, "it ends after all")
+	s.eventually(t, func() bool { return len(l.finished()) >= 8 }, "they end after all")
+}
+
+// A claim lasts for as long as its handler takes: no other process gets the message meanwhile, nor one
+// behind it.
+func (s *suite) handlerOutlastsClaim(t *testing.T, source *Source) {
+	if source.Lease == 0 {
+		t.Skip("claims have no end that could be outlasted")
+	}
+	source.Publish(t, messages(0, 3, "a")...)
+	begun := make(chan struct{})
+	l := newLedger(t, func(ctx context.Context, _ *inbox.Message, it seen, times int) (inbox.Outcome, error) {
+		if it.n == 0 && times == 1 {
+			close(begun)
+			select {
+			case <-time.After(3 * source.Lease):
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+		return inbox.Handled, nil
+	})
+	s.start(t, source, l, usual())
+	<-begun
+	s.start(t, source, l, usual())
+	s.confirmed(t, source)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	assert.Equal(t, 1, l.times[seen{"a", 0}], "it was handled once")
 }
 
 // A stop under load: what is under way ends, all else comes to the next consumer. Nothing is lost, and

@@ -60,6 +60,9 @@ type Source struct {
 	// Expire lets claims of consumers that are gone end at once, where it can be done; nil where
 	// they end by themselves soon enough.
 	Expire func(t *testing.T)
+	// Lease is how long a claim lasts that its consumer does not renew; 0 where it has no such end, or none
+	// that a test can wait for: then the case that outlasts it is skipped.
+	Lease time.Duration
 	// Child is what the function given to [Main] needs to know of this source. Empty: the case that
 	// kills a process is skipped.
 	Child string
@@ -132,6 +135,7 @@ func Run(t *testing.T, harness Harness) {
 		{"Held", s.held},
 		{"HotKey", s.hotKey},
 		{"HandlerHangs", s.handlerHangs},
+		{"HandlerOutlastsClaim", s.handlerOutlastsClaim},
 		{"StopUnderLoad", s.stopUnderLoad},
 		{"ShutdownTimeout", s.shutdownTimeout},
 		{"Rebalance", s.rebalance},

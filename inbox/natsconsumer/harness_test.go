@@ -188,6 +188,7 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 			return c
 		},
 		Unconfirmed: s.unconfirmed,
+		Lease:       time.Second,
 		DeadLetters: s.letters,
 		Child:       s.url + " " + s.name,
 	}

@@ -80,6 +80,7 @@ func source(t *testing.T, client redis.UniversalClient, stream, kind string) *co
 			}
 			return all
 		},
+		Lease: claimAfter,
 		Child: kind + " " + stream,
 	}
 	through := client

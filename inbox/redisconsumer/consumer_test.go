@@ -94,31 +94,6 @@ func (s *site) readDead(t *testing.T, n int) {
 	require.NoError(t, s.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: group, Consumer: "dead", Streams: []string{s.stream, ">"}, Count: int64(n)}).Err())
 }
 
-// An entry that a handler works on stays ours however long it takes; one whose consumer is dead
-// does not.
-func TestSlowHandlersKeepTheirMessages(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		s.addAll(t, 1, 3)
-		release := make(chan struct{})
-		l := newLedger()
-		slow := func(context.Context, *inbox.Message, int) error {
-			<-release
-			return nil
-		}
-		first := start(t, s, s.stream, l.handler(slow))
-		soon(t, "it has them", func() bool { return s.pending(t) == 3 })
-		second := start(t, s, s.stream, l.handler(slow))
-		began := time.Now()
-		soon(t, "three times as long as an entry may be silent", func() bool { return time.Since(began) > 1200*time.Millisecond })
-		assert.Zero(t, second.stats(t).TakenOver)
-		close(release)
-		soon(t, "all handled", func() bool { return l.len() == 3 })
-		l.check(t, 3)
-		assert.Zero(t, first.stats(t).Lost)
-	})
-}
-
 // A stop releases what it does not finish, and others get it at once.
 func TestStopGivesBack(t *testing.T) {
 	t.Parallel()

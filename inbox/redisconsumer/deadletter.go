@@ -26,7 +26,7 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 		return explained("write the dead letter of", f.name, err)
 	}
 	if !written {
-		r.surrender(ctx, f, []*delivery{d}) //nolint:contextcheck // see there
+		r.surrender(ctx, f, []*delivery{d})
 		return errOver
 	}
 	r.mu.Lock()

@@ -41,10 +41,13 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 const group = "billing"
 
+// claimAfter is how long a process may be silent in most tests.
+const claimAfter = 400 * time.Millisecond
+
 // quick are the times of a consumer that a test can wait for.
 func quick(opts ...redisconsumer.Option) []redisconsumer.Option {
 	return append([]redisconsumer.Option{
-		redisconsumer.WithClaimAfter(400 * time.Millisecond), redisconsumer.WithBlock(50 * time.Millisecond),
+		redisconsumer.WithClaimAfter(claimAfter), redisconsumer.WithBlock(50 * time.Millisecond),
 		redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond}),
 		redisconsumer.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)

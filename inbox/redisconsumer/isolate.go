@@ -137,7 +137,8 @@ func (r *run) vacate(ctx context.Context, but *delivery) (alone bool) {
 	if r.Still(limited, patience) {
 		r.Withdraw(ctx, func(*session.Entry) bool { return true })
 		r.Resume() //nolint:contextcheck // handlers outlive ctx: they have the session's
-		for alone = r.alone(but); !alone && session.Pause(limited, vacateLook); alone = r.alone(but) { //nolint:revive // it waits
+		for alone = r.alone(but); !alone && session.Pause(limited, vacateLook); {
+			alone = r.alone(but)
 		}
 	}
 	if !alone && ctx.Err() == nil {

@@ -57,7 +57,7 @@ func (r *run) own(ctx context.Context, f *feed, all []*delivery, what func(*deli
 // ensureOurs renews entries, and charges them. Those that are no longer ours are surrendered.
 func (r *run) ensureOurs(ctx context.Context, f *feed, all []*delivery, charge int64) error {
 	notOurs, err := r.own(ctx, f, all, func(*delivery) (any, int64) { return 0, charge })
-	r.surrender(ctx, f, slices.Collect(maps.Keys(notOurs))) //nolint:contextcheck // see there
+	r.surrender(ctx, f, slices.Collect(maps.Keys(notOurs)))
 	return err
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -87,34 +86,6 @@ func TestBounds(t *testing.T) {
 		soon(t, "all handled", func() bool { return l.len() == 100 })
 		assert.Equal(t, int64(3), most.Load())
 	})
-}
-
-// A handler that does not end when its context does ends the patience of a stop; its message is
-// another's later.
-func TestHandlerIgnoresItsContext(t *testing.T) {
-	t.Parallel()
-	s, _ := realSite(t)
-	s.add(t, "a", 0)
-	begun, release := make(chan struct{}), make(chan struct{})
-	var under sync.WaitGroup
-	under.Add(1)
-	c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
-		defer under.Done()
-		close(begun)
-		<-release
-		return inbox.Handled, nil
-	}), quick(redisconsumer.WithShutdownTimeout(0))...)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	<-begun
-	assert.ErrorContains(t, c.Run(ctx), "runs already")
-	cancel()
-	require.NoError(t, <-done)
-	assert.Equal(t, 1, s.pending(t))
-	close(release)
-	under.Wait()
 }
 
 // A consumer stops while a message is handled. Others get at once what waits for a worker, but not

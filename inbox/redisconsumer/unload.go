@@ -51,7 +51,7 @@ func (r *run) unload(ctx context.Context, f *feed) {
 	f.full = quota <= 0
 	r.mu.Unlock()
 	if quota > 0 {
-		r.Unload(quota, func(e *session.Entry) bool { return r.drop(f, e) }) //nolint:contextcheck // see there
+		r.Unload(quota, func(e *session.Entry) bool { return r.drop(f, e) })
 	} else if !said {
 		r.log.WarnContext(ctx, "stream not read: too many messages unloaded", "stream", f.name, "unloaded", unloaded)
 	}
