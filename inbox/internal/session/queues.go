@@ -49,7 +49,7 @@ type Entry struct {
 	leaving  bool                    // it is given up as soon as its handler has ended
 	over     bool                    // it was confirmed or given back
 	until    time.Time               // it was given back, and is but the place that is kept for it
-	settled  chan struct{}           // closed when it is over
+	settled  chan struct{}           // closed when it is over, where that is awaited
 }
 
 // First is the first delivery of the message that this process has got.

@@ -136,7 +136,6 @@ func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 		return false
 	}
 	e.first, e.copies = d, []Delivery{d}
-	e.settled = make(chan struct{})
 	if s.Recurs {
 		s.memory.restore(e)
 	}
@@ -300,6 +299,11 @@ var (
 func (s *Session) Withdraw(ctx context.Context, match func(e *Entry) bool) {
 	s.mu.Lock()
 	back, under := s.queues.withdraw(time.Now(), match)
+	for _, e := range under {
+		if e.settled == nil {
+			e.settled = make(chan struct{})
+		}
+	}
 	s.mu.Unlock()
 	s.release(back)
 	for _, e := range under {

@@ -272,7 +272,11 @@ func (s *Session) letGo(e *Entry) {
 	if e.admitted {
 		s.leave(int64(e.Bytes))
 	}
-	close(e.settled)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.settled != nil {
+		close(e.settled)
+	}
 }
 
 // AckFailed counts and logs a confirmation, or a return, that failed. It is none of the message's
