@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +21,8 @@ type Consumer struct {
 	client  redis.UniversalClient
 	group   string
 	sharded bool
-	streams []*stream
+	names   []string  // of the streams
+	streams []*stream // and their backfills
 	options options
 	handler inbox.Handler
 	log     *slog.Logger
@@ -59,7 +61,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 		return nil, err
 	}
 	c := &Consumer{
-		client: client, group: group, sharded: isSharded(client), options: o, handler: handler,
+		client: client, group: group, names: slices.Clone(streams), sharded: isSharded(client), options: o, handler: handler,
 		log: o.Log.With("group", group, "consumer", o.Consumer),
 	}
 	for _, name := range streams {
@@ -71,9 +73,6 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	c.outages = outages{log: c.log, sharded: c.sharded}
 	return c, nil
 }
-
-// Name is the name of this member of the group; see [WithName].
-func (c *Consumer) Name() string { return c.options.name }
 
 // Run reads and handles messages until ctx ends, and returns nil after a graceful stop: nothing
 // more is read; handlers that run have the time of [WithShutdownTimeout]; what they have done is
@@ -91,9 +90,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.running.Store(nil)
 	if err := r.open(ctx); err != nil {
+		r.Stop(func() {})
 		return err
 	}
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers, "name", c.options.name)
+	c.log.InfoContext(ctx, "consumer started", "streams", c.names, "workers", c.options.Workers, "name", c.options.name)
 	r.consume(ctx)
 	c.log.InfoContext(ctx, "consumer stopped", "name", c.options.name)
 	return nil

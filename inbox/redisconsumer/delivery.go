@@ -109,7 +109,7 @@ func (r *run) forget(d *delivery) {
 		f.unloaded--
 	}
 	if d.alone != nil {
-		d.alone.end()
+		close(d.alone.gone)
 	}
 	nudge(f.room)
 }

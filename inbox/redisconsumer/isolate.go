@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -36,10 +35,7 @@ type isolated struct {
 	entry *session.Entry
 	pause time.Duration // before it is tried again, at least
 	gone  chan struct{} // closed when it is no longer claimed
-	once  sync.Once
 }
-
-func (i *isolated) end() { i.once.Do(func() { close(i.gone) }) }
 
 // isolate handles entries that may have crashed a process one at a time, with nothing else claimed:
 // should one of them kill the process, it costs no other message anything.

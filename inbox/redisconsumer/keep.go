@@ -104,7 +104,7 @@ func (r *run) renew(ctx context.Context, f *feed) {
 	for failures := 0; ; {
 		pause := rhythm
 		if failures > 0 {
-			pause = min(rhythm, pauseAfter(failures))
+			pause = min(rhythm, session.PauseAfter(failures))
 		}
 		if !session.Pause(ctx, pause) {
 			return
@@ -172,7 +172,7 @@ func (r *run) flush(ctx context.Context, f *feed, end <-chan struct{}) {
 		if !isNoGroup(err) {
 			r.outages.begin(ctx, f.stream, "settle", err)
 		}
-		if session.Within(end, pauseAfter(failures)) {
+		if session.Within(end, session.PauseAfter(failures)) {
 			return
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
@@ -103,9 +102,4 @@ func nudge(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// pauseAfter is the pause after the n-th failure in a row of something that is done at the server.
-func pauseAfter(n int) time.Duration {
-	return inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 5 * time.Second}.Delay(n)
 }

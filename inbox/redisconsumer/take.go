@@ -26,7 +26,7 @@ func (r *run) take(ctx context.Context, f *feed) {
 			return
 		}
 		failures++
-		pause := pauseAfter(failures)
+		pause := session.PauseAfter(failures)
 		if _, answered := said(err); !answered {
 			// A read of ours may still wait at the server. What it is handed is recovered before
 			// anything younger is read.

@@ -106,6 +106,9 @@ type Outage struct {
 // pauses between attempts to reach a broker.
 var pauses = inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 5 * time.Second}
 
+// PauseAfter is the pause after the n-th failure in a row of something that is done at the broker.
+func PauseAfter(n int) time.Duration { return pauses.Delay(n) }
+
 // Failed notes an attempt that failed, and returns how long to wait before the next one.
 func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 	o.mu.Lock()
@@ -115,7 +118,7 @@ func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
 	if o.standing.Failed(err) {
 		o.Log.WarnContext(ctx, "broker unavailable", "error", err)
 	}
-	return pauses.Delay(o.failures)
+	return PauseAfter(o.failures)
 }
 
 // Over notes that the broker has answered.

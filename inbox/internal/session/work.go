@@ -48,7 +48,7 @@ func (s *Session) load(e *Entry) bool {
 		s.confirm(e)
 	default:
 		e.loads++
-		s.pause(e, time.Now().Add(pauses.Delay(e.loads)))
+		s.pause(e, time.Now().Add(PauseAfter(e.loads)))
 	}
 	return err == nil
 }
