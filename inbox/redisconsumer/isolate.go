@@ -108,8 +108,8 @@ func (r *run) abandonCrasher(ctx context.Context, f *feed, idle time.Duration, r
 	for _, c := range claims {
 		c.entry.History = session.History{Past: inbox.Past{Failures: int(row.RetryCount)}, Why: &crashError{row.RetryCount}}
 		m := c.entry.Message
-		r.log.ErrorContext(ctx, "message abandoned", "source", m.Source, "message_id", m.ID, "type", m.Type, "position", m.Position,
-			"attempts", row.RetryCount, "error", c.entry.Why)
+		log := r.log.With("source", m.Source, "message_id", m.ID, "type", m.Type, "position", m.Position)
+		log.ErrorContext(ctx, "message abandoned", "attempts", row.RetryCount, "error", c.entry.Why)
 	}
 	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
