@@ -256,7 +256,7 @@ func (s *suite) handlerOutlastsClaim(t *testing.T, source *Source) {
 	assert.Equal(t, 1, l.times[seen{"a", 0}], "it was handled once")
 }
 
-// A stop under load: what is under way ends, all else comes to the next consumer. Nothing is lost, and
+// A stop under load: running handlers end, all else comes to the next consumer. Nothing is lost, and
 // nothing is confirmed that was not done.
 func (s *suite) stopUnderLoad(t *testing.T, source *Source) {
 	keys := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
@@ -305,7 +305,7 @@ func (s *suite) rebalance(t *testing.T, source *Source) {
 	keys := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"}
 	l := newLedger(t, func(ctx context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
 		if it.n%10 == 7 {
-			select { // so that some are under way when others come and go
+			select { // so that some are being handled when others come and go
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				return "", context.Cause(ctx)

@@ -15,8 +15,8 @@
 // of their stream, also when one of them fails: its key waits for it, and only its key. A message
 // that becomes a dead letter, or is forwarded to the dead letters, lets its key go on.
 //
-// Redis itself knows no order among the consumers of a group: it gives each entry to whoever asks
-// next. Where the order of keys matters, let one consumer at a time read a stream, and spread the
+// Redis itself knows no order among the members of a group: it gives each entry to whoever asks
+// next. Where the order of keys matters, let one member at a time read a stream, and spread the
 // load over several streams. Where several read one, the handler has to cope with that, by the
 // sequence of the aggregate for one. And what a dead consumer had claimed comes after what others
 // have read meanwhile. A message that three processes had claimed when they died (see Crash
@@ -26,7 +26,7 @@
 //
 // Producers may put messages of low priority into a stream of their own, "<stream>:backfill". A
 // consumer of the stream reads it, too, as soon as it exists, but only while the stream has nothing
-// new, and starts its messages only when no other is ready; those under way are finished. It takes
+// new, and starts its messages only when no other is ready; those that are being handled are finished. It takes
 // no more of it than twice the number of workers. A stream that never runs dry so leaves its
 // backfill waiting. Each of the two keeps the order of its keys, and of a key that is in both one
 // message is handled at a time; between the two there is no order: later messages of the stream

@@ -74,7 +74,7 @@ func (r *run) surrender(ctx context.Context, f *feed, all []*delivery) {
 		if d.state == claimed {
 			lost[d] = true
 			f.counters.lost.Add(1)
-			r.log.WarnContext(ctx, "message taken over by another consumer", "stream", f.name, "entry", d.position)
+			r.log.WarnContext(ctx, "message taken over by another member", "stream", f.name, "entry", d.position)
 		}
 		r.forget(d)
 	}
@@ -227,7 +227,7 @@ func (r *run) leave(ctx context.Context) {
 			continue
 		}
 		if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, r.options.name); err != nil && !isNoGroup(err) {
-			r.log.WarnContext(ctx, "consumer could not leave its group", "stream", f.name, "error", err)
+			r.log.WarnContext(ctx, "member could not leave its group", "stream", f.name, "error", err)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func WithSource(name func(stream string) string) Option {
 	return func(o *options) { o.source = name }
 }
 
-// WithName names this consumer within its group. No two that run may have the same name: they would
+// WithName names this member of the group. No two that run may have the same name: they would
 // take each other's messages. Default: host name, process id and a random part.
 //
 // A process that comes back under its old name gets at once what it had claimed when it died,
@@ -124,8 +124,8 @@ func WithLogger(log *slog.Logger) Option {
 }
 
 // WithClaimAfter sets after how long without a sign of life an entry is taken over from the
-// consumer that has it. Consumers renew what they have claimed three times as often, also while a
-// handler runs, so it does not bound handlers. All consumers of a group should have the same.
+// member that has it. Members renew what they have claimed three times as often, also while a
+// handler runs, so it does not bound handlers. All members of a group should have the same.
 // Default 1 min, at least 100 ms.
 func WithClaimAfter(d time.Duration) Option { return func(o *options) { o.claimAfter = d } }
 
@@ -133,7 +133,7 @@ func WithClaimAfter(d time.Duration) Option { return func(o *options) { o.claimA
 // takes a connection of the client's pool for it. Default 1 s, from 1 ms to 1 min.
 func WithBlock(d time.Duration) Option { return func(o *options) { o.block = d } }
 
-// WithShutdownTimeout sets how long a stop waits for handlers under way before it cancels their
+// WithShutdownTimeout sets how long a stop waits for running handlers before it cancels their
 // contexts. Default 30 s; 0 cancels them at once.
 func WithShutdownTimeout(d time.Duration) Option { return func(o *options) { o.Shutdown = d } }
 

@@ -12,7 +12,7 @@ import (
 
 // countable is how many entries are counted one by one to find the lag, where the server does not
 // know it, and countableBytes how many bytes they have together: the server reads them to count them,
-// and answers nobody else meanwhile.
+// and answers no other client meanwhile.
 const (
 	countable      = 100
 	countableBytes = 1 << 20

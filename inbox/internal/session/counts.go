@@ -27,7 +27,7 @@ func (c *Counts) outcome(outcome inbox.Outcome) {
 	}
 }
 
-// Stats returns the present figures; s is the session that is under way, nil for none.
+// Stats returns the present figures; s is the running session, nil for none.
 func (c *Counts) Stats(s *Session) inbox.ConsumerStats {
 	stats := inbox.ConsumerStats{
 		Received: c.received.Load(), Copies: c.copies.Load(), Handled: c.handled.Load(), Duplicates: c.duplicates.Load(),

@@ -172,7 +172,7 @@ func (l *queues) hasReady() bool { return len(l.ready)+len(l.low) > 0 }
 // ended are replaced, as many of them as there are workers.
 func (l *queues) hasWorker() bool { return l.running-min(l.stuck, l.workers) < l.workers }
 
-// next returns a message to handle, nil for none. It is under way until done, pause or release.
+// next returns a message to handle, nil for none. It is being handled until done, pause or release.
 func (l *queues) next() *Entry {
 	if l.still || !l.hasWorker() || !l.hasReady() {
 		return nil
@@ -188,7 +188,7 @@ func (l *queues) next() *Entry {
 	return at.entries[0]
 }
 
-// done takes a message that was under way from its queue. It returns what has to be given back.
+// done takes a message that was handled from its queue. It returns what has to be given back.
 func (l *queues) done(e *Entry) (back []*Entry) {
 	at := e.queue
 	if at.state != running || len(at.entries) == 0 || at.entries[0] != e {
@@ -217,7 +217,7 @@ func (l *queues) resume(at *queue) {
 	}
 }
 
-// pause lets a message that was under way wait for its next attempt, and its queue with it, unless others
+// pause lets a message that was handled wait for its next attempt, and its queue with it, unless others
 // that precede it have come meanwhile.
 func (l *queues) pause(e *Entry) {
 	l.running--
@@ -242,7 +242,7 @@ func (l *queues) wake(e *Entry) {
 	}
 }
 
-// release removes the head of a queue, which was under way, and all messages behind it from the queue.
+// release removes the head of a queue, which was handled, and all messages behind it from the queue.
 // The caller returns them to the broker. Of a message that is given up only that one goes: what is behind
 // it has come since.
 func (l *queues) release(e *Entry, now time.Time) (back []*Entry) {
@@ -286,7 +286,7 @@ func (at *queue) place(e *Entry, now time.Time) *Entry {
 	return &Entry{ID: e.ID, over: true, until: now.Add(at.gap)}
 }
 
-// withdraw removes the messages that match, but for those under way, which it marks and returns as
+// withdraw removes the messages that match, but for those that are being handled, which it marks and returns as
 // well. Places that are kept are kept for longer: the broker has been out of reach.
 func (l *queues) withdraw(now time.Time, match func(*Entry) bool) (back, under []*Entry) {
 	for _, at := range l.byKey {
@@ -325,7 +325,7 @@ func (l *queues) settle(at *queue, head *Entry) {
 	l.resume(at)
 }
 
-// lose gives up a message that is under way; its queue waits until its handler has ended.
+// lose gives up a message that is being handled; its queue waits until its handler has ended.
 func (l *queues) lose(e *Entry, now time.Time) {
 	l.end(e)
 	if at := e.queue; at.gap > 0 {
@@ -334,7 +334,7 @@ func (l *queues) lose(e *Entry, now time.Time) {
 }
 
 // stop hands nothing out any more. It returns what has to be given back at once; what waits behind
-// a message that is under way follows when that is done, so that nobody else handles it meanwhile.
+// a message that is being handled follows when that is done, so that no other process handles it meanwhile.
 func (l *queues) stop() (back []*Entry) {
 	l.stopping = true
 	l.ready, l.low = nil, nil
@@ -347,7 +347,7 @@ func (l *queues) stop() (back []*Entry) {
 	return back
 }
 
-// leave forgets messages that are still under way, and returns all that is left.
+// leave forgets messages that are still being handled, and returns all that is left.
 func (l *queues) leave() (back []*Entry) {
 	for _, at := range l.byKey {
 		back = append(back, l.empty(at)...)

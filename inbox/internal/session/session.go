@@ -75,7 +75,7 @@ type Session struct {
 	messages *semaphore.Weighted
 	room     *semaphore.Weighted // in bytes
 	waiting  atomic.Int64        // messages that have arrived and find no room
-	under    sync.WaitGroup      // way: workers
+	under    sync.WaitGroup      // handlers that run
 
 	mu     sync.Mutex
 	queues *queues
@@ -337,7 +337,7 @@ func (s *Session) lose(e *Entry) {
 	}
 }
 
-// Stop ends a session: messages that wait are given back, those under way may end. unsubscribe is
+// Stop ends a session: messages that wait are given back, running handlers may end. unsubscribe is
 // called as soon as nothing is taken any more.
 func (s *Session) Stop(unsubscribe func()) {
 	defer s.abort(nil)

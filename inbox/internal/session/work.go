@@ -88,7 +88,7 @@ func (s *Session) attempt(e *Entry) {
 	}
 }
 
-// learn changes what is known of a message under way. It is false where the message was lost meanwhile:
+// learn changes what is known of a message that is being handled. It is false where the message was lost meanwhile:
 // what is known of it is remembered already.
 func (s *Session) learn(e *Entry, change func()) bool {
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *Session) handBack(e *Entry) {
 	s.nack(e)
 }
 
-// hold keeps a message that nobody takes, and tries it again now and then.
+// hold keeps a message for which there is no place, and tries it again now and then.
 func (s *Session) hold(e *Entry) {
 	now := time.Now()
 	if now.Sub(e.told) >= tellAgain {
@@ -176,7 +176,7 @@ func (s *Session) hold(e *Entry) {
 	}
 	s.learn(e, func() {
 		if e.Broken == nil {
-			e.Why = nil // its handler may be mended
+			e.Why = nil // its handler may be fixed
 		}
 		if !e.held {
 			e.held = true
