@@ -218,7 +218,6 @@ func (s *Session) nack(e *Entry) {
 	back := s.queues.release(e, time.Now())
 	s.mu.Unlock()
 	s.release(back)
-	s.pump()
 }
 
 // confirm confirms a message that is done with.
@@ -235,7 +234,6 @@ func (s *Session) confirm(e *Entry) {
 		s.letGo(e)
 	}
 	s.release(back)
-	s.pump()
 }
 
 // release returns messages to the broker, which delivers them again, to this process or another.
