@@ -26,7 +26,7 @@ type Consumer struct {
 	options options
 	handler inbox.Handler
 	log     *slog.Logger
-	outages outages
+	outages session.Outages
 	counts  session.Counts
 	running atomic.Pointer[run]
 }
@@ -70,7 +70,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	if !o.noBackfill {
 		c.addBackfills()
 	}
-	c.outages = outages{log: c.log, sharded: c.sharded}
+	c.outages.Log = c.log
 	return c, nil
 }
 

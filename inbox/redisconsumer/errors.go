@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/inbox/internal/session"
 	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/internal/failure"
 )
@@ -108,67 +105,27 @@ func explained(what, stream string, err error) error {
 	return fmt.Errorf("redisconsumer: %s %q: %w", what, stream, err)
 }
 
-// outages logs each outage when it begins, when the class of its cause changes, and when it is
-// over. A connection that breaks, and a next one that does not, is none.
-type outages struct {
-	log     *slog.Logger
-	sharded bool
-
-	mu    sync.Mutex
-	known map[string]*outage // by what it is about
-}
-
-type outage struct {
-	session.Outage
-
-	since    time.Time // of the first failure, which need not be reported
-	failures int
-}
-
-// scopes are what an outage can be about: the server that holds a stream, or one thing that is done
+// parts are what an outage can be about: the server that holds a stream, or one thing that is done
 // with it.
-func (o *outages) scopes(st *stream, what string) (server, narrow string) {
-	if o.sharded {
+func (c *Consumer) parts(st *stream, what string) (server, narrow string) {
+	if c.sharded {
 		server = st.name
 	}
 	return server, st.name + " " + what
 }
 
-// begin notes that something has failed.
-func (o *outages) begin(ctx context.Context, st *stream, what string, err error) {
-	server, scope := o.scopes(st, what)
+// failed notes that something has failed at the server.
+func (c *Consumer) failed(ctx context.Context, st *stream, what string, err error) {
+	server, part := c.parts(st, what)
 	_, answered := said(err)
 	if r, known := ruleFor(err); !answered || known && !r.narrow {
-		scope = server
+		part = server
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	one := o.known[scope]
-	if one == nil {
-		one = &outage{Outage: session.Outage{Log: o.log.With("stream", st.name)}, since: time.Now()}
-		if o.known == nil {
-			o.known = map[string]*outage{}
-		}
-		o.known[scope] = one
-	}
-	if one.failures++; answered || one.failures > 1 {
-		one.Failed(ctx, explained(what, st.name, err))
-	}
+	c.outages.Failed(ctx, part, answered, explained(what, st.name, err), "stream", st.name)
 }
 
-// end notes that something has succeeded that was begun then. What was begun before an outage says
-// nothing about its end.
-func (o *outages) end(ctx context.Context, st *stream, what string, begun time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.known) == 0 {
-		return
-	}
-	server, narrow := o.scopes(st, what)
-	for _, scope := range []string{server, narrow} {
-		if one := o.known[scope]; one != nil && !begun.Before(one.since) {
-			delete(o.known, scope)
-			one.Over(ctx)
-		}
-	}
+// succeeded notes that something has succeeded that was begun then.
+func (c *Consumer) succeeded(ctx context.Context, st *stream, what string, begun time.Time) {
+	server, narrow := c.parts(st, what)
+	c.outages.Over(ctx, begun, server, narrow)
 }

@@ -64,7 +64,7 @@ func (r *run) open(ctx context.Context) error {
 			refused = append(refused, explained("join the group "+r.group+" of", f.name, err))
 			continue
 		}
-		r.outages.begin(ctx, f.stream, "join", err)
+		r.failed(ctx, f.stream, "join", err)
 	}
 	return errors.Join(refused...)
 }

@@ -120,12 +120,12 @@ func (r *run) renew(ctx context.Context, f *feed) {
 			return
 		case err == nil:
 			failures = 0
-			r.outages.end(ctx, f.stream, "renew", begun)
+			r.succeeded(ctx, f.stream, "renew", begun)
 		case isNoGroup(err): // the reader brings it back; then everything turns out not to be ours
 			failures = 0
 		default:
 			failures++
-			r.outages.begin(ctx, f.stream, "renew", err)
+			r.failed(ctx, f.stream, "renew", err)
 		}
 	}
 }
@@ -165,12 +165,12 @@ func (r *run) flush(ctx context.Context, f *feed, end <-chan struct{}) {
 		err := r.settleSome(ctx, f, due)
 		if err == nil {
 			failures = 0
-			r.outages.end(ctx, f.stream, "settle", begun)
+			r.succeeded(ctx, f.stream, "settle", begun)
 			continue
 		}
 		failures++
 		if !isNoGroup(err) {
-			r.outages.begin(ctx, f.stream, "settle", err)
+			r.failed(ctx, f.stream, "settle", err)
 		}
 		if session.Within(end, session.PauseAfter(failures)) {
 			return

@@ -92,7 +92,7 @@ func (r *run) rhythm() time.Duration {
 func (r *run) attend(ctx context.Context, f *feed, what string, begun time.Time, err error) error {
 	switch {
 	case err == nil:
-		r.outages.end(ctx, f.stream, what, begun)
+		r.succeeded(ctx, f.stream, what, begun)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case isNoGroup(err):
 		r.log.ErrorContext(ctx, "consumer group deleted", "stream", f.name, "from", f.start, "error", err)
@@ -103,7 +103,7 @@ func (r *run) attend(ctx context.Context, f *feed, what string, begun time.Time,
 		if what != "join" {
 			f.mustRecover = true
 		}
-		r.outages.begin(ctx, f.stream, what, err)
+		r.failed(ctx, f.stream, what, err)
 	}
 	return err
 }

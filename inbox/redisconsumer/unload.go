@@ -90,10 +90,10 @@ func (r *run) load(ctx context.Context, e *session.Entry) error {
 		err = r.ensureOurs(ctx, f, []*delivery{d}, 0) // removes it from the pending entries
 	}
 	if err != nil {
-		r.outages.begin(ctx, f.stream, "reload from", err)
+		r.failed(ctx, f.stream, "reload from", err)
 		return err
 	}
-	r.outages.end(ctx, f.stream, "reload from", begun)
+	r.succeeded(ctx, f.stream, "reload from", begun)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

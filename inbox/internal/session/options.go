@@ -1,15 +1,12 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
 // The defaults of consumers.
@@ -86,50 +83,4 @@ func (o *Options) Settings(handler inbox.Handler, log *slog.Logger, counts *Coun
 		Runner:  inbox.Runner{Handler: handler, Retry: o.Retry, Timeout: o.Timeout, Observer: o.Observer, Log: o.Log},
 		Workers: o.Workers, Shutdown: o.Shutdown, Grace: grace, Log: log, Counts: counts,
 	}
-}
-
-// An Outage logs that a broker is out, again when the class of the cause changes, and once that it
-// is there again. The zero value is that of a broker of which nothing is known yet; Log has to be
-// set. It is safe for concurrent use.
-type Outage struct {
-	Log *slog.Logger
-	// Steady is how long nothing must have failed before it is over. Default: 0, the first answer ends it.
-	// A client with several connections has answers on one while another is still out.
-	Steady time.Duration
-
-	mu       sync.Mutex
-	standing failure.Standing
-	failures int
-	last     time.Time // failure
-}
-
-// pauses between attempts to reach a broker.
-var pauses = inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 5 * time.Second}
-
-// PauseAfter is the pause after the n-th failure in a row of something that is done at the broker.
-func PauseAfter(n int) time.Duration { return pauses.Delay(n) }
-
-// Failed notes an attempt that failed, and returns how long to wait before the next one.
-func (o *Outage) Failed(ctx context.Context, err error) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failures++
-	o.last = time.Now()
-	if o.standing.Failed(err) {
-		o.Log.WarnContext(ctx, "broker unavailable", "error", err)
-	}
-	return PauseAfter(o.failures)
-}
-
-// Over notes that the broker has answered.
-func (o *Outage) Over(ctx context.Context) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.last) < o.Steady {
-		return
-	}
-	if lasted, was := o.standing.Over(); was {
-		o.Log.InfoContext(ctx, "broker available again", "after", lasted)
-	}
-	o.failures = 0
 }
