@@ -9,9 +9,10 @@ import (
 // A delivery is an entry that was claimed; it implements [session.Delivery]. The lock of its run
 // guards what changes of it.
 type delivery struct {
-	run  *run
-	feed *feed
-	id   entryID
+	run   *run
+	feed  *feed
+	entry *session.Entry // nil once it is settled
+	id    entryID
 	// position is the id as text.
 	position string
 	// count is the delivery count under which it is ours; with our name in the group it is the token
@@ -23,9 +24,10 @@ type delivery struct {
 	state    state
 	unloaded bool // its payload is not in memory
 	gone     bool // from the stream: nothing is left to renew
-	// alone is set of an isolated message, which is handled while nothing else is claimed; gone is closed
-	// when it is no longer claimed.
-	alone *isolated
+	// alone is set of an isolated message, which is handled while nothing else is claimed, and closed when
+	// it is no longer claimed; pause is how long it rests at least before it is tried again.
+	alone chan struct{}
+	pause time.Duration
 	// What its return makes of it: how long it has been idle then, and how many deliveries it is charged with.
 	idle   time.Duration
 	charge int64
@@ -59,6 +61,7 @@ func (d *delivery) Ack() {
 		return
 	}
 	d.state = handled
+	d.entry = nil // it may take long until the server answers
 	d.release()
 	d.feed.due = append(d.feed.due, d)
 	nudge(d.feed.toSettle)
@@ -109,36 +112,29 @@ func (r *run) forget(d *delivery) {
 		f.unloaded--
 	}
 	if d.alone != nil {
-		close(d.alone.gone)
+		close(d.alone)
 	}
 	nudge(f.room)
 }
 
-// A claim is an entry with what the session is to know of it.
-type claim struct {
-	*delivery
-
-	entry *session.Entry
-}
-
 // admit has claimed entries handled. What is claimed already is delivered again after its group was
 // deleted: the one that is there goes on, under the new delivery.
-func (r *run) admit(f *feed, claims []claim) {
-	var fresh []claim
+func (r *run) admit(f *feed, all []*delivery) {
+	var fresh []*delivery
 	r.mu.Lock()
-	for _, c := range claims {
-		if there := f.claims[c.position]; there != nil {
-			there.count, there.gone = c.count, false
+	for _, d := range all {
+		if there := f.claims[d.position]; there != nil {
+			there.count, there.gone = d.count, false
 			continue
 		}
-		f.claims[c.position] = c.delivery
-		c.hold()
-		fresh = append(fresh, c)
+		f.claims[d.position] = d
+		d.hold()
+		fresh = append(fresh, d)
 	}
-	f.expect(claims)
+	f.expect(all)
 	r.mu.Unlock()
-	for _, c := range fresh {
-		r.Take(c.entry, c.delivery)
+	for _, d := range fresh {
+		r.Take(d.entry, d)
 	}
 }
 
@@ -160,12 +156,12 @@ func (r *run) roomIn(f *feed) int {
 
 // expect learns from entries that have come how large the next ones may be: as the largest of them, or
 // half of what was expected. The lock is held.
-func (f *feed) expect(claims []claim) {
-	if len(claims) == 0 {
+func (f *feed) expect(all []*delivery) {
+	if len(all) == 0 {
 		return
 	}
 	f.largest /= 2
-	for _, c := range claims {
-		f.largest = max(f.largest, c.bytes)
+	for _, d := range all {
+		f.largest = max(f.largest, d.bytes)
 	}
 }

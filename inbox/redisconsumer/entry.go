@@ -53,16 +53,15 @@ func (id entryID) next() entryID {
 	return id
 }
 
-// newClaim makes a claim of an entry that was delivered for the count-th time.
-func (r *run) newClaim(f *feed, position string, count int64, fields map[string]string) (claim, error) {
+// newDelivery is that of an entry that was delivered for the count-th time.
+func (r *run) newDelivery(f *feed, position string, count int64, fields map[string]string) (*delivery, error) {
 	id, err := parseID(position)
 	if err != nil {
-		return claim{}, err
+		return nil, err
 	}
-	d := &delivery{run: r, feed: f, id: id, position: position, count: count, bytes: sizeOf(fields)}
 	e := &session.Entry{ID: f.name + " " + position, Scope: f.source, Low: f.primary != nil}
 	e.Message, e.Broken = r.message(f.stream, id, count, fields)
-	return claim{d, e}, nil
+	return &delivery{run: r, feed: f, entry: e, id: id, position: position, count: count, bytes: sizeOf(fields)}, nil
 }
 
 func sizeOf(fields map[string]string) (bytes int64) {

@@ -46,9 +46,9 @@ func FuzzDecode(f *testing.F) {
 		fields := map[string]string{name1: value1, name2: value2}
 		payload, has := fields["data"]
 		r := &run{Consumer: &Consumer{options: defaults()}}
-		c, err := r.newClaim(&feed{stream: &stream{name: "s", source: "s"}}, "1526919030474-1", 3, fields)
+		d, err := r.newDelivery(&feed{stream: &stream{name: "s", source: "s"}}, "1526919030474-1", 3, fields)
 		require.NoError(t, err)
-		m := c.entry.Message
+		m := d.entry.Message
 		require.NotNil(t, m)
 		assert.Equal(t, payload, string(m.Payload))
 		assert.NotContains(t, m.Attributes, "data")
@@ -56,7 +56,7 @@ func FuzzDecode(f *testing.F) {
 		assert.Equal(t, "1526919030474-1", m.Position)
 		assert.Equal(t, 3, m.Deliveries)
 		assert.Equal(t, int64(1526919030474), m.Published.UnixMilli())
-		if c.entry.Broken == nil {
+		if d.entry.Broken == nil {
 			require.NotNil(t, m.Envelope)
 			assert.True(t, has)
 		} else {

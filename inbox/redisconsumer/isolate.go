@@ -30,13 +30,6 @@ func (e *crashError) Error() string {
 		"it is not tried again", e.deliveries)
 }
 
-// isolated is an entry that is handled alone.
-type isolated struct {
-	entry *session.Entry
-	pause time.Duration // before it is tried again, at least
-	gone  chan struct{} // closed when it is no longer claimed
-}
-
 // isolate handles entries that may have crashed a process one at a time, with nothing else claimed:
 // should one of them kill the process, it costs no other message anything.
 func (r *run) isolate(ctx context.Context, f *feed, idle time.Duration, rows []pending) error {
@@ -67,24 +60,24 @@ func (r *run) isolate(ctx context.Context, f *feed, idle time.Duration, rows []p
 		}
 		// It is reserved before the others are given back, so that not all members of the group
 		// stop for it.
-		claims, err := r.claimRows(ctx, f, idle, []pending{row}, false)
+		all, err := r.claimRows(ctx, f, idle, []pending{row}, false)
 		if err != nil {
 			return err
 		}
-		if len(claims) == 0 {
+		if len(all) == 0 {
 			continue
 		}
-		c := claims[0]
-		r.reserve(c)
-		if !vacated && !r.vacate(ctx, c.delivery) {
+		d := all[0]
+		r.reserve(d)
+		if !vacated && !r.vacate(ctx, d) {
 			if ctx.Err() == nil {
-				c.alone.pause = r.options.claimAfter / 2
+				d.pause = r.options.claimAfter / 2
 			}
-			c.Nack()
+			d.Nack()
 			return nil
 		}
 		vacated = true
-		if err := r.try(ctx, c); err != nil {
+		if err := r.try(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -101,27 +94,27 @@ func (c *Consumer) lastChance() int64 {
 func (r *run) abandonCrasher(ctx context.Context, f *feed, idle time.Duration, row pending) error {
 	r.exclusive.RLock()
 	defer r.exclusive.RUnlock()
-	claims, err := r.claimRows(ctx, f, idle, []pending{row}, false)
+	all, err := r.claimRows(ctx, f, idle, []pending{row}, false)
 	if err != nil {
 		return err
 	}
-	for _, c := range claims {
-		c.entry.History = session.History{Past: inbox.Past{Failures: int(row.RetryCount)}, Why: &crashError{row.RetryCount}}
-		m := c.entry.Message
+	for _, d := range all {
+		d.entry.History = session.History{Past: inbox.Past{Failures: int(row.RetryCount)}, Why: &crashError{row.RetryCount}}
+		m := d.entry.Message
 		log := r.log.With("source", m.Source, "message_id", m.ID, "type", m.Type, "position", m.Position)
-		log.ErrorContext(ctx, "message abandoned", "attempts", row.RetryCount, "error", c.entry.Why)
+		log.ErrorContext(ctx, "message abandoned", "attempts", row.RetryCount, "error", d.entry.Why)
 	}
-	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	r.admit(f, all) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
 }
 
 // reserve claims an entry that is to be handled alone, and not yet.
-func (r *run) reserve(c claim) {
+func (r *run) reserve(d *delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.alone = &isolated{entry: c.entry, gone: make(chan struct{})}
-	c.feed.claims[c.position] = c.delivery
-	c.hold()
+	d.alone = make(chan struct{})
+	d.feed.claims[d.position] = d
+	d.hold()
 }
 
 // vacate gives back everything but one entry: handlers that run end and are acknowledged, everything else
@@ -154,24 +147,23 @@ func (r *run) alone(but *delivery) bool {
 }
 
 // try has a message handled that is alone, and waits until it is done with.
-func (r *run) try(ctx context.Context, c claim) error {
-	if err := r.ensureOurs(ctx, c.feed, []*delivery{c.delivery}, 1); err != nil { // now it is charged with it
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.forget(c.delivery)
+func (r *run) try(ctx context.Context, d *delivery) error {
+	err := r.ensureOurs(ctx, d.feed, []*delivery{d}, 1) // now it is charged with it
+	r.mu.Lock()
+	count, ours := int(d.count), d.state == claimed
+	if err != nil {
+		r.forget(d)
+	}
+	r.mu.Unlock()
+	if err != nil || !ours {
 		return err
 	}
-	r.mu.Lock()
-	count, ours := int(c.count), c.state == claimed
-	r.mu.Unlock()
-	if !ours {
-		return nil
-	}
-	c.entry.Message.Deliveries, c.entry.Past.Failures = count, count-1
-	c.entry.Expire = time.Now() // it is given back rather than waits for its next attempt here
-	r.Take(c.entry, c.delivery) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	e := d.entry
+	e.Message.Deliveries, e.Past.Failures = count, count-1
+	e.Expire = time.Now() // it is given back rather than waits for its next attempt here
+	r.Take(e, d)          //nolint:contextcheck // handlers outlive ctx: they have the session's
 	select {
-	case <-c.alone.gone: // the next one is to be alone, too
+	case <-d.alone: // the next one is to be alone, too
 	case <-ctx.Done(): // it ends with the session
 	}
 	return nil
@@ -181,18 +173,14 @@ func (r *run) try(ctx context.Context, c claim) error {
 // its pause takes it, at the latest after claimAfter. A delivery that has failed stays charged, also where
 // its handler has not come to an end. The lock is held.
 func (d *delivery) putBack() {
-	e, now := d.alone.entry, time.Now()
-	pause := max(e.Due().Sub(now), d.alone.pause, 0)
+	e, now := d.entry, time.Now()
+	pause := max(e.Due().Sub(now), d.pause, 0)
 	d.idle, d.charge = max(d.idle-pause, 0), 0
 	if e.Why == nil && e.Past.Setbacks > 0 {
 		d.charge = -1 // nothing is wrong with the message
 	}
 	d.feed.rest[d.position] = now.Add(pause)
 }
-
-// resting are isolated messages that were put back, by position, and when each may be tried again. Others
-// may take them then, too.
-type resting map[string]time.Time
 
 // rested is when the next one may be handled, far away where there is none.
 func (r *run) rested(f *feed) time.Time {

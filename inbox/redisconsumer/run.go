@@ -46,9 +46,9 @@ type feed struct {
 	bytes    int64                // of the others
 	due      []*delivery          // to be acknowledged, or to be released
 	returned map[string]bool      // positions of entries that were released, and may be ours again
-	rest     resting
-	largest  int64 // bytes that an entry may have that is read next, as far as can be told
-	full     bool  // the log says that no more can be unloaded
+	rest     map[string]time.Time // isolated messages that were put back, by position, and when each may be tried again
+	largest  int64                // bytes that an entry may have that is read next, as far as can be told
+	full     bool                 // the log says that no more can be unloaded
 
 	room     chan struct{} // there may be room for more
 	toSettle chan struct{} // there may be something to acknowledge or to release
@@ -64,7 +64,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	byStream := map[*stream]*feed{}
 	for _, st := range c.streams {
 		f := &feed{
-			stream: st, primary: byStream[st.primary], claims: map[string]*delivery{}, returned: map[string]bool{}, rest: resting{},
+			stream: st, primary: byStream[st.primary], claims: map[string]*delivery{}, returned: map[string]bool{}, rest: map[string]time.Time{},
 			largest: c.options.expected(), mustRecover: c.options.named, room: make(chan struct{}, 1), toSettle: make(chan struct{}, 1),
 		}
 		byStream[st] = f

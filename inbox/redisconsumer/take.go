@@ -139,18 +139,18 @@ func (r *run) read(ctx context.Context, f *feed, block time.Duration) error {
 	if err := r.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	var claims []claim
+	var all []*delivery
 	for _, stream := range cmd.Val() {
 		for _, entry := range stream.Messages {
-			c, err := r.newClaim(f, entry.ID, 1, stringFields(entry.Values))
+			d, err := r.newDelivery(f, entry.ID, 1, stringFields(entry.Values))
 			if err != nil {
 				return err
 			}
-			claims = append(claims, c)
+			all = append(all, d)
 		}
 	}
-	f.idle.Store(len(claims) == 0)
-	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	f.idle.Store(len(all) == 0)
+	r.admit(f, all) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
 }
 
@@ -261,17 +261,17 @@ func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pen
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	claims, err := r.claimRows(ctx, f, idle, rows, true)
+	all, err := r.claimRows(ctx, f, idle, rows, true)
 	if err != nil {
 		return err
 	}
-	r.admit(f, claims) //nolint:contextcheck // handlers outlive ctx: they have the session's
+	r.admit(f, all) //nolint:contextcheck // handlers outlive ctx: they have the session's
 	return nil
 }
 
 // claimRows makes entries ours that are as rows has them. Where charge is set it counts as a
 // delivery, unless it is only the answer to one that was lost.
-func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows []pending, charge bool) ([]claim, error) {
+func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows []pending, charge bool) ([]*delivery, error) {
 	args := []any{r.group, r.options.name, idle.Milliseconds()}
 	r.mu.Lock()
 	for _, row := range rows {
@@ -291,20 +291,20 @@ func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows [
 	if err != nil {
 		return nil, err
 	}
-	var claims []claim
+	var all []*delivery
 	for _, e := range entries {
 		if e.fields == nil {
 			r.trimmed(ctx, f, e.id)
 			continue
 		}
-		c, err := r.newClaim(f, e.id, e.count, e.fields)
+		d, err := r.newDelivery(f, e.id, e.count, e.fields)
 		if err != nil {
 			return nil, err
 		}
 		f.counters.takenOver.Add(1)
-		claims = append(claims, c)
+		all = append(all, d)
 	}
-	return claims, nil
+	return all, nil
 }
 
 // trimmed reports an entry that no process will ever handle.

@@ -88,7 +88,7 @@ func (o *Outages) Failed(ctx context.Context, name string, certain bool, err err
 			return
 		}
 	}
-	one.Outage.Failed(ctx, err)
+	one.Failed(ctx, err)
 }
 
 // Over notes that something has succeeded that was begun then, of the named parts. What was begun before an
@@ -102,7 +102,7 @@ func (o *Outages) Over(ctx context.Context, begun time.Time, names ...string) {
 	for _, name := range names {
 		if one := o.parts[name]; one != nil && !begun.Before(one.since) {
 			delete(o.parts, name)
-			one.Outage.Over(ctx)
+			one.Over(ctx)
 		}
 	}
 }
