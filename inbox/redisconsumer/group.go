@@ -69,7 +69,7 @@ func (r *run) open(ctx context.Context) error {
 	return errors.Join(refused...)
 }
 
-// ensure creates stream and group where they do not exif.
+// ensure creates stream and group where they do not exist.
 func (r *run) ensure(ctx context.Context, f *feed) error {
 	from := f.start
 	if from == "" {
@@ -103,7 +103,7 @@ func (r *run) ensure(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// position is the id that the group was handed laf.
+// position is the id that the group was handed last.
 func (r *run) position(ctx context.Context, f *feed) (string, error) {
 	groups, err := r.client.XInfoGroups(ctx, f.name).Result()
 	if err != nil {
