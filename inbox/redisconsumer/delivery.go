@@ -135,6 +135,12 @@ func (r *run) admit(f *feed, all []*delivery) {
 	r.mu.Unlock()
 	for _, d := range fresh {
 		r.Take(d.entry, d)
+		r.mu.Lock()
+		settled := d.state == over
+		r.mu.Unlock()
+		if settled { // where another member had taken it over before, the session does not know
+			r.withdraw(map[*delivery]bool{d: true})
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package redisconsumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,6 +101,7 @@ func (r *run) abandonCrasher(ctx context.Context, f *feed, idle time.Duration, r
 	}
 	for _, d := range all {
 		d.entry.History = session.History{Past: inbox.Past{Failures: int(row.RetryCount)}, Why: &crashError{row.RetryCount}}
+		d.entry.AtLeast = int(row.RetryCount)
 		m := d.entry.Message
 		log := r.log.With("source", m.Source, "message_id", m.ID, "type", m.Type, "position", m.Position)
 		log.ErrorContext(ctx, "message abandoned", "attempts", row.RetryCount, "error", d.entry.Why)
@@ -159,15 +161,32 @@ func (r *run) try(ctx context.Context, d *delivery) error {
 		return err
 	}
 	e := d.entry
-	e.Message.Deliveries, e.Past.Failures = count, count-1
+	e.Message.Deliveries, e.Past.Failures, e.AtLeast = count, count-1, count-1
 	e.Expire = time.Now() // it is given back rather than waits for its next attempt here
 	r.Take(e, d)          //nolint:contextcheck // handlers outlive ctx: they have the session's
-	select {
-	case <-d.alone: // the next one is to be alone, too
-	case <-ctx.Done(): // it ends with the session
+	ticker := time.NewTicker(r.options.claimAfter)
+	defer ticker.Stop()
+	for late := false; ; {
+		select {
+		case <-d.alone: // the next one is to be alone, too
+			return nil
+		case <-ctx.Done(): // it ends with the session
+			return nil
+		case <-ticker.C:
+		}
+		r.mu.Lock()
+		done := d.state != claimed
+		r.mu.Unlock()
+		if done && late {
+			return errUnsettled
+		}
+		late = done
 	}
-	return nil
 }
+
+// errUnsettled ends the wait for the server to learn what has become of an isolated message: it is out, or
+// the group is gone, which is brought back by who waits.
+var errUnsettled = errors.New("redisconsumer: the server does not know yet what has become of an isolated message")
 
 // putBack is what becomes of an isolated message that is given back: whoever is the first to find it after
 // its pause takes it, at the latest after claimAfter. A delivery that has failed stays charged, also where

@@ -80,10 +80,15 @@ func (r *run) surrender(ctx context.Context, f *feed, all []*delivery) {
 	}
 	r.mu.Unlock()
 	if len(lost) > 0 {
-		now, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		cancel()
-		r.Withdraw(now, func(e *session.Entry) bool { return lost[deliveryOf(e)] })
+		r.withdraw(lost) //nolint:contextcheck // what the session gives up is not bound to the call that has found it out
 	}
+}
+
+// withdraw tells the session that entries are not ours any more.
+func (r *run) withdraw(lost map[*delivery]bool) {
+	now, cancel := context.WithCancel(r.Context())
+	cancel()
+	r.Withdraw(now, func(e *session.Entry) bool { return lost[deliveryOf(e)] })
 }
 
 // chosen are the claims of a stream that are chosen, with the lock held.

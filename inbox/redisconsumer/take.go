@@ -125,6 +125,9 @@ func (r *run) read(ctx context.Context, f *feed, block time.Duration) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if f.unsure.Load() { // one was handled alone meanwhile: what was given back for it comes first
+		return nil
+	}
 	room := r.roomIn(f)
 	if room == 0 { // by now: a payload was fetched again meanwhile. Without a number the server would send all there is
 		return nil
@@ -243,7 +246,9 @@ func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner s
 		if len(crashed) >= page {
 			all = false
 		}
-		return !all, r.adopt(ctx, f, idle, plain)
+		done, err := r.adopt(ctx, f, idle, plain)
+		all = all && done
+		return !all, err
 	})
 	if err == nil && len(crashed) > 0 {
 		err = r.isolate(ctx, f, idle, crashed)
@@ -251,22 +256,26 @@ func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner s
 	return all && err == nil, err
 }
 
-// adopt claims entries that are as rows has them.
-func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pending) error {
+// adopt claims entries that are as rows has them. It is not done where one was handled alone meanwhile:
+// what was given back for it comes first.
+func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pending) (done bool, err error) {
 	if len(rows) == 0 {
-		return nil
+		return true, nil
 	}
 	r.exclusive.RLock()
 	defer r.exclusive.RUnlock()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return false, ctx.Err()
+	}
+	if f.unsure.Load() {
+		return false, nil
 	}
 	all, err := r.claimRows(ctx, f, idle, rows, true)
 	if err != nil {
-		return err
+		return false, err
 	}
 	r.admit(f, all) //nolint:contextcheck // handlers outlive ctx: they have the session's
-	return nil
+	return true, nil
 }
 
 // claimRows makes entries ours that are as rows has them. Where charge is set it counts as a

@@ -53,8 +53,7 @@ func (m *memory) keep(e *Entry) {
 func (m *memory) restore(e *Entry) {
 	if was, found := m.known[e.ID]; found {
 		delete(m.known, e.ID)
-		// The transport may know more of it, from other processes.
-		was.Past.Failures = max(e.Past.Failures, was.Past.Failures)
+		was.Past.Failures = max(e.AtLeast, was.Past.Failures)
 		if e.Why != nil {
 			was.Why = e.Why
 		}

@@ -31,6 +31,9 @@ type Entry struct {
 	// Ordered says that the broker delivers all that is behind it in its key after it again: after Gap it
 	// is better given back than handled.
 	Ordered bool
+	// AtLeast is how many attempts have failed for certain, in other processes, too; what this one
+	// remembers may be more.
+	AtLeast int
 	// Expire is when it has to be given back at the latest; zero for never.
 	Expire time.Time
 	// History is what is known of it; a session changes it.
