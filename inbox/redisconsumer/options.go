@@ -90,9 +90,8 @@ func WithWorkers(n int) Option { return func(o *options) { o.Workers = n } }
 // Messages that wait behind a failing one of their key count, too. Where they fill the prefetch
 // while workers are idle, they are unloaded: they stay pending for this consumer, and keep their
 // order, but their payloads are dropped and fetched again when it is their turn. So other keys are
-// read on. 64 times the prefetch can be unloaded, at about 600 bytes each (twice that
-// without a key); then the stream is not
-// read on, with a warning. A process that crashes leaves all of them to the others.
+// read on. 64 times the prefetch can be unloaded, at less than 1 KiB each (1.3 KiB without a key); then
+// the stream is not read on, with a warning. A process that crashes leaves all of them to the others.
 func WithPrefetch(n int) Option { return func(o *options) { o.prefetch = n } }
 
 // WithPrefetchBytes bounds the bytes of the entries that are claimed, for each stream, beside
