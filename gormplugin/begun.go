@@ -23,7 +23,7 @@ import (
 // begun are the connections on which a text has begun a transaction. The zero value is ready to use.
 type begun struct{ conns sync.Map } // weak.Pointer[sql.Conn] -> *atomic.Bool: one is open
 
-// follow notes what a text has done on a connection; err is what came of it.
+// follow notes what a text has done on a connection; err is what it has ended with.
 func (b *begun) follow(dialect outbox.Dialect, conn *sql.Conn, text string, err error) {
 	for _, opens := range controlOf(dialect, text) {
 		switch {

@@ -53,7 +53,6 @@ func (b *countedBatch) insert(groups [][]*element) {
 // statement inserts elements together and finds out what has become of them.
 func (b *countedBatch) statement(group []*element) {
 	b.exec(group)
-	b.add(b.db.Error)
 	if b.db.Error != nil {
 		return
 	}
@@ -103,8 +102,8 @@ func (b *countedBatch) upsert(group []*element) {
 		b.doubt(group, int64(len(group)))
 	default:
 		b.back("fanout_rows")
-		for _, e := range group {
-			b.add(b.db.Statement.Schema.PrioritizedPrimaryField.Set(b.db.Statement.Context, e.value, 0))
+		for _, e := range group { // a key behind a pointer is not there, rather than 0
+			b.db.Statement.Schema.PrioritizedPrimaryField.ReflectValueOf(b.db.Statement.Context, e.value).SetZero()
 		}
 		for i := range group {
 			if b.db.Error == nil {
@@ -210,8 +209,10 @@ func (b *countedBatch) add(err error) {
 // mark sets a savepoint behind the journal's back: the application's events are not concerned.
 func (b *countedBatch) mark(name string) {
 	if conn := b.transaction(); conn != nil && b.db.Error == nil {
-		_, err := conn.ExecContext(b.db.Statement.Context, "SAVEPOINT "+name)
-		b.add(err)
+		if _, err := conn.ExecContext(b.db.Statement.Context, "SAVEPOINT "+name); err != nil {
+			b.add(err)
+			return
+		}
 		b.marks = append(b.marks, name)
 	}
 }

@@ -12,7 +12,16 @@ import (
 
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
+
+// Stub has a key behind a pointer.
+type Stub struct {
+	ID    *int64 `gorm:"primaryKey"`
+	Name  string `gorm:"size:64;uniqueIndex"`
+	State string
+	uow.Aggregate
+}
 
 // tickets makes aggregates that have raised their names.
 func tickets(names ...string) (batch []*Ticket) {
@@ -180,6 +189,20 @@ func TestKeysThatAreCounted(t *testing.T) {
 					b.ok(b.db.First(&line, "sku = ?", sku).Error)
 					want = append(want, fmt.Sprint(line.ID, ": ", sku))
 				}
+			}
+			b.want(want...)
+		},
+		"an upsert of a batch whose keys are pointers": func(b *bench) {
+			b.only(outbox.MySQL, "others look for the columns that the clause names")
+			b.tableOf(&Stub{})
+			b.ok(b.db.Create(&[]Stub{{Name: "a"}, {Name: "b"}}).Error)
+			batch := []*Stub{raising(&Stub{Name: "b", State: "x"}, "b"), raising(&Stub{Name: "c", State: "x"}, "c"), raising(&Stub{Name: "a", State: "x"}, "a")}
+			b.ok(b.db.Clauses(clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"state"})}).Create(batch).Error)
+			var want []string
+			for _, name := range []string{"b", "c", "a"} {
+				var row Stub
+				b.ok(b.db.First(&row, "name = ?", name).Error)
+				want = append(want, fmt.Sprint(*row.ID, ": ", name))
 			}
 			b.want(want...)
 		},

@@ -222,8 +222,8 @@ func (f *facts) writtenVersion(db *gorm.DB, recorder *journal.Recorder, source *
 // mayBeBehind reports whether the row of an INSERT may have been there, with a higher version.
 func mayBeBehind(db *gorm.DB, recorder *journal.Recorder) bool {
 	_, inserts := db.Statement.Clauses["INSERT"]
-	conflict, conflicts := conflictOf(db.Statement)
-	if !inserts || !conflicts || leavesOut(conflict) || onMySQL(db) && leavesOutOnMySQL(conflict) {
+	conflict, _ := conflictOf(db.Statement)
+	if !inserts || !updatesRows(db.Statement) || onMySQL(db) && leavesOutOnMySQL(conflict) {
 		return false
 	}
 	return !conflict.UpdateAll || !recorder.KnowsVersion() && !secondHalfOfSave(db)

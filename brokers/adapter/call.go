@@ -13,7 +13,7 @@ import (
 // sent, and at an outage what is left of the call, or of the destination, is not either.
 //
 // An adapter asks [Call.Admit] before it hands a message to its client, says by [Call.Confirm] or [Call.Fail]
-// what came of it, and returns [Call.Results]. The order of messages of one key is its own: it sends them one
+// how that has ended, and returns [Call.Results]. The order of messages of one key is its own: it sends them one
 // after the other, by [Call.Chains] or [Call.First] and [Call.Next], or such that the later one cannot succeed
 // alone.
 //
@@ -166,20 +166,6 @@ func (c *Call) Held(i int) error {
 	return c.heldBy(i)
 }
 
-// Out is why nothing further is sent in this call; nil = there is no reason.
-func (c *Call) Out() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.out
-}
-
-// Blocked is why nothing further is sent to the place of a message; nil = there is no reason.
-func (c *Call) Blocked(i int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed[c.placeOf(i)]
-}
-
 // Open reports whether a message has no result yet.
 func (c *Call) Open(i int) bool {
 	c.mu.Lock()
@@ -255,13 +241,6 @@ func (c *Call) skip(i int, why error) {
 	}
 	c.results[i] = brokers.Result{Err: brokers.NotSentBecause(why)}
 	c.hold(i, why)
-}
-
-// Block says that nothing further is sent to the place of a message.
-func (c *Call) Block(i int, why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.close(i, why)
 }
 
 // Stop says that nothing further is sent in this call. The first reason stands.

@@ -204,7 +204,7 @@ func (j *Journal) goneBack(recorder *Recorder) {
 			continue
 		}
 		j.others = append(j.others, own)
-		own.use(j, value) // which nobody else has yet
+		own.use(j, value) // which no other one has yet
 		if j.roots == nil {
 			j.roots = make(map[*Recorder]*Recorder)
 		}

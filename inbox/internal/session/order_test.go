@@ -270,7 +270,7 @@ func TestUnloaded(t *testing.T) {
 }
 
 // A session is still when no handler runs, and hands out nothing until it is to go on; one whose handlers take too
-// long goes on by itself.
+// long hands out again without being told to.
 func TestStill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ type queues struct {
 	ready    []*queue
 	low      []*queue // those that have low messages alone
 	running  int
-	stuck    int  // of these, those whose handler overdue
+	stuck    int  // whose handler is overdue, among them
 	still    bool // nothing is handed out
 	bytes    int
 	stopping bool
