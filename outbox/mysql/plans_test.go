@@ -104,8 +104,12 @@ func plans(s plansSize, ids planIDs) []plan {
 		"key": "", "refused": "", "waiting": false, "statuses": sqladmin.List{Items: []string{"failed", "abandoned"}},
 		"message_ids": sqladmin.List{Items: ids.messages}, "brokers": sqladmin.List{Items: []string{"a", "b"}},
 	})
+	repaired := make([]map[string]any, len(ids.troubles))
+	for i, id := range ids.troubles {
+		repaired[i] = map[string]any{"id": id, "shard": 1, "to": id, "behind": i % 2}
+	}
 	picked := args{
-		"ids": sqladmin.List{Items: ids.troubles}, "statuses": sqladmin.List{Items: []string{"pending", "failed", "abandoned"}}, "waiting": true,
+		"ids": sqladmin.List{Items: ids.troubles}, "rows": sqladmin.List{Items: repaired}, "blocks": sqladmin.List{Items: repaired},
 		"ttl": time.Duration(0), "error": sqladmin.Text("{"), "lock_brokers": sqladmin.List{Items: []string{"b"}},
 	}
 	without := database{&Store{}}.Marks()
@@ -161,13 +165,12 @@ func plans(s plansSize, ids planIDs) []plan {
 
 		{name: "lock_shards", given: picked, reads: 100},
 		{name: "pick", given: picked, reads: 5 * n},
-		{name: "undefer_alone", given: picked, reads: 5 * n},
+		{name: "blocks_of", given: picked, reads: 16 * n},
+		{name: "blocks_of_key", given: args{"key": sqladmin.Text("key of trouble 1")}, reads: 10},
+		{name: "forget_blocks", given: picked, reads: 5 * n},
 		{name: "move_blocks", given: picked, reads: 8 * n},
-		{name: "wake_elsewhere", given: picked, reads: 8 * n},
-		{name: "lift_blocks", given: picked, reads: 6 * n},
 		{name: "requeue", given: picked, reads: 8 * n},
 		{name: "abandon", given: picked, reads: 5 * n},
-		{name: "unblock_key", given: args{"key": sqladmin.Text("key of trouble 1")}, reads: 10},
 		{name: "find", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "find_everywhere", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "find_by_message", given: found, reads: 6 * n},

@@ -43,14 +43,13 @@ func planned(s plansSize) []plannedSQL {
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
 		{text: "lift", args: "'b', %messages, '{}', %messages, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1500, blocks: 3 * 1000},
 		{text: "free", args: "'b', 'block-7', %messages, NULL, 0, 1::bigint << 40, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1000, blocks: 500},
-		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed,abandoned}'; waiting true", indexes: []string{"pkey"}, rows: 1000},
-		{text: "move_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-		{text: "wake_elsewhere", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; ttl 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-		{text: "abandon", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; error 'x'", indexes: []string{"pkey"}, rows: 1000},
-		{text: "lift_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", blocks: 1000},
-		{text: "undefer_alone", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", blocks: 1000},
-		{text: "unblock_key", settings: "settings_operate", args: "broker 'b'; key 'later-1'", blocks: 1},
+		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000},
+		{text: "blocks_of", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; keys '{later-1,later-2}'", blocks: 1002},
+		{text: "blocks_of_key", settings: "settings_operate", args: "broker 'b'; key 'later-1'", blocks: 1},
+		{text: "forget_blocks", settings: "settings_operate", args: "block_messages %messages; block_brokers %brokers; block_shards %shards", blocks: 1000},
+		{text: "move_blocks", settings: "settings_operate", args: "block_messages %messages; block_brokers %brokers; block_shards %shards; to_messages %messages; to_ids %shards", blocks: 1000},
+		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; behind %flags; ttl 0", indexes: []string{"pkey"}, rows: 1000},
+		{text: "abandon", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; error 'x'", indexes: []string{"pkey"}, rows: 1000},
 		{text: "finished_brokers", args: "most 101", indexes: []string{"published", "abandoned"}, rows: 10},
 		{text: "purge_published", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"published"}, rows: 2 * 5000},
 		{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * s.abandoned(), blocks: 5000},
@@ -131,7 +130,7 @@ type plannedSQL struct {
 func (p plannedSQL) literals(t *testing.T, s plansSize) string {
 	t.Helper()
 	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
+		"%ints", repeated("1", 500), "%shards", repeated("1", 1000), "%flags", repeated("false", 1000), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, state string) {
@@ -221,8 +220,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		}
 		for text, run := range map[string]string{
 			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
-			"pick": operator, "move_blocks": operator, "wake_elsewhere": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
-			"undefer_alone": operator, "unblock_key": operator,
+			"pick": operator, "blocks_of": operator, "blocks_of_key": operator, "forget_blocks": operator, "move_blocks": operator, "requeue": operator, "abandon": operator,
 		} {
 			exec(t, conn, "BEGIN")
 			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")

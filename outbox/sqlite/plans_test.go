@@ -25,10 +25,10 @@ var planned = map[string][]string{
 	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING PRIMARY KEY (block_id=?", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
 	"ready": {"_open", "_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge_published": {"_finished"}, "purge_abandoned": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"},
-	"wake_elsewhere": {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
-	"pick":           {"INTEGER PRIMARY KEY"}, "undefer_alone": {"PRIMARY KEY (block_id=?"}, "move_blocks": {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND block_id>?)"},
-	"requeue":     {"INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND block_id<?)"},
-	"lift_blocks": {"PRIMARY KEY (block_id=?"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
+	"pick": {"INTEGER PRIMARY KEY"}, "requeue": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"},
+	"blocks_of":     {"PRIMARY KEY (block_id=?", "INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=?)"},
+	"blocks_of_key": {"_blocks_key (target_broker=? AND ordering_key=?)"}, "forget_blocks": {"PRIMARY KEY (block_id=? AND shard=?)"},
+	"move_blocks": {"PRIMARY KEY (block_id=? AND shard=?)", "INTEGER PRIMARY KEY"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No

@@ -29,13 +29,37 @@ func foundRows(ids ...int64) reply {
 	return reply{sets: []set{s}}
 }
 
+// pickedRows are what an operator acts on: failed rows of broker b in backoff, with the key k.
+func pickedRows(status outbox.Status, ids ...int64) reply {
+	s := set{columns: []string{"fanout_picked", "message_id", "target_broker", "ordering_key", "shard", "status", "waits"}}
+	for _, id := range ids {
+		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), string(status), status == outbox.StatusFailed})
+	}
+	return reply{sets: []set{s}}
+}
+
+// entries are key blocks of broker b: of the key k, waiting for a time, or for an operator.
+func entries(operator bool, ids ...int64) reply {
+	s := set{columns: []string{"fanout_entry", "message_id", "target_broker", "ordering_key", "shard", "operator", "back"}}
+	for _, id := range ids {
+		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), operator, false})
+	}
+	return reply{sets: []set{s}}
+}
+
 func operated(n int64) reply { return reply{sets: []set{count("fanout_operated", n)}} }
 
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	found := foundRows(4, 7)
 	found.sets[0].rows[1][2] = "a"
-	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(601)}, found, reply{err: serverError(1205)}, operated(2)))
+	picked := func() reply {
+		r := pickedRows(outbox.StatusFailed, 4, 7)
+		r.sets[0].rows[1][2] = "a"
+		return r
+	}
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(601)}, found, picked(), entries(false, 5), reply{err: serverError(1205)}, picked(), entries(false, 4), operated(2)))
 	id := "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
 	filter := admin.Filter{
 		Statuses: []outbox.Status{outbox.StatusFailed}, Type: "Ordering.*", Key: "k", MessageIDs: []string{strings.ToUpper(id)}, ErrorClass: "permanent",
@@ -44,15 +68,21 @@ func TestRequeue(t *testing.T) {
 	n, err := store.Requeue(t.Context(), filter, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, []string{store.Text("find"), store.Text("find"), store.Text("requeue"), store.Text("requeue")}, server.texts(), "less than asked for: there is no more")
+	once := []string{store.Text("pick"), store.Text("blocks_of"), store.Text("requeue")}
+	assert.Equal(t, slices.Concat([]string{store.Text("find"), store.Text("find")}, once, once), server.texts(), "what is decided is decided anew; less than asked for: there is no more")
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	assert.Equal(t, map[string]any{
 		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key": text("k"),
 		"message_ids": text(`["` + id + `"]`), "class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
 		"refused": text(""),
 	}, server.requests[1].args)
-
-	assert.Equal(t, map[string]any{"lock_brokers": text(`["a","b"]`), "ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
+	assert.Equal(t, map[string]any{
+		"lock_brokers": text(`["a","b"]`),
+		"rows":         text(`[{"id":4,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0},{"id":7,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0}]`),
+		"known":        text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0}]`), "forgotten": text(`[]`),
+		"moves":       text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0,"to":4}]`),
+		"ttl_seconds": int32(0), "ttl_micros": int32(0),
+	}, server.requests[7].args)
 }
 
 // A large request is done in pieces, and what was lost to other transactions in between is made up
@@ -63,7 +93,10 @@ func TestOperateInPieces(t *testing.T) {
 	for i := range ids {
 		ids[i] = int64(i + 1)
 	}
-	store, server := newFake(t, "outbox_messages", inTurn(foundRows(ids...), operated(998), foundRows(2001, 2002), operated(1), foundRows(2003), operated(1)))
+	store, server := newFake(t, "outbox_messages", inTurn(
+		foundRows(ids...), pickedRows(outbox.StatusPublished, ids[:998]...), entries(false), operated(998),
+		foundRows(2001, 2002), pickedRows(outbox.StatusPublished, 2001), entries(false), operated(1),
+		foundRows(2003), pickedRows(outbox.StatusPublished, 2003), entries(false), operated(1)))
 	n, err := store.Replay(t.Context(), admin.Filter{}, sqladmin.OperateRows)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, n)
@@ -80,12 +113,12 @@ func TestOperateInPieces(t *testing.T) {
 
 func TestAbandon(t *testing.T) {
 	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), operated(1)))
+	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), pickedRows(outbox.StatusFailed, 4), entries(false, 4), operated(1)))
 	n, err := store.Abandon(t.Context(), admin.Filter{Broker: "b"}, "not <wanted>", 5)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
-	assert.Equal(t, store.Text("abandon"), server.requests[1].text)
-	head := string(server.requests[1].args["error"].(mssql.NVarCharMax))
+	assert.Equal(t, store.Text("abandon"), server.requests[3].text)
+	head := string(server.requests[3].args["error"].(mssql.NVarCharMax))
 	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
 	var last outbox.LastError
 	require.NoError(t, json.Unmarshal([]byte(head+`"2026-01-02T03:04:05.000006Z","attempt":7}`), &last), "with what the server adds")
@@ -106,7 +139,10 @@ func TestMatches(t *testing.T) {
 
 func TestOperateFails(t *testing.T) {
 	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(208)}, foundRows(1), reply{err: serverError(547)}, foundRows(1), reply{}))
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(208)}, foundRows(1), pickedRows(outbox.StatusPublished, 1), entries(false), reply{err: serverError(547)},
+		foundRows(1), reply{},
+		foundRows(1), pickedRows(outbox.StatusPublished, 1), entries(false), operated(0)))
 	_, err := store.Requeue(t.Context(), admin.Filter{}, 0)
 	require.EqualError(t, err, "sqlserver: requeue: the limit is 0: it must be at least 1")
 	assert.Empty(t, server.requests)
@@ -120,16 +156,18 @@ func TestOperateFails(t *testing.T) {
 
 func TestUnblockKey(t *testing.T) {
 	t.Parallel()
-	released := func(n int64) reply { return reply{sets: []set{count("fanout_released", n)}} }
-	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(errLockNotGranted)}, released(1), released(0), reply{err: errors.New("boom")}))
+	moved := reply{sets: []set{count("fanout_moved", 1)}}
+	store, server := newFake(t, "outbox_messages", inTurn(entries(true, 3), reply{err: serverError(errChanged)}, entries(true, 4), moved, entries(false, 4), reply{err: errors.New("boom")}))
 	ok, err := store.UnblockKey(t.Context(), "b", "k ")
 	require.NoError(t, err)
 	assert.True(t, ok)
-	assert.Equal(t, mssql.NVarCharMax("k "), server.requests[1].args["key"])
-	assert.Equal(t, "b", server.requests[1].args["broker"])
+	assert.Equal(t, map[string]any{"broker": "b", "key": mssql.NVarCharMax("k ")}, server.requests[2].args)
+	assert.Equal(t, map[string]any{
+		"lock_brokers": mssql.NVarCharMax(`["b"]`), "moves": mssql.NVarCharMax(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":1,"to":4}]`),
+	}, server.requests[3].args)
 	ok, err = store.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)
-	assert.False(t, ok)
+	assert.False(t, ok, "it waits for a time")
 	_, err = store.UnblockKey(t.Context(), "b", "k")
 	require.EqualError(t, err, `sqlserver: unblock key "k" of broker "b" in outbox_messages: boom`)
 	_, err = store.UnblockKey(t.Context(), "b", "")
@@ -156,11 +194,10 @@ func TestOperateTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	inOrder(t, store.Text("requeue"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
-	inOrder(t, store.Text("abandon"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
-	inOrder(t, store.Text("unblock_key"), "BEGIN TRANSACTION", "SET version = l.version + 1", "UPDATE w", "COMMIT TRANSACTION")
-	assert.NotContains(t, store.Text("unblock_key"), "@picked")
-	for _, name := range []string{"requeue", "abandon", "unblock_key"} {
+	inOrder(t, store.Text("requeue"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @listed", "FROM @seen EXCEPT", "DELETE w", "block_id         = v.to_id", "status       = N'pending'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("abandon"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @listed", "FROM @seen EXCEPT", "DELETE w", "wake_at          = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("move_blocks"), "BEGIN TRANSACTION", "SET version = l.version + 1", "UPDATE w", "COMMIT TRANSACTION")
+	for _, name := range []string{"requeue", "abandon", "move_blocks"} {
 		assert.Equal(t, 1, strings.Count(store.Text(name), "SET version = l.version + 1"), name)
 	}
 }

@@ -22,7 +22,7 @@ var listParams = []string{"broker", "status", "type", "type_prefix", "key", "cla
 
 var (
 	findParams   = []string{"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting"}
-	changeParams = []string{"lock_brokers", "ids", "statuses", "waiting"}
+	changeParams = []string{"lock_brokers", "rows", "known", "forgotten", "moves"}
 )
 
 // administrationParams are what the administration gives to its statements, by their names.
@@ -33,8 +33,8 @@ var administrationParams = map[string][]string{
 	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
-	"find": findParams, "matches": findParams, "requeue": append(changeParams[:4:4], "ttl_seconds", "ttl_micros"),
-	"abandon": append(changeParams[:4:4], "error"), "unblock_key": {"lock_brokers", "broker", "key"},
+	"find": findParams, "matches": findParams, "requeue": append(changeParams[:5:5], "ttl_seconds", "ttl_micros"),
+	"abandon": append(changeParams[:5:5], "error"), "pick": {"ids"}, "blocks_of": {"ids"}, "blocks_of_key": {"broker", "key"}, "move_blocks": {"lock_brokers", "moves"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
 	"backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"},

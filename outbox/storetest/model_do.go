@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/protocol"
 )
@@ -48,12 +49,13 @@ func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok 
 		deferred, err := run.Store.Defer(run.Context(), run.claimOf(a.Request))
 		require.NoError(t, err)
 		require.Equal(t, reply.Deferred, deferred)
-	case protocol.Requeue:
-		require.Equal(t, 1, run.requeue(run.these(int64(a.ID))))
-	case protocol.Replay:
-		require.Equal(t, 1, run.replay(run.these(int64(a.ID))))
-	case protocol.Drop:
-		require.Equal(t, 1, run.abandon(run.these(int64(a.ID))))
+	case protocol.Requeue, protocol.Replay, protocol.Drop:
+		act := map[protocol.Kind]func(admin.Filter) int{protocol.Requeue: run.requeue, protocol.Replay: run.replay, protocol.Drop: run.abandon}[a.Kind]
+		ids := []int64{int64(a.ID)}
+		if a.Also != 0 {
+			ids = append(ids, int64(a.Also))
+		}
+		require.Equal(t, len(ids), act(run.these(ids...)))
 	case protocol.UnblockKey:
 		require.True(t, run.release(run.keyName(a.Key)))
 	case protocol.Remove:

@@ -257,7 +257,7 @@ func (run *modelRun) operate(rt *rapid.T) {
 		run.try(rt, protocol.Action{Kind: kind, Key: key})
 		return
 	}
-	id := draw(rt, run.rows(func(r *protocol.Row) bool {
+	rows := run.rows(func(r *protocol.Row) bool {
 		switch kind {
 		case protocol.Requeue:
 			return r.Status == protocol.Abandoned || r.Status == protocol.Failed || waits(r)
@@ -266,6 +266,10 @@ func (run *modelRun) operate(rt *rapid.T) {
 		default:
 			return r.Status == protocol.Pending || r.Status == protocol.Failed
 		}
-	}), "row")
-	run.try(rt, protocol.Action{Kind: kind, ID: id})
+	})
+	act := protocol.Action{Kind: kind, ID: draw(rt, rows, "row")}
+	if also := draw(rt, rows, "another row at once"); also != act.ID {
+		act.Also = also
+	}
+	run.try(rt, act)
 }

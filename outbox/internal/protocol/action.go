@@ -22,9 +22,9 @@ const (
 	PlanLift               // some worker decides which blocks of Request.Shard are lifted
 	Apply                  // the plan number ID, from 0, is carried out, unless something has changed meanwhile
 	Forget                 // the plan number ID is forgotten: its worker has died
-	Requeue                // an operator brings back row ID
-	Replay                 // an operator brings back row ID, which is published
-	Drop                   // an operator abandons row ID
+	Requeue                // an operator brings back row ID, and Also
+	Replay                 // an operator brings back row ID, and Also, which are published
+	Drop                   // an operator abandons row ID, and Also
 	UnblockKey             // an operator lets Key go on
 	Mark                   // a purge chooses up to Limit rows of Status
 	Remove                 // and removes them
@@ -76,6 +76,7 @@ type Action struct {
 	Result   Result    `json:",omitzero"`
 	Outcomes []Outcome `json:",omitzero"`
 	ID       int       `json:",omitzero"`
+	Also     int       `json:",omitzero"` // another row that an operator acts on at once
 	Token    int       `json:",omitzero"`
 	Key      int       `json:",omitzero"`
 	Limit    int       `json:",omitzero"`

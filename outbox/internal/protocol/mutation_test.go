@@ -93,6 +93,18 @@ var coreMutations = []struct {
 		"a block is done when its time has come", "lift.go",
 		"case b.Done:", "case b.Done || b.Due:", "blocks", Order,
 	},
+	{
+		"a row that comes back is deferred though no block is before it", "operate.go",
+		`ok && row.Key != "" && block < row.ID`, `(ok || row.Key != "") && block < row.ID`, "operators", NothingLost,
+	},
+	{
+		"a requeue lets a key go on that waits for an operator because of another row", "operate.go",
+		"(row != nil || !b.Operator)", "true", "pairs", Order,
+	},
+	{
+		"a block is not woken when its own row is requeued", "operate.go",
+		"next.ID <= b.ID", "next.ID < b.ID", "on_abandon: block", Progress,
+	},
 }
 
 // Each mistake is found, in the fewest steps that lead to it. The ways to them are the scenarios

@@ -3,64 +3,94 @@ package protocol
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// What operators and the purge do. Rows that a worker has claimed are left alone until their lease
-// is over.
+// What operators and the purge do. What becomes of rows and of the blocks of their keys, the core
+// decides; a store reads both and writes what it says, under the locks of the shards.
 
-// requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one
-// that waits, and, for a replay, a published one. It takes its old place: where its key has a block
-// behind it or is the block itself, it becomes the block, so that what comes later waits for it. A
-// key that waits for an operator stays as it is, unless this is its row.
-func (p *Protocol) requeue(t *Table, id int, replay bool) error {
-	r := t.Row(id)
-	if r == nil || r.inHand() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
-		return fmt.Errorf("row %d cannot be requeued", id)
+// acts are what operators do to rows.
+var acts = map[Kind]core.Act{Requeue: core.Requeue, Replay: core.Replay, Drop: core.Abandon}
+
+// operate does what an operator does to rows, all in one transaction.
+func (p *Protocol) operate(t *Table, act core.Act, ids ...int) error {
+	slices.Sort(ids)
+	rows := make([]core.Operand, 0, len(ids))
+	for _, id := range ids {
+		r := t.Row(id)
+		if r == nil {
+			return fmt.Errorf("there is no row %d", id)
+		}
+		rows = append(rows, operand(r))
 	}
-	if g := t.block(id); g != nil && g.Key == 0 {
-		t.removeBlock(id)
+	blocks := t.entries()
+	if p.is(requeueIgnoresBlocks) {
+		blocks = nil
 	}
-	g := t.blockOf(r.Key, r.Class)
-	if g != nil && id <= g.Row && (g.Wake != Operator || g.Row == id) && !p.is(requeueIgnoresBlocks) {
-		t.removeBlock(g.Row)
-		t.addBlock(Block{Row: id, Key: r.Key, Shard: r.Class, Wake: Back})
+	repair := core.Operate(act, rows, blocks)
+	if len(repair.Rows) < len(ids) {
+		return fmt.Errorf("of the rows %d some cannot be repaired so", ids)
 	}
-	r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
-	r.Deferred = t.behindBlock(r)
+	for i := range repair.Forget {
+		t.removeBlock(int(repair.Forget[i].ID))
+	}
+	t.move(repair.Moves)
+	for i := range repair.Rows {
+		r := t.Row(int(repair.Rows[i].ID))
+		if act == core.Abandon {
+			r.Status, r.Waits, r.Token, r.Isolated, r.Deferred = Abandoned, false, 0, false, false
+			continue
+		}
+		r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
+		r.Deferred = repair.Behind[i]
+	}
 	t.Version++
 	return nil
 }
 
-// drop abandons a row that nobody has claimed. Its key goes on.
-func (p *Protocol) drop(t *Table, id int) error {
-	r := t.Row(id)
-	if r == nil || r.inHand() || !r.open() {
-		return fmt.Errorf("row %d cannot be abandoned by hand", id)
+// operand is a row as a store reads it.
+func operand(r *Row) core.Operand {
+	return core.Operand{
+		Ref: driver.Ref{ID: int64(r.ID)}, Key: keyText(r.Key), Shard: int(r.Class), Status: outbox.Status(r.Status.String()), Waits: r.Waits,
 	}
-	switch g := t.block(id); {
-	case g == nil || p.is(requeueIgnoresBlocks):
-	case g.Key == 0:
-		t.removeBlock(id)
-	default:
-		g.Wake = Back
+}
+
+// entries are the blocks as a store reads them.
+func (t *Table) entries() []core.Block {
+	blocks := make([]core.Block, len(t.Blocks))
+	for i, g := range t.Blocks {
+		blocks[i] = core.Block{
+			Ref: driver.Ref{ID: int64(g.Row)}, Key: keyText(g.Key), Shard: int(g.Shard), Operator: g.Wake == Operator, Back: g.Wake == Back,
+		}
 	}
-	r.Status, r.Waits, r.Token, r.Isolated, r.Deferred = Abandoned, false, 0, false, false
-	t.Version++
-	return nil
+	return blocks
+}
+
+// move writes where blocks are from now on.
+func (t *Table) move(moves []core.Move) {
+	for i := range moves {
+		m := &moves[i]
+		g := *t.block(int(m.ID))
+		t.removeBlock(g.Row)
+		g.Row, g.Wake = int(m.To.ID), Back
+		t.addBlock(g)
+	}
 }
 
 // unblockKey lets a key go on that waits for an operator, without the abandoned row: in each class in
 // which it does.
 func (*Protocol) unblockKey(t *Table, key int) (classes []Class, err error) {
-	for class := range Classes {
-		if g := t.blockOf(key, class); g != nil && g.Wake == Operator {
-			g.Wake = Back
-			classes = append(classes, class)
-		}
-	}
-	if len(classes) == 0 {
+	moves := core.Unblock(slices.DeleteFunc(t.entries(), func(b core.Block) bool { return b.Key != keyText(key) }))
+	if len(moves) == 0 {
 		return nil, fmt.Errorf("key %d does not wait for an operator", key)
 	}
+	for i := range moves {
+		classes = append(classes, Class(moves[i].Shard))
+	}
+	t.move(moves)
 	t.Version++
 	return classes, nil
 }

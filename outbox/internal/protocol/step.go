@@ -125,29 +125,34 @@ func (p *Protocol) stepApply(s *State, a *Action) (reply Reply, err error) {
 }
 
 func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
-	switch a.Kind {
-	case Drop:
-		if err := p.drop(&s.Table, a.ID); err != nil {
-			return Reply{}, err
-		}
-		s.Entry(a.ID).LetGo = true
-	case UnblockKey:
+	if a.Kind == UnblockKey {
 		classes, err := p.unblockKey(&s.Table, a.Key)
-		if err != nil {
-			return Reply{}, err
-		}
 		for _, class := range classes {
 			s.letGo(a.Key, class)
 		}
-	default:
-		if g := s.block(a.ID); g != nil && g.Wake == Operator { // who requeues the row that defers a key decides about the key
-			s.letGo(g.Key, g.Shard)
+		return Reply{}, err
+	}
+	ids := []int{a.ID}
+	if a.Also != 0 {
+		ids = append(ids, a.Also)
+	}
+	if a.Kind != Drop {
+		for _, id := range ids {
+			if g := s.block(id); g != nil && g.Wake == Operator { // who requeues the row that blocks a key decides about the key
+				s.letGo(g.Key, g.Shard)
+			}
 		}
-		if err := p.requeue(&s.Table, a.ID, a.Kind == Replay); err != nil {
-			return Reply{}, err
+	}
+	if err := p.operate(&s.Table, acts[a.Kind], ids...); err != nil {
+		return Reply{}, err
+	}
+	for _, id := range ids {
+		e := s.Entry(id)
+		if a.Kind == Drop {
+			e.LetGo = true
+		} else {
+			e.Back, e.Excused = true, true
 		}
-		e := s.Entry(a.ID)
-		e.Back, e.Excused = true, true
 	}
 	return Reply{}, nil
 }

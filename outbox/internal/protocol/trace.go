@@ -32,6 +32,9 @@ func Describe(a *Action, reply *Reply) string {
 		return "an operator lets key " + keyName(a.Key) + " go on"
 	case Requeue, Replay, Drop:
 		verb := map[Kind]string{Requeue: "requeues", Replay: "replays", Drop: "abandons"}[a.Kind]
+		if a.Also != 0 {
+			return fmt.Sprintf("an operator %s rows %d and %d at once", verb, a.ID, a.Also)
+		}
 		return fmt.Sprintf("an operator %s row %d", verb, a.ID)
 	default:
 		return describeWorker(a, reply)

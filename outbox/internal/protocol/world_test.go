@@ -26,6 +26,7 @@ type world struct {
 	defers bool // waiting rows are deferred
 	purges bool
 	repair []Kind // what operators do
+	pairs  bool   // they may do it to two rows at once
 }
 
 // A node is a state of a world and what has gone wrong so far.
@@ -222,11 +223,23 @@ func (o *options) operators() {
 			o.reads(Action{Kind: Defer, Request: Request{Shard: shard, Window: o.window}})
 		}
 	}
-	for i := range o.Rows {
-		r := &o.Rows[i]
-		for _, kind := range o.world.repair {
-			if repairs(kind, r) {
-				o.repair(Action{Kind: kind, ID: r.ID})
+	for _, kind := range o.world.repair {
+		act, ok := acts[kind]
+		if !ok {
+			continue
+		}
+		var others []int
+		for i := range o.Rows {
+			r := &o.Rows[i]
+			if row := operand(r); !act.For(&row) {
+				continue
+			}
+			o.repair(Action{Kind: kind, ID: r.ID})
+			for _, other := range others {
+				o.repair(Action{Kind: kind, ID: other, Also: r.ID})
+			}
+			if o.pairs {
+				others = append(others, r.ID)
 			}
 		}
 	}
@@ -270,19 +283,5 @@ func (o *options) plans() {
 				o.add(a)
 			}
 		}
-	}
-}
-
-// repairs reports whether an operator's action is for a row.
-func repairs(kind Kind, r *Row) bool {
-	switch kind {
-	case Requeue:
-		return r.Status == Abandoned || r.Status == Failed || r.leased() != r.Waits
-	case Replay:
-		return r.Status == Published
-	case Drop:
-		return r.open() && !r.inHand()
-	default:
-		return false
 	}
 }

@@ -89,6 +89,10 @@ var worlds = []struct {
 	{world{ // operators and the purge, at any moment
 		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, defers: true, repair: []Kind{Requeue, Replay, Drop},
 	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 2}}},
+	{world{ // operators who act on two rows at once, of keys that wait for them, too
+		name: "pairs", protocol: deferring(), rows: []NewRow{{ID: 1, Key: 1}, {ID: 2, Key: 1}, {ID: 3, Key: 1, Scheduled: true}}, chunk: 1,
+		results: []Result{Retryable, Refused}, defers: true, repair: []Kind{Requeue, Replay, Drop, UnblockKey}, pairs: true,
+	}, [sizes]bound{{0, 1, 1}, {0, 2, 1}, {0, 2, 2}}},
 	{world{ // claims in two halves, between which anything happens
 		name: "halves", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Retryable}, split: true,
 	}, [sizes]bound{{1, 0, 0}, {1, 1, 0}, {3, 1, 0}}},

@@ -17,7 +17,9 @@ import (
 // given are the names of what statements get; a database uses those that it needs.
 var given = func() map[string][]string {
 	filter := []string{"broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting", "limit"}
-	rows := []string{"ids", "message_ids", "brokers", "statuses", "waiting", "locks"}
+	rows := []string{"ids", "message_ids", "brokers", "keys"}
+	repaired := append(rows[:4:4], "rows", "behind", "locks", "lock_brokers", "known", "forgotten", "moves")
+	blocks := []string{"blocks", "block_messages", "block_brokers", "block_shards"}
 	list := []string{"broker", "status", "type", "type_prefix", "key", "class", "since", "until", "after", "after_id", "limit", "scan"}
 	purge := []string{"broker", "retention", "limit"}
 	return map[string][]string{
@@ -28,15 +30,15 @@ var given = func() map[string][]string {
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
 		"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys", "shards"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
-		"find": filter, "matches": filter, "requeue": append(rows[:6:6], "ttl"), "abandon": append(rows[:6:6], "error"), "unblock_key": {"locks", "broker", "key"},
+		"find": filter, "matches": filter, "requeue": append(repaired[:11:11], "ttl"), "abandon": append(repaired[:11:11], "error"),
+		"pick": rows, "blocks_of": rows, "blocks_of_key": {"broker", "key"}, "move_blocks": append(blocks[:4:4], "to_messages", "to_ids", "moves", "locks", "lock_brokers"),
 	}
 }()
 
 // stepwise are the statements of a database whose operators change rows in several steps, within a
 // transaction.
 var stepwise = map[string][]string{
-	"pick":          {"ids", "message_ids", "brokers", "statuses", "waiting"},
-	"undefer_alone": {"ids", "message_ids", "brokers"}, "move_blocks": {"ids", "message_ids", "brokers"}, "wake_elsewhere": {"ids", "message_ids", "brokers"}, "lift_blocks": {"ids", "message_ids", "brokers"},
+	"forget_blocks": {"blocks", "block_messages", "block_brokers", "block_shards"},
 }
 
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which

@@ -1,7 +1,6 @@
 package sqladmin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // OperateRows bounds the rows of one transaction: claims of their brokers stand still for as long
@@ -20,13 +20,19 @@ const OperateRows = 1000
 
 // An action is what an operator does to rows.
 type action struct {
-	name      string
-	statuses  []outbox.Status // that it is for
-	waiting   bool            // of the pending rows, only those that wait for a time
-	refused   string          // error class of rows that are left out; empty = none
-	prepare   []string        // statements about the blocks of the rows' keys, before they change
-	statement string          // that changes the rows, or the whole batch where the database has no pick.sql
-	given     args            // of its own
+	name     string
+	act      core.Act
+	statuses []outbox.Status // that it is for
+	waiting  bool            // of the pending rows, only those that wait for a time
+	refused  string          // error class of rows that are left out; empty = none
+	given    args            // of its statement, which changes the rows
+}
+
+func (do *action) statement() string {
+	if do.act == core.Abandon {
+		return "abandon"
+	}
+	return "requeue"
 }
 
 // Requeue implements admin.Administration.
@@ -35,21 +41,14 @@ func (a *Admin) Requeue(ctx context.Context, filter admin.Filter, limit int, opt
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
-	requeue := requeueing("requeue", admin.RequeueStatuses(), requeuing.TTL)
-	requeue.waiting, requeue.refused = true, requeuing.Refused(&filter)
-	return a.operate(ctx, filter, limit, requeue)
+	return a.operate(ctx, filter, limit, action{
+		name: "requeue", act: core.Requeue, statuses: admin.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), given: args{"ttl": requeuing.TTL},
+	})
 }
 
 // Replay implements admin.Administration.
 func (a *Admin) Replay(ctx context.Context, filter admin.Filter, limit int) (int, error) {
-	return a.operate(ctx, filter, limit, requeueing("replay", admin.ReplayStatuses(), 0))
-}
-
-// requeueing makes rows pending again, with a new time to live unless it is 0.
-func requeueing(name string, statuses []outbox.Status, ttl time.Duration) action {
-	return action{
-		name: name, statuses: statuses, prepare: []string{"undefer_alone", "wake_elsewhere", "move_blocks"}, statement: "requeue", given: args{"ttl": ttl},
-	}
+	return a.operate(ctx, filter, limit, action{name: "replay", act: core.Replay, statuses: admin.ReplayStatuses(), given: args{"ttl": time.Duration(0)}})
 }
 
 // Abandon implements admin.Administration.
@@ -59,7 +58,7 @@ func (a *Admin) Abandon(ctx context.Context, filter admin.Filter, reason string,
 		return 0, fmt.Errorf("%s: abandon: the error %q does not end with the time and the number of attempts", a.dialect.Name, text)
 	}
 	return a.operate(ctx, filter, limit, action{
-		name: "abandon", statuses: admin.AbandonStatuses(), prepare: []string{"undefer_alone", "lift_blocks"}, statement: "abandon", given: args{"error": Text(text)},
+		name: "abandon", act: core.Abandon, statuses: admin.AbandonStatuses(), given: args{"error": Text(text)},
 	})
 }
 
@@ -84,11 +83,15 @@ func (a *Admin) Matches(ctx context.Context, filter admin.Filter, limit int) (in
 	return int(n), nil
 }
 
-// rows are told by their ids; each database takes those of its primary key.
+// rows that were found. Each database takes the ids of its primary key.
 type rows struct {
 	ids      []int64
 	messages []string
 	brokers  []string
+}
+
+func (r *rows) add(id int64, message, broker string) {
+	r.ids, r.messages, r.brokers = append(r.ids, id), append(r.messages, message), append(r.brokers, broker)
 }
 
 func (r *rows) scan(scan scanner) error {
@@ -97,22 +100,8 @@ func (r *rows) scan(scan scanner) error {
 		message, broker string
 	)
 	err := scan(&id, &message, &broker)
-	r.ids, r.messages, r.brokers = append(r.ids, id), append(r.messages, message), append(r.brokers, broker)
+	r.add(id, message, broker)
 	return err
-}
-
-// sort brings them into the order of their ids, in which all sessions of ours lock rows.
-func (r *rows) sort() {
-	places := make([]int, len(r.ids))
-	for i := range places {
-		places[i] = i
-	}
-	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(r.ids[a], r.ids[b]) })
-	unsorted := *r
-	*r = rows{}
-	for _, i := range places {
-		r.ids, r.messages, r.brokers = append(r.ids, unsorted.ids[i]), append(r.messages, unsorted.messages[i]), append(r.brokers, unsorted.brokers[i])
-	}
 }
 
 func (r *rows) args() args {
@@ -134,7 +123,7 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 		found, err := a.find(ctx, &filter, want, &do)
 		if err == nil && len(found.ids) > 0 {
 			var n int
-			if n, err = a.act(ctx, &filter, found, &do); n > 0 {
+			if n, err = a.act(ctx, &filter, &found, &do); n > 0 {
 				brokers = append(brokers, found.brokers...)
 			}
 			changed += n
@@ -159,7 +148,6 @@ func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *a
 		}
 		return a.query(ctx, conn, statement, given, found.scan)
 	})
-	found.sort()
 	return found, err
 }
 
@@ -207,33 +195,27 @@ func words(statuses []outbox.Status) []string {
 // distinct is a list in ascending order without doubles.
 func distinct(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
-// act takes the locks of all shards that the rows can be in, and then those of the rows that still
-// are what was looked for.
-func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *action) (changed int, err error) {
-	given := args{"locks": a.db.ShardLocks(found.brokers), "lock_brokers": List{distinct(found.brokers)}, "statuses": List{words(filter.Statuses)}, "waiting": do.waiting}
-	maps.Copy(given, do.given)
+// act takes the locks of all shards that the rows can be in, reads the rows that still are what was
+// looked for, and the blocks of their keys, and writes what is decided about them. Where the database
+// would hold locks for a client that is stopped, it takes none until all is decided, and then compares
+// what was read; see part_verify.sql.
+func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *action) (changed int, err error) {
 	err = a.write(ctx, Operate, func(ctx context.Context, conn Conn) error {
-		maps.Copy(given, found.args())
-		if _, ok := a.statements["pick"]; !ok { // the statement is a batch that does it all
-			n, err := a.exec(ctx, conn, do.statement, given)
-			changed = int(n)
+		if err := a.lock(ctx, conn, found.brokers); err != nil {
 			return err
 		}
-		if err := a.lock(ctx, conn, given); err != nil {
+		picked, err := a.pick(ctx, conn, found)
+		picked = slices.DeleteFunc(picked, func(row core.Operand) bool { return !slices.Contains(filter.Statuses, row.Status) })
+		if changed = 0; err != nil || len(picked) == 0 {
 			return err
 		}
-		var picked rows
-		err := a.query(ctx, conn, "pick", given, picked.scan)
-		if changed = len(picked.ids); err != nil || changed == 0 {
+		blocks, err := a.entries(ctx, conn, "blocks_of", operandArgs(picked))
+		if err != nil {
 			return err
 		}
-		maps.Copy(given, picked.args())
-		for _, statement := range append(slices.Clip(do.prepare), do.statement) {
-			if _, err := a.exec(ctx, conn, statement, given); err != nil {
-				return err
-			}
-		}
-		return nil
+		repair := core.Operate(do.act, picked, blocks)
+		changed = len(repair.Rows)
+		return a.repair(ctx, conn, do, &repair, blocks)
 	})
 	if err != nil {
 		return 0, err
@@ -241,8 +223,10 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *a
 	return changed, nil
 }
 
-// lock takes locks of shards, where the transaction is not the lock of them all.
-func (a *Admin) lock(ctx context.Context, conn Conn, given args) error {
+// lock takes locks of shards, where the transaction is not the lock of them all, nor one statement is
+// the transaction.
+func (a *Admin) lock(ctx context.Context, conn Conn, brokers []string) error {
+	given := a.locks(brokers)
 	for _, statement := range []string{"lock_shards", "lock_turn"} {
 		if _, ok := a.statements[statement]; !ok {
 			return nil
@@ -254,27 +238,36 @@ func (a *Admin) lock(ctx context.Context, conn Conn, given args) error {
 	return nil
 }
 
+func (a *Admin) locks(brokers []string) args {
+	return args{"locks": a.db.ShardLocks(brokers), "lock_brokers": List{distinct(brokers)}}
+}
+
 // UnblockKey implements admin.Administration.
 func (a *Admin) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, errNoKey)
 	}
-	var unblocked int64
-	err := a.write(ctx, Operate, func(ctx context.Context, conn Conn) (err error) {
-		given := args{"locks": a.db.ShardLocks([]string{broker}), "lock_brokers": List{[]string{broker}}, "broker": broker, "key": Text(key)}
-		if err := a.lock(ctx, conn, given); err != nil {
+	unblocked := false
+	err := a.write(ctx, Operate, func(ctx context.Context, conn Conn) error {
+		if err := a.lock(ctx, conn, []string{broker}); err != nil {
 			return err
 		}
-		unblocked, err = a.exec(ctx, conn, "unblock_key", given)
-		return err
+		blocks, err := a.entries(ctx, conn, "blocks_of_key", args{"broker": broker, "key": Text(key)})
+		moves := core.Unblock(blocks)
+		if unblocked = len(moves) > 0; err != nil || !unblocked {
+			return err
+		}
+		given := moveArgs(moves)
+		maps.Copy(given, a.locks([]string{broker}))
+		return a.changes(ctx, conn, "move_blocks", given, len(moves))
 	})
 	if err != nil {
 		return false, a.failed(err, "unblock key %q of broker %q in %s", key, broker, a.table)
 	}
-	if unblocked > 0 {
+	if unblocked {
 		a.db.Changed(ctx, broker)
 	}
-	return unblocked > 0, nil
+	return unblocked, nil
 }
 
 var errNoKey = errors.New("unblock a key: name the broker and the ordering key")

@@ -5,7 +5,7 @@ SET LOCK_TIMEOUT 5000;
 SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @operated_rows int;
+DECLARE @moved_rows int, @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
 DECLARE @shards TABLE (
@@ -25,30 +25,62 @@ UPDATE l
    SET version = l.version + 1
   FROM @shards AS s
  INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
-DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
-INSERT INTO @listed (id)
-SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
-INSERT INTO @wanted (status)
-SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+DECLARE @listed TABLE (
+    id     bigint       NOT NULL PRIMARY KEY,
+    shard  int          NOT NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    waits  bit          NOT NULL,
+    behind bit          NOT NULL
+);
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @listed (id, shard, status, waits, behind)
+SELECT id, shard, status, waits, behind
+  FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
+INSERT INTO @seen (block_id, shard, operator)
+SELECT block_id, shard, operator
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator');
 SET @now = SYSUTCDATETIME();
-INSERT INTO @picked (id)
-SELECT m.id
+IF (SELECT COUNT(*)
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+       AND l.waits = CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END)
+   <> (SELECT COUNT(*) FROM @listed)
+    THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator)
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
   FROM @listed AS l
- INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
- WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now);
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
+ UNION
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+    ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+IF EXISTS (SELECT block_id, shard, operator FROM @entries EXCEPT SELECT block_id, shard, operator FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator FROM @seen EXCEPT SELECT block_id, shard, operator FROM @entries)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
 DELETE w
-  FROM @picked AS p
- INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
+  FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
  WHERE w.ordering_key IS NULL;
-    UPDATE w
-       SET wake_at = NULL
-         , reason  = N'backoff'
-      FROM @picked AS p
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
+DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @moved (block_id, shard, to_id, operator)
+SELECT block_id, shard, to_id, operator
+  FROM OPENJSON(@moves) WITH (block_id bigint '$.id', shard int '$.shard', to_id bigint '$.to', operator bit '$.operator');
+UPDATE w
+   SET block_id         = v.to_id
+     , block_message_id = COALESCE(m.message_id, w.block_message_id)
+     , wake_at          = NULL
+     , reason           = N'backoff'
+  FROM @moved AS v
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+ WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
+SET @moved_rows = @@ROWCOUNT;
+IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
     SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
     UPDATE m
        SET status       = N'abandoned'
@@ -59,8 +91,8 @@ DELETE w
          , isolated     = 0
          , deferred     = 0
          , last_error   = CONCAT(@error, m.attempts, N'}')
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = l.id;
     SET @operated_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY
@@ -208,6 +240,47 @@ SELECT TOP (@limit) target_broker AS fanout_blocked_key
   FROM app.outbox_key_blocks WITH (NOLOCK)
  WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
  ORDER BY since, block_id;
+
+-- blocks_of
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator)
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
+ UNION
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+    ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+SELECT w.block_id AS fanout_entry, N'' AS message_id, w.target_broker, COALESCE(w.ordering_key, N'') AS ordering_key, w.shard
+     , e.operator, CONVERT(bit, CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END) AS back
+  FROM @entries AS e
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = e.block_id AND w.shard = e.shard;
+
+-- blocks_of_key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SELECT w.block_id AS fanout_entry, N'' AS message_id, w.target_broker, w.ordering_key, w.shard
+     , CONVERT(bit, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END) AS operator
+     , CONVERT(bit, CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END) AS back
+  FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+ WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+   AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
+   AND DATALENGTH(w.ordering_key) = DATALENGTH(@key);
 
 -- brokers
 SET NOCOUNT ON;
@@ -1337,6 +1410,58 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
         applied_at datetime2(6)  NOT NULL CONSTRAINT outbox_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
 
+-- move_blocks
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @moved_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
+DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @moved (block_id, shard, to_id, operator)
+SELECT block_id, shard, to_id, operator
+  FROM OPENJSON(@moves) WITH (block_id bigint '$.id', shard int '$.shard', to_id bigint '$.to', operator bit '$.operator');
+UPDATE w
+   SET block_id         = v.to_id
+     , block_message_id = COALESCE(m.message_id, w.block_message_id)
+     , wake_at          = NULL
+     , reason           = N'backoff'
+  FROM @moved AS v
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+ WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
+SET @moved_rows = @@ROWCOUNT;
+IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @moved_rows AS fanout_moved;
+
 -- overview
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -1446,6 +1571,21 @@ DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @gran
 SELECT target_broker AS fanout_pause, since, paused_by, reason
   FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
  ORDER BY target_broker;
+
+-- pick
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET @now = SYSUTCDATETIME();
+SELECT m.id AS fanout_picked, N'' AS message_id, m.target_broker, COALESCE(m.ordering_key, N'') AS ordering_key, m.shard, m.status
+     , CONVERT(bit, CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END) AS waits
+  FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ WHERE m.status <> N'processing' OR m.locked_until <= @now
+ ORDER BY m.id;
 
 -- purge_abandoned
 SET NOCOUNT ON;
@@ -1611,13 +1751,7 @@ SET LOCK_TIMEOUT 5000;
 SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @first TABLE (
-    id            bigint           NOT NULL PRIMARY KEY,
-    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash      binary(32)       NOT NULL,
-    shard         int              NOT NULL
-);
-DECLARE @operated_rows int;
+DECLARE @moved_rows int, @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
 DECLARE @shards TABLE (
@@ -1637,50 +1771,62 @@ UPDATE l
    SET version = l.version + 1
   FROM @shards AS s
  INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
-DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
-INSERT INTO @listed (id)
-SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
-INSERT INTO @wanted (status)
-SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+DECLARE @listed TABLE (
+    id     bigint       NOT NULL PRIMARY KEY,
+    shard  int          NOT NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    waits  bit          NOT NULL,
+    behind bit          NOT NULL
+);
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @listed (id, shard, status, waits, behind)
+SELECT id, shard, status, waits, behind
+  FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
+INSERT INTO @seen (block_id, shard, operator)
+SELECT block_id, shard, operator
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator');
 SET @now = SYSUTCDATETIME();
-INSERT INTO @picked (id)
-SELECT m.id
+IF (SELECT COUNT(*)
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+       AND l.waits = CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END)
+   <> (SELECT COUNT(*) FROM @listed)
+    THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator)
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
   FROM @listed AS l
- INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
- WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now);
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
+ UNION
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+    ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+IF EXISTS (SELECT block_id, shard, operator FROM @entries EXCEPT SELECT block_id, shard, operator FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator FROM @seen EXCEPT SELECT block_id, shard, operator FROM @entries)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
 DELETE w
-  FROM @picked AS p
- INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
+  FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
  WHERE w.ordering_key IS NULL;
-    INSERT INTO @first (id, target_broker, key_hash, shard)
-    SELECT MIN(m.id), m.target_broker, m.key_hash, m.shard
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-     WHERE m.ordering_key IS NOT NULL
-     GROUP BY m.target_broker, m.key_hash, m.shard;
-    UPDATE w
-       SET wake_at = NULL
-         , reason  = N'backoff'
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = m.id
-     WHERE w.shard <> m.shard;
-    UPDATE w
-       SET block_id         = m.id
-         , block_message_id = m.message_id
-         , wake_at         = NULL
-         , reason          = N'backoff'
-      FROM @first AS f
-     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
-        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.shard = f.shard AND w.ordering_key IS NOT NULL
-     WHERE f.id <= w.block_id
-       AND (w.reason <> N'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
-            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
+DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @moved (block_id, shard, to_id, operator)
+SELECT block_id, shard, to_id, operator
+  FROM OPENJSON(@moves) WITH (block_id bigint '$.id', shard int '$.shard', to_id bigint '$.to', operator bit '$.operator');
+UPDATE w
+   SET block_id         = v.to_id
+     , block_message_id = COALESCE(m.message_id, w.block_message_id)
+     , wake_at          = NULL
+     , reason           = N'backoff'
+  FROM @moved AS v
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+ WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
+SET @moved_rows = @@ROWCOUNT;
+IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
     UPDATE m
        SET status       = N'pending'
          , published_at = NULL
@@ -1695,12 +1841,9 @@ DELETE w
          , attempts     = 0
          , crashes      = 0
          , isolated     = 0
-         , deferred     = CASE WHEN EXISTS (SELECT 1
-                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.shard = m.shard
-                                               AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+         , deferred     = l.behind
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = l.id;
     SET @operated_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY
@@ -1811,51 +1954,6 @@ SELECT m.id AS fanout_id
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
  WHERE m.lock_token = CONVERT(uniqueidentifier, @token)
  ORDER BY m.id;
-
--- unblock_key
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET DEADLOCK_PRIORITY LOW;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @released_rows int;
-BEGIN TRY
-    BEGIN TRANSACTION;
-DECLARE @shards TABLE (
-    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    shard         int           NOT NULL,
-    PRIMARY KEY (target_broker, shard)
-);
-INSERT INTO @shards (target_broker, shard)
-SELECT listed.broker, numbers.shard
-  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
- CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
-INSERT INTO app.outbox_shards (target_broker, shard, version)
-SELECT s.target_broker, s.shard, 0
-  FROM @shards AS s
- WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
-UPDATE l
-   SET version = l.version + 1
-  FROM @shards AS s
- INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
-    UPDATE w
-       SET wake_at = NULL
-         , reason  = N'backoff'
-      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
-     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
-       AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
-       AND w.reason = N'operator' AND w.wake_at = '9999-12-31';
-    SET @released_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT @released_rows AS fanout_released;
 
 -- window
 SET NOCOUNT ON;

@@ -1,18 +1,11 @@
--- Rows of keys that have a block are about to come back. The first of them, where it stands at the block or before it, becomes
--- the block and is let into the claim's way; so what comes later waits for it, and can be deferred while it waits. A key that
--- waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
--- Runs under the shards' locks. @ids (a JSON list). Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
-{{giving way}} UPDATE (SELECT MIN(m.id) AS id
-          FROM {{ids @ids}} AS picked
-         STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item
-         WHERE m.ordering_key IS NOT NULL
-         GROUP BY m.target_broker, m.shard, SHA2(m.ordering_key, 256)) AS first
- STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = first.id
- STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX ({{name}}_blocks_key)
-    ON w.key_hash = UNHEX(SHA2(m.ordering_key, 256)) AND w.target_broker = m.target_broker AND w.shard = m.shard
-   SET w.block_id         = m.id
-     , w.block_message_id = m.message_id
+-- Put blocks in the places of rows, or leave them in their own: from now on they wait for nothing but that row. A block whose row is purged
+-- stays as it is. Runs under the shards' locks. @blocks (a JSON list of id, shard, to)
+-- Plan: the blocks and the rows by primary key.
+{{giving way}} UPDATE JSON_TABLE(@blocks, '$[*]' COLUMNS (id BIGINT PATH '$.id', shard INT PATH '$.shard', to_id BIGINT PATH '$.to')) AS moved
+ STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = moved.id AND w.shard = moved.shard
+  LEFT JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = moved.to_id
+   SET w.block_id         = moved.to_id
+     , w.block_message_id = COALESCE(m.message_id, w.block_message_id)
      , w.wake_at          = NULL
      , w.reason           = 'backoff'
- WHERE m.id <= w.block_id
-   AND (w.reason <> 'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31' OR JSON_CONTAINS(@ids, CAST(w.block_id AS CHAR)))
+ WHERE w.ordering_key IS NOT NULL

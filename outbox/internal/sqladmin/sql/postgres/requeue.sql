@@ -1,7 +1,7 @@
 -- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
--- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks, when the blocks are in their places.
--- @message_ids, @brokers, @statuses, @ttl new time to live in microseconds, or 0
--- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks.
+-- @message_ids, @brokers, @behind whether each is deferred, @ttl new time to live in microseconds, or 0
+-- Plan: the rows by primary key.
 UPDATE {{table}} AS m
    SET status       = 'pending'
      , published_at = NULL
@@ -15,7 +15,6 @@ UPDATE {{table}} AS m
      , attempts     = 0
      , crashes      = 0
      , isolated     = false
-     , deferred     = EXISTS (SELECT FROM {{table}}_key_blocks AS w
-                               WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.shard + 0 = m.shard AND w.block_id < m.id)
-  FROM unnest(@message_ids::text[]::uuid[], @brokers::text[]) AS picked (message_id, target_broker)
- WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY (@statuses::text[])
+     , deferred     = picked.behind
+  FROM unnest(@message_ids::text[]::uuid[], @brokers::text[], @behind::boolean[]) AS picked (message_id, target_broker, behind)
+ WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker

@@ -1,7 +1,7 @@
 -- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
--- and broker_message_id stay, and so does a time to live that has not passed. Runs when the blocks are in their places.
--- @now, @ids (a JSON list), @ttl new time to live in microseconds, or 0
--- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs under the lock.
+-- @now, @rows (a JSON list of id, behind whether it is deferred), @ttl new time to live in microseconds, or 0
+-- Plan: the rows by primary key.
 UPDATE {{table}} AS m
    SET status       = 'pending'
      , published_at = NULL
@@ -14,7 +14,6 @@ UPDATE {{table}} AS m
      , attempts     = 0
      , crashes      = 0
      , isolated     = 0
-     , deferred     = EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
-                               WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.shard = m.shard
-                                 AND w.block_id < m.id)
- WHERE m.id IN (SELECT value FROM json_each(@ids))
+     , deferred     = json_extract(picked.value, '$.behind')
+  FROM json_each(@rows) AS picked
+ WHERE m.id = json_extract(picked.value, '$.id')

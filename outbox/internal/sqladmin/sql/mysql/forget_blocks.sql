@@ -1,0 +1,6 @@
+-- Remove entries of rows that wait alone. Runs under the shards' locks. @blocks (a JSON list of id, shard)
+-- Plan: the entries by primary key.
+{{giving way}} DELETE w
+  FROM JSON_TABLE(@blocks, '$[*]' COLUMNS (id BIGINT PATH '$.id', shard INT PATH '$.shard')) AS gone
+ STRAIGHT_JOIN {{table}}_key_blocks AS w ON w.block_id = gone.id AND w.shard = gone.shard
+ WHERE w.ordering_key IS NULL
