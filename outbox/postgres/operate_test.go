@@ -53,7 +53,7 @@ func TestFindPlans(t *testing.T) {
 			assert.Equal(t, c.want, slices.Compact(used), "%s\n%s", name, plan)
 		}
 	}
-	const row = "message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; brokers '{b}'; statuses '{failed}'; waiting false; ttl 0; error 'x'"
+	const row = "message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; brokers '{b}'; behind '{true}'; ttl 0; error 'x'"
 	for _, text := range []string{"pick", "requeue", "abandon"} {
 		assert.Contains(t, explainOnly(t, conn, store.Text(text), literalsOf(t, text, row)), "searched_pkey")
 	}

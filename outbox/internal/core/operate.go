@@ -105,57 +105,70 @@ func identify(ref driver.Ref, broker string) identity {
 // where it is the block's row or before it, so that what is later waits for it. A key that waits for
 // an operator stays as it is, unless the row that it waits for is among those that come back.
 func Operate(act Act, rows []Operand, blocks []Block) Repair {
-	var r Repair
-	own := map[identity]*Operand{}
-	first := map[place]driver.Ref{} // by key: the first row that comes back
+	o := operation{act: act, own: map[identity]*Operand{}, first: map[place]driver.Ref{}, entries: map[identity][]Block{}, at: map[place]int64{}}
 	for i := range rows {
-		row := &rows[i]
-		if !act.For(row) {
-			continue
-		}
-		r.Rows = append(r.Rows, *row)
-		own[identify(row.Ref, row.Broker)] = row
-		if at := (place{row.Broker, row.Key, row.Shard}); act != Abandon && row.Key != "" {
-			if _, ok := first[at]; !ok {
-				first[at] = row.Ref
-			}
-		}
+		o.add(&rows[i])
 	}
-	entries := map[identity][]Block{}
 	for _, b := range blocks {
 		id := identify(b.Ref, b.Broker)
-		entries[id] = append(entries[id], b)
+		o.entries[id] = append(o.entries[id], b)
 	}
-	at := map[place]int64{} // by key: where its block is in the end
 	for _, b := range blocks {
-		row := own[identify(b.Ref, b.Broker)]
-		if b.Key == "" {
-			if row != nil {
-				r.Forget = append(r.Forget, b)
-			}
-			continue
-		}
-		here := place{b.Broker, b.Key, b.Shard}
-		at[here] = b.ID
-		next, comes := first[here]
-		switch {
-		case comes && next.ID <= b.ID && (row != nil || !b.Operator) && !another(entries[identify(next, b.Broker)], &b):
-			r.move(b, next)
-			at[here] = next.ID
-		case row != nil && (act == Abandon || row.Key != b.Key || row.Shard != b.Shard):
-			r.move(b, b.Ref) // what is behind it there waits for it, or goes on with the next claim
+		o.block(b)
+	}
+	if act != Abandon {
+		o.Behind = make([]bool, len(o.Rows))
+		for i := range o.Rows {
+			row := &o.Rows[i]
+			block, ok := o.at[place{row.Broker, row.Key, row.Shard}]
+			o.Behind[i] = ok && row.Key != "" && block < row.ID
 		}
 	}
-	if act == Abandon {
-		return r
+	return o.Repair
+}
+
+// An operation is a decision in the making.
+type operation struct {
+	Repair
+
+	act     Act
+	own     map[identity]*Operand // the rows that it is for
+	first   map[place]driver.Ref  // by key: the first row that comes back
+	entries map[identity][]Block  // by row
+	at      map[place]int64       // by key: where its block is in the end
+}
+
+func (o *operation) add(row *Operand) {
+	if !o.act.For(row) {
+		return
 	}
-	r.Behind = make([]bool, len(r.Rows))
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		block, ok := at[place{row.Broker, row.Key, row.Shard}]
-		r.Behind[i] = ok && row.Key != "" && block < row.ID
+	o.Rows = append(o.Rows, *row)
+	o.own[identify(row.Ref, row.Broker)] = row
+	at := place{row.Broker, row.Key, row.Shard}
+	if _, ok := o.first[at]; !ok && row.Key != "" && o.act != Abandon {
+		o.first[at] = row.Ref
 	}
-	return r
+}
+
+// block decides what becomes of an entry.
+func (o *operation) block(b Block) {
+	row := o.own[identify(b.Ref, b.Broker)]
+	if b.Key == "" {
+		if row != nil {
+			o.Forget = append(o.Forget, b)
+		}
+		return
+	}
+	here := place{b.Broker, b.Key, b.Shard}
+	o.at[here] = b.ID
+	next, comes := o.first[here]
+	switch {
+	case comes && next.ID <= b.ID && (row != nil || !b.Operator) && !another(o.entries[identify(next, b.Broker)], &b):
+		o.move(b, next)
+		o.at[here] = next.ID
+	case row != nil && (o.act == Abandon || row.Key != b.Key || row.Shard != b.Shard):
+		o.move(b, b.Ref) // what is behind it there waits for it, or goes on with the next claim
+	}
 }
 
 // another reports whether a row is the block of another key in the shard of b: the key of a row, or

@@ -88,7 +88,7 @@ func (*Protocol) unblockKey(t *Table, key int) (classes []Class, err error) {
 		return nil, fmt.Errorf("key %d does not wait for an operator", key)
 	}
 	for i := range moves {
-		classes = append(classes, Class(moves[i].Shard))
+		classes = append(classes, Class(moves[i].Shard)) //nolint:gosec // one of the model's
 	}
 	t.move(moves)
 	t.Version++

@@ -67,7 +67,6 @@ func (r *Row) sameKey(other *Row) bool {
 
 func (r *Row) open() bool    { return !r.Status.Terminal() }
 func (r *Row) leased() bool  { return r.Status == Processing }
-func (r *Row) inHand() bool  { return r.leased() && r.Waits }  // under a lease that runs
 func (r *Row) rests() bool   { return !r.leased() && r.Waits } // for a time
 func (r *Row) inShard() bool { return r.open() && !r.Deferred }
 
