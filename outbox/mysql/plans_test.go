@@ -189,6 +189,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},
 		{name: "backlog_of", reads: 6 * planShards * (page + window)},
 		{name: "brokers", given: args{"after": "", "before": "\U0010FFFF"}, reads: 5},
+		{name: "next_broker", given: args{"after": "", "before": "\U0010FFFF"}, reads: 5},
 		{name: "open_brokers", reads: 5},
 		{name: "finished_brokers", reads: 5},
 		{name: "key_blocks", reads: 5 * planShards * 2 * 10_000},

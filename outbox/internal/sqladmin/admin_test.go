@@ -44,7 +44,7 @@ var stepwise = map[string][]string{
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which
 // answers to no INSERT: what others say at once, it says for one broker or key.
 var narrow = map[string][]string{
-	"audit_begun": nil, "brokers": {"after", "before"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": marked(), "followers_of": {"broker", "key", "id", "shard", "max_count"},
+	"audit_begun": nil, "brokers": {"after", "before"}, "next_broker": {"after", "before"}, "open_brokers": {"broker"}, "finished_brokers": {"broker"}, "backlog_of": marked(), "followers_of": {"broker", "key", "id", "shard", "max_count"},
 	"expired_published": {"broker", "retention", "limit"}, "expired_abandoned": {"broker", "retention", "limit"}, "purge": {"ids"},
 }
 

@@ -192,31 +192,33 @@ func (a *Admin) listed(ctx context.Context, conn Conn, statement string, most in
 		err = a.query(ctx, conn, statement, args{"most": most}, add)
 		return names, err
 	}
-	// Past those of the configuration, of which published rows leave entries in the index.
+	// Past those of the configuration, of which published rows leave entries in the index. Whether there is one
+	// at all is asked from behind, where there are no such entries.
 	after := "\x00" // which sorts before the empty text, too
 	for _, known := range append(slices.Clone(a.configured()), "\U0010FFFF") {
-		for before := known; most > 0; most-- {
-			name, found, err := a.hop(ctx, conn, after, before)
-			if err != nil {
-				return names, err
-			}
-			if !found {
+		last, found, err := a.hop(ctx, conn, hop, after, known)
+		for ; found && err == nil && most > 0; most-- {
+			if after, found, err = a.hop(ctx, conn, "next_broker", after, known); !found || err != nil {
 				break
 			}
-			if before = name; statement == hop {
-				names = append(names, name)
-			} else if err := a.query(ctx, conn, statement, args{"broker": name}, add); err != nil {
-				return names, err
+			if statement == hop {
+				names = append(names, after)
+			} else {
+				err = a.query(ctx, conn, statement, args{"broker": after}, add)
 			}
+			found = after < last
+		}
+		if err != nil {
+			return names, err
 		}
 		after = known
 	}
 	return names, nil
 }
 
-// hop is the last name between two others of which there are rows.
-func (a *Admin) hop(ctx context.Context, conn Conn, after, before string) (name string, found bool, err error) {
-	err = a.query(ctx, conn, "brokers", args{"after": after, "before": before}, func(scan scanner) error {
+// hop is the first or the last name between two others of which there are rows.
+func (a *Admin) hop(ctx context.Context, conn Conn, statement, after, before string) (name string, found bool, err error) {
+	err = a.query(ctx, conn, statement, args{"after": after, "before": before}, func(scan scanner) error {
 		found = true
 		return scan(&name)
 	})
