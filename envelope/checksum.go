@@ -27,12 +27,12 @@ func checksum(data []byte) (string, error) {
 func (m *Message) VerifyChecksum() error {
 	want := m.Metadata.Envelope.Checksum
 	if want == "" {
-		return decodeFlaw(FormInternal, "verify the internal form: external messages carry no checksum",
+		return decodeFlaw(FormatInternal, "verify the internal form: external messages carry no checksum",
 			"metadata.envelope.checksum is missing")
 	}
 	got, err := checksum(m.Data)
 	if err != nil {
-		return &DecodeError{FormInternal, err, "the data was changed on its way: fetch the message again from its outbox row"}
+		return &DecodeError{FormatInternal, err, "the data was changed on its way: fetch the message again from its outbox row"}
 	}
 	if got != want {
 		return &ChecksumError{ID: m.Metadata.Headers.ID, EventType: m.Metadata.Headers.Type, Want: want, Got: got}

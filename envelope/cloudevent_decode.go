@@ -13,12 +13,12 @@ import (
 // DecodeCloudEvent reads a CloudEvent in structured JSON, ours or another
 // producer's, whose data is JSON. The error is a *[DecodeError].
 func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
-	if _, err := decodeOuter(FormCloudEvents, b); err != nil {
+	if _, err := decodeOuter(FormatCloudEvents, b); err != nil {
 		return nil, err
 	}
 	var attributes map[string]json.RawMessage
 	if err := strictjson.Unmarshal(b, &attributes); err != nil {
-		return nil, &DecodeError{FormCloudEvents, err, formatRemedy}
+		return nil, &DecodeError{FormatCloudEvents, err, formatRemedy}
 	}
 
 	var ce CloudEvent
@@ -44,29 +44,29 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 	} {
 		if raw, ok := attributes[known.name]; ok {
 			if err := json.Unmarshal(raw, known.into); err != nil {
-				return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s: %w", known.name, err)
+				return nil, decodeFlaw(FormatCloudEvents, formatRemedy, "attribute %s: %w", known.name, err)
 			}
 			delete(attributes, known.name)
 		}
 		if name, found := inOtherCase(attributes, known.name); found {
-			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %q is not %q: names are case-sensitive", name, known.name)
+			return nil, decodeFlaw(FormatCloudEvents, formatRemedy, "attribute %q is not %q: names are case-sensitive", name, known.name)
 		}
 		if known.required && *known.into == "" {
-			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s is missing", known.name)
+			return nil, decodeFlaw(FormatCloudEvents, formatRemedy, "attribute %s is missing", known.name)
 		}
 	}
 	if version != specVersion {
-		return nil, decodeFlaw(FormCloudEvents, "update this consumer", "specversion is %q, known is %q", version, specVersion)
+		return nil, decodeFlaw(FormatCloudEvents, "update this consumer", "specversion is %q, known is %q", version, specVersion)
 	}
 	if at != "" {
 		t, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil || !yearHasFourDigits(t) {
-			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute time is %q, not a time of RFC 3339", at)
+			return nil, decodeFlaw(FormatCloudEvents, formatRemedy, "attribute time is %q, not a time of RFC 3339", at)
 		}
 		ce.Time = t.UTC()
 	}
 	if _, binary := attributes["data_base64"]; binary {
-		return nil, decodeFlaw(FormCloudEvents, "read it with a CloudEvents SDK", "its data is binary")
+		return nil, decodeFlaw(FormatCloudEvents, "read it with a CloudEvents SDK", "its data is binary")
 	}
 	if data := attributes["data"]; !isNull(data) { // null is as good as absent
 		ce.Data = data
@@ -91,7 +91,7 @@ func (ce *CloudEvent) decodeExtensions(attributes map[string]json.RawMessage) er
 	for name, raw := range attributes {
 		var value any
 		if err := decodeNumbers(raw, &value); err != nil {
-			return decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s: %w", name, err)
+			return decodeFlaw(FormatCloudEvents, formatRemedy, "attribute %s: %w", name, err)
 		}
 		if value == nil {
 			continue // as good as absent, says the JSON format
@@ -108,11 +108,11 @@ func (ce *CloudEvent) decodeExtensions(attributes map[string]json.RawMessage) er
 func (ce *CloudEvent) message() (*Message, error) {
 	id, err := uuid.Parse(ce.ID)
 	if err != nil || id == uuid.Nil {
-		return nil, decodeFlaw(FormCloudEvents, "read events of other producers with DecodeCloudEvent",
+		return nil, decodeFlaw(FormatCloudEvents, "read events of other producers with DecodeCloudEvent",
 			"attribute id is %q, not a UUID", ce.ID)
 	}
 	if ce.Data == nil {
-		return nil, decodeFlaw(FormCloudEvents, "read events of other producers with DecodeCloudEvent", "member data is missing")
+		return nil, decodeFlaw(FormatCloudEvents, "read events of other producers with DecodeCloudEvent", "member data is missing")
 	}
 	m := &Message{
 		Data: ce.Data,

@@ -178,7 +178,7 @@ func TestDecodeOurCloudEvent(t *testing.T) {
 	require.NoError(t, err)
 	form, got, err := envelope.Decode(b)
 	require.NoError(t, err)
-	require.Equal(t, envelope.FormCloudEvents, form)
+	require.Equal(t, envelope.FormatCloudEvents, form)
 	require.Equal(t, &envelope.Message{
 		Data: m.Data,
 		Metadata: envelope.Metadata{

@@ -14,16 +14,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
-// Form tells which shape a message had on the wire.
-type Form string
-
-// The forms that [Decode] recognises.
-const (
-	FormInternal    Form = "internal"
-	FormExternal    Form = "external"
-	FormCloudEvents Form = "cloudevents"
-)
-
 // wireMessage is what the native forms have in common. Pointers tell absent
 // members from empty ones.
 type wireMessage struct {
@@ -55,7 +45,7 @@ type wireDomain struct {
 // could be understood in two ways is refused: a member that occurs twice, also within the data, one
 // whose name differs from that of a known member only in case, and data that is null. The error is
 // a *[DecodeError]. The result does not share memory with b.
-func Decode(b []byte) (Form, *Message, error) {
+func Decode(b []byte) (Format, *Message, error) {
 	wire, err := decodeOuter("", b)
 	if err != nil {
 		return "", nil, err
@@ -63,10 +53,10 @@ func Decode(b []byte) (Form, *Message, error) {
 	if wire.SpecVersion != nil {
 		ce, err := DecodeCloudEvent(b)
 		if err != nil {
-			return FormCloudEvents, nil, err
+			return FormatCloudEvents, nil, err
 		}
 		m, err := ce.message()
-		return FormCloudEvents, m, err
+		return FormatCloudEvents, m, err
 	}
 	form, m, err := decodeNative("", wire)
 	return form, m, err
@@ -75,16 +65,16 @@ func Decode(b []byte) (Form, *Message, error) {
 // DecodeInternal reads the internal form. The error is a *[DecodeError]; the
 // external form is one, too.
 func DecodeInternal(b []byte) (*Message, error) {
-	wire, err := decodeOuter(FormInternal, b)
+	wire, err := decodeOuter(FormatInternal, b)
 	if err != nil {
 		return nil, err
 	}
-	form, m, err := decodeNative(FormInternal, wire)
+	form, m, err := decodeNative(FormatInternal, wire)
 	if err != nil {
 		return nil, err
 	}
-	if form != FormInternal {
-		return nil, decodeFlaw(FormInternal, "use DecodeExternal, or Decode for any form", "this is the external form")
+	if form != FormatInternal {
+		return nil, decodeFlaw(FormatInternal, "use DecodeExternal, or Decode for any form", "this is the external form")
 	}
 	return m, nil
 }
@@ -92,11 +82,11 @@ func DecodeInternal(b []byte) (*Message, error) {
 // DecodeExternal reads the external form. Of the internal form, which is a
 // superset, it reads that part. The error is a *[DecodeError].
 func DecodeExternal(b []byte) (*ExternalMessage, error) {
-	wire, err := decodeOuter(FormExternal, b)
+	wire, err := decodeOuter(FormatNative, b)
 	if err != nil {
 		return nil, err
 	}
-	_, m, err := decodeNative(FormExternal, wire)
+	_, m, err := decodeNative(FormatNative, wire)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +97,11 @@ func DecodeExternal(b []byte) (*ExternalMessage, error) {
 // formatRemedy ends the errors of bytes that were never ours.
 const formatRemedy = "check which producer writes to this stream, and its format"
 
-func decodeFlaw(form Form, remedy, cause string, args ...any) error {
+func decodeFlaw(form Format, remedy, cause string, args ...any) error {
 	return &DecodeError{form, fmt.Errorf(cause, args...), remedy}
 }
 
-func decodeOuter(form Form, b []byte) (*wireMessage, error) {
+func decodeOuter(form Format, b []byte) (*wireMessage, error) {
 	if !utf8.Valid(b) {
 		return nil, decodeFlaw(form, formatRemedy, "it is not valid UTF-8")
 	}
@@ -123,7 +113,7 @@ func decodeOuter(form Form, b []byte) (*wireMessage, error) {
 }
 
 // decodeNative reads both native forms. Asked is for error texts.
-func decodeNative(asked Form, wire *wireMessage) (Form, *Message, error) {
+func decodeNative(asked Format, wire *wireMessage) (Format, *Message, error) {
 	if wire.Data == nil {
 		return "", nil, decodeFlaw(asked, formatRemedy, "member data is missing")
 	}
@@ -143,16 +133,16 @@ func decodeNative(asked Form, wire *wireMessage) (Form, *Message, error) {
 		return "", nil, err
 	}
 
-	form := FormExternal
+	form := FormatNative
 	domain := meta.Domain.Domain
 	if meta.Domain.Asynchronous != nil {
-		form, domain.Asynchronous = FormInternal, *meta.Domain.Asynchronous
+		form, domain.Asynchronous = FormatInternal, *meta.Domain.Asynchronous
 	}
 	if meta.Domain.Priority != nil {
-		form, domain.Priority = FormInternal, *meta.Domain.Priority
+		form, domain.Priority = FormatInternal, *meta.Domain.Priority
 	}
 	if meta.Envelope.Checksum != "" {
-		form = FormInternal
+		form = FormatInternal
 	}
 	return form, &Message{
 		Data: wire.Data,
@@ -167,7 +157,7 @@ func decodeNative(asked Form, wire *wireMessage) (Form, *Message, error) {
 }
 
 // check asks for what a consumer cannot do without.
-func (m *wireMetadata) check(form Form) error {
+func (m *wireMetadata) check(form Format) error {
 	missing := ""
 	switch h := &m.Headers; {
 	case h.ID == uuid.Nil:

@@ -21,7 +21,7 @@ func TestDecodeForms(t *testing.T) {
 
 	form, got, err := envelope.Decode(internal)
 	require.NoError(t, err)
-	require.Equal(t, envelope.FormInternal, form)
+	require.Equal(t, envelope.FormatInternal, form)
 	require.Equal(t, &envelope.Message{Data: m.Data, Metadata: m.Metadata}, got)
 
 	// What the external form does not carry stays empty.
@@ -29,7 +29,7 @@ func TestDecodeForms(t *testing.T) {
 	stripped.Envelope.Checksum, stripped.Domain.Asynchronous, stripped.Domain.Priority = "", false, 0
 	form, got, err = envelope.Decode(external)
 	require.NoError(t, err)
-	require.Equal(t, envelope.FormExternal, form)
+	require.Equal(t, envelope.FormatNative, form)
 	require.Equal(t, &envelope.Message{Data: m.Data, Metadata: stripped}, got)
 
 	x, err := envelope.DecodeExternal(external)
@@ -46,13 +46,13 @@ func TestDecodeForms(t *testing.T) {
 // Any one of the three members gives the internal form away.
 func TestFormIsRecognised(t *testing.T) {
 	t.Parallel()
-	for metadata, want := range map[string]envelope.Form{
-		``:                                        envelope.FormExternal,
-		`,"domain":{"asynchronous":false}`:        envelope.FormInternal,
-		`,"domain":{"priority":0}`:                envelope.FormInternal,
-		`,"envelope":{"checksum":"x"}`:            envelope.FormInternal,
-		`,"envelope":{"checksum":null}`:           envelope.FormExternal,
-		`,"event_store":null,"domain":{"fqn":""}`: envelope.FormExternal,
+	for metadata, want := range map[string]envelope.Format{
+		``:                                        envelope.FormatNative,
+		`,"domain":{"asynchronous":false}`:        envelope.FormatInternal,
+		`,"domain":{"priority":0}`:                envelope.FormatInternal,
+		`,"envelope":{"checksum":"x"}`:            envelope.FormatInternal,
+		`,"envelope":{"checksum":null}`:           envelope.FormatNative,
+		`,"event_store":null,"domain":{"fqn":""}`: envelope.FormatNative,
 	} {
 		form, _, err := envelope.Decode([]byte(nativeWith(metadata)))
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestDecodeErrors(t *testing.T) {
 		_, err = envelope.DecodeInternal([]byte(in))
 		require.EqualError(t, err, "envelope: decode internal message: "+want, in)
 		_, err = envelope.DecodeExternal([]byte(in))
-		require.EqualError(t, err, "envelope: decode external message: "+want, in)
+		require.EqualError(t, err, "envelope: decode native message: "+want, in)
 	}
 }
 

@@ -114,15 +114,15 @@ func (e *NotPublishedError) Error() string {
 		"add envelope.Published() to its registration, or route it to the internal broker only")
 }
 
-// DecodeError says that bytes are not a message of the form that was expected.
+// DecodeError says that bytes are not a message of the expected format.
 type DecodeError struct {
-	Form   Form // "" where no form was recognised
+	Format Format // "" where none was recognised
 	Cause  error
 	Remedy string
 }
 
 func (e *DecodeError) Error() string {
-	form := string(e.Form)
+	form := string(e.Format)
 	if form != "" {
 		form += " "
 	}

@@ -1,22 +1,25 @@
 package envelope
 
-// Format is the shape in which an external broker receives messages, as written
-// in the configuration (`format:`). The internal broker always gets the internal
-// form.
+// Format is the shape of a message on the wire. Configuration chooses that of an external broker
+// (`format:`): [FormatNative] or [FormatCloudEvents]. The internal broker always gets
+// [FormatInternal].
 type Format string
 
+// The formats, all of which [Decode] recognises.
 const (
-	// FormatNative is the external form of this package, the default.
+	// FormatInternal is the internal form of this package. It never goes to an external broker.
+	FormatInternal Format = "internal"
+	// FormatNative is the external form of this package, the default of external brokers.
 	FormatNative Format = "native"
 	// FormatCloudEvents is CloudEvents 1.0, structured JSON.
 	FormatCloudEvents Format = "cloudevents"
 )
 
-// ContentType returns the media type of a payload in this format. An unknown
-// format has none: it returns "".
+// ContentType returns the media type of a payload in this format. An unknown format has none: it
+// returns "".
 func (f Format) ContentType() string {
 	switch f {
-	case FormatNative:
+	case FormatInternal, FormatNative:
 		return "application/json"
 	case FormatCloudEvents:
 		return "application/cloudevents+json"

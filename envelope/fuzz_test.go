@@ -146,7 +146,7 @@ func checkCloudEvent(t *testing.T, m *envelope.Message) {
 	checkAttributes(t, m, raw)
 	form, back, err := envelope.Decode(raw)
 	require.NoError(t, err, "%s", raw)
-	require.Equal(t, envelope.FormCloudEvents, form)
+	require.Equal(t, envelope.FormatCloudEvents, form)
 	require.Equal(t, m.Data, back.Data)
 	require.Equal(t, m.Metadata.Headers.ID, back.Metadata.Headers.ID)
 	require.Equal(t, m.Metadata.Headers.Time, back.Metadata.Headers.Time)
@@ -192,7 +192,7 @@ func FuzzDecode(f *testing.F) {
 		raw, err := m.MarshalInternal()
 		require.NoError(t, err)
 		require.True(t, json.Valid(raw), "%s", raw)
-		if form == envelope.FormCloudEvents {
+		if form == envelope.FormatCloudEvents {
 			return // without a stream, which the native forms require
 		}
 		// Times beyond microseconds are cut, so compare what was written twice.

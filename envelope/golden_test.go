@@ -77,10 +77,10 @@ func compareGolden(t *testing.T, file string, got []byte) {
 // What the golden files hold must decode to the message they were made of.
 func TestGoldenDecodes(t *testing.T) {
 	t.Parallel()
-	for form, pattern := range map[envelope.Form]string{
-		envelope.FormInternal:    "*.internal.json",
-		envelope.FormExternal:    "*.external.json",
-		envelope.FormCloudEvents: "*.cloudevents.json",
+	for form, pattern := range map[envelope.Format]string{
+		envelope.FormatInternal:    "*.internal.json",
+		envelope.FormatNative:      "*.external.json",
+		envelope.FormatCloudEvents: "*.cloudevents.json",
 	} {
 		files, err := filepath.Glob(filepath.Join("testdata", pattern))
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestGoldenDecodes(t *testing.T) {
 			require.Equal(t, form, got, file)
 			require.Equal(t, fixedID, m.Metadata.Headers.ID)
 			require.Equal(t, fixedTime, m.Metadata.Headers.Time)
-			if form == envelope.FormInternal {
+			if form == envelope.FormatInternal {
 				require.NoError(t, m.VerifyChecksum(), file)
 			}
 		}

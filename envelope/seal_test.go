@@ -267,6 +267,7 @@ func TestMarshalJSON(t *testing.T) {
 
 func TestFormat(t *testing.T) {
 	t.Parallel()
+	require.Equal(t, "application/json", envelope.FormatInternal.ContentType())
 	require.Equal(t, "application/json", envelope.FormatNative.ContentType())
 	require.Equal(t, "application/cloudevents+json", envelope.FormatCloudEvents.ContentType())
 	require.Empty(t, envelope.Format("avro").ContentType())

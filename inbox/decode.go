@@ -57,7 +57,7 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 		return decodeBinary(payload, attributes)
 	}
 	form, decoded, err := envelope.Decode(payload)
-	if form == envelope.FormCloudEvents {
+	if form == envelope.FormatCloudEvents {
 		event, failed := envelope.DecodeCloudEvent(payload)
 		if failed != nil {
 			return nil, failed
@@ -69,7 +69,7 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	}
 	headers := &decoded.Metadata.Headers
 	return &Message{
-		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Form: form, OrderingKey: attributes[FieldOrderingKey], Envelope: decoded,
+		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Format: form, OrderingKey: attributes[FieldOrderingKey], Envelope: decoded,
 		Payload: payload, Attributes: attributes,
 	}, nil
 }
@@ -77,7 +77,7 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 // fromCloudEvent makes a message of an event; decoded is nil where the event is not one of ours.
 func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, payload []byte, attributes map[string]string) *Message {
 	m := &Message{
-		Key: KeyOf(event.Source, event.ID), ID: event.ID, Type: event.Type, Form: envelope.FormCloudEvents,
+		Key: KeyOf(event.Source, event.ID), ID: event.ID, Type: event.Type, Format: envelope.FormatCloudEvents,
 		OrderingKey: cmp.Or(attributes[FieldOrderingKey], event.PartitionKey),
 		Envelope:    decoded, CloudEvent: event, Payload: payload, Attributes: attributes,
 	}
@@ -114,7 +114,7 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 	}
 	encoded, err := json.Marshal(structured)
 	if err != nil {
-		return nil, &envelope.DecodeError{Form: envelope.FormCloudEvents, Cause: err, Remedy: "check which producer writes to this topic: only data in JSON is read"}
+		return nil, &envelope.DecodeError{Format: envelope.FormatCloudEvents, Cause: err, Remedy: "check which producer writes to this topic: only data in JSON is read"}
 	}
 	event, err := envelope.DecodeCloudEvent(encoded)
 	if err != nil {

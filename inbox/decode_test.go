@@ -35,23 +35,23 @@ func TestDecodeForms(t *testing.T) {
 	event, err := original.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: []string{envelope.ExtensionTenantID}})
 	require.NoError(t, err)
 	id := original.Metadata.Headers.ID
-	for form, payload := range map[envelope.Form][]byte{envelope.FormInternal: internal, envelope.FormExternal: external, envelope.FormCloudEvents: event} {
+	for form, payload := range map[envelope.Format][]byte{envelope.FormatInternal: internal, envelope.FormatNative: external, envelope.FormatCloudEvents: event} {
 		attributes := map[string]string{"id": id.String(), "ordering_key": "customer-7"}
 		m, err := Decode(payload, attributes)
 		require.NoError(t, err, form)
-		assert.Equal(t, form, m.Form)
+		assert.Equal(t, form, m.Format)
 		assert.Equal(t, id, m.Key)
 		assert.Equal(t, id.String(), m.ID)
 		assert.Equal(t, "Ordering.OrderPlaced.v1", m.Type)
 		assert.Equal(t, "customer-7", m.OrderingKey, "the one on the wire, not the stream")
 		without, err := Decode(payload, nil)
 		require.NoError(t, err)
-		assert.Equal(t, map[bool]string{true: "ordering::order-42"}[form == envelope.FormCloudEvents], without.OrderingKey, form)
+		assert.Equal(t, map[bool]string{true: "ordering::order-42"}[form == envelope.FormatCloudEvents], without.OrderingKey, form)
 		assert.Equal(t, "checkout-42", m.Envelope.Metadata.Domain.CorrelationID)
 		assert.JSONEq(t, `{"OrderID":"42"}`, string(m.Envelope.Data))
 		assert.Equal(t, payload, m.Payload)
 		assert.Equal(t, attributes, m.Attributes)
-		assert.Equal(t, form == envelope.FormCloudEvents, m.CloudEvent != nil)
+		assert.Equal(t, form == envelope.FormatCloudEvents, m.CloudEvent != nil)
 		cx := envelope.FromContext(m.Context(t.Context()))
 		assert.Equal(t, id.String(), cx.CausationID, form)
 		assert.Equal(t, "checkout-42", cx.CorrelationID, form)
@@ -88,7 +88,7 @@ func TestDecodeForeignEvents(t *testing.T) {
 	binary, err := Decode([]byte(`{"x":1}`), map[string]string{"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "com.example.paid", "content-type": "application/json"})
 	require.NoError(t, err)
 	assert.Equal(t, a.Key, binary.Key)
-	assert.Equal(t, envelope.FormCloudEvents, binary.Form)
+	assert.Equal(t, envelope.FormatCloudEvents, binary.Format)
 	assert.JSONEq(t, `{"x":1}`, string(binary.Envelope.Data))
 	assert.Equal(t, "application/json", binary.CloudEvent.DataContentType)
 }

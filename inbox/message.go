@@ -23,8 +23,8 @@ type Message struct {
 	ID string
 	// Type is the wire type, such as "Ordering.OrderPlaced.v1".
 	Type string
-	// Form is the shape that the message had on the wire.
-	Form envelope.Form
+	// Format is the shape that the message had on the wire.
+	Format envelope.Format
 	// OrderingKey groups messages that are handled one after the other, in order: the producer's
 	// ordering key as it is on the wire, which is the flat field ordering_key, the broker's own
 	// ordering key (of Kafka, the record's key), or the partitionkey of a CloudEvent. Empty means that
@@ -34,7 +34,7 @@ type Message struct {
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
 	// headers hold Key, type and time.
 	Envelope *envelope.Message
-	// CloudEvent is set where Form is CloudEvents.
+	// CloudEvent is set where Format is CloudEvents.
 	CloudEvent *envelope.CloudEvent
 	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside
 	// them.

@@ -154,7 +154,7 @@ func (p *place) message() *inbox.Message {
 	m, err := inbox.Decode([]byte(payload), map[string]string{"tenant": "t1"})
 	require.NoError(p.t, err)
 	require.Equal(p.t, id, m.Key)
-	require.Equal(p.t, envelope.FormCloudEvents, m.Form)
+	require.Equal(p.t, envelope.FormatCloudEvents, m.Format)
 	m.Consumer, m.Source = consumer, "orders"
 	return m
 }

@@ -86,8 +86,8 @@ func TestForms(t *testing.T) {
 		assert.WithinDuration(t, s.all()[i].PublishTime, m.Published, 0)
 		assert.Zero(t, m.Deliveries, "Pub/Sub does not count without a dead letter policy")
 	}
-	assert.Equal(t, []envelope.Form{envelope.FormInternal, envelope.FormExternal, envelope.FormCloudEvents, envelope.FormCloudEvents},
-		[]envelope.Form{got[0].Form, got[1].Form, got[2].Form, got[3].Form})
+	assert.Equal(t, []envelope.Format{envelope.FormatInternal, envelope.FormatNative, envelope.FormatCloudEvents, envelope.FormatCloudEvents},
+		[]envelope.Format{got[0].Format, got[1].Format, got[2].Format, got[3].Format})
 }
 
 // Attributes of a dead letter fit Pub/Sub's limits, whatever the message has.

@@ -21,18 +21,18 @@ import (
 func TestFromPublisherToConsumer(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
-		streams := map[envelope.Form]string{}
+		streams := map[envelope.Format]string{}
 		var names []string
 		var msgs []brokers.Message
 		sent := map[string]*envelope.Message{}
-		for _, form := range []envelope.Form{envelope.FormInternal, envelope.FormExternal, envelope.FormCloudEvents} {
+		for _, form := range []envelope.Format{envelope.FormatInternal, envelope.FormatNative, envelope.FormatCloudEvents} {
 			streams[form] = s.stream + "-" + string(form)
 			names = append(names, streams[form])
 			for n := range 30 {
 				m := sealed(t, fmt.Sprint(n%4), n)
-				payload, err := map[envelope.Form]func() ([]byte, error){
-					envelope.FormInternal: m.MarshalInternal, envelope.FormExternal: func() ([]byte, error) { return m.MarshalExternal() },
-					envelope.FormCloudEvents: func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
+				payload, err := map[envelope.Format]func() ([]byte, error){
+					envelope.FormatInternal: m.MarshalInternal, envelope.FormatNative: func() ([]byte, error) { return m.MarshalExternal() },
+					envelope.FormatCloudEvents: func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
 				}[form]()
 				require.NoError(t, err)
 				id := m.Metadata.Headers.ID.String()
@@ -63,7 +63,7 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			order[m.Source+m.OrderingKey] = append(order[m.Source+m.OrderingKey], number(m))
 			assert.Equal(t, m.ID, m.Key.String())
 			assert.Equal(t, "projection", m.Consumer)
-			assert.Equal(t, streams[m.Form], m.Source)
+			assert.Equal(t, streams[m.Format], m.Source)
 			assert.Equal(t, original.Metadata.Headers.Type, m.Type)
 			assert.Equal(t, original.Metadata.Headers.Stream, m.OrderingKey)
 			assert.Equal(t, map[string]string{

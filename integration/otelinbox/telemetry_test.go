@@ -36,7 +36,7 @@ func raised(age time.Duration) *inbox.Message {
 	e.Metadata.Domain.CorrelationID = "checkout-1"
 	return &inbox.Message{
 		Consumer: "billing", Source: "orders", Key: e.Metadata.Headers.ID, ID: e.Metadata.Headers.ID.String(), Type: e.Metadata.Headers.Type,
-		Form: envelope.FormInternal, OrderingKey: e.Metadata.Headers.Stream, Envelope: e, Deliveries: 1,
+		Format: envelope.FormatInternal, OrderingKey: e.Metadata.Headers.Stream, Envelope: e, Deliveries: 1,
 	}
 }
 
