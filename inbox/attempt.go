@@ -19,7 +19,8 @@ const DefaultTimeout = 30 * time.Second
 type Runner struct {
 	// Handler is required.
 	Handler Handler
-	// Retry says how failures are repeated.
+	// Retry says how failures are repeated, and how many attempts a message has:
+	// [Message].MaxAttempts is set from it.
 	Retry Retry
 	// Timeout bounds one attempt, default [DefaultTimeout]; the handler's context ends then.
 	Timeout time.Duration
@@ -97,11 +98,12 @@ const (
 func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	began := time.Now()
 	a := &Attempt{Message: m, Past: past}
+	m.MaxAttempts = r.Retry.WithDefaults(DefaultRetry()).MaxAttempts
 	running := ctx
 	if r.Observer != nil {
 		running = r.Observer.Begin(ctx, m)
 	}
-	running = context.WithValue(running, whyKey{}, &a.Why)
+	running = context.WithValue(running, attemptKey{}, a)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
 	a.Outcome, a.Err = r.run(limited, m, began)
 	cancel()
@@ -121,14 +123,21 @@ func (r *Runner) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// whyKey finds where a handler's inbox says why it has made a message a dead letter.
-type whyKey struct{}
+// attemptKey finds the attempt in progress in the context of a handler.
+type attemptKey struct{}
 
-// tellWhy says why a message becomes a dead letter to the attempt under way, where there is one.
+// tellWhy says why a message becomes a dead letter to the attempt in progress, if there is one.
 func tellWhy(ctx context.Context, why error) {
-	if told, ok := ctx.Value(whyKey{}).(*error); ok {
-		*told = why
+	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
+		a.Why = why
 	}
+}
+
+// isLast reports whether a failure of the attempt in progress uses up what its consumer knows of the
+// message's attempts: crashes and rolled back failures, which the inbox table has not counted, too.
+func isLast(ctx context.Context, m *Message) bool {
+	a, ok := ctx.Value(attemptKey{}).(*Attempt)
+	return ok && a.Message.Key == m.Key && a.Failures+1 >= m.maxAttempts()
 }
 
 // errGone is a handler that did not return.

@@ -153,10 +153,10 @@ func (m *moment) Scan(value any) error {
 // Redrive lets dead letters of a consumer be tried again, with a fresh budget of attempts: the next
 // copy that comes is handled, and [Redeliver] hands out the payload of the dead letter. It returns
 // how many were redriven; keys that are no dead letters are passed over, so that it may be
-// repeated. A key can be a dead letter for several sources: all are redriven, unless [WithSource]
-// names one. Where db is in a transaction, they are redriven when that commits. Of the options it
-// uses [WithTable] and [WithSource].
-func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, opts ...Option) (int64, error) {
+// repeated. A key can be a dead letter for several sources: source, as [DeadLetter] has it, chooses
+// one, and all are redriven where it is empty. Where db is in a transaction, they are redriven when
+// that commits. Of the options it uses [WithTable].
+func Redrive(ctx context.Context, db *gorm.DB, consumer, source string, keys []uuid.UUID, opts ...Option) (int64, error) {
 	s, statements, err := prepare(db, opts)
 	if err == nil {
 		err = ValidateConsumer(consumer)
@@ -166,7 +166,7 @@ func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 	}
 	var redriven int64
 	for chunk := range slices.Chunk(keys, redriveBatch) {
-		n, err := exec(ctx, outside(db), statements.redrive, consumer, keyList(chunk), s.source)
+		n, err := exec(ctx, outside(db), statements.redrive, consumer, keyList(chunk), storedSource(source))
 		redriven += n
 		if err != nil {
 			return redriven, fmt.Errorf("inbox: redrive messages of %s: %w", s.table, explain(err))

@@ -127,12 +127,12 @@ func TestRedrive(t *testing.T) {
 		failing := func(*gorm.DB) error { return errBoom }
 		m := p.message()
 		for range 2 {
-			_, _ = p.handleWith(failing, m, inbox.WithMaxAttempts(2))
+			_, _ = p.handleWith(failing, m)
 		}
 		require.Equal(t, "dead_letter", p.row(m).Status)
 		unknown := uuid.New()
 		for _, want := range []int64{1, 0} {
-			n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{m.Key, unknown}, p.at())
+			n, err := inbox.Redrive(t.Context(), p.db, consumer, "", []uuid.UUID{m.Key, unknown}, p.at())
 			require.NoError(t, err)
 			require.Equal(t, want, n)
 		}
@@ -141,12 +141,12 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, m.Payload, p.row(m).Payload)
 
 		// It fails once more: it stays redriven, with its payload, until its budget is used up.
-		_, err := p.handleWith(failing, m, inbox.WithMaxAttempts(2))
+		_, err := p.handleWith(failing, m)
 		require.ErrorIs(t, err, errBoom)
 		require.Equal(t, "redriven", p.row(m).Status)
 		require.Equal(t, 1, p.row(m).Attempts)
 		require.Equal(t, m.Payload, p.row(m).Payload)
-		outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(2))
+		outcome, err := p.handleWith(failing, m)
 		require.NoError(t, err)
 		require.Equal(t, inbox.DeadLettered, outcome)
 
@@ -167,7 +167,7 @@ func TestRedrive(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, inbox.Handled, outcome)
 		require.Nil(t, p.row(m).Payload)
-		_, err = inbox.Redrive(t.Context(), p.db, "", nil, p.at())
+		_, err = inbox.Redrive(t.Context(), p.db, "", "", nil, p.at())
 		require.ErrorContains(t, err, "the consumer has no name")
 	})
 }
@@ -227,8 +227,10 @@ func TestRedeliverToOthers(t *testing.T) {
 			require.Positive(t, n)
 		}
 		redeliver := func(answer func() (inbox.Outcome, error)) (int, error) {
-			return inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return answer() }),
-				p.at(), inbox.WithMaxAttempts(2))
+			return inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+				m.MaxAttempts = 2
+				return answer()
+			}), p.at())
 		}
 		redrive()
 		for attempt := 1; attempt <= 2; attempt++ {

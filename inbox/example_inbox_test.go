@@ -107,12 +107,13 @@ func ExampleRedeliver() {
 	defer remove()
 	mended := false
 	handler := inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		m.MaxAttempts = 2 // a consumer sets it from its Retry
 		return inbox.Handle(ctx, db, m, func(*gorm.DB) error {
 			if !mended {
 				return errors.New("no rate for this currency")
 			}
 			return nil
-		}, inbox.WithMaxAttempts(2))
+		})
 	})
 	for range 2 {
 		fmt.Println(handler.Handle(ctx, delivery(placed)))
@@ -124,7 +125,7 @@ func ExampleRedeliver() {
 	fmt.Println(dead[0].Type, dead[0].Attempts, dead[0].LastError.Message)
 
 	mended = true
-	if _, err := inbox.Redrive(ctx, db, "accounting", []uuid.UUID{dead[0].Key}); err != nil {
+	if _, err := inbox.Redrive(ctx, db, "accounting", "", []uuid.UUID{dead[0].Key}); err != nil {
 		panic(err)
 	}
 	fmt.Println(inbox.Redeliver(ctx, db, "accounting", handler))

@@ -17,9 +17,9 @@ const expectBatch = 1000
 
 // Expect creates a token for each of the keys: the consumer will handle a message of that key and
 // source once, and take the token away as it does; see [WithTokens]. The source is what the
-// consumer has in Message.Source: the stream or subscription that it reads, or what its WithSource
-// says. No message of another source can take the token. A key that the table knows already keeps
-// what it has.
+// consumer has in Message.Source: the stream or subscription that it reads, or what its
+// [ConsumerConfig] names it. No message of another source can take the token. A key that the table
+// knows already keeps what it has.
 //
 // Call it in the transaction that produces the messages, so that tokens exist before anything is
 // sent, and exist exactly if it commits. The producer must so share a database with the consumer,

@@ -37,7 +37,7 @@ func TestByToken(t *testing.T) {
 		p.expect(m)
 		require.Equal(t, "expected", p.row(m).Status)
 		require.Equal(t, 1, p.rows())
-		for attempt := 1; attempt <= 2; attempt++ {
+		for attempt := 1; attempt < m.MaxAttempts; attempt++ {
 			_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, inbox.WithTokens())
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed)
@@ -65,7 +65,7 @@ func TestByToken(t *testing.T) {
 			require.Equal(t, inbox.DeadLettered, outcome)
 		}
 		require.Equal(t, poison.Payload, p.row(poison).Payload)
-		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{poison.Key}, p.at())
+		n, err := inbox.Redrive(t.Context(), p.db, consumer, "", []uuid.UUID{poison.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		outcome, err = p.handle(poison, inbox.WithTokens())

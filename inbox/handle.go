@@ -40,7 +40,7 @@ const countTimeout = 5 * time.Second
 //
 //   - [Handled]: f has run, and the transaction is committed;
 //   - [Duplicate]: it had been handled before, f has not run;
-//   - [DeadLettered]: it has failed [WithMaxAttempts] times, or for good, now or before; see
+//   - [DeadLettered]: it has failed [Message].MaxAttempts times, or for good, now or before; see
 //     [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its payload and
 //     its last error.
 //
@@ -69,8 +69,9 @@ const countTimeout = 5 * time.Second
 // message is handled when the caller commits. Copies wait until then. A failed attempt goes back to
 // the savepoint, and is counted in the caller's transaction, too, since any other connection might
 // wait for it for ever: the count stands if the caller commits in spite of the error, and is lost
-// with the rest if it rolls back. In the latter case only the consumer's own limit ends the
-// attempts, as [Retry].MaxAttempts does.
+// with the rest if it rolls back. In the latter case the consumer's own count ends the attempts: at
+// the last one Handle makes a dead letter of the message in the caller's transaction, and where that
+// rolls back, too, the consumer forwards the message to the dead letters of the broker.
 //
 // Handle is safe for concurrent use. It works with and without the capture plugin, with prepared
 // statements and with resolvers, where the transaction goes to the primary.
@@ -84,6 +85,9 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	}
 	if m.Envelope == nil {
 		return "", Permanent(fmt.Errorf("inbox: the message %s of %s has no envelope: make messages with Decode", m.Key, m.Source))
+	}
+	if m.MaxAttempts < 0 {
+		return "", Unavailable(fmt.Errorf("inbox: Message.MaxAttempts is %d: give at least 1, or 0 for %d", m.MaxAttempts, DefaultMaxAttempts)) // the message is not to blame
 	}
 	if f == nil {
 		return "", Unavailable(errors.New("inbox: the function that handles the message is nil")) // the message is not to blame

@@ -51,9 +51,10 @@ func TestCommitRefused(t *testing.T) { //nolint:tparallel // the subtests share 
 	p.exec("CREATE TABLE children (parent TEXT REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
 	p.kinds(t, func(t *testing.T, db *gorm.DB) {
 		m := p.message()
+		m.MaxAttempts = 3
 		orphan := func(tx *gorm.DB) error { return tx.Exec("INSERT INTO children VALUES ('nobody')").Error }
 		for attempt := range 2 {
-			outcome, err := inbox.Handle(t.Context(), db, m, orphan, p.at(), inbox.WithMaxAttempts(3))
+			outcome, err := inbox.Handle(t.Context(), db, m, orphan, p.at())
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed, "%s", outcome)
 			require.ErrorContains(t, err, "FOREIGN KEY constraint failed")

@@ -52,8 +52,8 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	}
 	after, cancel := detached(ctx)
 	defer cancel()
-	limit := h.maxAttempts
-	if IsPermanent(err) {
+	limit := h.message.maxAttempts()
+	if IsPermanent(err) || isLast(ctx, h.message) {
 		limit = 0
 	}
 	outcome, attempts, problem := h.count(after, h.outside(), describe(ctx, err), 1, limit)
@@ -63,7 +63,7 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	case problem != nil:
 		return "", Unavailable(errors.Join(err, fmt.Errorf("inbox: count the failed attempt in %s: %w", h.table, problem)))
 	case outcome == "":
-		return "", &FailedError{Attempts: attempts, Max: h.maxAttempts, Err: err}
+		return "", &FailedError{Attempts: attempts, Max: limit, Err: err}
 	case outcome == DeadLettered:
 		tellWhy(ctx, err)
 	}

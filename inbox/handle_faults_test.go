@@ -24,7 +24,7 @@ func TestStatementBudget(t *testing.T) {
 		text := inbox.StatementsOf(p.db.Name(), p.table)
 		m := p.message()
 		handle := func(m *inbox.Message, f func(*gorm.DB) error, opts ...inbox.Option) []string {
-			_, _ = inbox.Handle(t.Context(), db, m, f, append(opts, p.at(), inbox.WithMaxAttempts(2))...)
+			_, _ = inbox.Handle(t.Context(), db, m, f, append(opts, p.at())...)
 			return spy.take()
 		}
 		got := handle(m, p.effect(m))
@@ -319,7 +319,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	p := on(t, "sqlite")
 	m := p.message()
 	for _, want := range []inbox.Outcome{"", inbox.DeadLettered} {
-		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.WithMaxAttempts(2))
+		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m)
 		require.Equal(t, want, outcome)
 		require.Equal(t, want == "", err != nil)
 	}

@@ -142,7 +142,7 @@ func TestHandleCaptures(t *testing.T) {
 func (p *place) life(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	ctx := t.Context()
-	options := []inbox.Option{p.at(), inbox.WithMaxAttempts(2)}
+	options := []inbox.Option{p.at()}
 	m, poison := p.message(), p.message()
 	failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
 	_, err := inbox.Handle(ctx, db, m, failing, options...)

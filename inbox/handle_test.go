@@ -52,9 +52,10 @@ func TestHandleFails(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
 		m := p.message()
+		m.MaxAttempts = 3
 		failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
 		for attempt := 1; attempt <= 2; attempt++ {
-			outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(3))
+			outcome, err := p.handleWith(failing, m)
 			require.Empty(t, outcome)
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed)
@@ -67,7 +68,7 @@ func TestHandleFails(t *testing.T) {
 			}, p.row(m))
 		}
 		for range 2 {
-			outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(3))
+			outcome, err := p.handleWith(failing, m)
 			require.NoError(t, err)
 			require.Equal(t, inbox.DeadLettered, outcome)
 			require.Zero(t, p.done(m))
@@ -324,7 +325,7 @@ func TestHandleRefuses(t *testing.T) {
 		"no key":         {change: func(m *inbox.Message) { m.Key = uuid.Nil }, permanent: true, want: "has no key"},
 		"no envelope":    {change: func(m *inbox.Message) { m.Envelope = nil }, permanent: true, want: "has no envelope"},
 		"table":          {options: []inbox.Option{inbox.WithTable("x; DROP TABLE y")}, want: "use letters, digits and underscores"},
-		"attempts":       {options: []inbox.Option{inbox.WithMaxAttempts(0)}, want: "WithMaxAttempts is 0: give at least 1"},
+		"attempts":       {change: func(m *inbox.Message) { m.MaxAttempts = -1 }, want: "Message.MaxAttempts is -1: give at least 1, or 0 for 10"},
 		"dry run":        {db: p.db.Session(&gorm.Session{DryRun: true}), want: "DryRun"},
 		"failed already": {db: &gorm.DB{Config: p.db.Config, Statement: p.db.Statement, Error: errBoom}, want: "has an error already: boom"},
 		"unopened":       {db: &gorm.DB{}, want: "use gorm.Open"},
@@ -377,7 +378,7 @@ func TestHandleUnderARunner(t *testing.T) {
 		during = func(tx *gorm.DB) error { <-tx.Statement.Context.Done(); return errBoom }
 		attempt := runner.Attempt(ctx, m, inbox.Past{})
 		require.Equal(t, inbox.Past{Failures: 1}, attempt.Past)
-		require.ErrorContains(t, attempt.Err, "attempt 1 of 5: inbox: the handler took longer than 500ms")
+		require.ErrorContains(t, attempt.Err, "attempt 1 of 10: inbox: the handler took longer than 500ms")
 		require.Equal(t, 1, p.row(m).Attempts)
 		require.Contains(t, p.row(m).LastError, `"class":"timeout"`)
 
@@ -390,5 +391,62 @@ func TestHandleUnderARunner(t *testing.T) {
 		attempt = runner.Attempt(t.Context(), m, attempt.Past)
 		require.Equal(t, 2, attempt.Failures)
 		require.Equal(t, 2, p.row(m).Attempts)
+	})
+}
+
+// The table and the consumer have one budget of attempts: whoever of the two has counted more, the
+// dead letter is the table's, unless the caller's transaction takes it back.
+func TestOneBudgetOfAttempts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		failing := func(*gorm.DB) error { return errBoom }
+		handler := func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			return inbox.Handle(ctx, p.db, m, failing, p.at())
+		}
+		runner := func(handler inbox.HandlerFunc) *inbox.Runner {
+			return &inbox.Runner{Handler: handler, Retry: inbox.Retry{MaxAttempts: 3}, Log: slog.New(slog.DiscardHandler)}
+		}
+		dead := func(m *inbox.Message, a *inbox.Attempt, attempts int) {
+			t.Helper()
+			require.NoError(t, a.Err)
+			require.Equal(t, inbox.DeadLettered, a.Outcome)
+			require.ErrorIs(t, a.Why, errBoom)
+			require.Equal(t, "dead_letter", p.row(m).Status)
+			require.Equal(t, attempts, p.row(m).Attempts)
+		}
+
+		one, other := p.message(), runner(handler)
+		a := runner(handler).Attempt(t.Context(), one, inbox.Past{})
+		a = runner(handler).Attempt(t.Context(), one, a.Past)
+		require.ErrorContains(t, a.Err, "attempt 2 of 3")
+		require.False(t, a.Abandon)
+		dead(one, other.Attempt(t.Context(), one, inbox.Past{}), 3) // in a process that has never seen it
+
+		crashed := p.message()
+		dead(crashed, runner(handler).Attempt(t.Context(), crashed, inbox.Past{Failures: 2}), 1)
+
+		// The count is rolled back with the caller's transaction; a dead letter is kept if that commits.
+		var after error
+		joined := runner(func(ctx context.Context, m *inbox.Message) (outcome inbox.Outcome, err error) {
+			err = p.db.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
+				outcome, err = inbox.Handle(ctx, tx, m, failing, p.at())
+				return errors.Join(err, after)
+			})
+			return outcome, err
+		})
+		for _, after = range []error{nil, errors.New("the caller's own")} {
+			m := p.message()
+			a := joined.Attempt(t.Context(), m, joined.Attempt(t.Context(), m, inbox.Past{}).Past)
+			require.ErrorContains(t, a.Err, "attempt 1 of 3")
+			require.Nil(t, p.row(m))
+			a = joined.Attempt(t.Context(), m, a.Past)
+			if after == nil {
+				dead(m, a, 1)
+				continue
+			}
+			require.ErrorIs(t, a.Err, after)
+			require.True(t, a.Abandon, "the consumer forwards it to the dead letters of the broker")
+			require.Nil(t, p.row(m))
+		}
 	})
 }

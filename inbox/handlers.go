@@ -48,26 +48,30 @@ type Handlers struct {
 
 var _ Handler = (*Handlers)(nil)
 
-// A HandlersOption refines Handlers.
-type HandlersOption func(*Handlers)
+// A HandlersOption refines Handlers. Each [Option] is one, and is given to each [Handle].
+type HandlersOption interface{ refine(h *Handlers) }
 
-// WithOptions gives options to each [Handle]: its table, the attempts until a message becomes a
-// dead letter.
-func WithOptions(opts ...Option) HandlersOption {
-	return func(h *Handlers) { h.options = append(h.options, opts...) }
-}
+type handlersOption func(*Handlers)
+
+func (o handlersOption) refine(h *Handlers) { o(h) }
 
 // WithRejectUnknown makes dead letters of messages of types that nobody handles, instead of
 // skipping them. Types that are ignored are skipped all the same.
-func WithRejectUnknown() HandlersOption { return func(h *Handlers) { h.rejectUnknown = true } }
+func WithRejectUnknown() HandlersOption {
+	return handlersOption(func(h *Handlers) { h.rejectUnknown = true })
+}
 
 // WithChecksums compares the data of each message in the internal form with its checksum, and
 // makes dead letters of those that differ. It costs the canonical form of the data, so it is off by
 // default.
-func WithChecksums() HandlersOption { return func(h *Handlers) { h.checksums = true } }
+func WithChecksums() HandlersOption {
+	return handlersOption(func(h *Handlers) { h.checksums = true })
+}
 
 // WithLogger sets where unknown types are reported. Default: slog.Default().
-func WithLogger(log *slog.Logger) HandlersOption { return func(h *Handlers) { h.log = log } }
+func WithLogger(log *slog.Logger) HandlersOption {
+	return handlersOption(func(h *Handlers) { h.log = log })
+}
 
 // NewHandlers returns the empty handlers of a consumer whose state is in db. With the plugin of
 // package gormplugin on that handle, what the handlers raise goes to the consumer's own outbox.
@@ -76,7 +80,7 @@ func NewHandlers(db *gorm.DB, opts ...HandlersOption) *Handlers {
 		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{}, unknown: map[string]int64{},
 	}
 	for _, opt := range opts {
-		opt(h)
+		opt.refine(h)
 	}
 	if h.log == nil {
 		h.log = slog.Default()

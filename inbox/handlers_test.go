@@ -102,7 +102,7 @@ func TestUnhandled(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	db := consumerDB(t)
-	h := NewHandlers(db, WithLogger(slog.New(slog.NewTextHandler(&text, nil))), WithOptions(WithMaxAttempts(3)), WithChecksums())
+	h := NewHandlers(db, WithLogger(slog.New(slog.NewTextHandler(&text, nil))), WithChecksums())
 	On(h, "Ordering.OrderPlaced.v1", func(*gorm.DB, orderV1, *Message) error { return nil })
 	Upcast(h, "Ordering.OrderPlaced.v0", "Ordering.OrderPlaced.v1", func(orderV1) (orderV1, error) { panic("never") })
 	h.Ignore("Ordering.Noise.v1")
@@ -122,7 +122,7 @@ func TestUnhandled(t *testing.T) {
 	assert.Equal(t, map[string]int64{"Ordering.Unheard.v1": 2, "Ordering.OrderPlaced.v2": 1}, h.Unknown())
 	assert.Equal(t, DeadLettered, handle(arriving("Ordering.OrderPlaced.v1", `{}`)), "its checksum is wrong")
 
-	h = NewHandlers(db, WithRejectUnknown(), WithOptions(WithMaxAttempts(3)))
+	h = NewHandlers(db, WithRejectUnknown())
 	On(h, "Ordering.OrderPlaced.v1", func(*gorm.DB, orderV1, *Message) error { return nil })
 	Upcast(h, "Ordering.OrderPlaced.v0", "Ordering.OrderPlaced.v1", func(orderV1) (orderV1, error) { panic("never") })
 	assert.Equal(t, DeadLettered, handle(arriving("Ordering.Unheard.v1", "{}")))
@@ -136,7 +136,7 @@ func TestUnhandled(t *testing.T) {
 		handled++
 		return nil
 	})
-	n, err := Redrive(t.Context(), db, "billing", []uuid.UUID{newer.Key})
+	n, err := Redrive(t.Context(), db, "billing", "", []uuid.UUID{newer.Key})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, n)
 	done, err := Redeliver(t.Context(), db, "billing", h)
@@ -149,9 +149,9 @@ func TestUnhandled(t *testing.T) {
 func TestWhyDeadLettered(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	h := NewHandlers(consumerDB(t), WithOptions(WithMaxAttempts(1)))
+	h := NewHandlers(consumerDB(t))
 	On(h, "Ordering.OrderPlaced.v1", func(*gorm.DB, orderV1, *Message) error { return errors.New("no such customer") })
-	r := &Runner{Handler: h, Log: slog.New(slog.NewTextHandler(&text, nil))}
+	r := &Runner{Handler: h, Retry: Retry{MaxAttempts: 1}, Log: slog.New(slog.NewTextHandler(&text, nil))}
 	failing := arriving("Ordering.OrderPlaced.v1", "{}")
 	for m, why := range map[*Message]string{failing: "no such customer", arriving("Ordering.OrderPlaced.v2", "{}"): "version Ordering.OrderPlaced.v2 is not handled"} {
 		a := r.Attempt(t.Context(), m, Past{})
@@ -209,8 +209,8 @@ func TestProblemsOfHandlers(t *testing.T) {
 	require.ErrorIs(t, Validate(h), err)
 	unopened := NewHandlers(&gorm.DB{}).Err()
 	assert.ErrorContains(t, unopened, "use gorm.Open")
-	options := NewHandlers(&gorm.DB{}, WithOptions(WithMaxAttempts(0))).Err()
-	assert.ErrorContains(t, options, "WithMaxAttempts is 0: give at least 1", "what every message would be answered with is said at the start")
+	options := NewHandlers(consumerDB(t), WithTable("x; y")).Err()
+	assert.ErrorContains(t, options, "use letters, digits and underscores", "what every message would be answered with is said at the start")
 	assert.NoError(t, Validate(HandlerFunc(nil)))
 	_, handling := h.Handle(t.Context(), arriving("A.B.v1", "{}"))
 	require.ErrorIs(t, handling, err)

@@ -30,7 +30,7 @@ func TestSourcesShareNoIDs(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, inbox.Handled, outcome, source)
 			require.NoError(t, inbox.Reject(t.Context(), p.db, from(rejected, source, "T.v2"), errBoom, p.at()))
-			_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, from(failed, source, failed.Type), inbox.WithMaxAttempts(2))
+			_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, from(failed, source, failed.Type))
 			require.Error(t, err)
 			outcome, err = p.handle(from(handled, source, handled.Type))
 			require.NoError(t, err)
@@ -39,13 +39,13 @@ func TestSourcesShareNoIDs(t *testing.T) {
 		for _, m := range []*inbox.Message{handled, rejected, failed} {
 			done := p.done(m)
 			for _, want := range []inbox.Outcome{inbox.Handled, inbox.Duplicate} {
-				outcome, err := p.handle(m, inbox.WithMaxAttempts(2))
+				outcome, err := p.handle(m)
 				require.NoError(t, err)
 				require.Equal(t, want, outcome)
 			}
 			require.Equal(t, done+1, p.done(m))
 		}
-		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at(), inbox.WithSource("partner"))
+		n, err := inbox.Redrive(t.Context(), p.db, consumer, "partner", []uuid.UUID{rejected.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		var seen int
@@ -57,7 +57,7 @@ func TestSourcesShareNoIDs(t *testing.T) {
 			seen++
 		}
 		require.Equal(t, 5, seen, "the other five sources")
-		n, err = inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at())
+		n, err = inbox.Redrive(t.Context(), p.db, consumer, "", []uuid.UUID{rejected.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 5, n)
 		done, err := inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -52,7 +53,13 @@ type Message struct {
 	Deliveries int
 	// Published is when the broker got the message; zero where it does not say.
 	Published time.Time
+	// MaxAttempts is after how many failed attempts the message becomes a dead letter; 0 stands for
+	// [DefaultMaxAttempts]. Consumers set it from their [Retry], and a [Redeliverer] from its
+	// configuration.
+	MaxAttempts int
 }
+
+func (m *Message) maxAttempts() int { return cmp.Or(m.MaxAttempts, DefaultMaxAttempts) }
 
 // Identity is what a message is known by besides its consumer, as one UUID: made of source, type
 // and key (version 5). Of a message that says no source it is the key. Stores that can hold but one

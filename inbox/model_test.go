@@ -37,7 +37,7 @@ type model struct {
 }
 
 func (m *model) options() []inbox.Option {
-	options := []inbox.Option{m.p.at(), inbox.WithMaxAttempts(m.max)}
+	options := []inbox.Option{m.p.at()}
 	if m.tokens {
 		options = append(options, inbox.WithTokens())
 	}
@@ -215,7 +215,7 @@ func (m *model) Redrive(*rapid.T) {
 		n, err = inbox.RedriveAll(m.ctx, m.p.db, m.consumer, "", m.p.at())
 	} else {
 		chosen = []*known{m.any()}
-		n, err = inbox.Redrive(m.ctx, m.p.db, m.consumer, []uuid.UUID{chosen[0].message.Key}, m.p.at())
+		n, err = inbox.Redrive(m.ctx, m.p.db, m.consumer, "", []uuid.UUID{chosen[0].message.Key}, m.p.at())
 	}
 	require.NoError(m.t, err)
 	want := 0
@@ -232,6 +232,7 @@ func (m *model) Redrive(*rapid.T) {
 func (m *model) Redeliver(*rapid.T) {
 	fails := rapid.Bool().Draw(m.t, "fails")
 	done, err := inbox.Redeliver(m.ctx, m.p.db, m.consumer, inbox.HandlerFunc(func(ctx context.Context, message *inbox.Message) (inbox.Outcome, error) {
+		message.MaxAttempts = m.max
 		return inbox.Handle(ctx, m.p.db, message, func(tx *gorm.DB) error {
 			if fails {
 				return errBoom
@@ -334,7 +335,7 @@ func TestModel(t *testing.T) {
 			m := &model{p: p, t: t, ctx: p.t.Context(), consumer: fmt.Sprintf("consumer-%d", cases), max: rapid.IntRange(1, 3).Draw(t, "max"), tokens: rapid.Bool().Draw(t, "tokens")}
 			for range 3 {
 				message := p.message()
-				message.Consumer = m.consumer
+				message.Consumer, message.MaxAttempts = m.consumer, m.max
 				m.messages = append(m.messages, &known{message: message})
 			}
 			t.Repeat(map[string]func(*rapid.T){

@@ -25,6 +25,7 @@ func TestManyCopies(t *testing.T) {
 		var all []*inbox.Message
 		for range messages {
 			all = append(all, p.message())
+			all[len(all)-1].MaxAttempts = 1000
 		}
 		deliveries := make(chan *inbox.Message, messages*copies)
 		for _, i := range rand.New(rand.NewPCG(uint64(seed), 0)).Perm(messages * copies) {
@@ -37,7 +38,7 @@ func TestManyCopies(t *testing.T) {
 			group.Go(func() {
 				for m := range deliveries {
 					fate := random.IntN(8)
-					outcome, err := inbox.Handle(t.Context(), p.db, m, p.fated(m, fate), p.at(), inbox.WithMaxAttempts(1000))
+					outcome, err := inbox.Handle(t.Context(), p.db, m, p.fated(m, fate), p.at())
 					if err != nil {
 						var failed *inbox.FailedError
 						assert.True(t, errors.As(err, &failed) || inbox.IsUnavailable(err) || uow.IsConflict(err), "%v", err)

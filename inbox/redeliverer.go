@@ -21,6 +21,9 @@ type RedeliverConfig struct {
 	Interval time.Duration
 	// Timeout bounds one attempt of the handler, default [DefaultTimeout].
 	Timeout time.Duration
+	// MaxAttempts is after how many failed attempts a message becomes a dead letter again, counted
+	// from its redrive; default [DefaultMaxAttempts].
+	MaxAttempts int
 	// Observer is told of each attempt; nil for none.
 	Observer Observer
 	// Log gets a line for each attempt that failed; and one when polls begin to fail, when the class
@@ -52,6 +55,9 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 	if cfg.Interval < 0 || cfg.Timeout < 0 {
 		problems = append(problems, fmt.Errorf("inbox: redeliver: Interval is %s and Timeout is %s: use positive durations", cfg.Interval, cfg.Timeout))
 	}
+	if cfg.MaxAttempts < 0 {
+		problems = append(problems, fmt.Errorf("inbox: redeliver: MaxAttempts is %d: give at least 1, or 0 for %d", cfg.MaxAttempts, DefaultMaxAttempts))
+	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
@@ -61,7 +67,7 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	runner := &Runner{Handler: handler, Timeout: cfg.Timeout, Observer: cfg.Observer, Log: cfg.Log}
+	runner := &Runner{Handler: handler, Retry: Retry{MaxAttempts: cfg.MaxAttempts}, Timeout: cfg.Timeout, Observer: cfg.Observer, Log: cfg.Log}
 	return &Redeliverer{db: db, consumer: consumer, cfg: cfg, options: opts, handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
 		a := runner.Attempt(ctx, m, Past{})
 		return a.Outcome, a.Err

@@ -60,12 +60,12 @@ func TestRedeliverer(t *testing.T) {
 					return errors.New("the bug")
 				}
 				return p.effect(m)(tx)
-			}, p.at(), inbox.WithMaxAttempts(2))
+			}, p.at())
 		})
 		m := p.reject()
 		log := &lockedBuffer{}
-		r, err := inbox.NewRedeliverer(p.db, consumer, handler, inbox.RedeliverConfig{Interval: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))},
-			p.at(), inbox.WithMaxAttempts(2))
+		r, err := inbox.NewRedeliverer(p.db, consumer, handler, inbox.RedeliverConfig{Interval: 5 * time.Millisecond, MaxAttempts: 2, Log: slog.New(slog.NewTextHandler(log, nil))},
+			p.at())
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -75,7 +75,7 @@ func TestRedeliverer(t *testing.T) {
 			assert.NoError(t, <-done)
 		}()
 		redrive := func() {
-			n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{m.Key}, p.at())
+			n, err := inbox.Redrive(t.Context(), p.db, consumer, "", []uuid.UUID{m.Key}, p.at())
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
 		}
@@ -97,8 +97,8 @@ func TestRedeliverer(t *testing.T) {
 
 func TestRedelivererRefuses(t *testing.T) {
 	t.Parallel()
-	_, err := inbox.NewRedeliverer(nil, "", nil, inbox.RedeliverConfig{Interval: -1})
-	for _, text := range []string{"handle", "consumer", "the handler is nil", "Interval is -1ns"} {
+	_, err := inbox.NewRedeliverer(nil, "", nil, inbox.RedeliverConfig{Interval: -1, MaxAttempts: -1})
+	for _, text := range []string{"handle", "consumer", "the handler is nil", "Interval is -1ns", "MaxAttempts is -1: give at least 1, or 0 for 10"} {
 		assert.ErrorContains(t, err, text)
 	}
 	_, err = inbox.NewRedeliverer(on(t, "sqlite").db, consumer, inbox.NewHandlers(nil), inbox.RedeliverConfig{})

@@ -6,18 +6,23 @@ import (
 	"github.com/gorm-fanout/fanout/retry"
 )
 
+// DefaultMaxAttempts is after how many failed attempts a message becomes a dead letter.
+const DefaultMaxAttempts = 10
+
 // Retry says how a consumer repeats what has failed. Zero fields have the values of [DefaultRetry].
 //
-// After its MaxAttempts a message goes to the dead letters. They count the attempts that have
-// failed in this process and the processes that have died while they had it. A handler that makes a
-// dead letter of it by itself, as [Handle] does after 5, is sooner.
+// After MaxAttempts a message becomes a dead letter. This is the only budget of attempts: with
+// [Handle] the inbox table counts those of all processes, and keeps the dead letter. With other
+// handlers the consumer counts the attempts that have failed in its process, and it forwards the
+// message to the dead letters of the broker. Where the broker counts deliveries (Redis; Pub/Sub with a
+// dead letter policy), processes that have crashed with the message count as well.
 type Retry = retry.Policy
 
 // DefaultRetry is the policy of a consumer that sets none: 10 attempts, 1 s, 2 s, 4 s ... apart,
 // and never more than 1 min.
 func DefaultRetry() Retry {
 	return Retry{
-		MaxAttempts: 10, BaseDelay: time.Second, MaxDelay: time.Minute,
+		MaxAttempts: DefaultMaxAttempts, BaseDelay: time.Second, MaxDelay: time.Minute,
 		Multiplier: retry.DefaultMultiplier, Jitter: retry.DefaultJitter,
 	}
 }

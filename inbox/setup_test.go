@@ -155,7 +155,7 @@ func (p *place) message() *inbox.Message {
 	require.NoError(p.t, err)
 	require.Equal(p.t, id, m.Key)
 	require.Equal(p.t, envelope.FormatCloudEvents, m.Format)
-	m.Consumer, m.Source = consumer, "orders"
+	m.Consumer, m.Source, m.MaxAttempts = consumer, "orders", 2
 	return m
 }
 

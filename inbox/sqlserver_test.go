@@ -120,7 +120,7 @@ func TestSQLServerWithoutAServer(t *testing.T) {
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"failed for the last time": {
-			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"dead_letter", int64(5)}}, fails: errBoom, outcome: inbox.DeadLettered,
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"dead_letter", int64(inbox.DefaultMaxAttempts)}}, fails: errBoom, outcome: inbox.DeadLettered,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"handled meanwhile": {
@@ -160,7 +160,7 @@ func TestSQLServerWithoutAServer(t *testing.T) {
 			if at := slices.Index(f.sent, text["count"]); at >= 0 {
 				require.Equal(t, m.Payload, f.args[at][6].Value)
 				require.Equal(t, int64(1), f.args[at][7].Value)
-				require.Equal(t, int64(5), f.args[at][8].Value)
+				require.Equal(t, int64(inbox.DefaultMaxAttempts), f.args[at][8].Value)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestSQLServerStatementsWithoutAServer(t *testing.T) {
 	text := inbox.StatementsOf("sqlserver", inbox.DefaultTable)
 	db, f := faked(t, nil)
 	key := uuid.New()
-	_, err := inbox.Redrive(t.Context(), db, consumer, []uuid.UUID{key}, inbox.WithTable(inbox.DefaultTable))
+	_, err := inbox.Redrive(t.Context(), db, consumer, "", []uuid.UUID{key}, inbox.WithTable(inbox.DefaultTable))
 	require.NoError(t, err)
 	require.Equal(t, []string{text["redrive"]}, f.sent)
 	require.Equal(t, `["`+key.String()+`"]`, f.args[0][1].Value)

@@ -25,9 +25,6 @@ import (
 // DefaultTable is the name of the inbox table unless [WithTable] gives another one.
 const DefaultTable = "inbox_messages"
 
-// DefaultMaxAttempts is after how many failed attempts [Handle] makes a dead letter of a message.
-const DefaultMaxAttempts = 5
-
 // MaxConsumerLength is the most characters that the name of a consumer may have, those beyond the
 // basic plane (emoji) counted twice, as SQL Server does: it is part of the key, and SQL Server's
 // keys are short.
@@ -40,26 +37,21 @@ const MaxSourceLength = 200
 // maxText cuts the type of a message.
 const maxText = 512
 
-// An Option refines what works on an inbox table. All that work on one table for one consumer must
-// be given the same ones.
+// An Option refines what works on an inbox table, [NewHandlers] included. All that work on one table
+// for one consumer must be given the same ones.
 type Option func(*settings)
+
+func (o Option) refine(h *Handlers) { h.options = append(h.options, o) }
 
 // settings of one call.
 type settings struct {
-	table       string
-	maxAttempts int
-	byToken     bool
-	source      string // what Redrive is confined to
+	table   string
+	byToken bool
 }
 
 // WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at
-// most
-// 48. Default: [DefaultTable].
+// most 48. Default: [DefaultTable].
 func WithTable(name string) Option { return func(s *settings) { s.table = name } }
-
-// WithMaxAttempts is the number of failed attempts after which [Handle] makes a dead letter of a
-// message, at least 1. Default: [DefaultMaxAttempts].
-func WithMaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } }
 
 // WithTokens makes the deduplication data of a consumer live exactly as long as it is needed. The
 // producer creates a token for each message and consumer in its own transaction, before the message
@@ -72,27 +64,11 @@ func WithMaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = 
 // sent before. A message that was sent without a token is taken for a duplicate.
 func WithTokens() Option { return func(s *settings) { s.byToken = true } }
 
-// WithSource confines [Redrive] to messages of one source, as [DeadLetter] has it. Default: all of
-// them.
-func WithSource(source string) Option { return func(s *settings) { s.source = storedSource(source) } }
-
-// newSettings applies options and checks them.
-func newSettings(options []Option) (settings, error) {
-	s := settings{table: DefaultTable, maxAttempts: DefaultMaxAttempts}
-	for _, option := range options {
-		option(&s)
-	}
-	if s.maxAttempts < 1 {
-		return s, fmt.Errorf("inbox: WithMaxAttempts is %d: give at least 1", s.maxAttempts)
-	}
-	return s, nil
-}
-
 // prepare applies options and finds the statements for a handle.
 func prepare(db *gorm.DB, options []Option) (settings, *statements, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return s, nil, err
+	s := settings{table: DefaultTable}
+	for _, option := range options {
+		option(&s)
 	}
 	if db == nil || db.Statement == nil || db.Dialector == nil {
 		return s, nil, errors.New("inbox: the GORM handle is nil or was not opened: use gorm.Open")

@@ -270,7 +270,7 @@ func inboxRedriveCommand() *cobra.Command {
 				if *all {
 					n, err = inbox.RedriveAll(ctx, db, *consumer, *messageType, table)
 				} else {
-					n, err = inbox.Redrive(ctx, db, *consumer, keys, table, inbox.WithSource(*source))
+					n, err = inbox.Redrive(ctx, db, *consumer, *source, keys, table)
 				}
 				if err == nil {
 					cmd.Printf("%s: %s messages redriven\n", at.database, thousands(n))

@@ -31,7 +31,7 @@ func (l *ledger) message() *inbox.Message {
 	l.t.Helper()
 	m, err := inbox.Decode([]byte(`{"specversion":"1.0","id":"`+uuid.NewString()+`","source":"/test","type":"Test.Happened.v1","data":{"n":1}}`), nil)
 	require.NoError(l.t, err)
-	m.Consumer, m.Source = consumer, "orders"
+	m.Consumer, m.Source, m.MaxAttempts = consumer, "orders", 2
 	return m
 }
 
@@ -55,22 +55,22 @@ func (l *ledger) life(db *gorm.DB) {
 	ctx := l.t.Context()
 	m, poison := l.message(), l.message()
 	failing := func(tx *gorm.DB) error { return errors.Join(l.effect(m)(tx), errRefused) }
-	_, err := inbox.Handle(ctx, db, m, failing, inbox.WithMaxAttempts(2))
+	_, err := inbox.Handle(ctx, db, m, failing)
 	require.ErrorIs(l.t, err, errRefused)
 	var status string
 	require.NoError(l.t, l.db.Table(inbox.DefaultTable).Select("status").Where("message_id = ?", m.Key.String()).Scan(&status).Error)
 	require.Equal(l.t, "failed", status)
 	for _, want := range []inbox.Outcome{inbox.Handled, inbox.Duplicate, inbox.Duplicate} {
-		outcome, err := inbox.Handle(ctx, db, m, l.effect(m), inbox.WithMaxAttempts(2))
+		outcome, err := inbox.Handle(ctx, db, m, l.effect(m))
 		require.NoError(l.t, err)
 		require.Equal(l.t, want, outcome)
 	}
 	require.Equal(l.t, 1, l.effects(m))
 
-	_, err = inbox.Handle(ctx, db, poison, failing, inbox.WithMaxAttempts(2))
+	_, err = inbox.Handle(ctx, db, poison, failing)
 	require.ErrorIs(l.t, err, errRefused)
 	for range 2 {
-		outcome, err := inbox.Handle(ctx, db, poison, failing, inbox.WithMaxAttempts(2))
+		outcome, err := inbox.Handle(ctx, db, poison, failing)
 		require.NoError(l.t, err)
 		require.Equal(l.t, inbox.DeadLettered, outcome)
 	}
@@ -82,8 +82,8 @@ func (l *ledger) life(db *gorm.DB) {
 	require.NoError(l.t, err)
 	require.EqualValues(l.t, 1, n)
 	done, err := inbox.Redeliver(ctx, db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		return inbox.Handle(ctx, db, m, l.effect(m), inbox.WithMaxAttempts(2))
-	}), inbox.WithMaxAttempts(2))
+		return inbox.Handle(ctx, db, m, l.effect(m))
+	}))
 	require.NoError(l.t, err)
 	require.Equal(l.t, 1, done)
 	require.Equal(l.t, 1, l.effects(poison))
