@@ -72,7 +72,8 @@ func Example_consumer() {
 		return tx.Exec("INSERT INTO sales (customer, orders) VALUES (?, 1) ON CONFLICT DO UPDATE SET orders = orders + 1", e.Customer).Error
 	})
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	consumer, err := redisconsumer.NewConsumer(client, "sales", []string{"ordering::order"}, handlers, redisconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	consumer, err := redisconsumer.NewConsumer(client, "sales", []string{"ordering::order"}, handlers,
+		redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 	check(err)
 	done := make(chan error)
 	go func() { done <- relay.Run(ctx) }()

@@ -58,7 +58,7 @@ func Example_redisConsumer() {
 		}
 		return inbox.Handled, nil
 	})
-	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handler)
+	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handler, redisconsumer.Config{})
 	if err != nil {
 		panic(err)
 	}

@@ -37,7 +37,8 @@ func Example_telemetry() {
 	if err != nil {
 		panic(err)
 	}
-	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"orders"}, handler, redisconsumer.WithObserver(observer))
+	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"orders"}, handler,
+		redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Observer: observer}})
 	if err != nil {
 		panic(err)
 	}

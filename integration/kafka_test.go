@@ -78,7 +78,7 @@ brokers:
 				copies++
 			}
 			return inbox.Handled, nil
-		}), kafkaconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+		}), kafkaconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	consuming, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)

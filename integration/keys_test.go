@@ -90,9 +90,10 @@ func background(t *testing.T, f func(context.Context) error) {
 // consume runs a consumer of streams until the test ends.
 func (p *pipeline) consume(t *testing.T, handler inbox.HandlerFunc, streams ...string) {
 	t.Helper()
-	c, err := redisconsumer.NewConsumer(p.client, "sales", streams, handler, redisconsumer.WithWorkers(8),
-		redisconsumer.WithBlock(50*time.Millisecond), redisconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-		redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}))
+	c, err := redisconsumer.NewConsumer(p.client, "sales", streams, handler, redisconsumer.Config{
+		ConsumerConfig: inbox.ConsumerConfig{Workers: 8, Retry: inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}, Log: slog.New(slog.DiscardHandler)},
+		Block:          50 * time.Millisecond,
+	})
 	require.NoError(t, err)
 	background(t, c.Run)
 }

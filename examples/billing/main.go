@@ -51,7 +51,7 @@ func main() {
 	check(err)
 	client := redis.NewClient(options)
 	defer client.Close()
-	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handlers)
+	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handlers, redisconsumer.Config{})
 	check(err)
 	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{}) // copies are recognised for a week
 	check(err)

@@ -130,7 +130,7 @@ func (s *suite) poison(t *testing.T, source *Source) {
 		return inbox.Handled, nil
 	})
 	settings := usual()
-	settings.DeadLetters = true
+	settings.HasDeadLetters = true
 	p := s.start(t, source, l, settings)
 	s.eventually(t, func() bool { return len(l.finished()) == 3 }, "the others are done")
 	s.confirmed(t, source)
@@ -211,7 +211,7 @@ func (s *suite) handlerHangs(t *testing.T, source *Source) {
 	source.Publish(t, append(messages(0, 2, "stuck"), messages(0, 3, "other")...)...)
 	var j journal
 	settings := usual()
-	settings.Workers, settings.Timeout, settings.Shutdown, settings.Log = 1, 20*time.Millisecond, 0, j.logger()
+	settings.Workers, settings.Timeout, settings.ShutdownTimeout, settings.Log = 1, 20*time.Millisecond, -1, j.logger()
 	p := s.start(t, source, l, settings)
 	s.eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")
 	s.eventually(t, func() bool { return len(l.finished()) == 3 }, "others are handled")
@@ -287,7 +287,7 @@ func (s *suite) shutdownTimeout(t *testing.T, source *Source) {
 		return inbox.Handled, nil
 	})
 	settings := usual()
-	settings.Shutdown = time.Millisecond
+	settings.ShutdownTimeout = time.Millisecond
 	p := s.start(t, source, l, settings)
 	s.eventually(t, func() bool { return p.Stats().Running == 1 && l.started() == 1 }, "it has begun")
 	require.NoError(t, p.stop())
@@ -369,7 +369,7 @@ func (s *suite) crashBeforeConfirmation(t *testing.T, source *Source) {
 	})
 	l.overlaps = true // the first does not know, and goes on
 	settings := usual()
-	settings.ThroughNetwork, settings.Shutdown = true, 0
+	settings.ThroughNetwork, settings.ShutdownTimeout = true, -1
 	p := s.start(t, source, l, settings)
 	s.eventually(t, func() bool { return slices.Contains(l.finished(), seen{"a", 1}) }, "its effect is there")
 	source.expire(t)

@@ -13,7 +13,6 @@ package consumertest
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -86,13 +85,10 @@ type Network interface {
 
 // Settings of a consumer.
 type Settings struct {
-	Workers  int
-	Retry    inbox.Retry
-	Timeout  time.Duration
-	Shutdown time.Duration
-	Log      *slog.Logger
-	// DeadLetters says that there is a place for them.
-	DeadLetters bool
+	// ConsumerConfig is the consumer's, without DeadLetters.
+	inbox.ConsumerConfig
+	// HasDeadLetters says that there is a place for them, which the harness names.
+	HasDeadLetters bool
 	// ThroughNetwork says that the broker is reached through [Source.Network] alone.
 	ThroughNetwork bool
 }

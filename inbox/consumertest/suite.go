@@ -23,7 +23,9 @@ var quick = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisec
 
 // usual are the settings of most cases.
 func usual() *Settings {
-	return &Settings{Workers: 4, Retry: quick, Timeout: 30 * time.Second, Shutdown: 20 * time.Second, Log: slog.New(slog.DiscardHandler)}
+	return &Settings{ConsumerConfig: inbox.ConsumerConfig{
+		Workers: 4, Retry: quick, Timeout: 30 * time.Second, ShutdownTimeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
+	}}
 }
 
 // process is a consumer that runs.

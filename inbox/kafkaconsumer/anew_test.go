@@ -77,8 +77,8 @@ func forgetful(fake *kfake.Cluster, is *atomic.Bool) {
 // committed to it: of a message that was under way, or of a partition that is no more.
 func TestTopicIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]Option{nil, {WithNewOnly()}} {
-		t.Run(fmt.Sprint("Fake", len(options)), func(t *testing.T) {
+	for n, newOnly := range []bool{false, true} {
+		t.Run(fmt.Sprint("Fake", n), func(t *testing.T) {
 			t.Parallel()
 			fake := newFake(t)
 			var anew atomic.Bool
@@ -95,21 +95,21 @@ func TestTopicIsMadeAnew(t *testing.T) {
 				return nil, nil, false //nolint:nilnil // that is how kfake is told to answer by itself
 			})
 			forgetful(fake, &anew)
-			newTopic(t, fake.ListenAddrs()).madeAnew(t, options, func() { anew.Store(true) })
+			newTopic(t, fake.ListenAddrs()).madeAnew(t, newOnly, func() { anew.Store(true) })
 			assert.LessOrEqual(t, highest.Load(), int64(10), "an offset of the old topic")
 			assert.Positive(t, highest.Load(), "one of the new topic")
 		})
-		t.Run(fmt.Sprint("Real", len(options)), func(t *testing.T) {
+		t.Run(fmt.Sprint("Real", n), func(t *testing.T) {
 			t.Parallel()
 			s := newTopic(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
-			s.madeAnew(t, options, func() {})
+			s.madeAnew(t, newOnly, func() {})
 			assert.Zero(t, s.unconfirmed(t), "an offset of the old topic")
 		})
 	}
 }
 
 // madeAnew makes a topic anew while it is consumed.
-func (s *topic) madeAnew(t *testing.T, options []Option, anew func()) {
+func (s *topic) madeAnew(t *testing.T, newOnly bool, anew func()) {
 	t.Helper()
 	var old, handled sync.Map
 	count := func(of *sync.Map) (n int) { of.Range(func(any, any) bool { n++; return true }); return n }
@@ -127,7 +127,7 @@ func (s *topic) madeAnew(t *testing.T, options []Option, anew func()) {
 			}
 		}
 		return inbox.Handled, nil
-	}), append(options, silent, hurried)...)
+	}), hurried(Config{NewOnly: newOnly}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return holds(c) == 3 }, "it has its partitions")
@@ -164,7 +164,10 @@ func TestDeadLettersAreMadeAnew(t *testing.T) {
 		s := newTopic(t, servers)
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			return "", inbox.Permanent(kerr.InvalidRecord)
-		}), silent, hurried, WithDeadLetters(func(string) string { return s.dead }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}))
+		}),
+			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+				Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}, DeadLetters: inbox.Always(s.dead),
+			}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, message("a", "1"))
@@ -190,9 +193,9 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func counting() (Option, *atomic.Int64) {
+func counting() (*slog.Logger, *atomic.Int64) {
 	n := new(atomic.Int64)
-	return WithLogger(slog.New(warnings{n})), n
+	return slog.New(warnings{n}), n
 }
 
 // What is under way of another topic stays under way, and stays where the group is to go on, although
@@ -216,7 +219,8 @@ func TestOtherTopicsGoOn(t *testing.T) {
 				return "", inbox.Unavailable(kerr.InvalidRecord)
 			}
 			return inbox.Handled, nil
-		}), log, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+		}),
+			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Log: log, Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}}, NewOnly: true}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		eventually(t, func() bool { return holds(c) == 9 }, "it has its partitions")
@@ -263,7 +267,8 @@ func TestNewOnlyKeepsItsBeginning(t *testing.T) {
 				}
 				handled.Store(m.ID, true)
 				return inbox.Handled, nil
-			}), silent, hurried, WithNewOnly(), WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+			}),
+				hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}}, NewOnly: true}))
 			require.NoError(t, err)
 			return c
 		}
@@ -347,7 +352,7 @@ func TestClientHeardOfTheOldTopic(t *testing.T) {
 				}
 				return nil
 			})
-			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried)
+			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{}))
 			require.NoError(t, err)
 			stop := begin(t, c)
 			eventually(t, func() bool { return c.Stats().Handled > 0 }, "it is handled")
@@ -371,7 +376,7 @@ func TestIdsAppear(t *testing.T) {
 		return nil
 	})
 	log, anew := counting()
-	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, log, hurried)
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Log: log}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return holds(c) == 3 }, "it has its partitions")
@@ -406,7 +411,7 @@ func TestNoCommitUnchecked(t *testing.T) {
 		begun <- struct{}{} // again where the group gave it up
 		<-proceed
 		return inbox.Handled, nil
-	}), silent, hurried, WithClient(kgo.RequestRetries(1)))
+	}), hurried(Config{Client: []kgo.Opt{kgo.RequestRetries(1)}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "1"))

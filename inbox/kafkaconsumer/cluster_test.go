@@ -60,7 +60,7 @@ func TestServersAreKilled(t *testing.T) {
 			}
 			running[key] = false
 			return inbox.Handled, nil
-		}), silent, hurried)
+		}), hurried(Config{}))
 		require.NoError(t, err)
 		return c
 	}

@@ -76,7 +76,7 @@ func (r *run) look(ctx context.Context) (there map[string]bool, err error) {
 // keepCommitting commits now and then what is done, until ctx ends; a commit that has begun is not cut
 // short, for nobody would know what came of it.
 func (r *run) keepCommitting(ctx, life context.Context) {
-	for session.Pause(ctx, r.options.pace.commit) {
+	for session.Pause(ctx, r.config.pace.commit) {
 		r.commit(life, r.held())
 		if len(r.gone()) > 0 {
 			r.renew(life)
@@ -170,7 +170,7 @@ func (r *run) advance(from, to purge, concerned func(name string) bool) {
 // was made anew are read from their beginning, also with WithNewOnly. With it the others begin at their
 // end, which is committed: who gets them next goes on there, and not at what is the end by then.
 func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	if !r.options.fromNow {
+	if !r.config.NewOnly {
 		return all, nil
 	}
 	select {

@@ -2,7 +2,6 @@ package kafkaconsumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,7 +19,7 @@ import (
 type Consumer struct {
 	group   string
 	topics  []string
-	options options
+	config  Config
 	client  []kgo.Opt // of the member of the group
 	produce []kgo.Opt // of the client that writes dead letters
 	handler inbox.Handler
@@ -32,15 +31,13 @@ type Consumer struct {
 // NewConsumer returns a consumer of topics, which have to exist, on the cluster of the bootstrap
 // servers, given as host:port, as a member of a group. Its error names all that is wrong; nothing is
 // sent yet.
-func NewConsumer(servers []string, group string, topics []string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
+func NewConsumer(servers []string, group string, topics []string, handler inbox.Handler, config Config) (*Consumer, error) {
+	if err := config.complete(servers, group, topics, handler); err != nil {
+		return nil, err
 	}
-	wrong := []error{o.check(servers, group, topics), o.Check(handler, group, "")}
-	c := &Consumer{group: group, topics: topics, options: o, handler: handler, log: o.Log.With("group", group, "consumer", o.Consumer)}
+	c := &Consumer{group: group, topics: topics, config: config, handler: handler, log: config.Log.With("group", group, "consumer", config.Consumer)}
 	start := kgo.NewOffset().AtStart()
-	if o.fromNow {
+	if config.NewOnly {
 		start = kgo.NewOffset().AtEnd()
 	}
 	common := append(append([]kgo.Opt{
@@ -48,18 +45,15 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 		kgo.FetchMaxWait(fetchWait),         // a partition that is read on after a pause is in the next fetch: an idle one must end soon
 		kgo.ProducerBatchMaxBytes(maxBatch), // how large dead letters may be is for their topic to say
 		kgo.ProducerLinger(0),               // each is waited for
-	}, o.client...), kgo.SeedBrokers(servers...))
+	}, config.Client...), kgo.SeedBrokers(servers...))
 	c.produce = common
 	c.client = append(slices.Clip(common), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.FetchMaxPartitionBytes(int32(min(o.maxBytes, DefaultMaxBytes))), //nolint:gosec // bounded by that
+		kgo.FetchMaxPartitionBytes(int32(min(config.MaxOutstandingBytes, maxFetch))), //nolint:gosec // bounded by that
 	)
-	if errors.Join(wrong...) == nil { // what the client's own options are worth
-		wrong = append(wrong, wrapped(kgo.ValidateOpts(c.client...)))
-	}
-	if err := errors.Join(wrong...); err != nil {
-		return nil, err
+	if err := kgo.ValidateOpts(c.client...); err != nil {
+		return nil, wrapped(err)
 	}
 	return c, nil
 }
@@ -68,11 +62,14 @@ func wrapped(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("kafkaconsumer: WithClient: %w", err)
+	return fmt.Errorf("kafkaconsumer: Client: %w", err)
 }
 
 // fetchWait is Kafka's own default (fetch.max.wait.ms); that of the client is ten times as long.
 const fetchWait = 500 * time.Millisecond
+
+// maxFetch bounds what one fetch brings of a partition.
+const maxFetch = 16 << 20
 
 // maxBatch is the largest that the client can write.
 const maxBatch = 100<<20 - 1<<10
@@ -91,7 +88,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.running.Store(nil)
 	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	c.log.InfoContext(ctx, "consumer started", "workers", c.config.Workers)
 	received := make(chan error, 1)
 	go func() { received <- r.receive(receiving) }()
 	var err error

@@ -30,7 +30,7 @@ import (
 
 var (
 	handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
-	silent  = WithLogger(slog.New(slog.DiscardHandler))
+	silent  = slog.New(slog.DiscardHandler)
 )
 
 // begin runs a consumer until the test ends it.
@@ -59,24 +59,24 @@ func message(key, id string) consumertest.Message {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil, WithMaxOutstanding(0, 1), WithWorkers(0), WithSource(nil),
-		WithDeadLetters(func(string) string { return "a" }))
+	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil,
+		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}})
 	for _, part := range []string{
-		"there is no bootstrap server", "the group's name has 0 bytes", `the topic "a" is named twice`, `name "" has 0 bytes`, "the handler is nil",
-		"WithMaxOutstanding: 0", "WithWorkers: 0", "WithSource has no function", `WithDeadLetters: "a" is no topic for the dead letters`,
+		"there is no bootstrap server", "the group's name has 0 bytes", `the topic "a" is named twice`, "a topic has no name", "the handler is nil",
+		"Workers is -1", `DeadLetters: those of "a" would go to "a", which is read itself`,
 	} {
 		require.ErrorContains(t, err, part)
 	}
-	_, err = NewConsumer([]string{"localhost"}, "g", []string{"a"}, handler, WithClient(kgo.SessionTimeout(-1)))
-	require.ErrorContains(t, err, "WithClient")
-	_, err = NewConsumer([]string{"localhost"}, "g", nil, handler)
+	_, err = NewConsumer([]string{"localhost"}, "g", []string{"a"}, handler, Config{Client: []kgo.Opt{kgo.SessionTimeout(-1)}})
+	require.ErrorContains(t, err, "kafkaconsumer: Client: ")
+	_, err = NewConsumer([]string{"localhost"}, "g", nil, handler, Config{})
 	require.ErrorContains(t, err, "there is no topic")
 }
 
 // What the cluster refuses at the start ends Run, with advice.
 func TestRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {
-		c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, silent, hurried)
+		c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, hurried(Config{}))
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Run(t.Context()), "create the topic")
 	})
@@ -88,7 +88,8 @@ func TestRefusedLogin(t *testing.T) {
 	const user, password = testservers.KafkaUser, testservers.KafkaPassword
 	run := func(t *testing.T, servers []string, topic, password string) error {
 		t.Helper()
-		c, err := NewConsumer(servers, "billing", []string{topic}, handler, silent, hurried, WithClient(kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())))
+		c, err := NewConsumer(servers, "billing", []string{topic}, handler,
+			hurried(Config{Client: []kgo.Opt{kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())}}))
 		require.NoError(t, err)
 		err = c.Run(t.Context())
 		require.Error(t, err)
@@ -127,7 +128,8 @@ func TestRefusedLogin(t *testing.T) {
 		allow(kadm.NewACLs().Topics(s.name), kadm.OpRead)
 		require.ErrorContains(t, run(t, secured, s.name, password), "grant the user Read on the group")
 		allow(kadm.NewACLs().Groups("billing"), kadm.OpRead)
-		c, err := NewConsumer(secured, "billing", []string{s.name}, handler, silent, hurried, WithClient(kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())))
+		c, err := NewConsumer(secured, "billing", []string{s.name}, handler,
+			hurried(Config{Client: []kgo.Opt{kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, message("k", "1"))
@@ -153,7 +155,10 @@ func TestFullPartition(t *testing.T) {
 			}
 			hot.Add(1)
 			return inbox.Handled, nil
-		}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		}),
+			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+				MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
+			}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		var all []consumertest.Message
@@ -187,7 +192,7 @@ func TestKeysAndHeadersTakeRoom(t *testing.T) {
 				<-free
 			}
 			return inbox.Handled, nil
-		}), silent, hurried, WithMaxOutstanding(10_000, 100_000))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 10_000, MaxOutstandingBytes: 100_000}}))
 		require.NoError(t, err)
 		client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 		require.NoError(t, err)
@@ -234,7 +239,7 @@ func TestThrownOut(t *testing.T) {
 		<-ctx.Done()
 		told.Add(1)
 		return inbox.Handled, nil // too late
-	}), silent, hurried)
+	}), hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "1"))
@@ -261,8 +266,10 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 		s := newTopic(t, servers)
 		nowhere := s.name + "-nowhere"
 		var said lines
-		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
-			WithDeadLetters(func(string) string { return nowhere }), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler,
+			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+				Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(nowhere), Log: slog.New(slog.NewTextHandler(&said, nil)),
+			}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
@@ -299,7 +306,7 @@ func TestLargeDeadLetter(t *testing.T) {
 		s := newTopic(t, servers)
 		small := s.name + "-small"
 		s.create(t, 1, map[string]*string{"max.message.bytes": ptr("20000")}, small)
-		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried, WithDeadLetters(func(string) string { return small }))
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always(small)}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte(strings.Repeat("nonsense", 2470))})
@@ -319,7 +326,7 @@ func TestFields(t *testing.T) {
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 			got <- m
 			return inbox.Handled, nil
-		}), silent, hurried, WithConsumer("invoices"), WithSource(func(string) string { return "ordering" }))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Consumer: "invoices", Source: inbox.Always("ordering")}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -359,7 +366,7 @@ func TestNewOnly(t *testing.T) {
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 			got <- m.ID
 			return inbox.Handled, nil
-		}), silent, hurried, WithNewOnly())
+		}), hurried(Config{NewOnly: true}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		eventually(t, func() bool {

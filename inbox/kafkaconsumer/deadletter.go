@@ -23,7 +23,7 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	from := e.First().(*claim).record //nolint:forcetypeassert // the only kind there is
-	topic := r.options.letters(from.Topic)
+	topic := r.config.DeadLetters(from.Topic)
 	headers := slices.Clone(from.Headers)
 	for _, added := range session.DeadLetterAttributes(e, from.Topic) {
 		headers = slices.DeleteFunc(headers, func(h kgo.RecordHeader) bool { return h.Key == added.Name })

@@ -30,10 +30,9 @@ func ExampleConsumer() {
 			stop() // one is enough for an example
 			return inbox.Handled, nil
 		}),
-		kafkaconsumer.WithWorkers(20),
-		kafkaconsumer.WithDeadLetters(func(topic string) string { return topic + ".dead.billing" }),
-		kafkaconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-	)
+		kafkaconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+			Workers: 20, DeadLetters: func(topic string) string { return topic + ".dead.billing" }, Log: slog.New(slog.DiscardHandler),
+		}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -54,12 +54,12 @@ func TestErrorsDoNotBlockRebalances(t *testing.T) {
 		}
 		return answer, nil, true
 	})
-	calm := func(o *options) { o.pace.probe = time.Hour } // nothing says that the outage is over
-	first, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, silent, hurried, calm)
+	calm := hurried(Config{pace: pace{probe: time.Hour}}) // nothing says that the outage is over
+	first, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, calm)
 	require.NoError(t, err)
 	stopFirst := begin(t, first)
 	eventually(t, func() bool { return holds(first) == 40 && refused.Load() > 40 }, "it cannot read")
-	second, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, silent, hurried, calm)
+	second, err := NewConsumer(s.servers, s.group, []string{"many"}, handler, calm)
 	require.NoError(t, err)
 	stopSecond := begin(t, second)
 	eventually(t, func() bool { return holds(second) == 20 }, "the other gets its part")
@@ -81,7 +81,7 @@ func TestRebalanceTimeout(t *testing.T) {
 		}
 		return nil, nil, false //nolint:nilnil // the fake answers itself
 	})
-	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, silent, hurried, WithClient(kgo.RebalanceTimeout(7*time.Second)))
+	c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{Client: []kgo.Opt{kgo.RebalanceTimeout(7 * time.Second)}}))
 	require.NoError(t, err)
 	begin(t, c)
 	assert.Equal(t, int32(7000), <-asked)
@@ -93,7 +93,7 @@ func TestOffsetUsedAgain(t *testing.T) {
 	c, err := NewConsumer([]string{"localhost"}, "billing", []string{"topic"}, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
-	}), silent, WithShutdownTimeout(0))
+	}), Config{ConsumerConfig: inbox.ConsumerConfig{ShutdownTimeout: -1, Log: silent}})
 	require.NoError(t, err)
 	r := c.newRun(t.Context())
 	r.assigned(t.Context(), nil, map[string][]int32{"topic": {0}})
@@ -115,8 +115,8 @@ func TestHugeDeadLetter(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 		require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: from, Value: []byte(strings.Repeat("x", huge))}).FirstErr())
-		c, err := NewConsumer(s.servers, s.group, []string{from}, handler, silent, hurried, WithDeadLetters(func(string) string { return to }),
-			WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		c, err := NewConsumer(s.servers, s.group, []string{from}, handler,
+			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(to)}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
@@ -130,7 +130,7 @@ func TestStopInSilence(t *testing.T) {
 		s := newTopic(t, servers)
 		source := s.source(t)
 		proxy := source.Network.(*toxic.Proxy)
-		settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true}
+		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true}
 		began := make(chan struct{}, 10)
 		p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 			began <- struct{}{}
@@ -159,7 +159,7 @@ func TestStopInSilenceWithADeadLetter(t *testing.T) {
 		s := newTopic(t, servers)
 		source := s.source(t)
 		proxy := source.Network.(*toxic.Proxy)
-		settings := &consumertest.Settings{Workers: 4, Timeout: time.Minute, ThroughNetwork: true, DeadLetters: true}
+		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true, HasDeadLetters: true}
 		proceed := make(chan struct{})
 		var begun, done atomic.Int64
 		p := source.Consumer(t, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -203,7 +203,7 @@ func TestMissingTopicIsNamed(t *testing.T) {
 		answer.Topics = append(answer.Topics, there, missing)
 		return answer, nil, true
 	})
-	c, err := NewConsumer(fake.ListenAddrs(), "billing", []string{"missing", "there"}, handler, silent)
+	c, err := NewConsumer(fake.ListenAddrs(), "billing", []string{"missing", "there"}, handler, Config{ConsumerConfig: inbox.ConsumerConfig{Log: silent}})
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Run(t.Context()), `topic "missing"`)
 }
@@ -214,7 +214,8 @@ func TestGroupIsFasterThanItsClient(t *testing.T) {
 	t.Parallel()
 	servers := startFake(t)
 	s := newTopic(t, servers)
-	c, err := NewConsumer(servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil }), WithNewOnly())
+	c, err := NewConsumer(servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil }),
+		Config{NewOnly: true})
 	require.NoError(t, err)
 	for _, comes := range []bool{false, true} {
 		r := c.newRun(t.Context())

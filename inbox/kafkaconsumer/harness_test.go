@@ -1,6 +1,7 @@
 package kafkaconsumer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
 		parts := strings.Fields(source) // servers, group, topic
-		return NewConsumer(strings.Split(parts[0], ","), parts[1], parts[2:], handler, hurried)
+		return NewConsumer(strings.Split(parts[0], ","), parts[1], parts[2:], handler, hurried(Config{}))
 	})
 }
 
@@ -70,11 +71,15 @@ func newFake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return fake
 }
 
-// hurried makes a consumer look and commit more often, and be missed sooner.
-func hurried(o *options) {
-	o.pace = pace{probe: 20 * time.Millisecond, commit: 100 * time.Millisecond}
-	o.client = append(o.client, kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(50*time.Millisecond), kgo.MetadataMinAge(10*time.Millisecond),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+// hurried makes a consumer look and commit more often, be missed sooner, and log nothing unless it says where.
+func hurried(config Config) Config {
+	config.Log = cmp.Or(config.Log, silent)
+	config.pace = pace{probe: cmp.Or(config.pace.probe, 20*time.Millisecond), commit: 100 * time.Millisecond}
+	config.Client = append([]kgo.Opt{
+		kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(50 * time.Millisecond), kgo.MetadataMinAge(10 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+	}, config.Client...)
+	return config
 }
 
 // topic is one of three partitions, with another for dead letters, and a group of its own.
@@ -140,20 +145,17 @@ func (s *topic) source(t *testing.T) *consumertest.Source {
 	return &consumertest.Source{
 		Publish: s.publish,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
-			options := []Option{
-				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
-				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
-			}
-			if settings.DeadLetters {
-				options = append(options, WithDeadLetters(func(string) string { return s.dead }))
+			config := Config{ConsumerConfig: settings.ConsumerConfig}
+			if settings.HasDeadLetters {
+				config.DeadLetters = inbox.Always(s.dead)
 			}
 			if settings.ThroughNetwork {
 				address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
-				options = append(options, WithClient(kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+				config.Client = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, network, address)
-				})))
+				})}
 			}
-			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, options...)
+			c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(config))
 			require.NoError(t, err)
 			return c
 		},

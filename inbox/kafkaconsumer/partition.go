@@ -50,10 +50,10 @@ func (p *partition) add(record *kgo.Record) *claim {
 	p.claims = append(p.claims, c)
 	p.open++
 	p.bytes += sizeOf(record)
-	if p.run.options.fromNow && p.from == unknown && p.last == nil && len(p.claims) == 1 {
+	if p.run.config.NewOnly && p.from == unknown && p.last == nil && len(p.claims) == 1 {
 		p.from = record.Offset
 	}
-	if o := &p.run.options; !p.lost && !p.paused && (p.open >= o.maxMessages || p.bytes >= o.maxBytes) {
+	if o := &p.run.config; !p.lost && !p.paused && (p.open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes) {
 		p.paused = true
 		p.run.kafka.PauseFetchPartitions(p.list())
 	}
@@ -114,7 +114,7 @@ func (c *claim) Ack() {
 		p.claims[0] = nil
 		p.claims = p.claims[1:]
 	}
-	if o := &p.run.options; p.paused && p.open <= o.maxMessages/2 && p.bytes <= o.maxBytes/2 {
+	if o := &p.run.config; p.paused && p.open <= o.MaxOutstandingMessages/2 && p.bytes <= o.MaxOutstandingBytes/2 {
 		p.paused = false
 		p.run.kafka.ResumeFetchPartitions(p.list())
 	}

@@ -46,9 +46,9 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	for _, topic := range c.topics {
 		r.known[topic] = &knownTopic{}
 	}
-	settings := c.options.Settings(c.handler, c.log, &c.counts)
+	settings := session.SettingsOf(&c.config.ConsumerConfig, c.handler, c.log, &c.counts)
 	settings.Recurs = true
-	if c.options.letters != nil {
+	if c.config.DeadLetters != nil {
 		settings.DeadLetter = r.deadLetter
 	}
 	r.Session = session.New(ctx, &settings)
@@ -125,7 +125,7 @@ func (r *run) inspect(ctx context.Context) error {
 
 // ask asks the cluster for the topics, and for the coordinator of the group.
 func (r *run) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(r.options.pace.probe, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(r.config.pace.probe, time.Second))
 	defer cancel()
 	if _, err := r.look(ctx); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *run) ask(ctx context.Context) error {
 
 // watch looks at the cluster now and then: the client does not say that it is out.
 func (r *run) watch(ctx context.Context) {
-	for session.Pause(ctx, r.options.pace.probe) {
+	for session.Pause(ctx, r.config.pace.probe) {
 		switch err := r.ask(ctx); {
 		case ctx.Err() != nil:
 			return
@@ -200,8 +200,8 @@ func (r *run) take(record *kgo.Record) {
 	}
 	at := strconv.FormatInt(int64(record.Partition), 10) + "/" + strconv.FormatInt(record.Offset, 10)
 	message, broken := session.Decode(record.Value, attributesOf(record), record.Topic, at)
-	o := &r.options
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.source(record.Topic), at, record.Timestamp
+	o := &r.config
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(record.Topic), at, record.Timestamp
 	if message.OrderingKey == "" {
 		message.OrderingKey = string(record.Key)
 	}
@@ -240,7 +240,7 @@ func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32)
 // handled is finished first, as far as the cluster waits for it.
 func (r *run) revoked(ctx context.Context, client *kgo.Client, all map[string][]int32) {
 	patience := client.OptValue(kgo.RebalanceTimeout).(time.Duration) / 2 //nolint:forcetypeassert // it is one
-	ctx, cancel := context.WithTimeout(ctx, min(r.options.Shutdown, patience))
+	ctx, cancel := context.WithTimeout(ctx, min(r.config.ShutdownTimeout, patience))
 	defer cancel()
 	r.givenBack(all)
 	gone := r.remove(all)

@@ -42,7 +42,7 @@ func (d *delivery) Ack() {
 func (d *delivery) Nack() {
 	r := d.run
 	if d.current() && !r.keep(d) && r.conn.IsConnected() {
-		d.note("nak", d.message.NakWithDelay(r.options.pace.away))
+		d.note("nak", d.message.NakWithDelay(r.config.pace.away))
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *run) renew(ctx context.Context) {
 			}
 		}
 		// The terms may change meanwhile, too.
-		if !session.Pause(ctx, min(ackWait/renewals-time.Since(tried), time.Until(told.Add(ackWait)), r.options.pace.probe)) {
+		if !session.Pause(ctx, min(ackWait/renewals-time.Since(tried), time.Until(told.Add(ackWait)), r.config.pace.probe)) {
 			return
 		}
 		lapse()
@@ -106,10 +106,10 @@ func (r *run) flush(ctx context.Context, within time.Duration) error {
 }
 
 // lapse gives up all that is claimed, and the contexts of its handlers end. Nothing is said to the server,
-// which would take it away from those who have it now. What a sole consumer has claimed comes to nobody
+// which would take it away from those who have it now. What an exclusive consumer has claimed comes to nobody
 // but to it, as copies: it goes on.
 func (r *run) lapse(ctx context.Context) {
-	if r.options.sole {
+	if r.config.Exclusive {
 		return
 	}
 	r.epoch.Add(1)

@@ -24,7 +24,7 @@ func TestLeadersAreKilled(t *testing.T) {
 	nodes := startProcesses(t, 3)
 	s := beside(t, nodes)
 	o := &diary{}
-	c, err := NewConsumer(s.connect(t, s.url), "ORDERING"+s.name, "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.connect(t, s.url), "ORDERING"+s.name, "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 

@@ -2,7 +2,6 @@ package natsconsumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -20,7 +19,8 @@ type Consumer struct {
 	conn            *nats.Conn
 	js              jetstream.JetStream
 	stream, durable string
-	options         options
+	config          Config
+	letters         string // the subject of dead letters; empty for none
 	handler         inbox.Handler
 	log             *slog.Logger
 	counts          session.Counts
@@ -31,16 +31,10 @@ type Consumer struct {
 // caller's, who closes it after [Consumer.Run] has ended; give it nats.MaxReconnects(-1), as a closed
 // connection ends Run, and nats.RetryOnFailedConnect(true), so that a start waits for the server. Its
 // error names all that is wrong; nothing is sent yet.
-func NewConsumer(conn *nats.Conn, stream, durable string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
-	wrong := []error{
-		o.Complain(conn == nil, "the connection is nil: make one with nats.Connect"),
-		o.check(stream, durable), o.Check(handler, durable, stream),
-	}
-	if err := errors.Join(wrong...); err != nil {
+func NewConsumer(conn *nats.Conn, stream, durable string, handler inbox.Handler, config Config) (*Consumer, error) {
+	letters, wrong := config.complete(stream, durable, handler)
+	wrong.If(conn == nil, "the connection is nil: make one with nats.Connect")
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(conn)
@@ -48,8 +42,8 @@ func NewConsumer(conn *nats.Conn, stream, durable string, handler inbox.Handler,
 		return nil, fmt.Errorf("natsconsumer: %w", err)
 	}
 	return &Consumer{
-		conn: conn, js: js, stream: stream, durable: durable, options: o, handler: handler,
-		log: o.Log.With("stream", stream, "consumer", o.Consumer),
+		conn: conn, js: js, stream: stream, durable: durable, config: config, letters: letters, handler: handler,
+		log: config.Log.With("stream", stream, "consumer", config.Consumer),
 	}, nil
 }
 
@@ -63,7 +57,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("natsconsumer: consume %s: this consumer runs already", c.stream)
 	}
 	defer c.running.Store(nil)
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	c.log.InfoContext(ctx, "consumer started", "workers", c.config.Workers)
 	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	received := make(chan error, 1)

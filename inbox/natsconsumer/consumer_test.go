@@ -26,7 +26,7 @@ import (
 
 var (
 	handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
-	silent  = WithLogger(slog.New(slog.DiscardHandler))
+	silent  = slog.New(slog.DiscardHandler)
 )
 
 // begin runs a consumer until the test ends it.
@@ -55,10 +55,11 @@ func message(key, id string) consumertest.Message {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "a.b", "", nil, WithMaxOutstanding(0, 1), WithWorkers(0), WithDeadLetters("dead.>"))
+	_, err := NewConsumer(nil, "a.b", "", nil,
+		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("dead.>")}})
 	for _, part := range []string{
-		"the connection is nil", `"a.b" is no name of a stream`, `"" is no name of a durable`, "the handler is nil", "WithMaxOutstanding: 0", "WithWorkers: 0",
-		`WithDeadLetters: "dead.>" is no subject`,
+		"the connection is nil", `"a.b" is no name of a stream`, `"" is no name of a durable`, "the handler is nil", "Workers is -1",
+		`DeadLetters: "dead.>" is no subject`,
 	} {
 		require.ErrorContains(t, err, part)
 	}
@@ -75,17 +76,17 @@ func TestRefused(t *testing.T) {
 		{"ORDERING", "nobody", "create the durable consumer nobody"},
 		{"ORDERING", "careless", "make one whose AckPolicy is explicit"},
 	} {
-		c, err := NewConsumer(s.conn, test.stream, test.durable, handler, silent, hurried)
+		c, err := NewConsumer(s.conn, test.stream, test.durable, handler, hurried(Config{}))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		require.ErrorContains(t, c.Run(ctx), test.want, "%s %s", test.stream, test.durable)
 		cancel()
 	}
-	c, err := NewConsumer(s.conn, "ORDERING", "new", handler, silent, hurried, WithCreate(jetstream.ConsumerConfig{FilterSubject: "a", FilterSubjects: []string{"b"}}))
+	c, err := NewConsumer(s.conn, "ORDERING", "new", handler, hurried(Config{Create: &jetstream.ConsumerConfig{FilterSubject: "a", FilterSubjects: []string{"b"}}}))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	require.ErrorContains(t, c.Run(ctx), "check the configuration of WithCreate")
+	require.ErrorContains(t, c.Run(ctx), "check Create")
 }
 
 // A durable consumer that is missing is created, by several processes at once.
@@ -98,7 +99,7 @@ func TestCreate(t *testing.T) {
 		c, err := NewConsumer(s.conn, "ORDERING", "created", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			handled.Add(1)
 			return inbox.Handled, nil
-		}), silent, hurried, WithCreate(jetstream.ConsumerConfig{AckWait: time.Minute}))
+		}), hurried(Config{Create: &jetstream.ConsumerConfig{AckWait: time.Minute}}))
 		require.NoError(t, err)
 		begin(t, c)
 	}
@@ -125,7 +126,10 @@ func TestHotKey(t *testing.T) {
 		defer mu.Unlock()
 		order = append(order, m.ID)
 		return inbox.Handled, nil
-	}), silent, hurried, WithMaxOutstanding(20, 1<<20), WithWorkers(2), WithRetry(inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond}))
+	}),
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond},
+		}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	var hot []string
@@ -171,7 +175,7 @@ func TestSole(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- fmt.Sprint(m.ID, " ", m.Deliveries)
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole())
+	}), hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, []string{"0 2", "1 2", "2 1"}, []string{<-got, <-got, <-got})
@@ -197,7 +201,7 @@ func TestSolePredecessorStillFetches(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- m.ID
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole())
+	}), hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	time.Sleep(2500 * time.Millisecond) // of its AckWait
@@ -223,7 +227,7 @@ func TestSolePredecessorMadeRoom(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- m.ID
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole(), func(o *options) { o.pace.away = 4 * time.Second })
+	}), hurried(Config{Exclusive: true, pace: pace{away: 4 * time.Second}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
@@ -249,7 +253,13 @@ func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 		}
 		got <- m.ID
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole(), WithMaxOutstanding(8, 1<<20), WithRetry(inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000}))
+	}),
+		hurried(Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				MaxOutstandingMessages: 8, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000},
+			},
+			Exclusive: true,
+		}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	first, seen := []string{}, map[string]bool{}
@@ -271,7 +281,7 @@ func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id stri
 		wait(m.ID)
 		got <- m.ID
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole(), func(o *options) { o.pace.away = 3 * time.Second })
+	}), hurried(Config{Exclusive: true, pace: pace{away: 3 * time.Second}}))
 	require.NoError(t, err)
 	return c, got
 }
@@ -355,7 +365,7 @@ func TestCutOff(t *testing.T) {
 			<-ctx.Done()
 		}
 		return inbox.Handled, nil
-	}), silent, hurried)
+	}), hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "0"))
@@ -381,8 +391,10 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	var said lines
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, WithLogger(slog.New(slog.NewTextHandler(&said, nil))), hurried,
-		WithDeadLetters("nowhere"), WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler,
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always("nowhere"), Log: slog.New(slog.NewTextHandler(&said, nil)),
+		}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))
@@ -427,7 +439,7 @@ func TestHostileHeaders(t *testing.T) {
 		_, err := s.js.PublishMsg(t.Context(), m)
 		require.NoError(t, err)
 	}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, silent, hurried, WithDeadLetters("dead.billing"))
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("dead.billing")}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return c.Stats().Forwarded == 3 }, "all are forwarded")
@@ -448,7 +460,7 @@ func TestFields(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- m
 		return inbox.Handled, nil
-	}), silent, hurried, WithConsumer("invoices"), WithSource("orders"))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Consumer: "invoices", Source: inbox.Always("orders")}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -470,7 +482,9 @@ func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	conn := s.connect(t, s.url)
-	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, func(o *options) { o.pace.probe = time.Hour }) // a fetch notices it
+	rare := hurried(Config{})
+	rare.pace.probe = time.Hour
+	c, err := NewConsumer(conn, "ORDERING", "billing", handler, rare) // a fetch notices it
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }()

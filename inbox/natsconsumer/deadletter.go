@@ -30,7 +30,7 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	from := e.First().(*delivery).message //nolint:forcetypeassert // the only kind there is
-	out := &nats.Msg{Subject: r.options.letters, Data: from.Data(), Header: nats.Header{}}
+	out := &nats.Msg{Subject: r.letters, Data: from.Data(), Header: nats.Header{}}
 	size := len(from.Data())
 	headers := 0
 	for name, values := range from.Headers() {
@@ -47,9 +47,9 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 			out.Header.Set(added.Name, line(added.Value))
 		}
 	}
-	id := fmt.Sprintf("dead %s %s %s", r.options.Consumer, r.stream, e.ID)
+	id := fmt.Sprintf("dead %s %s %s", r.config.Consumer, r.stream, e.ID)
 	if _, err := r.js.PublishMsg(ctx, out, jetstream.WithMsgID(id)); err != nil {
-		return fmt.Errorf("publish to %q: %w", r.options.letters, err)
+		return fmt.Errorf("publish to %q: %w", r.letters, err)
 	}
 	return nil
 }

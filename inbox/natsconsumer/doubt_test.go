@@ -52,7 +52,7 @@ func TestSoleWaitsForBackOff(t *testing.T) {
 	s.steal(t, 1)
 	s.publish(t, message("k", "2"))
 	o := &diary{}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.settled(t) }, "both are done")
@@ -89,7 +89,8 @@ func TestSoleWithoutConnection(t *testing.T) {
 			}
 			conn, err := nats.Connect(s.url)
 			require.NoError(t, err)
-			c, err := NewConsumer(conn, "ORDERING", "billing", test.handler, silent, hurried, WithSole(), WithMaxOutstanding(1, 1<<20))
+			c, err := NewConsumer(conn, "ORDERING", "billing", test.handler,
+				hurried(Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 1, MaxOutstandingBytes: 1 << 20}, Exclusive: true}))
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -120,7 +121,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		once.Do(func() { taken <- s.pending(t) })
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole(), WithMaxOutstanding(40, 1<<20))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 40, MaxOutstandingBytes: 1 << 20}, Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.unconfirmed(t) == 1 }, "all others are done")
@@ -138,8 +139,8 @@ func (s *jetServer) stuck(t *testing.T, proxy *toxic.Proxy) (c *Consumer, o *dia
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(),
-		WithMaxOutstanding(8, 1<<20), WithWorkers(4))
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o,
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, MaxOutstandingMessages: 8, MaxOutstandingBytes: 1 << 20}, Exclusive: true}))
 	require.NoError(t, err)
 	return c, o, release
 }
@@ -244,7 +245,7 @@ func TestSolePurged(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	s.publish(t, message("held", "h"))
 	stop := begin(t, c)
@@ -272,7 +273,7 @@ func TestSolePaused(t *testing.T) {
 	require.NoError(t, err)
 	s.giveBack(t, lost, 2, 1)
 	o := &diary{}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.settled(t) }, "both are done")
@@ -302,7 +303,7 @@ func TestSoleFindsMuch(t *testing.T) {
 		default:
 		}
 		return inbox.Handled, nil
-	}), silent, hurried, WithSole(), WithMaxOutstanding(4, 1<<20))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 4, MaxOutstandingBytes: 1 << 20}, Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, "0 true", <-first)
@@ -332,7 +333,7 @@ func TestSoleAfterDeathInABatch(t *testing.T) {
 	eventually(t, func() bool { return len(batch) == arrived }, "some have arrived")
 	dying.Close()
 	o := &diary{}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.settled(t) }, "all are done")
@@ -347,7 +348,7 @@ func TestSoleStandsStill(t *testing.T) {
 	s.publish(t, message("k", "1"), message("k", "2"))
 	s.giveBack(t, s.steal(t, 2), 2, 1)
 	o := &diary{}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	var once sync.Once
 	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
@@ -371,7 +372,7 @@ func TestSoleShortAckWait(t *testing.T) {
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		received <- s.delivered(t)
 		return inbox.Handled, nil
-	}), silent, WithSole())
+	}), Config{ConsumerConfig: inbox.ConsumerConfig{Log: silent}, Exclusive: true})
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.LessOrEqual(t, <-received, uint64(5), "deliveries of one message")

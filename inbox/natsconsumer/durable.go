@@ -43,7 +43,7 @@ func (r *run) note(info *jetstream.ConsumerInfo) {
 	steps := append([]time.Duration{config.AckWait}, config.BackOff...)
 	t := &terms{
 		ackWait: max(slices.Min(steps), leastAckWait), due: max(slices.Max(steps), leastAckWait),
-		few: max(r.options.maxMessages/4, 1), wait: fetchWait,
+		few: max(r.config.MaxOutstandingMessages/4, 1), wait: fetchWait,
 	}
 	if config.MaxRequestBatch > 0 {
 		t.few = min(t.few, config.MaxRequestBatch)
@@ -78,8 +78,8 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	pull, err := r.js.Consumer(ctx, r.stream, r.durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) && r.options.create != nil {
-		config := *r.options.create
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && r.config.Create != nil {
+		config := *r.config.Create
 		config.Name, config.Durable, config.AckPolicy = r.durable, r.durable, jetstream.AckExplicitPolicy
 		if pull, err = r.js.CreateConsumer(ctx, r.stream, config); errors.Is(err, jetstream.ErrConsumerExists) { // another process was first
 			pull, err = r.js.Consumer(ctx, r.stream, r.durable)
@@ -90,13 +90,13 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return "create the stream, or check its name", err
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		return "create the durable consumer " + r.durable + ", let it be created (WithCreate), or check its name", err
+		return "create the durable consumer " + r.durable + ", let it be created (Create), or check its name", err
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return "it delivers to a subject: make one without a deliver subject", err
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return "enable JetStream for the server and the account", err
-	case errors.As(err, &refused) && r.options.create != nil && refused.Code == 400:
-		return "check the configuration of WithCreate", err
+	case errors.As(err, &refused) && r.config.Create != nil && refused.Code == 400:
+		return "check Create", err
 	case r.conn.IsClosed():
 		return "the connection is closed: give it nats.MaxReconnects(-1)", nats.ErrConnectionClosed
 	case err != nil:
@@ -134,7 +134,7 @@ func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 // watch looks at the durable consumer now and then: a fetch does not say that the server is out, nor that
 // somebody has changed the durable.
 func (r *run) watch(ctx context.Context) {
-	for session.Pause(ctx, r.options.pace.probe) {
+	for session.Pause(ctx, r.config.pace.probe) {
 		switch _, err := r.info(ctx); {
 		case ctx.Err() != nil:
 			return

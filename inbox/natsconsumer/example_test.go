@@ -34,11 +34,12 @@ func ExampleConsumer() {
 			stop() // one is enough for an example
 			return inbox.Handled, nil
 		}),
-		natsconsumer.WithWorkers(20),
-		natsconsumer.WithCreate(jetstream.ConsumerConfig{FilterSubject: "ordering.order"}),
-		natsconsumer.WithDeadLetters("dead.billing"),
-		natsconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-	)
+		natsconsumer.Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				Workers: 20, DeadLetters: inbox.Always("dead.billing"), Log: slog.New(slog.DiscardHandler),
+			},
+			Create: &jetstream.ConsumerConfig{FilterSubject: "ordering.order"},
+		})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,7 @@
 package natsconsumer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"os"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, err
 		}
-		return NewConsumer(conn, "ORDERING"+name, "billing", handler, hurried)
+		return NewConsumer(conn, "ORDERING"+name, "billing", handler, hurried(Config{}))
 	},
 		// A queue of the server in the process is closed some time after the server has shut down.
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"))
@@ -59,9 +60,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// hurried makes a consumer look more often.
-func hurried(o *options) {
-	o.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: 100 * time.Millisecond, gap: 15 * time.Second}
+// hurried makes a consumer look more often, and log nothing unless it says where.
+func hurried(config Config) Config {
+	config.Log = cmp.Or(config.Log, silent)
+	config.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: cmp.Or(config.pace.away, 100*time.Millisecond), gap: 15 * time.Second}
+	return config
 }
 
 // jetServer is a NATS server with JetStream in this process, or processes of their own, a stream, and
@@ -173,17 +176,11 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 			if settings.ThroughNetwork {
 				url = "nats://" + proxy.Addr(t)
 			}
-			options := []Option{
-				hurried, WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout),
-				WithShutdownTimeout(settings.Shutdown), WithLogger(settings.Log),
+			config := Config{ConsumerConfig: settings.ConsumerConfig, Exclusive: settings.ThroughNetwork} // only so what a broken connection loses is missed
+			if settings.HasDeadLetters {
+				config.DeadLetters = inbox.Always("dead" + s.name + ".billing")
 			}
-			if settings.ThroughNetwork {
-				options = append(options, WithSole()) // only so what a broken connection loses is missed
-			}
-			if settings.DeadLetters {
-				options = append(options, WithDeadLetters("dead"+s.name+".billing"))
-			}
-			c, err := NewConsumer(s.connect(t, url), "ORDERING"+s.name, "billing", handler, options...)
+			c, err := NewConsumer(s.connect(t, url), "ORDERING"+s.name, "billing", handler, hurried(config))
 			require.NoError(t, err)
 			return c
 		},

@@ -35,7 +35,7 @@ func TestLostIsNotGivenBack(t *testing.T) {
 		inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
-		}), silent, hurried, WithWorkers(4))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 4}}))
 	require.NoError(t, err)
 	stopA := begin(t, a)
 	for n := range 8 {
@@ -45,7 +45,7 @@ func TestLostIsNotGivenBack(t *testing.T) {
 	proxy.BlackHole(t)
 	eventually(t, func() bool { return a.Stats().Claimed == 0 && !a.conn.IsConnected() }, "it has given them up")
 	o := &diary{}
-	b, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	b, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{}))
 	require.NoError(t, err)
 	stopB := begin(t, b)
 	eventually(t, func() bool { return len(o.done()) == 8 }, "they are another's")
@@ -85,7 +85,7 @@ func TestStopKeepsWhatItGivesBack(t *testing.T) {
 	a, err := NewConsumer(s.connect(t, s.url), "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		<-free
 		return inbox.Handled, nil
-	}), silent, hurried, WithWorkers(1))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 1}}))
 	require.NoError(t, err)
 	s.publish(t, message("a", "1"), message("b", "2"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func TestStopKeepsWhatItGivesBack(t *testing.T) {
 	b, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		deliveries <- m.Deliveries
 		return inbox.Handled, nil
-	}), silent, hurried)
+	}), hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, b)
 	eventually(t, func() bool { return len(said()) > 2*2*renewals }, "more than AckWait is over")
@@ -125,7 +125,7 @@ func TestLostInAStop(t *testing.T) {
 			lost.Add(1)
 			<-free // it takes its time
 			return "", ctx.Err()
-		}), silent, hurried, WithWorkers(2))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 2}}))
 	require.NoError(t, err)
 	s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -137,7 +137,7 @@ func TestLostInAStop(t *testing.T) {
 	proxy.Reset(t)
 	eventually(t, func() bool { return lost.Load() == 2 && a.Stats().Claimed == 0 }, "all are lost")
 	o := &diary{}
-	b, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	b, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, b)
 	eventually(t, func() bool { return len(o.done()) == 3 }, "all are another's")
@@ -163,7 +163,7 @@ func frozen(url string) {
 		<-ctx.Done()
 		fmt.Println("lost", m.ID)
 		return "", ctx.Err()
-	}), silent, hurried)
+	}), hurried(Config{}))
 	if err != nil {
 		panic(err)
 	}
@@ -192,7 +192,7 @@ func TestFrozen(t *testing.T) {
 	require.Equal(t, "begin 1", child.Text())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	o := &diary{}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.settled(t) }, "it is another's")
@@ -214,7 +214,7 @@ func TestNoQuestionsWithoutConnection(t *testing.T) {
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	c, err := NewConsumer(conn, "ORDERING", "billing", handler, silent, hurried)
+	c, err := NewConsumer(conn, "ORDERING", "billing", handler, hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "1"))
@@ -246,7 +246,7 @@ func TestDurableBoundsRequests(t *testing.T) {
 			for n := range 20 {
 				s.publish(t, message("k", fmt.Sprint(n)))
 			}
-			c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, silent, hurried)
+			c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, hurried(Config{}))
 			require.NoError(t, err)
 			stop := begin(t, c)
 			eventually(t, func() bool { return s.settled(t) }, "all are done")
@@ -265,7 +265,7 @@ func TestDurableIsChanged(t *testing.T) {
 			return "", inbox.Permanent(errors.New("never"))
 		}
 		return inbox.Handled, nil
-	}), silent, hurried)
+	}), hurried(Config{}))
 	require.NoError(t, err)
 	s.publish(t, message("held", "held"))
 	stop := begin(t, c)
@@ -295,7 +295,8 @@ func TestDurableIsChanged(t *testing.T) {
 // The terms of a durable consumer are within bounds, whatever it says.
 func TestTerms(t *testing.T) {
 	t.Parallel()
-	c, err := NewConsumer(new(nats.Conn), "ORDERING", "billing", handler, silent, WithMaxOutstanding(100, 1))
+	c, err := NewConsumer(new(nats.Conn), "ORDERING", "billing", handler,
+		Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 100, MaxOutstandingBytes: 1, Log: silent}})
 	require.NoError(t, err)
 	for _, test := range []struct {
 		config jetstream.ConsumerConfig
@@ -327,7 +328,7 @@ func TestHeadersTakeRoom(t *testing.T) {
 		begun <- struct{}{}
 		<-free
 		return inbox.Handled, nil
-	}), silent, hurried, WithMaxOutstanding(100, 50_000))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 100, MaxOutstandingBytes: 50_000}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	<-begun

@@ -106,7 +106,7 @@ func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetst
 			return nil, err
 		}
 		// What was given back with a delay that is longer still is not waited for.
-		over := missing <= 0 || s.asked.Sub(s.since) > r.terms().due+2*r.options.pace.away
+		over := missing <= 0 || s.asked.Sub(s.since) > r.terms().due+2*r.config.pace.away
 		if over && (fresh || !again) {
 			break
 		}
@@ -186,4 +186,4 @@ func (r *run) places() map[uint64]bool {
 }
 
 // glance is how long to wait between looks at what is due.
-func (r *run) glance() time.Duration { return min(r.terms().ackWait/20, r.options.pace.probe) }
+func (r *run) glance() time.Duration { return min(r.terms().ackWait/20, r.config.pace.probe) }

@@ -58,8 +58,10 @@ func TestHotKeyGrows(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithMaxOutstanding(20, 1<<20), WithWorkers(2),
-		WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o,
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond},
+		}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	var want []string
@@ -109,7 +111,7 @@ func TestStreamMadeAnew(t *testing.T) {
 		<-letOld
 		return nil
 	}}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried)
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, message("k", "old"))
@@ -138,7 +140,7 @@ func TestSoleStreamMadeAnew(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, silent, hurried, WithSole())
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	s.publish(t, message("held", "h"))
 	stop := begin(t, c)
@@ -166,7 +168,8 @@ func TestCutOffKeepsOrder(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o, silent, hurried, WithSole(), WithTimeout(3*time.Second))
+	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o,
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: 3 * time.Second}, Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	want := []string{"0", "1", "2"}
@@ -192,7 +195,6 @@ func TestCutOffKeepsOrder(t *testing.T) {
 func TestSoleTakesOverHotKey(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	away := func(o *options) { o.pace.away = 3 * time.Second } // longer than the successor waits
 	var healed atomic.Bool
 	o := &diary{before: func(context.Context, *inbox.Message) error {
 		if !healed.Load() {
@@ -200,13 +202,17 @@ func TestSoleTakesOverHotKey(t *testing.T) {
 		}
 		return nil
 	}}
-	consumer := func(opts ...Option) *Consumer {
-		c, err := NewConsumer(s.conn, "ORDERING", "billing", o, append(opts, silent, hurried, away, WithMaxOutstanding(20, 1<<20), WithWorkers(2),
-			WithRetry(inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}))...)
+	consumer := func(exclusive bool) *Consumer {
+		c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond},
+			},
+			Exclusive: exclusive, pace: pace{away: 3 * time.Second}, // longer than the successor waits
+		}))
 		require.NoError(t, err)
 		return c
 	}
-	first := consumer()
+	first := consumer(false)
 	stop := begin(t, first)
 	var want []string
 	for n := range 60 {
@@ -216,7 +222,7 @@ func TestSoleTakesOverHotKey(t *testing.T) {
 	eventually(t, func() bool { return first.Stats().Nacked >= 10 && first.Stats().Received >= 30 }, "some are given back, and newer ones claimed")
 	require.NoError(t, stop())
 	healed.Store(true)
-	stop = begin(t, consumer(WithSole()))
+	stop = begin(t, consumer(true))
 	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
 	assert.Equal(t, want, o.done())

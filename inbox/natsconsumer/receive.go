@@ -49,13 +49,13 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, order: order{kept: c.options.sole, doubtful: c.options.sole}, back: map[uint64]*delivery{}}
+	r := &run{Consumer: c, outage: session.Outage{Log: c.log}, order: order{kept: c.config.Exclusive, doubtful: c.config.Exclusive}, back: map[uint64]*delivery{}}
 	r.life, r.over = context.WithCancel(context.WithoutCancel(ctx))
-	o := &c.options
-	settings := o.Settings(c.handler, c.log, &c.counts)
-	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
-	settings.GiveBack, settings.Tick = !o.sole, o.pace.tick
-	if o.letters != "" {
+	o := &c.config
+	settings := session.SettingsOf(&o.ConsumerConfig, c.handler, c.log, &c.counts)
+	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.MaxOutstandingMessages, o.MaxOutstandingBytes, true
+	settings.GiveBack, settings.Tick = !o.Exclusive, o.pace.tick
+	if c.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}
 	r.Session = session.New(ctx, &settings)
@@ -141,8 +141,8 @@ func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg, meta *
 func (r *run) arrive(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
 	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
-	o := &r.options
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, meta.Timestamp
+	o := &r.config
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(r.stream), position, meta.Timestamp
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
 	r.Arrive(ctx, &session.Entry{
 		ID:    idOf(meta),

@@ -2,7 +2,6 @@ package pubsubconsumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,7 +19,8 @@ import (
 type Consumer struct {
 	client       *pubsub.Client
 	subscription string // in full
-	options      options
+	config       Config
+	letters      string // the topic of dead letters in full; empty for none
 	handler      inbox.Handler
 	log          *slog.Logger
 	pace         pace
@@ -51,36 +51,20 @@ func usual() pace {
 // During an outage Google's client waits longer and longer before it tries again, up to a minute,
 // and cannot be woken. One made by pubsub.NewClientWithConfig with a shorter backoff for
 // StreamingPull in SubscriptionAdminCallOptions is back sooner.
-func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
+func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handler, config Config) (*Consumer, error) {
+	project := "unknown"
+	if client != nil {
+		project = client.Project()
 	}
-	var (
-		wrong []error
-		group string
-	)
-	if client == nil {
-		wrong = append(wrong, errors.New("pubsubconsumer: the client is nil: make one with pubsub.NewClient"))
-	} else {
-		subscription = fullName(client.Project(), "subscriptions", subscription)
-		if o.deadLettered {
-			o.deadLetters = fullName(client.Project(), "topics", o.deadLetters)
-		}
-		if !legalSubscription.MatchString(subscription) {
-			wrong = append(wrong, fmt.Errorf("pubsubconsumer: %q is no subscription: give its id, such as orders-billing, or "+
-				"projects/PROJECT/subscriptions/ID", subscription))
-		}
-		wrong = append(wrong, o.check())
-		group = client.Subscriber(subscription).ID()
-	}
-	wrong = append(wrong, o.Check(handler, group, subscription))
-	if err := errors.Join(wrong...); err != nil {
+	subscription = fullName(project, "subscriptions", subscription)
+	letters, wrong := config.complete(project, subscription, handler)
+	wrong.If(client == nil, "the client is nil: make one with pubsub.NewClient")
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	return &Consumer{
-		client: client, subscription: subscription, options: o, handler: handler, pace: usual(),
-		log: o.Log.With("subscription", subscription, "consumer", o.Consumer),
+		client: client, subscription: subscription, config: config, letters: letters, handler: handler, pace: usual(),
+		log: config.Log.With("subscription", subscription, "consumer", config.Consumer),
 	}, nil
 }
 
@@ -94,7 +78,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.running.Store(nil)
 
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	c.log.InfoContext(ctx, "consumer started", "workers", c.config.Workers)
 	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var background sync.WaitGroup

@@ -29,7 +29,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		return inbox.Handled, nil
 	})
-	p := start(t, newClient(t, s.Addr), l, WithDeadLetters("orders-dead"), WithConsumer("billing-v2"))
+	p := start(t, newClient(t, s.Addr), l, Config{ConsumerConfig: inbox.ConsumerConfig{Consumer: "billing-v2", DeadLetters: inbox.Always("orders-dead")}})
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	require.NoError(t, p.stop())
 	assert.Equal(t, []seen{{"a", 0}, {"a", 3}}, l.finished())
@@ -97,7 +97,7 @@ func TestStopUnderLoad(t *testing.T) {
 	client := newClient(t, s.Addr)
 	for len(s.unacked()) > 0 {
 		before := len(l.finished())
-		p := start(t, client, l, WithWorkers(4), WithMaxOutstanding(20, 1<<20))
+		p := start(t, client, l, Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20}})
 		eventually(t, func() bool { return p.running.Load() != nil }, "it runs")
 		eventually(t, func() bool { return len(l.finished()) >= min(before+40, 400) }, "it gets on")
 		require.NoError(t, p.stop())

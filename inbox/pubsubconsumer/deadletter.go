@@ -31,13 +31,13 @@ func (c *Consumer) deadLetter(ctx context.Context, e *session.Entry) error {
 		err = c.publish(ctx, letter)
 	}
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w", c.options.deadLetters, err)
+		return fmt.Errorf("publish to %s: %w", c.letters, err)
 	}
 	return nil
 }
 
 func (c *Consumer) publish(ctx context.Context, letter *pubsubpb.PubsubMessage) error {
-	_, err := c.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: c.options.deadLetters, Messages: []*pubsubpb.PubsubMessage{letter}})
+	_, err := c.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: c.letters, Messages: []*pubsubpb.PubsubMessage{letter}})
 	return err
 }
 

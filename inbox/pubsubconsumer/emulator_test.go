@@ -164,14 +164,11 @@ func (e *emulator) source(t *testing.T) *consumertest.Source {
 			if settings.ThroughNetwork {
 				addr = proxy.Addr(t)
 			}
-			options := []Option{
-				WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout), WithShutdownTimeout(settings.Shutdown),
-				WithLogger(settings.Log),
+			config := Config{ConsumerConfig: settings.ConsumerConfig}
+			if settings.HasDeadLetters {
+				config.DeadLetters = inbox.Always(e.dead)
 			}
-			if settings.DeadLetters {
-				options = append(options, WithDeadLetters(e.dead))
-			}
-			c, err := NewConsumer(newClient(t, addr), e.subscription, handler, options...)
+			c, err := NewConsumer(newClient(t, addr), e.subscription, handler, config)
 			require.NoError(t, err)
 			c.pace.probe, c.pace.grace = 20*time.Millisecond, time.Second
 			return c

@@ -29,10 +29,7 @@ func ExampleConsumer() {
 			stop() // one is enough for an example
 			return inbox.Handled, nil
 		}),
-		pubsubconsumer.WithWorkers(20),
-		pubsubconsumer.WithDeadLetters("orders-billing-dead"),
-		pubsubconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-	)
+		pubsubconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 20, DeadLetters: inbox.Always("orders-billing-dead"), Log: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		fmt.Println(err)
 		return

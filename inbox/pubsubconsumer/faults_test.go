@@ -54,9 +54,9 @@ func (j *journal) logger() *slog.Logger {
 }
 
 // hurried makes a consumer look at the subscription more often.
-func hurried(t testing.TB, client *pubsub.Client, handler inbox.Handler, opts ...Option) *Consumer {
+func hurried(t testing.TB, client *pubsub.Client, handler inbox.Handler, config ...Config) *Consumer {
 	t.Helper()
-	c, err := NewConsumer(client, name, handler, append([]Option{WithRetry(quick), WithLogger(silent())}, opts...)...)
+	c, err := NewConsumer(client, name, handler, impatiently(config))
 	require.NoError(t, err)
 	c.pace.probe, c.pace.tick, c.pace.gap = 20*time.Millisecond, 5*time.Millisecond, 100*time.Millisecond
 	c.pace.again = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
@@ -84,7 +84,7 @@ func TestConnectionsBreak(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	p := started(t, hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger())))
+	p := started(t, hurried(t, newClient(t, proxy.Addr(t)), l, Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}}))
 	published := 0
 	for _, fault := range []func(){
 		func() { proxy.Reset(t) }, func() { proxy.CutAnswers(t, 300) }, func() { proxy.CutRequests(t, 300) },
@@ -130,7 +130,7 @@ func TestStopWhileTheServerHangs(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	c := hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger()))
+	c := hurried(t, newClient(t, proxy.Addr(t)), l, Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 	c.pace.grace = 50 * time.Millisecond
 	p := started(t, c)
 	eventually(t, func() bool { return p.Stats().Running == 1 }, "it has begun")
@@ -148,7 +148,7 @@ func TestFinalErrors(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	client := newClient(t, s.Addr)
-	c, err := NewConsumer(client, "nobody", newLedger(t, nil), WithLogger(silent()))
+	c, err := NewConsumer(client, "nobody", newLedger(t, nil), Config{ConsumerConfig: inbox.ConsumerConfig{Log: silent()}})
 	require.NoError(t, err)
 	err = c.Run(t.Context())
 	require.ErrorContains(t, err, "projects/acme/subscriptions/nobody")
@@ -216,7 +216,7 @@ func TestConfirmationsFail(t *testing.T) {
 	refused.with(status.Error(codes.PermissionDenied, "no"))
 	l := newLedger(t, nil)
 	var j journal
-	p := start(t, newClient(t, s.Addr), l, WithLogger(j.logger()))
+	p := start(t, newClient(t, s.Addr), l, Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 	eventually(t, func() bool { return j.count("confirmation failed") > 0 }, "the failure is logged, after it was counted")
 	assert.Equal(t, int64(1), p.Stats().AckFailures)
 	assert.Equal(t, 1, j.count("confirmation failed"))
@@ -243,7 +243,7 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	p := start(t, newClient(t, s.Addr), l, WithDeadLetters(dead), WithLogger(j.logger()))
+	p := start(t, newClient(t, s.Addr), l, Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always(dead), Log: j.logger()}})
 	eventually(t, func() bool { return j.count("dead letter not published") > 3 }, "it is tried again")
 	assert.Empty(t, l.finished())
 	refused.err.Store(nil)
@@ -269,8 +269,11 @@ func TestHotKey(t *testing.T) {
 	})
 	var j journal
 	s.publish("hot", 60)
-	c := hurried(t, newClient(t, s.Addr), l, WithMaxOutstanding(20, 1<<20), WithLogger(j.logger()), WithWorkers(2),
-		WithRetry(inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: 100 * time.Millisecond}))
+	c := hurried(t, newClient(t, s.Addr), l,
+		Config{ConsumerConfig: inbox.ConsumerConfig{
+			Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20,
+			Retry: inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: 100 * time.Millisecond}, Log: j.logger(),
+		}})
 	p := started(t, c)
 	eventually(t, func() bool { return p.Stats().Claimed == 20 }, "there is no room left")
 	s.publish("cold", 5)
@@ -298,7 +301,8 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	s.publish("stuck", 2)
-	c := hurried(t, newClient(t, s.Addr), handler, WithLogger(j.logger()), WithWorkers(1), WithTimeout(20*time.Millisecond), WithShutdownTimeout(0))
+	c := hurried(t, newClient(t, s.Addr), handler,
+		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 1, Timeout: 20 * time.Millisecond, ShutdownTimeout: -1, Log: j.logger()}})
 	c.pace.grace = 50 * time.Millisecond
 	p := started(t, c)
 	eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")

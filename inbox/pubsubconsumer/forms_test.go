@@ -100,7 +100,7 @@ func TestAttributesOfDeadLetters(t *testing.T) {
 	}
 	s.Publish(topic, []byte("nonsense"), full)
 	var letters []*pubsubpb.PubsubMessage
-	c := hurried(t, newClient(t, s.Addr), newLedger(t, nil), WithDeadLetters("orders-dead"))
+	c := hurried(t, newClient(t, s.Addr), newLedger(t, nil), Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("orders-dead")}})
 	for _, why := range []string{strings.Repeat("é", 600), "\xff", ""} {
 		e := &session.Entry{ID: "m1", Message: &inbox.Message{Position: "m1", Attributes: full}, History: session.History{Why: fmt.Errorf("%s", why)}}
 		letters = append(letters, c.letter(e, "k"))
@@ -119,27 +119,27 @@ func TestAttributesOfDeadLetters(t *testing.T) {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "billing", nil)
+	_, err := NewConsumer(nil, "billing", nil, Config{})
 	require.ErrorContains(t, err, "the client is nil")
 	require.ErrorContains(t, err, "the handler is nil")
 	client := newClient(t, "localhost:1")
-	_, err = NewConsumer(client, "billing", inbox.NewHandlers(nil))
+	_, err = NewConsumer(client, "billing", inbox.NewHandlers(nil), Config{})
 	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
-	_, err = NewConsumer(client, "billing-"+strings.Repeat("x", 200), newLedger(t, nil))
+	_, err = NewConsumer(client, "billing-"+strings.Repeat("x", 200), newLedger(t, nil), Config{})
 	require.ErrorContains(t, err, "has 208 characters: give it at most 200")
-	_, err = NewConsumer(client, "no way", newLedger(t, nil), WithWorkers(0), WithMaxOutstanding(0, 5), WithTimeout(-1), WithLease(time.Second),
-		WithMaxExtension(time.Millisecond), WithShutdownTimeout(-1), WithDeadLetters("x"), WithRetry(inbox.Retry{MaxAttempts: -1}))
+	_, err = NewConsumer(client, "no way", newLedger(t, nil),
+		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("x")}, Lease: time.Second, MaxExtension: time.Millisecond})
 	for _, part := range []string{
-		`"projects/acme/subscriptions/no way" is no subscription`, "WithWorkers: 0", "WithMaxOutstanding: 0", "WithTimeout: -1ns", "WithLease: 1s",
-		"WithMaxExtension: 1ms", "WithShutdownTimeout: -1ns", `WithDeadLetters: "projects/acme/topics/x"`, "WithRetry: retry.max_attempts is -1",
+		`"projects/acme/subscriptions/no way" is no subscription`, "Workers is -1", "Lease is 1s", "MaxExtension is 1ms", `DeadLetters: "projects/acme/topics/x"`,
 	} {
 		require.ErrorContains(t, err, part)
 	}
-	c, err := NewConsumer(client, "projects/other/subscriptions/billing", newLedger(t, nil), WithDeadLetters(dead))
+	c, err := NewConsumer(client, "projects/other/subscriptions/billing", newLedger(t, nil),
+		Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always(dead)}})
 	require.NoError(t, err)
 	assert.Equal(t, "projects/other/subscriptions/billing", c.subscription)
-	assert.Equal(t, dead, c.options.deadLetters)
-	assert.Equal(t, "billing", c.options.Consumer)
+	assert.Equal(t, dead, c.letters)
+	assert.Equal(t, "billing", c.config.Consumer)
 }
 
 // A consumer runs once at a time.

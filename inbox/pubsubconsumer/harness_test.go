@@ -1,6 +1,7 @@
 package pubsubconsumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, err
 		}
-		return NewConsumer(client, subscription, handler, WithLogger(silent()))
+		return NewConsumer(client, subscription, handler, Config{ConsumerConfig: inbox.ConsumerConfig{Log: silent()}})
 	},
 		// Started by the import of a metrics library that Google's clients use, for the life of the
 		// process.
@@ -78,14 +79,11 @@ func (s *server) source(t *testing.T) *consumertest.Source {
 			if settings.ThroughNetwork {
 				addr = proxy.Addr(t)
 			}
-			options := []Option{
-				WithWorkers(settings.Workers), WithRetry(settings.Retry), WithTimeout(settings.Timeout), WithShutdownTimeout(settings.Shutdown),
-				WithLogger(settings.Log),
+			config := Config{ConsumerConfig: settings.ConsumerConfig}
+			if settings.HasDeadLetters {
+				config.DeadLetters = inbox.Always("orders-dead")
 			}
-			if settings.DeadLetters {
-				options = append(options, WithDeadLetters("orders-dead"))
-			}
-			c := hurried(t, newClient(t, addr), handler, options...)
+			c := hurried(t, newClient(t, addr), handler, config)
 			c.pace.grace = time.Second
 			return c
 		},
@@ -288,10 +286,22 @@ type process struct {
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// impatiently completes what a test says of a configuration, which may be nothing.
+func impatiently(given []Config) (config Config) {
+	if len(given) > 0 {
+		config = given[0]
+	}
+	config.Log, config.ShutdownTimeout = cmp.Or(config.Log, silent()), cmp.Or(config.ShutdownTimeout, 20*time.Second)
+	if config.Retry == (inbox.Retry{}) {
+		config.Retry = quick
+	}
+	return config
+}
+
 // start runs a consumer; it ends with the test.
-func start(t testing.TB, client *pubsub.Client, handler inbox.Handler, opts ...Option) *process {
+func start(t testing.TB, client *pubsub.Client, handler inbox.Handler, config ...Config) *process {
 	t.Helper()
-	c, err := NewConsumer(client, name, handler, append([]Option{WithRetry(quick), WithLogger(silent()), WithShutdownTimeout(20 * time.Second)}, opts...)...)
+	c, err := NewConsumer(client, name, handler, impatiently(config))
 	require.NoError(t, err)
 	return started(t, c)
 }

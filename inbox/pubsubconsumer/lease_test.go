@@ -79,8 +79,9 @@ func TestMaxExtension(t *testing.T) {
 		}
 		return inbox.Handled, nil
 	})
-	c := hurried(t, newClient(t, s.Addr), l, WithRetry(inbox.Retry{BaseDelay: 40 * time.Millisecond, MaxDelay: 40 * time.Millisecond, MaxAttempts: 6}))
-	c.options.maxExtension = 60 * time.Millisecond // less than a lease, which is too long for a test
+	c := hurried(t, newClient(t, s.Addr), l,
+		Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: 40 * time.Millisecond, MaxDelay: 40 * time.Millisecond, MaxAttempts: 6}}})
+	c.config.MaxExtension = 60 * time.Millisecond // less than a lease, which is too long for a test
 	p := started(t, c)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	require.NoError(t, p.stop())

@@ -21,9 +21,9 @@ func (r *run) receive(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		subscriber := r.client.Subscriber(r.subscription)
 		settings := &subscriber.ReceiveSettings
-		settings.MaxExtension = r.options.maxExtension
-		settings.MinDurationPerAckExtension, settings.MaxDurationPerAckExtension = r.options.lease, r.options.lease
-		settings.MaxOutstandingMessages, settings.MaxOutstandingBytes = r.options.maxMessages, r.options.maxBytes
+		settings.MaxExtension = r.config.MaxExtension
+		settings.MinDurationPerAckExtension, settings.MaxDurationPerAckExtension = r.config.Lease, r.config.Lease
+		settings.MaxOutstandingMessages, settings.MaxOutstandingBytes = r.config.MaxOutstandingMessages, r.config.MaxOutstandingBytes
 		before := r.arrived.Load()
 		err := subscriber.Receive(ctx, r.arrive)
 		if ctx.Err() != nil {
@@ -55,7 +55,7 @@ func ended(ctx context.Context) error {
 var remedies = map[codes.Code]string{
 	codes.NotFound:           "create the subscription, or check its name and the project",
 	codes.PermissionDenied:   "the credentials need pubsub.subscriptions.consume on the subscription (roles/pubsub.subscriber)",
-	codes.InvalidArgument:    "check the name of the subscription and the options",
+	codes.InvalidArgument:    "check the name of the subscription and the configuration",
 	codes.FailedPrecondition: "check the subscription: one that pushes, or that was detached from its topic, cannot be pulled from",
 	codes.Unimplemented:      "this is not Pub/Sub; check the endpoint",
 }
@@ -122,7 +122,7 @@ func (r *run) remark(ctx context.Context, found *pubsubpb.Subscription, err erro
 		r.unordered.Store(true)
 		r.log.WarnContext(ctx, "message ordering not enabled")
 	}
-	if !r.options.deadLettered && found.GetDeadLetterPolicy() == nil {
+	if r.letters == "" && found.GetDeadLetterPolicy() == nil {
 		r.log.InfoContext(ctx, "no place for dead letters")
 	}
 }

@@ -25,14 +25,14 @@ type run struct {
 }
 
 func (c *Consumer) newRun(ctx context.Context) *run {
-	o := &c.options
+	o := &c.config
 	r := &run{Consumer: c}
-	settings := o.Settings(c.handler, c.log, &c.counts)
-	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.maxMessages, o.maxBytes, true
+	settings := session.SettingsOf(&o.ConsumerConfig, c.handler, c.log, &c.counts)
+	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.MaxOutstandingMessages, o.MaxOutstandingBytes, true
 	settings.GiveBack, settings.Tick, settings.Grace = true, c.pace.tick, c.pace.grace
 	// There is a dead letter policy: only then Pub/Sub counts.
 	settings.HandBack = func(e *session.Entry) bool { return e.Message.Deliveries > 0 }
-	if o.deadLettered {
+	if c.letters != "" {
 		settings.DeadLetter = c.deadLetter
 	}
 	r.Session = session.New(ctx, &settings)
@@ -43,15 +43,15 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 // the other.
 func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 	r.arrived.Add(1)
-	o := &r.options
+	o := &r.config
 	e := &session.Entry{
-		ID: m.ID, Bytes: len(m.Data), Expire: time.Now().Add(o.maxExtension),
+		ID: m.ID, Bytes: len(m.Data), Expire: time.Now().Add(o.MaxExtension),
 	}
 	if m.OrderingKey != "" && !r.unordered.Load() {
 		e.Ordered, e.Gap = true, r.pace.gap
 	}
 	message, broken := session.Decode(m.Data, m.Attributes, r.subscription, m.ID)
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, m.ID, m.PublishTime
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(r.subscription), m.ID, m.PublishTime
 	if m.OrderingKey != "" {
 		message.OrderingKey = m.OrderingKey
 	}

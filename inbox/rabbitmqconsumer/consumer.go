@@ -22,7 +22,8 @@ const dialTimeout = 10 * time.Second
 type Consumer struct {
 	url, queue  string
 	dialTimeout time.Duration
-	options     options
+	config      Config
+	to          *letters // nil: no dead letters are published
 	handler     inbox.Handler
 	log         *slog.Logger
 	counts      session.Counts
@@ -38,20 +39,17 @@ var errURL = errors.New("rabbitmqconsumer: the URL is not understood; write amqp
 // amqp://user:password@host:port/vhost, or amqps:// for TLS
 // (https://www.rabbitmq.com/docs/uri-spec). Its error names all that is wrong, and shows nothing of
 // the URL; nothing is sent yet.
-func NewConsumer(url, queue string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
+func NewConsumer(url, queue string, handler inbox.Handler, config Config) (*Consumer, error) {
 	uri, failed := amqp.ParseURI(url)
 	if failed != nil || uri.ConnectionTimeout < 0 {
 		failed = errURL
 	}
-	if err := errors.Join(failed, o.check(queue, uri.Scheme), o.Check(handler, queue, queue)); err != nil {
+	to, wrong := config.complete(queue, uri.Scheme, handler)
+	if err := errors.Join(failed, wrong.Err()); err != nil {
 		return nil, err
 	}
 	return &Consumer{
-		url: url, queue: queue, options: o, handler: handler, log: o.Log.With("queue", queue, "consumer", o.Consumer),
+		url: url, queue: queue, config: config, to: to, handler: handler, log: config.Log.With("queue", queue, "consumer", config.Consumer),
 		dialTimeout: cmp.Or(time.Duration(uri.ConnectionTimeout)*time.Millisecond, dialTimeout),
 	}, nil
 }
@@ -65,7 +63,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("rabbitmqconsumer: consume %s: this consumer runs already", c.queue)
 	}
 	defer c.running.Store(nil)
-	c.log.InfoContext(ctx, "consumer started", "workers", c.options.Workers)
+	c.log.InfoContext(ctx, "consumer started", "workers", c.config.Workers)
 	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	received := make(chan error, 1)
@@ -103,11 +101,11 @@ type run struct {
 
 func (c *Consumer) newRun(ctx context.Context) *run {
 	r := &run{Consumer: c}
-	settings := c.options.Settings(c.handler, c.log, &c.counts)
+	settings := session.SettingsOf(&c.config.ConsumerConfig, c.handler, c.log, &c.counts)
 	switch {
-	case c.options.letters != nil:
+	case c.to != nil:
 		settings.DeadLetter = publishLetter
-	case c.options.byQueue:
+	case c.config.QueueDeadLetters:
 		settings.DeadLetter = rejectLetter
 	}
 	r.Session = session.New(ctx, &settings)

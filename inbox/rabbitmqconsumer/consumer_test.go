@@ -2,6 +2,7 @@ package rabbitmqconsumer_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -26,15 +27,20 @@ var handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Out
 // All that is wrong is reported at once, and nothing of the URL is shown.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := rabbitmqconsumer.NewConsumer("amqp://user:se#cret@host:x/", "", nil, rabbitmqconsumer.WithPrefetch(0), rabbitmqconsumer.WithWorkers(0),
-		rabbitmqconsumer.WithDeadLetters("", ""), rabbitmqconsumer.WithQueueDeadLetters())
+	_, err := rabbitmqconsumer.NewConsumer("amqp://user:se#cret@host:x/", "", nil,
+		rabbitmqconsumer.Config{
+			ConsumerConfig:   inbox.ConsumerConfig{Workers: -1, MaxOutstandingMessages: 65_536, MaxOutstandingBytes: 1 << 20, DeadLetters: inbox.Always("")},
+			QueueDeadLetters: true, TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+		})
 	for _, part := range []string{
-		"the URL is not understood", "the handler is nil", "the queue's name has 0 bytes", "WithPrefetch: 0", "WithWorkers: 0", "give one of them", "name an exchange",
+		"the URL is not understood", "the handler is nil", "the queue's name has 0 bytes", "Workers is -1", "give one of them", "name a queue, or an exchange",
+		"MaxOutstandingMessages is 65536: give 1 to 65535", "MaxOutstandingBytes is 1048576: RabbitMQ bounds messages alone", "TLS needs a URL",
 	} {
 		require.ErrorContains(t, err, part)
 	}
 	assert.NotContains(t, err.Error(), "cret")
-	_, err = rabbitmqconsumer.NewConsumer("amqp://localhost", "orders", handler, rabbitmqconsumer.WithDeadLetters("", "orders"))
+	_, err = rabbitmqconsumer.NewConsumer("amqp://localhost", "orders", handler,
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("orders")}})
 	require.ErrorContains(t, err, "would go back to the queue")
 }
 
@@ -43,7 +49,8 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, nil)
 	refused := func(url, queue, want string) {
-		c, err := rabbitmqconsumer.NewConsumer(url, queue, handler, rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+		c, err := rabbitmqconsumer.NewConsumer(url, queue, handler,
+			rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 		require.NoError(t, err)
 		err = c.Run(t.Context())
 		require.ErrorContains(t, err, want)
@@ -60,7 +67,7 @@ func TestWrongPassword(t *testing.T) {
 	q := newQueue(t, nil)
 	said := make(chan string, 10)
 	c, err := rabbitmqconsumer.NewConsumer(strings.Replace(q.url, "guest:guest", "guest:hush", 1), q.name, handler,
-		rabbitmqconsumer.WithLogger(slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelWarn}))}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -90,7 +97,7 @@ func TestQueueDeleted(t *testing.T) {
 	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		handled.Add(1)
 		return inbox.Handled, nil
-	}), rabbitmqconsumer.WithLogger(slog.New(slog.NewTextHandler(t.Output(), nil))))
+	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -125,7 +132,7 @@ func TestSubscriptionNotAnswered(t *testing.T) {
 	front := startTap(t, hostPort(t, q.url))
 	front.deaf.Store(true)
 	url := strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1) + "?connection_timeout=500"
-	c, err := rabbitmqconsumer.NewConsumer(url, q.name, handler, rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := rabbitmqconsumer.NewConsumer(url, q.name, handler, rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -151,8 +158,10 @@ func TestServerAlarm(t *testing.T) {
 	t.Cleanup(end)
 	front.alarm.Store(&alarm)
 	c, err := rabbitmqconsumer.NewConsumer(strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1), q.name, handler,
-		rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)), rabbitmqconsumer.WithDeadLetters("", q.dead), rabbitmqconsumer.WithPrefetch(2),
-		rabbitmqconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}))
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+			MaxOutstandingMessages: 2,
+			Retry:                  inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(q.dead), Log: slog.New(slog.DiscardHandler),
+		}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -178,7 +187,7 @@ func TestQueueDeadLetters(t *testing.T) {
 	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		deliveries.Store(int64(m.Deliveries))
 		return "", inbox.Permanent(errors.New("never"))
-	}), rabbitmqconsumer.WithQueueDeadLetters(), rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}, QueueDeadLetters: true})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -202,8 +211,12 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 		q := newQueue(t, nil)
 		said := make(chan string, 1000)
 		log := slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelError}))
-		c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler, rabbitmqconsumer.WithLogger(log), rabbitmqconsumer.WithDeadLetters(to.exchange, q.name+"-nowhere"),
-			rabbitmqconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond}))
+		c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler,
+			rabbitmqconsumer.Config{
+				ConsumerConfig: inbox.ConsumerConfig{
+					Retry: inbox.Retry{BaseDelay: time.Millisecond}, DeadLetters: inbox.Always(q.name + "-nowhere"), Log: log,
+				}, DeadLetterExchange: to.exchange,
+			})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -238,7 +251,8 @@ func TestHostileHeaders(t *testing.T) {
 			return ch.PublishWithContext(t.Context(), q.name, "k", true, false, amqp.Publishing{Headers: headers, UserId: "guest", Expiration: "600000", Body: []byte("nonsense")})
 		})
 	}
-	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler, rabbitmqconsumer.WithDeadLetters("", q.dead), rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler,
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always(q.dead), Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -257,7 +271,7 @@ func TestFields(t *testing.T) {
 	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- m
 		return inbox.Handled, nil
-	}), rabbitmqconsumer.WithLogger(slog.New(slog.DiscardHandler)), rabbitmqconsumer.WithConsumer("billing"), rabbitmqconsumer.WithSource("ordering"))
+	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Consumer: "billing", Source: inbox.Always("ordering"), Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

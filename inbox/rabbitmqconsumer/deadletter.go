@@ -36,7 +36,7 @@ func publishLetter(ctx context.Context, e *session.Entry) error {
 	defer cancel()
 	d := e.First().(*delivery) //nolint:forcetypeassert // the only kind there is
 	r := d.claims.run
-	to := r.options.letters
+	to := r.to
 	if err := r.letters.publish(ctx, r.dial, to, letter(d, e)); err != nil {
 		return fmt.Errorf("publish to exchange %q with routing key %q: %w", to.exchange, to.routingKey, err)
 	}

@@ -16,13 +16,12 @@ func ExampleNewConsumer() {
 		return inbox.Handled, nil
 	})
 	_, err := rabbitmqconsumer.NewConsumer("amqp://user:password@rabbit.internal/orders", "billing", handler,
-		rabbitmqconsumer.WithWorkers(20),
-		rabbitmqconsumer.WithDeadLetters("", "billing-dead"),
-	)
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 20, DeadLetters: inbox.Always("billing-dead")}})
 	fmt.Println(err)
-	_, err = rabbitmqconsumer.NewConsumer("amqp://rabbit.internal", "billing", handler, rabbitmqconsumer.WithPrefetch(0))
+	_, err = rabbitmqconsumer.NewConsumer("amqp://rabbit.internal", "billing", handler,
+		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 100_000}})
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// rabbitmqconsumer: WithPrefetch: 0: give 1 to 65535
+	// rabbitmqconsumer: MaxOutstandingMessages is 100000: give 1 to 65535
 }

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	consumertest.Main(m, func(source string, handler inbox.Handler) (consumertest.Consumer, error) {
 		url, queue, _ := strings.Cut(source, " ")
-		return rabbitmqconsumer.NewConsumer(url, queue, handler)
+		return rabbitmqconsumer.NewConsumer(url, queue, handler, rabbitmqconsumer.Config{})
 	})
 }
 
@@ -134,14 +134,11 @@ func (q *queue) source(t *testing.T) *consumertest.Source {
 			if s.ThroughNetwork {
 				url = strings.Replace(q.url, hostPort(t, q.url), proxy.Addr(t), 1)
 			}
-			options := []rabbitmqconsumer.Option{
-				rabbitmqconsumer.WithWorkers(s.Workers), rabbitmqconsumer.WithRetry(s.Retry), rabbitmqconsumer.WithTimeout(s.Timeout),
-				rabbitmqconsumer.WithShutdownTimeout(s.Shutdown), rabbitmqconsumer.WithLogger(s.Log),
+			config := rabbitmqconsumer.Config{ConsumerConfig: s.ConsumerConfig}
+			if s.HasDeadLetters {
+				config.DeadLetters = inbox.Always(q.dead)
 			}
-			if s.DeadLetters {
-				options = append(options, rabbitmqconsumer.WithDeadLetters("", q.dead))
-			}
-			c, err := rabbitmqconsumer.NewConsumer(url, q.name, handler, options...)
+			c, err := rabbitmqconsumer.NewConsumer(url, q.name, handler, config)
 			require.NoError(t, err)
 			return c
 		},

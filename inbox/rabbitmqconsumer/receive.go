@@ -104,9 +104,9 @@ func (r *run) dial(ctx context.Context) (*amqp.Connection, error) {
 	var raw net.Conn
 	stop := func() bool { return true }
 	properties := amqp.NewConnectionProperties()
-	properties.SetClientConnectionName("fanout consumer " + r.options.Consumer)
+	properties.SetClientConnectionName("fanout consumer " + r.config.Consumer)
 	conn, err := amqp.DialConfig(r.url, amqp.Config{
-		Heartbeat: heartbeat, Properties: properties, TLSClientConfig: r.options.tls.Clone(),
+		Heartbeat: heartbeat, Properties: properties, TLSClientConfig: r.config.TLS.Clone(),
 		Dial: func(network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			if err == nil {
@@ -145,7 +145,7 @@ func (c *claims) subscribe() (<-chan amqp.Delivery, error) {
 		return nil, err
 	}
 	c.channel, c.closed = channel, channel.NotifyClose(make(chan *amqp.Error, 1))
-	if err := channel.Qos(c.run.options.prefetch, 0, false); err != nil {
+	if err := channel.Qos(c.run.config.MaxOutstandingMessages, 0, false); err != nil {
 		return nil, err
 	}
 	deliveries, err := channel.Consume(c.run.queue, "", false, false, false, false, nil)
@@ -170,10 +170,10 @@ func (c *claims) why() error {
 
 // take claims a delivery.
 func (c *claims) take(d *amqp.Delivery) {
-	o := &c.run.options
+	o := &c.run.config
 	position := strconv.FormatUint(d.DeliveryTag, 10)
 	message, broken := session.Decode(d.Body, attributesOf(d), c.run.queue, d.MessageId)
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source, position, d.Timestamp
+	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(c.run.queue), position, d.Timestamp
 	if count, counted := number(d.Headers["x-delivery-count"]); counted {
 		message.Deliveries = int(min(count, 1<<30)) + 1
 	}

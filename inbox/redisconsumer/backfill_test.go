@@ -48,7 +48,7 @@ func TestBackfillComesAfterTheBacklog(t *testing.T) {
 			begun = append(begun, n)
 			assert.Equal(t, s.stream, m.Source, "one source, so that copies are recognised")
 			return nil
-		}), redisconsumer.WithWorkers(2))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 2}})
 		soon(t, "all handled", func() bool { return l.len() == low+normal })
 		l.check(t, low+normal)
 		mu.Lock()
@@ -79,7 +79,7 @@ func TestNoBackfillIsMade(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithoutBackfill())
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{WithoutBackfill: true})
 		s.publish(t, "1", 1, -50)
 		s.publish(t, "1", 2, 0)
 		soon(t, "the one in the stream is handled", func() bool { return l.len() == 1 })

@@ -58,7 +58,8 @@ func TestPrefetchBytes(t *testing.T) {
 			t.Log(failed)
 		}
 	}()
-	c = start(t, s, s.stream, handler, redisconsumer.WithPrefetchBytes(budget), redisconsumer.WithWorkers(2), redisconsumer.WithPrefetch(50))
+	c = start(t, s, s.stream, handler,
+		redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 2, MaxOutstandingMessages: 50, MaxOutstandingBytes: budget}})
 	soon(t, "as many as are allowed are there", func() bool { return held().Bytes >= budget })
 	ids := map[string]bool{}
 	for range entries {

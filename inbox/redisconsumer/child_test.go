@@ -93,10 +93,14 @@ func consume(ctx context.Context) error {
 	if err := note(aliveSuffix, os.Getpid()); err != nil {
 		return err
 	}
-	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, redisconsumer.WithClaimAfter(claim),
-		redisconsumer.WithBlock(50*time.Millisecond), redisconsumer.WithShutdownTimeout(100*time.Millisecond), redisconsumer.WithPrefetch(100),
-		redisconsumer.WithRetry(inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}),
-		redisconsumer.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
+	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler,
+		redisconsumer.Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				MaxOutstandingMessages: 100,
+				Retry:                  inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}, ShutdownTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			},
+			ClaimAfter: claim, Block: 50 * time.Millisecond,
+		})
 	if err != nil {
 		return err
 	}
@@ -228,9 +232,9 @@ func TestRollingStop(t *testing.T) {
 		s.add(t, strconv.Itoa(n), n)
 	}
 	first := startChild(t, "hanging", url, s.stream, time.Hour)
-	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == redisconsumer.DefaultWorkers })
+	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == inbox.DefaultWorkers })
 	l := newLedger()
-	second := start(t, s, s.stream, l.handler(nil), redisconsumer.WithClaimAfter(2*time.Second))
+	second := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ClaimAfter: 2 * time.Second})
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))
 	soon(t, "the other has handled them", func() bool { return l.len() == 50 })
 	<-first.dead

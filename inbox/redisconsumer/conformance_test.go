@@ -97,9 +97,7 @@ func source(t *testing.T, client redis.UniversalClient, stream, kind string) *co
 		if settings.ThroughNetwork {
 			reached = through
 		}
-		c, err := redisconsumer.NewConsumer(reached, group, []string{stream}, handler, quick(
-			redisconsumer.WithWorkers(settings.Workers), redisconsumer.WithRetry(settings.Retry), redisconsumer.WithTimeout(settings.Timeout),
-			redisconsumer.WithShutdownTimeout(settings.Shutdown), redisconsumer.WithLogger(settings.Log))...)
+		c, err := redisconsumer.NewConsumer(reached, group, []string{stream}, handler, quick(redisconsumer.Config{ConsumerConfig: settings.ConsumerConfig}))
 		require.NoError(t, err)
 		return c
 	}
@@ -128,7 +126,7 @@ func conformingChild(child string, handler inbox.Handler) (consumertest.Consumer
 		return nil, err
 	}
 	open := func(client redis.UniversalClient) (consumertest.Consumer, error) {
-		return redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick()...)
+		return redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick())
 	}
 	switch kind {
 	case "cluster":

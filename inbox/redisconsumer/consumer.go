@@ -2,7 +2,6 @@ package redisconsumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -23,7 +22,7 @@ type Consumer struct {
 	sharded bool
 	names   []string  // of the streams
 	streams []*stream // and their backfills
-	options options
+	config  Config
 	handler inbox.Handler
 	log     *slog.Logger
 	outages session.Outages
@@ -47,27 +46,20 @@ type stream struct {
 // its connections busy for reading, so its PoolSize has to be larger than the number of streams by
 // a few. Commands that must not be repeated blindly are exempt from the client's own retries,
 // whatever their number.
-func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
-	o := defaults()
-	o.dead = func(stream string) string { return DeadStream(stream, group) }
-	for _, opt := range opts {
-		opt(&o)
-	}
-	wrong := []error{
-		o.Complain(client == nil, "the client is nil: make one with redis.NewClient"),
-		o.check(group, streams), o.Check(handler, group, ""),
-	}
-	if err := errors.Join(wrong...); err != nil {
+func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, config Config) (*Consumer, error) {
+	wrong := config.complete(group, streams, handler)
+	wrong.If(client == nil, "the client is nil: make one with redis.NewClient")
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	c := &Consumer{
-		client: client, group: group, names: slices.Clone(streams), sharded: isSharded(client), options: o, handler: handler,
-		log: o.Log.With("group", group, "consumer", o.Consumer),
+		client: client, group: group, names: slices.Clone(streams), sharded: isSharded(client), config: config, handler: handler,
+		log: config.Log.With("group", group, "consumer", config.Consumer),
 	}
 	for _, name := range streams {
-		c.streams = append(c.streams, &stream{name: name, dead: o.dead(name), source: o.source(name)})
+		c.streams = append(c.streams, &stream{name: name, dead: config.DeadLetters(name), source: config.Source(name)})
 	}
-	if !o.noBackfill {
+	if !config.WithoutBackfill {
 		c.addBackfills()
 	}
 	c.outages.Log = c.log
@@ -75,7 +67,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 }
 
 // Run reads and handles messages until ctx ends, and returns nil after a graceful stop: nothing
-// more is read; handlers that run have the time of [WithShutdownTimeout]; what they have done is
+// more is read; handlers that run have the time of ShutdownTimeout; what they have done is
 // acknowledged; everything else is released, so that other members of the group get it at once, and
 // no attempt is counted; and the consumer leaves its group. It returns with an error when the
 // server refuses to do what is needed at the very start (a wrong password, a missing right, a key
@@ -93,9 +85,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		r.Stop(func() {})
 		return err
 	}
-	c.log.InfoContext(ctx, "consumer started", "streams", c.names, "workers", c.options.Workers, "name", c.options.name)
+	c.log.InfoContext(ctx, "consumer started", "streams", c.names, "workers", c.config.Workers, "name", c.config.Name)
 	r.consume(ctx)
-	c.log.InfoContext(ctx, "consumer stopped", "name", c.options.name)
+	c.log.InfoContext(ctx, "consumer stopped", "name", c.config.Name)
 	return nil
 }
 

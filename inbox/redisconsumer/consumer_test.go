@@ -21,7 +21,7 @@ func TestHandlesEverythingOnceInOrder(t *testing.T) {
 	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 7, 300)
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithPrefetch(50))
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 50}})
 		soon(t, "all handled", func() bool { return l.len() == 300 })
 		s.add(t, "late", 300)
 		soon(t, "the late one, too", func() bool { return l.len() == 301 })
@@ -101,7 +101,6 @@ func TestStopGivesBack(t *testing.T) {
 		s.addAll(t, 40, 40)
 		hang := make(chan struct{})
 		l := newLedger()
-		patient := redisconsumer.WithClaimAfter(time.Minute)
 		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 			select {
 			case hang <- struct{}{}:
@@ -109,7 +108,7 @@ func TestStopGivesBack(t *testing.T) {
 			}
 			<-ctx.Done()
 			return "", context.Cause(ctx)
-		}), patient, redisconsumer.WithShutdownTimeout(50*time.Millisecond))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{ShutdownTimeout: 50 * time.Millisecond}, ClaimAfter: time.Minute})
 		<-hang
 		soon(t, "it has all", func() bool { return s.pending(t) == 40 })
 		first.stop(t)
@@ -120,7 +119,7 @@ func TestStopGivesBack(t *testing.T) {
 			assert.Zero(t, row.RetryCount, "no attempt is charged")
 			assert.GreaterOrEqual(t, row.Idle, time.Minute)
 		}
-		second := start(t, s, s.stream, l.handler(nil), patient)
+		second := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ClaimAfter: time.Minute})
 		soon(t, "the next one has them at once", func() bool { return l.len() == 40 })
 		soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
 		assert.Equal(t, int64(40), second.stats(t).TakenOver)
@@ -146,7 +145,7 @@ func TestDeadLetters(t *testing.T) {
 				return errors.New("it does not like ones")
 			}
 			return nil
-		}), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}), redisconsumer.WithObserver(o))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Observer: o}})
 		soon(t, "the rest of the key goes on", func() bool { return l.len() == 2 })
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		letters := s.dead(t)
@@ -226,7 +225,7 @@ func TestCrashedAreAlone(t *testing.T) {
 				assert.Zero(t, others, "nothing else is claimed")
 			}
 			return nil
-		}), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: 3}))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3}}})
 		soon(t, "all but the poison are handled", func() bool { return l.len() == 59 })
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		letters := s.dead(t)
@@ -258,7 +257,7 @@ func TestTidiesUpAfterTheDead(t *testing.T) {
 	s.addAll(t, 1, 2)
 	s.readDead(t, 2)
 	l := newLedger()
-	r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithClaimAfter(100*time.Millisecond))
+	r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ClaimAfter: 100 * time.Millisecond})
 	soon(t, "all handled", func() bool { return l.len() == 2 })
 	assert.Equal(t, int64(2), r.stats(t).Members)
 	soon(t, "it is removed", func() bool { return r.stats(t).Members == 1 })

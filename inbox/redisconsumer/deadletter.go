@@ -46,7 +46,7 @@ func (r *run) writeDeadLetter(ctx context.Context, d *delivery, e *session.Entry
 		extra = append(extra, added.Name, added.Value)
 	}
 	if !gone && (!r.sharded || together(f.name, f.dead)) {
-		answer, err := deadScript.run(ctx, r.client, []string{f.name, f.dead}, append([]any{r.group, r.options.name, d.position, count}, extra...)...)
+		answer, err := deadScript.run(ctx, r.client, []string{f.name, f.dead}, append([]any{r.group, r.config.Name, d.position, count}, extra...)...)
 		if err != nil || answer != int64(2) {
 			return answer == int64(1), err
 		}

@@ -74,7 +74,7 @@ func (d *delivery) Nack() {
 	if d.state != claimed {
 		return
 	}
-	d.state, d.idle, d.charge = released, d.run.options.claimAfter, -1
+	d.state, d.idle, d.charge = released, d.run.config.ClaimAfter, -1
 	if d.alone != nil {
 		d.putBack()
 	}
@@ -148,12 +148,12 @@ func (r *run) admit(f *feed, all []*delivery) {
 func (r *run) roomIn(f *feed) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most := r.options.prefetch
+	most := r.config.MaxOutstandingMessages
 	if f.primary != nil { // no more than are handled soon: who has claimed them may have better things to do
-		most = min(most, 2*r.options.Workers)
+		most = min(most, 2*r.config.Workers)
 	}
 	room := max(most-(len(f.claims)-f.unloaded), 0)
-	left := int64(r.options.prefetchBytes) - f.bytes
+	left := int64(r.config.MaxOutstandingBytes) - f.bytes
 	if room == 0 || left <= 0 {
 		return 0
 	}

@@ -74,7 +74,7 @@ func sizeOf(fields map[string]string) (bytes int64) {
 // message reads an entry; see [decode].
 func (c *Consumer) message(st *stream, id entryID, count int64, fields map[string]string) (*inbox.Message, error) {
 	m, err := decode(fields)
-	m.Consumer, m.Source, m.Position, m.Deliveries = c.options.Consumer, st.source, id.String(), int(count)
+	m.Consumer, m.Source, m.Position, m.Deliveries = c.config.Consumer, st.source, id.String(), int(count)
 	m.Published = time.UnixMilli(int64(min(id.ms, 1<<62)))
 	return m, err
 }

@@ -45,7 +45,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		fields := map[string]string{name1: value1, name2: value2}
 		payload, has := fields["data"]
-		r := &run{Consumer: &Consumer{options: defaults()}}
+		r := &run{Consumer: &Consumer{}}
 		d, err := r.newDelivery(&feed{stream: &stream{name: "s", source: "s"}}, "1526919030474-1", 3, fields)
 		require.NoError(t, err)
 		m := d.entry.Message

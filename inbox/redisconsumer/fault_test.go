@@ -37,7 +37,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 	through := connect(t, "redis://"+proxy.Addr(t))
 	require.Equal(t, 3, through.Options().MaxRetries)
-	r := start(t, through, s.stream, l.handler(counts), redisconsumer.WithClaimAfter(time.Hour))
+	r := start(t, through, s.stream, l.handler(counts), redisconsumer.Config{ClaimAfter: time.Hour})
 	n := 0
 	for range 5 {
 		s.addAllFrom(t, 3, n, 20)
@@ -83,7 +83,7 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		return nil
-	}), redisconsumer.WithLogger(j.logger()), redisconsumer.WithClaimAfter(2*time.Second))
+	}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}, ClaimAfter: 2 * time.Second})
 	soon(t, "four handlers are under way", func() bool { return holding.Load() == 4 })
 	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
 	server.kill(t)
@@ -107,7 +107,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	onRedis(t, func(t *testing.T, s *site) {
 		var j journal
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithLogger(j.logger()))
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 		s.addAll(t, 3, 30)
 		soon(t, "all handled", func() bool { return l.len() == 30 })
 		require.NoError(t, s.Del(t.Context(), s.stream).Err())
@@ -128,7 +128,7 @@ func TestTrimmed(t *testing.T) {
 		require.NoError(t, s.XTrimMaxLen(t.Context(), s.stream, 7).Err())
 		var j journal
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithLogger(j.logger()))
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 		soon(t, "what is left is handled", func() bool { return l.len() == 7 })
 		soon(t, "the rest is reported", func() bool { return r.stats(t).Trimmed == 3 })
 		assert.Equal(t, 3, j.lines("level=ERROR", "trimmed before it was handled"))
@@ -151,7 +151,7 @@ func TestRefusedAtTheStart(t *testing.T) {
 		"redis://nothing:secret@" + server.addr():  "NOPERM",
 		"redis://narrow:mistaken@" + server.addr(): "WRONGPASS",
 	} {
-		c, err := redisconsumer.NewConsumer(connect(t, url), group, []string{"text", "stream"}, handler, quick()...)
+		c, err := redisconsumer.NewConsumer(connect(t, url), group, []string{"text", "stream"}, handler, quick())
 		require.NoError(t, err)
 		err = c.Run(t.Context())
 		require.ErrorContains(t, err, says)
@@ -171,7 +171,7 @@ func TestOwnershipIsLost(t *testing.T) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return inbox.Handled, nil // too late
-		}), redisconsumer.WithTimeout(time.Minute))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: time.Minute}})
 		soon(t, "it has them", func() bool { return s.pending(t) == 2 && r.stats(t).Claimed == 2 })
 		for _, row := range s.rows(t) {
 			require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, "other", 0, row.ID, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err())
@@ -215,7 +215,8 @@ func TestBrokenHandlers(t *testing.T) {
 				return ctx.Err()
 			}
 			return nil
-		}), redisconsumer.WithTimeout(30*time.Millisecond), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}))
+		}),
+			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Timeout: 30 * time.Millisecond}})
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && l.len() == 2 })
 		reasons := map[any]string{}
 		for _, letter := range s.dead(t) {
@@ -244,7 +245,7 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 				return inbox.Permanent(errors.New("never"))
 			}
 			return nil
-		}), redisconsumer.WithLogger(j.logger()))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 		soon(t, "the log says why", func() bool { return j.lines("level=ERROR", "dead letter not published", "WRONGTYPE") > 0 })
 		soon(t, "the other key flows", func() bool { return l.len() == 1 && s.pending(t) == 1 })
 		require.NoError(t, s.Del(t.Context(), dead).Err())
@@ -266,7 +267,7 @@ func TestNoDeadLetterOfALostMessage(t *testing.T) {
 			r := start(t, client, place.stream, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 				taken := place.Do(ctx, "XCLAIM", place.stream, group, "other", 0, m.Position, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err()
 				return "", inbox.Permanent(errors.Join(errors.New("never"), taken))
-			}), redisconsumer.WithClaimAfter(time.Hour)) // nothing is renewed meanwhile: only the dead letter finds out
+			}), redisconsumer.Config{ClaimAfter: time.Hour}) // nothing is renewed meanwhile: only the dead letter finds out
 			soon(t, name+": it lets go of it", func() bool { return r.stats(t).Lost == 1 && r.stats(t).Claimed == 0 })
 			assert.Empty(t, place.dead(t), name)
 			assert.Zero(t, r.stats(t).Forwarded, name)
@@ -280,21 +281,18 @@ func TestNoDeadLetterOfALostMessage(t *testing.T) {
 
 func TestEverythingWrongAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := redisconsumer.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil))
+	_, err := redisconsumer.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil), redisconsumer.Config{})
 	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
-	_, err = redisconsumer.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisconsumer.WithWorkers(0), redisconsumer.WithPrefetch(0),
-		redisconsumer.WithTimeout(-1), redisconsumer.WithClaimAfter(time.Millisecond), redisconsumer.WithBlock(0), redisconsumer.WithShutdownTimeout(-1),
-		redisconsumer.WithName(""), redisconsumer.WithConsumer(""), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: -1}),
-		redisconsumer.WithDeadLetters(func(string) string { return "a" }))
+	_, err = redisconsumer.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisconsumer.Config{
+		ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}, ClaimAfter: time.Millisecond, Block: -1,
+	})
 	for _, says := range []string{
-		"client is nil", "handler is nil", "group has no name", "stream has no name", `"a" is named twice`, "WithWorkers: 0", "WithPrefetch: 0", "WithTimeout: -1ns",
-		"WithClaimAfter: 1ms", "WithBlock: 0s", "WithShutdownTimeout: -1ns", "WithName: the name is empty", "WithConsumer", "WithRetry: retry.max_attempts is -1", "read itself",
+		"client is nil", "handler is nil", "group has no name", "stream has no name", `"a" is named twice`, "Workers is -1", "ClaimAfter is 1ms", "Block is -1ns", "read itself",
 	} {
 		assert.ErrorContains(t, err, says)
 	}
-	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisconsumer.WithDeadLetters(nil))
-	assert.ErrorContains(t, err, "no stream to read")
-	assert.ErrorContains(t, err, "WithDeadLetters: the function is nil")
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisconsumer.Config{})
+	assert.EqualError(t, err, "redisconsumer: there is no stream to read: name at least one")
 }
 
 // What the server refuses for a while is waited out: nothing is lost, the log says it once, and
@@ -313,7 +311,7 @@ func TestServerRefuses(t *testing.T) {
 			s, _ := ownSite(t)
 			var j journal
 			l := newLedger()
-			start(t, s, s.stream, l.handler(nil), redisconsumer.WithLogger(j.logger()))
+			start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 			s.addAll(t, 3, 30)
 			soon(t, "it works", func() bool { return l.len() == 30 })
 			require.NoError(t, s.Do(t.Context(), refusal.refuse...).Err())
@@ -340,7 +338,7 @@ func TestServerRefusesForAnotherReason(t *testing.T) {
 	}
 	var j journal
 	l := newLedger()
-	start(t, s, s.stream, l.handler(nil), redisconsumer.WithLogger(j.logger()))
+	start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 	s.addAll(t, 3, 30)
 	soon(t, "it works", func() bool { return l.len() == 30 })
 	require.NoError(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
@@ -375,9 +373,9 @@ func TestServerHangs(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	}
-	options := redisconsumer.WithPrefetch(20)
-	start(t, s, s.stream, first.handler(slow), options)
-	start(t, s, s.stream, second.handler(slow), options)
+	config := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 20}}
+	start(t, s, s.stream, first.handler(slow), config)
+	start(t, s, s.stream, second.handler(slow), config)
 	soon(t, "they work", func() bool { return first.len()+second.len() > 30 })
 	thaw := server.freeze(t)
 	began := time.Now()
@@ -443,7 +441,7 @@ func TestNewDeliveryIsAdopted(t *testing.T) {
 			begun <- m.Deliveries
 			<-release
 			return context.Cause(ctx)
-		}), redisconsumer.WithClaimAfter(30*time.Minute)) // nothing is renewed meanwhile
+		}), redisconsumer.Config{ClaimAfter: 30 * time.Minute}) // nothing is renewed meanwhile
 		assert.Equal(t, 2, <-begun)
 		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
 		soon(t, "it is delivered again", func() bool {

@@ -74,7 +74,7 @@ func (r *run) ensure(ctx context.Context, f *feed) error {
 	from := f.start
 	if from == "" {
 		from = "0"
-		if r.options.fromNow {
+		if r.config.NewOnly {
 			from = "$"
 		}
 	}
@@ -91,7 +91,7 @@ func (r *run) ensure(ctx context.Context, f *feed) error {
 	}
 	if f.start == "" {
 		f.start = "0"
-		if r.options.fromNow {
+		if r.config.NewOnly {
 			if f.start, err = r.position(ctx, f); err != nil {
 				f.start = ""
 				return err

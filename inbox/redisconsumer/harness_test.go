@@ -1,6 +1,7 @@
 package redisconsumer_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,13 +45,17 @@ const group = "billing"
 // claimAfter is how long a process may be silent in most tests.
 const claimAfter = 400 * time.Millisecond
 
-// quick are the times of a consumer that a test can wait for.
-func quick(opts ...redisconsumer.Option) []redisconsumer.Option {
-	return append([]redisconsumer.Option{
-		redisconsumer.WithClaimAfter(claimAfter), redisconsumer.WithBlock(50 * time.Millisecond),
-		redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond}),
-		redisconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-	}, opts...)
+// quick are the times of a consumer that a test can wait for, where it says nothing else.
+func quick(given ...redisconsumer.Config) (config redisconsumer.Config) {
+	if len(given) > 0 {
+		config = given[0]
+	}
+	config.ClaimAfter, config.Block = cmp.Or(config.ClaimAfter, claimAfter), cmp.Or(config.Block, 50*time.Millisecond)
+	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
+	if config.Retry == (inbox.Retry{}) {
+		config.Retry = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond}
+	}
+	return config
 }
 
 // A site is a server and a stream of this test's own.
@@ -229,9 +234,9 @@ type run struct {
 }
 
 // start runs a consumer until the test ends, or stop is called.
-func start(t *testing.T, client redis.UniversalClient, stream string, handler inbox.Handler, opts ...redisconsumer.Option) *run {
+func start(t *testing.T, client redis.UniversalClient, stream string, handler inbox.Handler, config ...redisconsumer.Config) *run {
 	t.Helper()
-	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick(opts...)...)
+	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick(config...))
 	require.NoError(t, err)
 	return launch(t, c)
 }

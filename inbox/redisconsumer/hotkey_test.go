@@ -36,11 +36,11 @@ func TestFailingKeyStarvesNoOther(t *testing.T) {
 				return inbox.Unavailable(errors.New("what the hot key needs is out"))
 			}
 			return nil
-		}), redisconsumer.WithClaimAfter(2*time.Second))
+		}), redisconsumer.Config{ClaimAfter: 2 * time.Second})
 		soon(t, "the others are handled", func() bool { return l.len() == others })
 		soon(t, "all of the hot key is held", func() bool {
 			stats := r.stats(t)
-			return stats.Claimed+stats.Unloaded == followers && stats.Claimed <= redisconsumer.DefaultPrefetch
+			return stats.Claimed+stats.Unloaded == followers && stats.Claimed <= inbox.DefaultMaxOutstandingMessages
 		})
 		late := s.add(t, "cold-0", followers+others)
 		soon(t, "a later one, too", func() bool { return l.len() == others+1 })
@@ -65,7 +65,13 @@ func TestUnloadedIsBounded(t *testing.T) {
 		var j journal
 		r := start(t, s, s.stream, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			return "", inbox.Unavailable(errors.New("out"))
-		}), redisconsumer.WithPrefetch(prefetch), redisconsumer.WithClaimAfter(2*time.Second), redisconsumer.WithLogger(j.logger()), redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}))
+		}),
+			redisconsumer.Config{
+				ConsumerConfig: inbox.ConsumerConfig{
+					MaxOutstandingMessages: prefetch, Retry: inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}, Log: j.logger(),
+				},
+				ClaimAfter: 2 * time.Second,
+			})
 		soon(t, "it holds all that it may", func() bool {
 			stats := r.stats(t)
 			return stats.Claimed+stats.Unloaded == most
@@ -74,7 +80,7 @@ func TestUnloadedIsBounded(t *testing.T) {
 		assert.Equal(t, most, s.pending(t))
 		r.stop(t)
 		l := newLedger()
-		start(t, s, s.stream, l.handler(nil), redisconsumer.WithName("next"))
+		start(t, s, s.stream, l.handler(nil), redisconsumer.Config{Name: "next"})
 		soon(t, "another consumer has handled all", func() bool { return l.len() == most+50 })
 		l.check(t, most+50)
 	})
@@ -97,7 +103,7 @@ func TestTrimmedWhileUnloaded(t *testing.T) {
 				return inbox.Unavailable(errors.New("out"))
 			}
 			return nil
-		}), redisconsumer.WithPrefetch(4), redisconsumer.WithClaimAfter(time.Minute))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 4}, ClaimAfter: time.Minute})
 		soon(t, "the other key is handled", func() bool { return l.len() == 1 })
 		require.NoError(t, s.XDel(t.Context(), s.stream, ids[9]).Err())
 		down.Store(false)

@@ -70,7 +70,7 @@ func TestPartnerSuppressesNothing(t *testing.T) {
 			f.Data, f.Metadata.Headers.Type = []byte(`{"N":-1}`), wireType
 			return &f
 		}
-		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, partner}, handlers, quick()...)
+		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, partner}, handlers, quick())
 		require.NoError(t, err)
 		r := launch(t, c)
 		done := func() int64 {
@@ -105,7 +105,7 @@ func TestIDOfAnotherTypeIsRefused(t *testing.T) {
 			return tx.Create(&Effect{m.Type, e.N}).Error
 		})
 		var j journal
-		r := start(t, s.Client, s.stream, handlers, redisconsumer.WithLogger(j.logger()))
+		r := start(t, s.Client, s.stream, handlers, redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 		m := sealed(t, "1", 1)
 		paid := *m
 		paid.Metadata.Headers.Type = "Ordering.OrderPaid.v1"
@@ -132,7 +132,7 @@ func TestStreamsOfOneSource(t *testing.T) {
 		db, handlers := books(t)
 		second := s.stream + "-new"
 		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, second}, handlers,
-			quick(redisconsumer.WithSource(func(string) string { return "orders" }))...)
+			quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Source: inbox.Always("orders")}}))
 		require.NoError(t, err)
 		r := launch(t, c)
 		m := sealed(t, "1", 1)

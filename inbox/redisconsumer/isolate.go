@@ -72,7 +72,7 @@ func (r *run) isolate(ctx context.Context, f *feed, idle time.Duration, rows []p
 		r.reserve(d)
 		if !vacated && !r.vacate(ctx, d) {
 			if ctx.Err() == nil {
-				d.pause = r.options.claimAfter / 2
+				d.pause = r.config.ClaimAfter / 2
 			}
 			d.Nack()
 			return nil
@@ -88,7 +88,7 @@ func (r *run) isolate(ctx context.Context, f *feed, idle time.Duration, rows []p
 // lastChance is the number of deliveries after which a message is not run any more: it was handled
 // alone at least once.
 func (c *Consumer) lastChance() int64 {
-	return int64(max(c.options.Retry.MaxAttempts, isolateAfter+1))
+	return int64(max(c.config.Retry.MaxAttempts, isolateAfter+1))
 }
 
 // abandonCrasher has a message put among the dead letters without running it.
@@ -122,7 +122,7 @@ func (r *run) reserve(d *delivery) {
 // vacate gives back everything but one entry: handlers that run end and are acknowledged, everything else
 // is for whoever wants it. It reports whether it came to that.
 func (r *run) vacate(ctx context.Context, but *delivery) (alone bool) {
-	patience := r.options.Timeout + vacateGrace
+	patience := r.config.Timeout + vacateGrace
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if r.Still(limited, patience) {
@@ -164,7 +164,7 @@ func (r *run) try(ctx context.Context, d *delivery) error {
 	e.Message.Deliveries, e.Past.Failures, e.AtLeast = count, count-1, count-1
 	e.Expire = time.Now() // it is given back rather than waits for its next attempt here
 	r.Take(e, d)          //nolint:contextcheck // handlers outlive ctx: they have the session's
-	ticker := time.NewTicker(r.options.claimAfter)
+	ticker := time.NewTicker(r.config.ClaimAfter)
 	defer ticker.Stop()
 	for late := false; ; {
 		select {

@@ -43,9 +43,12 @@ func TestOrderAcrossIsolation(t *testing.T) {
 			}
 			return nil
 		})
-		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, other.stream}, h, quick(
-			redisconsumer.WithClaimAfter(2*time.Second),
-			redisconsumer.WithRetry(inbox.Retry{BaseDelay: 3 * time.Second, MaxDelay: 3 * time.Second}))...)
+		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, other.stream}, h, quick(redisconsumer.Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				Retry: inbox.Retry{BaseDelay: 3 * time.Second, MaxDelay: 3 * time.Second},
+			},
+			ClaimAfter: 2 * time.Second,
+		}))
 		require.NoError(t, err)
 		launch(t, c)
 		<-first
@@ -79,7 +82,7 @@ func TestGroupDeletedWhileOneIsIsolated(t *testing.T) {
 			}
 			return nil
 		})
-		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, other.stream}, h, quick()...)
+		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, other.stream}, h, quick())
 		require.NoError(t, err)
 		launch(t, c)
 		<-isolated

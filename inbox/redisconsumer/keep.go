@@ -24,7 +24,7 @@ func (r *run) own(ctx context.Context, f *feed, all []*delivery, what func(*deli
 	notOurs = map[*delivery]int64{}
 	for some := range slices.Chunk(all, atOnce) {
 		var there []*delivery
-		args := []any{r.group, r.options.name}
+		args := []any{r.group, r.config.Name}
 		r.mu.Lock()
 		for _, d := range some {
 			if f.claims[d.position] == d && !d.gone {
@@ -105,7 +105,7 @@ func (r *run) chosen(f *feed, choice func(*delivery) bool) (all []*delivery) {
 
 // renew shows signs of life for everything that is claimed, until ctx ends.
 func (r *run) renew(ctx context.Context, f *feed) {
-	rhythm := r.options.claimAfter / (renewals + 1)
+	rhythm := r.config.ClaimAfter / (renewals + 1)
 	for failures := 0; ; {
 		pause := rhythm
 		if failures > 0 {
@@ -231,7 +231,7 @@ func (r *run) leave(ctx context.Context) {
 		if !f.ready {
 			continue
 		}
-		if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, r.options.name); err != nil && !isNoGroup(err) {
+		if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, r.config.Name); err != nil && !isNoGroup(err) {
 			r.log.WarnContext(ctx, "member could not leave its group", "stream", f.name, "error", err)
 		}
 	}
@@ -245,7 +245,7 @@ func (r *run) tidy(ctx context.Context, f *feed) error {
 		return err
 	}
 	for _, member := range members {
-		if member.Name != r.options.name && member.Pending == 0 && member.Idle > tidyAfter*r.options.claimAfter {
+		if member.Name != r.config.Name && member.Pending == 0 && member.Idle > tidyAfter*r.config.ClaimAfter {
 			if _, err := leaveScript.run(ctx, r.client, []string{f.name}, r.group, member.Name); err != nil {
 				return err
 			}

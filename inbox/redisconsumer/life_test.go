@@ -27,7 +27,8 @@ func TestSameNameAgain(t *testing.T) {
 		s.addAll(t, 1, 40)
 		s.readDead(t, 30)
 		l := newLedger()
-		start(t, s, s.stream, l.handler(nil), redisconsumer.WithName("dead"), redisconsumer.WithClaimAfter(time.Hour), redisconsumer.WithPrefetch(4))
+		start(t, s, s.stream, l.handler(nil),
+			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 4}, Name: "dead", ClaimAfter: time.Hour})
 		soon(t, "all handled", func() bool { return l.len() == 40 })
 		l.check(t, 40)
 	})
@@ -38,7 +39,7 @@ func TestFromNow(t *testing.T) {
 	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 1, 10)
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithNewOnly())
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{NewOnly: true})
 		soon(t, "the group is there", func() bool { return s.pending(t) == 0 })
 		s.addAllFrom(t, 1, 10, 10)
 		soon(t, "what came after is handled", func() bool { return l.len() == 10 })
@@ -76,7 +77,7 @@ func TestBounds(t *testing.T) {
 			}
 			<-release
 			return nil
-		}), redisconsumer.WithWorkers(3), redisconsumer.WithPrefetch(10))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 3, MaxOutstandingMessages: 10}})
 		soon(t, "it has what it may have", func() bool { return under.Load() == 3 && r.stats(t).Claimed == 10 })
 		assert.Equal(t, 10, s.pending(t))
 		assert.Equal(t, int64(90), r.stats(t).Lag)
@@ -104,7 +105,7 @@ func TestStopKeepsWhatWaitsForItsKey(t *testing.T) {
 				<-release
 			}
 			return nil
-		}), redisconsumer.WithWorkers(1), redisconsumer.WithShutdownTimeout(time.Minute))
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 1, ShutdownTimeout: time.Minute}})
 		<-inside
 		soon(t, "all are claimed", func() bool { return stopping.stats(t).Claimed == 3 })
 		stopping.cancel()
@@ -148,7 +149,8 @@ func TestIsolatedThatFail(t *testing.T) {
 				return inbox.Permanent(errors.New("never"))
 			}
 			return nil
-		}), redisconsumer.WithRetry(inbox.Retry{MaxAttempts: 6, BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}))
+		}),
+			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 6, BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}}})
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		assert.Equal(t, 2, l.len())
 		assert.Equal(t, int64(3), attempts[0].Load(), "three deaths and three failures")
@@ -246,7 +248,7 @@ func TestComingAndGoing(t *testing.T) {
 func TestLag(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
-		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, newLedger().handler(nil), quick()...)
+		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, newLedger().handler(nil), quick())
 		require.NoError(t, err)
 		all, err := c.Streams(t.Context())
 		require.ErrorContains(t, err, fmt.Sprintf("%q", s.stream), "there is no stream yet")
@@ -311,7 +313,7 @@ func TestLag(t *testing.T) {
 func TestTwoOfOneName(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
-		patient := redisconsumer.WithClaimAfter(12 * time.Second) // nobody counts as dead because the machine is busy
+		patient := redisconsumer.Config{Name: "same", ClaimAfter: 12 * time.Second} // nobody counts as dead because the machine is busy
 		s.addAll(t, 1, 2)
 		causes := make(chan error, 1)
 		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
@@ -321,7 +323,7 @@ func TestTwoOfOneName(t *testing.T) {
 			default: // it is told once again, where it has taken the message back
 			}
 			return inbox.Handled, nil // too late
-		}), redisconsumer.WithName("same"), patient)
+		}), patient)
 		soon(t, "it has them", func() bool { return s.pending(t) == 2 && first.stats(t).Claimed == 2 })
 		release := make(chan struct{})
 		l := newLedger()
@@ -332,7 +334,7 @@ func TestTwoOfOneName(t *testing.T) {
 			case <-ctx.Done(): // its turn to have it taken away
 			}
 			return ctx.Err()
-		}), redisconsumer.WithName("same"), patient)
+		}), patient)
 		require.ErrorContains(t, <-causes, "taken the message back")
 		soon(t, "the first has none", func() bool { return first.stats(t).Claimed == 0 })
 		assert.Equal(t, 2, s.pending(t), "and has acknowledged none")

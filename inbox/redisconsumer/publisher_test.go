@@ -72,7 +72,7 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			assert.False(t, m.Published.IsZero())
 			return inbox.Handled, nil
 		})
-		c, err := redisconsumer.NewConsumer(s, group, names, handler, quick(redisconsumer.WithConsumer("projection"))...)
+		c, err := redisconsumer.NewConsumer(s, group, names, handler, quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Consumer: "projection"}}))
 		require.NoError(t, err)
 		r := launch(t, c)
 		soon(t, "all handled", func() bool {

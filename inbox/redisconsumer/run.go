@@ -65,12 +65,12 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	for _, st := range c.streams {
 		f := &feed{
 			stream: st, primary: byStream[st.primary], claims: map[string]*delivery{}, returned: map[string]bool{}, rest: map[string]time.Time{},
-			largest: c.options.expected(), mustRecover: c.options.named, room: make(chan struct{}, 1), toSettle: make(chan struct{}, 1),
+			largest: c.config.expected(), mustRecover: c.config.named, room: make(chan struct{}, 1), toSettle: make(chan struct{}, 1),
 		}
 		byStream[st] = f
 		r.feeds = append(r.feeds, f)
 	}
-	settings := c.options.Settings(c.handler, c.log, &c.counts)
+	settings := session.SettingsOf(&c.config.ConsumerConfig, c.handler, c.log, &c.counts)
 	settings.Recurs, settings.Before = true, before
 	settings.Load, settings.DeadLetter = r.load, r.deadLetter
 	r.Session = session.New(ctx, &settings)

@@ -32,8 +32,9 @@ func TestIsolatedIgnoresItsContext(t *testing.T) {
 		s.claimDead(t, s.rows(t)[0].ID, 3)
 		handler, begun, release := stubborn()
 		var j journal
-		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, handler, quick(
-			redisconsumer.WithShutdownTimeout(0), redisconsumer.WithTimeout(time.Millisecond), redisconsumer.WithLogger(j.logger()))...)
+		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, handler, quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+			Timeout: time.Millisecond, ShutdownTimeout: -1, Log: j.logger(),
+		}}))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

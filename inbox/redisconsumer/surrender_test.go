@@ -19,7 +19,7 @@ func TestSurrenderWhileClaimed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	c, err := NewConsumer(client, "g", []string{"s"}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 		return inbox.Handled, nil
-	}), WithLogger(slog.New(slog.DiscardHandler)))
+	}), Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	r := c.newRun(t.Context())
 	f := r.feeds[0]

@@ -30,7 +30,7 @@ func (r *run) take(ctx context.Context, f *feed) {
 		if _, answered := said(err); !answered {
 			// A read of ours may still wait at the server. What it is handed is recovered before
 			// anything younger is read.
-			pause = max(pause, r.options.block)
+			pause = max(pause, r.config.Block)
 		}
 		session.Pause(ctx, pause)
 	}
@@ -50,7 +50,7 @@ func (r *run) step(ctx context.Context, f *feed, round *time.Time) error {
 	case !f.ready:
 		err := r.ensure(ctx, f)
 		if errors.Is(err, errNoBackfill) {
-			session.Pause(ctx, r.options.block)
+			session.Pause(ctx, r.config.Block)
 			return nil
 		}
 		return r.attend(ctx, f, "join", now, err)
@@ -71,11 +71,11 @@ func (r *run) step(ctx context.Context, f *feed, round *time.Time) error {
 		}
 		return r.attend(ctx, f, "claim", now, err)
 	default:
-		patience := min(r.options.block, time.Until(next))
+		patience := min(r.config.Block, time.Until(next))
 		if f.primary != nil { // it needs no connection of its own, and looks after its stream again soon
 			patience = leastBlock
 			if f.idle.Load() {
-				session.Pause(ctx, min(backfillPause, r.options.block))
+				session.Pause(ctx, min(backfillPause, r.config.Block))
 			}
 		}
 		return r.attend(ctx, f, "read", now, r.read(ctx, f, patience))
@@ -85,7 +85,7 @@ func (r *run) step(ctx context.Context, f *feed, round *time.Time) error {
 // rhythm is the pause between two rounds of take-overs: half of the time after which an entry
 // may be taken over, not for all members of the group at the same moment.
 func (r *run) rhythm() time.Duration {
-	return time.Duration(float64(r.options.claimAfter) * (0.4 + 0.2*rand.Float64()))
+	return time.Duration(float64(r.config.ClaimAfter) * (0.4 + 0.2*rand.Float64()))
 }
 
 // attend keeps the account of outages, and of groups that are gone.
@@ -136,7 +136,7 @@ func (r *run) read(ctx context.Context, f *feed, block time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
 	pipe := r.client.Pipeline() // which only builds the command, with its patience
 	cmd := pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: r.group, Consumer: r.options.name, Streams: []string{f.name, ">"}, Count: int64(room), Block: max(block, leastBlock),
+		Group: r.group, Consumer: r.config.Name, Streams: []string{f.name, ">"}, Count: int64(room), Block: max(block, leastBlock),
 	})
 	pipe.Discard()
 	if err := r.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {
@@ -204,7 +204,7 @@ func (r *run) strange(f *feed, rows []pending) (others []pending) {
 // lost, or an earlier process with our name has died, or it was given back while another one was
 // handled alone. It reports whether that was all.
 func (r *run) recover(ctx context.Context, f *feed) (all bool, err error) {
-	if all, err = r.takeOver(ctx, f, 0, r.options.name); all {
+	if all, err = r.takeOver(ctx, f, 0, r.config.Name); all {
 		r.mu.Lock()
 		clear(f.returned) // the rest has others
 		r.mu.Unlock()
@@ -219,7 +219,7 @@ func (r *run) takeOverAll(ctx context.Context, f *feed) (all bool, err error) {
 	if all, err = r.recover(ctx, f); !all {
 		return false, err
 	}
-	if all, err = r.takeOver(ctx, f, r.options.claimAfter, ""); !all {
+	if all, err = r.takeOver(ctx, f, r.config.ClaimAfter, ""); !all {
 		return false, err
 	}
 	return true, r.tidy(ctx, f)
@@ -281,11 +281,11 @@ func (r *run) adopt(ctx context.Context, f *feed, idle time.Duration, rows []pen
 // claimRows makes entries ours that are as rows has them. Where charge is set it counts as a
 // delivery, unless it is only the answer to one that was lost.
 func (r *run) claimRows(ctx context.Context, f *feed, idle time.Duration, rows []pending, charge bool) ([]*delivery, error) {
-	args := []any{r.group, r.options.name, idle.Milliseconds()}
+	args := []any{r.group, r.config.Name, idle.Milliseconds()}
 	r.mu.Lock()
 	for _, row := range rows {
 		growth := 1
-		if !charge || row.Consumer == r.options.name && !r.options.named && !f.returned[row.ID] {
+		if !charge || row.Consumer == r.config.Name && !r.config.named && !f.returned[row.ID] {
 			growth = 0
 		}
 		delete(f.returned, row.ID)

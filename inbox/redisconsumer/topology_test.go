@@ -80,7 +80,7 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 			return inbox.Permanent(errors.New("it does not like the last"))
 		}
 		return nil
-	}), quick()...)
+	}), quick())
 	require.NoError(t, err)
 	r := launch(t, c)
 	total := func() (sum figures) {
@@ -156,7 +156,7 @@ func TestClusterNodeIsOut(t *testing.T) {
 	}
 	l := newLedger()
 	var j journal
-	c, err := redisconsumer.NewConsumer(client, group, names, l.handler(nil), quick(redisconsumer.WithLogger(j.logger()))...)
+	c, err := redisconsumer.NewConsumer(client, group, names, l.handler(nil), quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}}))
 	require.NoError(t, err)
 	launch(t, c)
 	soon(t, "all handled", func() bool { return l.len() == 3 })

@@ -13,8 +13,8 @@ import (
 // fits in, the consumer unloads some: they stay claimed and in the queue of their key, and their
 // claims are renewed, but their payload is dropped and fetched again when it is their turn.
 const (
-	// unloadedPerPrefetch bounds the unloaded messages of a stream, in multiples of the prefetch.
-	unloadedPerPrefetch = 64
+	// unloadedPerRoom bounds the unloaded messages of a stream, in multiples of the prefetch.
+	unloadedPerRoom = 64
 	// unloadPatience is how long workers are idle before something is unloaded: those that are busy
 	// may make room.
 	unloadPatience = 50 * time.Millisecond
@@ -39,15 +39,15 @@ func (r *run) awaitRoom(ctx context.Context, f *feed) {
 	}
 }
 
-// unload makes room for a quarter of the prefetch while workers are idle.
+// unload makes room for a quarter of the room while workers are idle.
 func (r *run) unload(ctx context.Context, f *feed) {
 	if r.roomIn(f) > 0 || !r.Idle() {
 		return
 	}
-	prefetch := r.options.prefetch
+	room := r.config.MaxOutstandingMessages
 	r.mu.Lock()
 	unloaded, said := f.unloaded, f.full
-	quota := min((prefetch+3)/4, unloadedPerPrefetch*prefetch-unloaded)
+	quota := min((room+3)/4, unloadedPerRoom*room-unloaded)
 	f.full = quota <= 0
 	r.mu.Unlock()
 	if quota > 0 {

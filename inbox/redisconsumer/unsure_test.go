@@ -54,7 +54,7 @@ func TestLentWithoutKnowing(t *testing.T) {
 				return inbox.Unavailable(errors.New("not now"))
 			}
 			return nil
-		}), redisconsumer.WithClaimAfter(2*time.Second))
+		}), redisconsumer.Config{ClaimAfter: 2 * time.Second})
 		soon(t, "the other one is claimed", func() bool { return r.stats(t).Claimed == 1 })
 		s.claimDead(t, s.rows(t)[0].ID, 3)
 		soon(t, "it does not know what it has lent", lost.Load)

@@ -48,9 +48,9 @@ func brokerDefects() []Defect {
 			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
 		},
 		{
-			Name: "overtakes-lost", What: "the sole consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
+			Name: "overtakes-lost", What: "the exclusive consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
 			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
-			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.options.sole, doubtful: c.options.sole}", "order: order{}"}},
+			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.config.Exclusive, doubtful: c.config.Exclusive}", "order: order{}"}},
 			options: func(o *Options) {
 				o.Only, o.Every, o.Keys, o.Rate, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 60, 1, 1
 			},

@@ -161,9 +161,8 @@ func projectNATS(p *projector, broker string, cfg config.Broker) error {
 		return err
 	}
 	p.closers = append(p.closers, func() error { conn.Close(); return nil })
-	consumer, err := natsconsumer.NewConsumer(conn, scenario.JetStream, scenario.ProjectionGroup, p.handler, natsconsumer.WithConsumer(broker),
-		natsconsumer.WithSole(), natsconsumer.WithCreate(jetstream.ConsumerConfig{AckWait: ackWait}),
-		natsconsumer.WithRetry(retry), natsconsumer.WithTimeout(handlerPatience), natsconsumer.WithWorkers(3), natsconsumer.WithShutdownTimeout(projectorsShutdown))
+	consumer, err := natsconsumer.NewConsumer(conn, scenario.JetStream, scenario.ProjectionGroup, p.handler,
+		natsconsumer.Config{ConsumerConfig: configOf(broker), Exclusive: true, Create: &jetstream.ConsumerConfig{AckWait: ackWait}})
 	p.consumers = append(p.consumers, consumer)
 	return err
 }

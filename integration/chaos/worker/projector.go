@@ -26,8 +26,13 @@ const (
 	projectorsShutdown = 5 * time.Second
 )
 
-// retry is that of all consumers. No message is at fault.
-var retry = inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
+// configOf is that of the consumers of a broker. No message is at fault.
+func configOf(broker string) inbox.ConsumerConfig {
+	return inbox.ConsumerConfig{
+		Consumer: broker, Workers: 3, Timeout: handlerPatience, ShutdownTimeout: projectorsShutdown,
+		Retry: inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000},
+	}
+}
 
 // projector is a service that consumes everything: a projection of the accounts, once for each
 // broker, kept with the inbox.

@@ -79,8 +79,8 @@ func projectPubSub(p *projector, broker string, cfg config.Broker) error {
 	}
 	p.closers = append(p.closers, client.Close)
 	for _, stream := range scenario.Streams() {
-		consumer, err := pubsubconsumer.NewConsumer(client, scenario.ProjectionSubscription(stream), p.handler, pubsubconsumer.WithConsumer(broker),
-			pubsubconsumer.WithRetry(retry), pubsubconsumer.WithTimeout(handlerPatience), pubsubconsumer.WithWorkers(3), pubsubconsumer.WithShutdownTimeout(projectorsShutdown))
+		consumer, err := pubsubconsumer.NewConsumer(client, scenario.ProjectionSubscription(stream), p.handler,
+			pubsubconsumer.Config{ConsumerConfig: configOf(broker)})
 		if err != nil {
 			return err
 		}

@@ -72,9 +72,7 @@ func consumeQueue(ctx context.Context, skew time.Duration, ledger *scenario.Ledg
 
 // projectRabbitMQ consumes the queue of the projections.
 func projectRabbitMQ(p *projector, broker string, cfg config.Broker) error {
-	consumer, err := rabbitmqconsumer.NewConsumer(cfg.URL.Reveal(), scenario.ProjectionQueue, p.handler, rabbitmqconsumer.WithConsumer(broker),
-		rabbitmqconsumer.WithRetry(retry), rabbitmqconsumer.WithTimeout(handlerPatience), rabbitmqconsumer.WithWorkers(3),
-		rabbitmqconsumer.WithShutdownTimeout(projectorsShutdown))
+	consumer, err := rabbitmqconsumer.NewConsumer(cfg.URL.Reveal(), scenario.ProjectionQueue, p.handler, rabbitmqconsumer.Config{ConsumerConfig: configOf(broker)})
 	p.consumers = append(p.consumers, consumer)
 	return err
 }

@@ -101,9 +101,8 @@ func projectRedis(p *projector, broker string, cfg config.Broker) error {
 	if broker == scenario.Partner {
 		streams = scenario.PartnerStreams()
 	}
-	consumer, err := redisconsumer.NewConsumer(client, scenario.ProjectionGroup, streams, p.handler, redisconsumer.WithConsumer(broker),
-		redisconsumer.WithRetry(retry), redisconsumer.WithTimeout(handlerPatience), redisconsumer.WithClaimAfter(claimAfter),
-		redisconsumer.WithWorkers(3), redisconsumer.WithShutdownTimeout(projectorsShutdown))
+	consumer, err := redisconsumer.NewConsumer(client, scenario.ProjectionGroup, streams, p.handler,
+		redisconsumer.Config{ConsumerConfig: configOf(broker), ClaimAfter: claimAfter})
 	p.consumers = append(p.consumers, consumer)
 	return err
 }

@@ -89,13 +89,15 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 		return err
 	}
 	handlers := projectionHandlers(db)
-	retry := inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 500 * time.Millisecond}
+	common := inbox.ConsumerConfig{
+		Workers: consumerWorkers, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 500 * time.Millisecond},
+		ShutdownTimeout: consumerShutdown, Observer: observer,
+	}
 
 	internal := redis.NewClient(&redis.Options{Addr: cfg.Redis})
 	defer internal.Close()
-	inside, err := redisconsumer.NewConsumer(internal, warehouse, []string{internalStream}, handlers, redisconsumer.WithName("projector"),
-		redisconsumer.WithWorkers(consumerWorkers), redisconsumer.WithRetry(retry), redisconsumer.WithShutdownTimeout(consumerShutdown),
-		redisconsumer.WithBlock(100*time.Millisecond), redisconsumer.WithObserver(observer))
+	inside, err := redisconsumer.NewConsumer(internal, warehouse, []string{internalStream}, handlers,
+		redisconsumer.Config{ConsumerConfig: common, Name: "projector", Block: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -105,9 +107,8 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 		return err
 	}
 	defer external.Close()
-	outside, err := pubsubconsumer.NewConsumer(external, partnerSubscription, handlers, pubsubconsumer.WithConsumer(partner),
-		pubsubconsumer.WithWorkers(consumerWorkers), pubsubconsumer.WithRetry(retry), pubsubconsumer.WithShutdownTimeout(consumerShutdown),
-		pubsubconsumer.WithObserver(observer))
+	common.Consumer = partner
+	outside, err := pubsubconsumer.NewConsumer(external, partnerSubscription, handlers, pubsubconsumer.Config{ConsumerConfig: common})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,56 @@
+package kafkaconsumer
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/internal/session"
+)
+
+// maxName bounds the names of topics (Kafka's own limit) and groups.
+const maxName = 249
+
+// Config is what a [Consumer] is made of, besides its arguments. The zero value has all defaults.
+//
+// MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is not
+// read on until it has half as many; what was read until then comes on top, up to 500 messages. With
+// the defaults 20 partitions can take 1.25 GiB, if messages are larger than 128 KiB and handlers are
+// slow or fail: lower them there. Followers of a failing message fill the room until that one is done
+// with or abandoned; then other keys of its partition wait as well, other partitions go on.
+type Config struct {
+	inbox.ConsumerConfig
+
+	// NewOnly has a group that has no offsets yet begin with what is added from now on. Default: with
+	// the oldest message of each partition. It changes nothing for a group that has them.
+	NewOnly bool
+	// Client are options of the client: TLS (kgo.DialTLSConfig), SASL (kgo.SASL), the id
+	// (kgo.ClientID), a static member of the group (kgo.InstanceID), its timeouts
+	// (kgo.SessionTimeout, kgo.RebalanceTimeout). Servers, group, topics, offsets and commits are the
+	// consumer's own.
+	Client []kgo.Opt
+
+	pace pace
+}
+
+// pace is how often things that are not settings happen; tests have another one.
+type pace struct {
+	probe  time.Duration // between looks at the cluster
+	commit time.Duration // between commits of offsets
+}
+
+// complete fills in what is not set, and reports all that is wrong.
+func (c *Config) complete(servers []string, group string, topics []string, handler inbox.Handler) error {
+	wrong := session.Complete("kafkaconsumer", &c.ConsumerConfig, handler, group, topics...)
+	wrong.If(len(servers) == 0, "there is no bootstrap server: give host:port")
+	wrong.If(group == "" || len(group) > maxName, "the group's name has %d bytes: give 1 to %d", len(group), maxName)
+	wrong.Sources("topic", topics, c.DeadLetters)
+	for _, topic := range topics {
+		wrong.If(len(topic) > maxName, "the topic's name %.20q has %d bytes: give 1 to %d", topic, len(topic), maxName)
+	}
+	if c.pace == (pace{}) {
+		c.pace = pace{probe: 5 * time.Second, commit: time.Second}
+	}
+	return wrong.Err()
+}
