@@ -13,7 +13,7 @@
 //	inbox.On(handlers, "Ordering.OrderPlaced.v1", func(tx *gorm.DB, e OrderPlaced, m *inbox.Message) error {
 //		return tx.Create(&Invoice{OrderID: e.OrderID}).Error
 //	})
-//	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handlers)
+//	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handlers, redisconsumer.Config{})
 //	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{})
 //	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{})
 //	// ... and Run each of the three until the service stops.

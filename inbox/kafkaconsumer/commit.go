@@ -167,7 +167,7 @@ func (r *run) advance(from, to purge, concerned func(name string) bool) {
 }
 
 // fetched adjusts where partitions are read from of which the group has no offset. Those of a topic that
-// was made anew are read from their beginning, also with WithNewOnly. With it the others begin at their
+// was made anew are read from their beginning, also with NewOnly. With it the others begin at their
 // end, which is committed: who gets them next goes on there, and not at what is the end by then.
 func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	if !r.config.NewOnly {

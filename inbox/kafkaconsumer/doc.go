@@ -2,7 +2,9 @@
 // consumer group, on franz-go. It is a module of its own.
 //
 //	consumer, err := kafkaconsumer.NewConsumer([]string{"kafka.internal:9092"}, "billing", []string{"ordering.order"}, handler,
-//		kafkaconsumer.WithDeadLetters(func(topic string) string { return topic + ".dead.billing" }))
+//		kafkaconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+//			DeadLetters: func(topic string) string { return topic + ".dead.billing" },
+//		}})
 //	...
 //	err = consumer.Run(ctx)
 //
@@ -13,20 +15,22 @@
 //
 // # Order
 //
-// Messages of one ordering key are handled one at a time, in the order of their partition, also when one
-// of them fails; keys, also those of one partition, beside each other. The ordering key is the header
-// ordering_key, which brokers/kafka sets, or the partitionkey of a CloudEvent; without either it is the
-// key of the record. A message that fails is tried again here, with the backoff of [WithRetry]; what is
-// behind it waits, other keys flow. When it becomes a dead letter, or is forwarded to the dead letters,
-// its key goes on. A message without a key has no order, and waits for no other.
+// Messages of one ordering key are handled one at a time, in the order of their partition, also
+// when one of them fails; keys, also those of one partition, beside each other. The ordering key is
+// the header ordering_key, which brokers/kafka sets, or the partitionkey of a CloudEvent; without
+// either it is the key of the record. A message that fails is tried again here, with the backoff of
+// Retry; what is behind it waits, other keys flow. When it becomes a dead letter, or is forwarded
+// to the dead letters, its key goes on. A message without a key has no order, and waits for no
+// other.
 //
-// Partitions move between members one by one (cooperative-sticky). Before one moves, the handlers that
-// are under way with its messages are waited for, as long as [WithShutdownTimeout] and half of
+// Partitions move between members one by one (cooperative-sticky). Before one moves, the handlers
+// that run with its messages are waited for, as long as ShutdownTimeout and half of
 // kgo.RebalanceTimeout (1 min by default) at most, and what is done is committed: so no key is two
-// members' at a time, and keys keep their order across members that come and go. A member that the group
-// has given up on, as one that was frozen or cut off (the client's session timeout, 45 s by default), has
-// lost its partitions without a word: the contexts of its handlers end as soon as it finds out, and it
-// commits nothing more. Until then two may be at one message; inbox.Handle lets one of them win.
+// members' at a time, and keys keep their order across members that come and go. A member that the
+// group has given up on, as one that was frozen or cut off (the client's session timeout, 45 s by
+// default), has lost its partitions without a word: the contexts of its handlers end as soon as it
+// finds out, and it commits nothing more. Until then two may be at one message; inbox.Handle lets
+// one of them win.
 //
 // # At least once
 //
@@ -36,20 +40,20 @@
 //
 // # What is claimed
 //
-// A partition of which [WithMaxOutstanding] is claimed is not read on until half of that is done.
-// Followers of one failing key can fill it; then other keys of that partition wait until its head is done
-// with or abandoned, and other partitions go on.
+// A partition of which MaxOutstandingMessages or MaxOutstandingBytes are claimed is not read on
+// until half of them are done. Followers of one failing key can fill it; then other keys of that
+// partition wait until its head is done with or abandoned, and other partitions go on.
 //
 // # Dead letters
 //
 // A message that is abandoned (see [inbox.Retry] and [inbox.Permanent]) or cannot be read
 //
-//   - is written to the topic of [WithDeadLetters], as it was, with its key and the headers of
-//     inbox.FieldDeadLetter..., and counts as done. A crash between the two repeats the dead letter. Where
-//     the topic finds it too large with them, the added headers are left out. A topic that is missing or
-//     refuses blocks the message and its key, loudly, until it takes it.
+//   - is written to the topic of DeadLetters, as it was, with its key and the headers of
+//     inbox.FieldDeadLetter..., and counts as done. A crash between the two repeats the dead
+//     letter. Where the topic finds it too large with them, the added headers are left out. A topic
+//     that is missing or refuses blocks the message and its key, loudly, until it takes it.
 //   - is held, without such a topic: nothing is lost. It is tried again after the longest pause of
-//     [WithRetry], for as long as it takes; an error is logged once a minute, Held of the stats shows it.
+//     Retry, for as long as it takes; an error is logged once a minute, Held of the stats shows it.
 //     Its key waits behind it, and the offset of its partition stays where it is.
 //
 // Failures are counted in this process, and Kafka counts no deliveries: a message whose handler kills the
@@ -58,9 +62,8 @@
 //
 // # Stopping and errors
 //
-// When the context of [Consumer.Run] ends, nothing new is handled; handlers that are under way have the
-// time of [WithShutdownTimeout]; then what is done is committed, and the group is left. No attempt is
-// charged.
+// When the context of [Consumer.Run] ends, nothing new is handled; running handlers have the time
+// of ShutdownTimeout; then what is done is committed, and the group is left. No attempt is charged.
 //
 // Outages are waited for, with one line in the log at their beginning and one at their end; the cluster is
 // asked every five seconds whether it is there. These end Run at its start, with advice; later they are

@@ -157,7 +157,7 @@ func TestHotKey(t *testing.T) {
 	assert.Equal(t, hot, got)
 }
 
-// The sole consumer of a durable waits for what a process that died had claimed, and so keeps the order
+// The exclusive consumer of a durable waits for what a process that died had claimed, and so keeps the order
 // although newer messages are there.
 func TestSole(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestSole(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// What is delivered to a predecessor while the sole consumer waits, as over a connection that the server
+// What is delivered to a predecessor while the exclusive consumer waits, as over a connection that the server
 // does not know to be dead, is waited for, too.
 func TestSolePredecessorStillFetches(t *testing.T) {
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestSolePredecessorMadeRoom(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// A sole consumer gives nothing back to make room, since what is given back could be overtaken: where one
+// An exclusive consumer gives nothing back to make room, since what is given back could be overtaken: where one
 // key fills the room, the others wait.
 func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 	t.Parallel()
@@ -272,7 +272,7 @@ func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// recording is a sole consumer, over a network, that says what it handles; wait is called before each
+// recording is an exclusive consumer, over a network, that says what it handles; wait is called before each
 // message.
 func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id string)) (c *Consumer, got chan string) {
 	t.Helper()
@@ -286,7 +286,7 @@ func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id stri
 	return c, got
 }
 
-// What was delivered to a sole consumer and got lost on its way comes again AckWait later. Until then
+// What was delivered to an exclusive consumer and got lost on its way comes again AckWait later. Until then
 // nothing newer is handled, and then all of it in the order of the stream.
 func TestSoleLosesDeliveries(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestSoleLosesDeliveries(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// A sole consumer that is cut off for longer than AckWait goes on with what it has claimed, since
+// An exclusive consumer that is cut off for longer than AckWait goes on with what it has claimed, since
 // nobody else gets it, and nothing newer overtakes that.
 func TestSoleCutOff(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func TestSoleWaitsForBackOff(t *testing.T) {
 	require.Equal(t, []string{"1", "2"}, o.done())
 }
 
-// A connection that is closed ends a sole consumer's Run, too, while what was lost is waited for and while
+// A connection that is closed ends an exclusive consumer's Run, too, while what was lost is waited for and while
 // there is no room for anything new.
 func TestSoleWithoutConnection(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	require.Less(t, <-taken, 100, "of 2,000")
 }
 
-// stuck is a sole consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
+// stuck is an exclusive consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
 func (s *jetServer) stuck(t *testing.T, proxy *toxic.Proxy) (c *Consumer, o *diary, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})

@@ -11,13 +11,13 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-// An order is that of the deliveries to the sole consumer of a durable. JetStream redelivers what is not
+// An order is that of the deliveries to the exclusive consumer of a durable. JetStream redelivers what is not
 // confirmed AckWait after it was delivered, and delivers new messages meanwhile: so whatever it has
 // delivered and has not arrived, to a process that died or over a connection that broke, has to come
 // again before anything newer is handled. The server numbers its deliveries, and a number that is
 // missing tells of one that was lost.
 type order struct {
-	kept     bool   // it is, as the consumer is the sole one
+	kept     bool   // it is, as the consumer is the exclusive one
 	doubtful bool   // something was delivered that has not arrived
 	number   uint64 // of the last delivery
 }

@@ -130,7 +130,7 @@ func TestStreamMadeAnew(t *testing.T) {
 }
 
 // Nor does a message of the old stream that is held keep the one at its place in the new stream from coming
-// again to a sole consumer.
+// again to an exclusive consumer.
 func TestSoleStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
@@ -190,7 +190,7 @@ func TestCutOffKeepsOrder(t *testing.T) {
 	assert.Equal(t, want, o.done())
 }
 
-// A sole consumer that takes over from one that was not has the order of a key of which a part had been
+// An exclusive consumer that takes over from one that was not has the order of a key of which a part had been
 // given back: all of it comes again in the order of the stream.
 func TestSoleTakesOverHotKey(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@
 // module of its own.
 //
 //	consumer, err := rabbitmqconsumer.NewConsumer("amqp://user:password@rabbit.internal/orders", "billing", handler,
-//		rabbitmqconsumer.WithDeadLetters("", "billing-dead"))
+//		rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("billing-dead")}})
 //	...
 //	err = consumer.Run(ctx)
 //
@@ -13,10 +13,10 @@
 //
 // # Order
 //
-// Messages of one ordering key are handled one at a time, in the order in which the queue has them; keys
-// beside each other. A message that fails is tried again here, with the backoff of [WithRetry]; what is
-// behind it waits, other keys flow. When it becomes a dead letter, or is forwarded to the dead letters,
-// its key goes on. A message without an ordering key has no order, and waits for no other.
+// Messages of one ordering key are handled one at a time, in the order in which the queue has them;
+// keys beside each other. A message that fails is tried again here, with the backoff of Retry; what
+// is behind it waits, other keys flow. When it becomes a dead letter, or is forwarded to the dead
+// letters, its key goes on. A message without an ordering key has no order, and waits for no other.
 //
 // RabbitMQ itself deals the messages of a queue out among its consumers. Where the order of keys
 // matters, let one consumer at a time have the queue, with the argument x-single-active-consumer of the
@@ -37,24 +37,25 @@
 //
 // # What is claimed
 //
-// Up to [WithPrefetch] messages are claimed. Followers of one failing key can fill that room; then other
-// keys of the queue wait until its head is done with or abandoned. RabbitMQ would deliver a message that
-// is given back at once again, so nothing is won by that. Choose a prefetch that is well above the
-// messages that one key can have at a time.
+// Up to MaxOutstandingMessages messages are claimed. Followers of one failing key can fill that
+// room; then other keys of the queue wait until its head is done with or abandoned. RabbitMQ would
+// deliver a message that is given back at once again, so nothing is won by that. Choose a number
+// that is well above the messages that one key can have at a time.
 //
 // # Dead letters
 //
 // A message that is abandoned (see [inbox.Retry] and [inbox.Permanent]) or cannot be read
 //
-//   - is published to the exchange and routing key of [WithDeadLetters], as it was, with the headers of
-//     inbox.FieldDeadLetter..., and confirmed when the server has taken it. A crash between the two
-//     repeats the dead letter. It has lost its expiration, its user id, and the headers CC and BCC;
-//     where the added headers do not fit a frame, they are left out. Where no queue is bound, or the
-//     server refuses it, it blocks its key, loudly, until the server takes it.
-//   - is rejected with [WithQueueDeadLetters]: the queue's own dead letter exchange gets it.
-//   - is held, with neither: nothing is lost. It is tried again after the longest pause of [WithRetry],
-//     for as long as it takes; an error is logged once a minute, Held of the stats shows it. Its key
-//     waits behind it.
+//   - is published to DeadLetterExchange, with the routing key of DeadLetters, as it was, with the
+//     headers of inbox.FieldDeadLetter..., and confirmed when the server has taken it. A crash
+//     between the two repeats the dead letter. It has lost its expiration, its user id, and the
+//     headers CC and BCC; where the added headers do not fit a frame, they are left out. Where no
+//     queue is bound, or the server refuses it, it blocks its key, loudly, until the server takes
+//     it.
+//   - is rejected with QueueDeadLetters: the queue's own dead letter exchange gets it.
+//   - is held, with neither: nothing is lost. It is tried again after the longest pause of Retry,
+//     for as long as it takes; an error is logged once a minute, Held of the stats shows it. Its
+//     key waits behind it.
 //
 // Failures are counted in this process. Quorum queues count deliveries ([inbox.Message.Deliveries]), and
 // put a message away that has come too often (x-delivery-limit, 20 by default from RabbitMQ 4.0 on): so
@@ -64,9 +65,9 @@
 //
 // # Stopping and errors
 //
-// When the context of [Consumer.Run] ends, nothing new is handled; handlers that are under way have the
-// time of [WithShutdownTimeout] and are confirmed; all else goes back to its place in the queue. No
-// attempt is charged.
+// When the context of [Consumer.Run] ends, nothing new is handled; running handlers have the time
+// of ShutdownTimeout and are confirmed; all else goes back to its place in the queue. No attempt is
+// charged.
 //
 // Outages are waited for, with one line in the log at their beginning and one at their end, and pauses
 // of up to 5 s. These end Run, with advice, where they come before anything was consumed; later they are

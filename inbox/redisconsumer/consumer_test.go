@@ -170,7 +170,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 
 		heal.Store(true)
-		n, err := redisconsumer.Redrive(t.Context(), s, redisconsumer.DeadStream(s.stream, group), nil, 100)
+		n, err := redisconsumer.ResendDeadLetters(t.Context(), s, redisconsumer.DeadStream(s.stream, group), nil, 100)
 		require.NoError(t, err)
 		assert.Equal(t, 3, n)
 		soon(t, "the good one is handled", func() bool { return l.len() == 3 })

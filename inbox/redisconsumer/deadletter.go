@@ -88,19 +88,20 @@ func hashTag(key string) string {
 	return key
 }
 
-// Redrive puts up to n of the dead letters that there are back on the stream that they came from,
-// oldest first, without what was added to them, and says how many it were. Where to is not nil it
+// ResendDeadLetters moves up to n of the dead letters that there are back to the stream that they came
+// from, oldest first, without what was added to them, and reports how many. Where to is not nil it
 // names another stream instead. A dead letter that does not say where it came from is an error,
 // unless to says it; so is one that cannot be moved: those before it are moved then.
 //
 // All groups of the stream get the message again, not only the one that has abandoned it: they
-// deduplicate. Where the two streams cannot be changed in one step (a cluster, and no common hash
-// tag), a crash in between leaves the dead letter where it is, and the message is delivered once
-// more with the next Redrive. It is safe to call at the same time as everything else.
-func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to func(stream string) string, n int) (moved int, err error) {
+// deduplicate. [inbox.Redrive] is something else: it lets one consumer try again what is a dead letter
+// in its inbox table. Where the two streams cannot be changed in one step (a cluster, and no common
+// hash tag), a crash in between leaves the dead letter where it is, and the next call delivers the
+// message once more. It is safe to call at the same time as everything else.
+func ResendDeadLetters(ctx context.Context, client redis.UniversalClient, dead string, to func(stream string) string, n int) (moved int, err error) {
 	newest, err := client.XRevRangeN(ctx, dead, "+", "-", 1).Result()
 	if err != nil {
-		return 0, explained("redrive", dead, err)
+		return 0, explained("resend the dead letters of", dead, err)
 	}
 	if len(newest) == 0 {
 		return 0, nil
@@ -108,7 +109,7 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 	for moved < n { // what comes back meanwhile is not moved again
 		letters, err := client.XRangeN(ctx, dead, "-", newest[0].ID, int64(min(n-moved, page))).Result()
 		if err != nil {
-			return moved, explained("redrive", dead, err)
+			return moved, explained("resend the dead letters of", dead, err)
 		}
 		if len(letters) == 0 {
 			return moved, nil
@@ -119,11 +120,11 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 				stream = to(stream)
 			}
 			if stream == "" || stream == dead {
-				return moved, fmt.Errorf("redisconsumer: redrive %q: the dead letter %s has no stream to go to: name one", dead, letter.ID)
+				return moved, fmt.Errorf("redisconsumer: resend the dead letters of %q: the dead letter %s has no stream to go to: name one", dead, letter.ID)
 			}
-			done, err := redrive(ctx, client, dead, stream, letter, !isSharded(client) || together(dead, stream))
+			done, err := resend(ctx, client, dead, stream, letter, !isSharded(client) || together(dead, stream))
 			if err != nil {
-				return moved, explained("redrive", dead, err)
+				return moved, explained("resend the dead letters of", dead, err)
 			}
 			if done {
 				moved++
@@ -133,10 +134,10 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 	return moved, nil
 }
 
-// redrive moves one dead letter. It reports whether it was there.
-func redrive(ctx context.Context, client redis.UniversalClient, dead, stream string, letter redis.XMessage, inOneStep bool) (bool, error) {
+// resend moves one dead letter. It reports whether it was there.
+func resend(ctx context.Context, client redis.UniversalClient, dead, stream string, letter redis.XMessage, inOneStep bool) (bool, error) {
 	if inOneStep {
-		answer, err := redriveScript.run(ctx, client, []string{dead, stream}, letter.ID, deadPrefix)
+		answer, err := resendScript.run(ctx, client, []string{dead, stream}, letter.ID, deadPrefix)
 		if err != nil || answer != int64(2) {
 			return answer == int64(1), err
 		}

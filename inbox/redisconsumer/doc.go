@@ -1,7 +1,7 @@
 // Package redisconsumer consumes what brokers/redisstreams publishes: it is one member of a
 // consumer group of Redis Streams.
 //
-//	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handler)
+//	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handler, redisconsumer.Config{})
 //	...
 //	err = consumer.Run(ctx)
 //
@@ -26,29 +26,30 @@
 //
 // Producers may put messages of low priority into a stream of their own, "<stream>:backfill". A
 // consumer of the stream reads it, too, as soon as it exists, but only while the stream has nothing
-// new, and starts its messages only when no other is ready; those that are being handled are finished. It takes
-// no more of it than twice the number of workers. A stream that never runs dry so leaves its
-// backfill waiting. Each of the two keeps the order of its keys, and of a key that is in both one
-// message is handled at a time; between the two there is no order: later messages of the stream
-// overtake the key's backfill. The two are one source, and have their dead letters together. See
-// [WithoutBackfill].
+// new, and starts its messages only when no other is ready; those that are being handled are
+// finished. It takes no more of it than twice the number of workers. A stream that never runs dry
+// so leaves its backfill waiting. Each of the two keeps the order of its keys, and of a key that is
+// in both one message is handled at a time; between the two there is no order: later messages of
+// the stream overtake the key's backfill. The two are one source, and have their dead letters
+// together. WithoutBackfill leaves it alone.
 //
 // # What is claimed
 //
-// A consumer claims up to [WithPrefetch] entries of each stream. Followers of failing messages that
-// would fill the prefetch are unloaded: their payloads are dropped, so that one key starves no
-// other. The consumer renews its claims while it lives, so a handler may use all of its timeout.
-// When it stops it releases them. After a crash other consumers take them over after
-// [WithClaimAfter]; they do so, too, when the consumer is cut off or frozen for that long. Then the
-// contexts of its handlers end, and it neither acknowledges nor abandons entries that are no longer
-// its own. Every change of an entry is a script that first checks the claim: the member's name
-// and the number of the delivery.
+// A consumer claims up to MaxOutstandingMessages entries of each stream, and MaxOutstandingBytes.
+// Followers of failing messages that would fill that room are unloaded: their payloads are dropped,
+// so that one key starves no other. The consumer renews its claims while it lives, so a handler may
+// use all of its timeout. When it stops it releases them. After a crash other consumers take them
+// over after ClaimAfter; they do so, too, when the consumer is cut off or frozen for that long.
+// Then the contexts of its handlers end, and it neither acknowledges nor abandons entries that are
+// no longer its own. Every change of an entry is a script that first checks the claim: the member's
+// name and the number of the delivery.
 //
 // # Dead letters and crash isolation
 //
-// A message whose handler fails is tried again, after a pause, up to the attempts of [WithRetry];
-// then it goes to the dead letters, a stream of their own, as does one that cannot be read.
-// [Redrive] redrives them.
+// A message whose handler fails is tried again, after a pause, up to the attempts of Retry; then
+// inbox.Handle makes a dead letter of it in its table. After other handlers it goes to the dead
+// letters here, a stream of their own, as does one that cannot be read. [ResendDeadLetters] sends
+// them again, to all groups of their stream.
 //
 // A message whose handler kills the process cannot be counted there. What three processes had
 // claimed when they died is therefore handled alone: everything else is given back, so that other

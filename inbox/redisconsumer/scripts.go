@@ -21,18 +21,18 @@ var (
 	leaveSource string
 	//go:embed lua/stats.lua
 	statsSource string
-	//go:embed lua/redrive.lua
-	redriveSource string
+	//go:embed lua/resend.lua
+	resendSource string
 
 	//go:embed lua/digests
 	digests string // in the form of sha1sum
 
-	claimScript   = newScript("claim.lua", claimSource)
-	ownScript     = newScript("own.lua", ownSource)
-	deadScript    = newScript("dead.lua", deadSource)
-	leaveScript   = newScript("leave.lua", leaveSource)
-	statsScript   = newScript("stats.lua", statsSource)
-	redriveScript = newScript("redrive.lua", redriveSource)
+	claimScript  = newScript("claim.lua", claimSource)
+	ownScript    = newScript("own.lua", ownSource)
+	deadScript   = newScript("dead.lua", deadSource)
+	leaveScript  = newScript("leave.lua", leaveSource)
+	statsScript  = newScript("stats.lua", statsSource)
+	resendScript = newScript("resend.lua", resendSource)
 )
 
 // errAnswer is what no server of ours says.

@@ -42,7 +42,7 @@ type StreamStats struct {
 	LastDelivered string
 
 	// Claimed is the number of entries that this consumer has claimed, being handled, waiting or
-	// not yet acknowledged: at most the prefetch, and one more per worker. Unloaded is the number
+	// not yet acknowledged: at most MaxOutstandingMessages, and one more per worker. Unloaded is the number
 	// of further ones, without payload, that wait behind failing messages. Bytes is what the claimed
 	// ones have in memory.
 	Claimed, Unloaded int

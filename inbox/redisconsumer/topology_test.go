@@ -51,7 +51,7 @@ func startCluster(t *testing.T, nodes int) (*redis.ClusterClient, []*server) {
 }
 
 // severalStreams has a consumer read streams that are spread over servers: with failures, dead
-// letters in one step and in two, a take-over, isolated messages and a redrive.
+// letters in one step and in two, a take-over, isolated messages, and dead letters that are sent again.
 func severalStreams(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	var names []string
@@ -106,7 +106,7 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 			assert.Equal(t, "x", letter.Values["id"])
 			assert.Contains(t, letter.Values["data"], "OrderPlaced")
 		}
-		n, err := redisconsumer.Redrive(t.Context(), client, redisconsumer.DeadStream(name, group), func(string) string { return name + "-again" }, 100)
+		n, err := redisconsumer.ResendDeadLetters(t.Context(), client, redisconsumer.DeadStream(name, group), func(string) string { return name + "-again" }, 100)
 		require.NoError(t, err)
 		again, err := client.XRange(t.Context(), name+"-again", "-", "+").Result()
 		require.NoError(t, err)

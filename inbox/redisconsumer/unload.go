@@ -9,11 +9,11 @@ import (
 )
 
 // Messages that wait, behind a failing one of their key or for an attempt of their own, would fill
-// the prefetch and starve every other key of the stream. While workers are idle and nothing new
-// fits in, the consumer unloads some: they stay claimed and in the queue of their key, and their
-// claims are renewed, but their payload is dropped and fetched again when it is their turn.
+// the room for claimed messages and starve every other key of the stream. While workers are idle and
+// nothing new fits in, the consumer unloads some: they stay claimed and in the queue of their key, and
+// their claims are renewed, but their payload is dropped and fetched again when it is their turn.
 const (
-	// unloadedPerRoom bounds the unloaded messages of a stream, in multiples of the prefetch.
+	// unloadedPerRoom bounds the unloaded messages of a stream, in multiples of MaxOutstandingMessages.
 	unloadedPerRoom = 64
 	// unloadPatience is how long workers are idle before something is unloaded: those that are busy
 	// may make room.
