@@ -26,7 +26,7 @@ func TestSettingsOfConsumersAreDocumented(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	common, own := map[string]string{}, map[string]string{} // the defaults
 	broker := ""
-	row := regexp.MustCompile("(?m)^\\| (.*?) ?\\| (.*?) \\| (.*?) \\|")
+	row := regexp.MustCompile(`(?m)^\| (.*?) ?\| (.*?) \| (.*?) \|`)
 	for _, cells := range row.FindAllStringSubmatch(section, -1) {
 		if name := strings.Trim(cells[1], "`"); name != cells[1] {
 			common[name] = cells[3]
