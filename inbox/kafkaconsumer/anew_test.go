@@ -164,10 +164,9 @@ func TestDeadLettersAreMadeAnew(t *testing.T) {
 		s := newTopic(t, servers)
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			return "", inbox.Permanent(kerr.InvalidRecord)
-		}),
-			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-				Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}, DeadLetters: inbox.Always(s.dead),
-			}}))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}, DeadLetters: inbox.Always(s.dead),
+		}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, message("a", "1"))

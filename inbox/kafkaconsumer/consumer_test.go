@@ -59,8 +59,7 @@ func message(key, id string) consumertest.Message {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil,
-		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}})
+	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil, Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}})
 	for _, part := range []string{
 		"there is no bootstrap server", "the group's name has 0 bytes", `the topic "a" is named twice`, "a topic has no name", "the handler is nil",
 		"Workers is -1", `DeadLetters: those of "a" would go to "a", which is read itself`,
@@ -155,10 +154,9 @@ func TestFullPartition(t *testing.T) {
 			}
 			hot.Add(1)
 			return inbox.Handled, nil
-		}),
-			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-				MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
-			}}))
+		}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
+		}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		var all []consumertest.Message
@@ -266,10 +264,9 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 		s := newTopic(t, servers)
 		nowhere := s.name + "-nowhere"
 		var said lines
-		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler,
-			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-				Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(nowhere), Log: slog.New(slog.NewTextHandler(&said, nil)),
-			}}))
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+			Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(nowhere), Log: slog.New(slog.NewTextHandler(&said, nil)),
+		}}))
 		require.NoError(t, err)
 		stop := begin(t, c)
 		s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))

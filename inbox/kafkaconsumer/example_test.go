@@ -29,8 +29,7 @@ func ExampleConsumer() {
 			fmt.Println(m.Consumer, "handles", m.Type, "of", m.OrderingKey)
 			stop() // one is enough for an example
 			return inbox.Handled, nil
-		}),
-		kafkaconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+		}), kafkaconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
 			Workers: 20, DeadLetters: func(topic string) string { return topic + ".dead.billing" }, Log: slog.New(slog.DiscardHandler),
 		}})
 	if err != nil {

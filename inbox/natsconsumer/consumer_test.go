@@ -55,8 +55,7 @@ func message(key, id string) consumertest.Message {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "a.b", "", nil,
-		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("dead.>")}})
+	_, err := NewConsumer(nil, "a.b", "", nil, Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("dead.>")}})
 	for _, part := range []string{
 		"the connection is nil", `"a.b" is no name of a stream`, `"" is no name of a durable`, "the handler is nil", "Workers is -1",
 		`DeadLetters: "dead.>" is no subject`,
@@ -126,10 +125,9 @@ func TestHotKey(t *testing.T) {
 		defer mu.Unlock()
 		order = append(order, m.ID)
 		return inbox.Handled, nil
-	}),
-		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-			Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond},
-		}}))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+		Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond},
+	}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	var hot []string
@@ -253,13 +251,12 @@ func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 		}
 		got <- m.ID
 		return inbox.Handled, nil
-	}),
-		hurried(Config{
-			ConsumerConfig: inbox.ConsumerConfig{
-				MaxOutstandingMessages: 8, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000},
-			},
-			Exclusive: true,
-		}))
+	}), hurried(Config{
+		ConsumerConfig: inbox.ConsumerConfig{
+			MaxOutstandingMessages: 8, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 1000},
+		},
+		Exclusive: true,
+	}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	first, seen := []string{}, map[string]bool{}
@@ -391,10 +388,9 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	var said lines
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler,
-		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-			Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always("nowhere"), Log: slog.New(slog.NewTextHandler(&said, nil)),
-		}}))
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+		Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always("nowhere"), Log: slog.New(slog.NewTextHandler(&said, nil)),
+	}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	s.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte("nonsense")}, message("k", "2"))

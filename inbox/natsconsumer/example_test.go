@@ -33,8 +33,7 @@ func ExampleConsumer() {
 			fmt.Println(m.Consumer, "handles", m.Type, "of", m.OrderingKey)
 			stop() // one is enough for an example
 			return inbox.Handled, nil
-		}),
-		natsconsumer.Config{
+		}), natsconsumer.Config{
 			ConsumerConfig: inbox.ConsumerConfig{
 				Workers: 20, DeadLetters: inbox.Always("dead.billing"), Log: slog.New(slog.DiscardHandler),
 			},

@@ -58,10 +58,9 @@ func TestHotKeyGrows(t *testing.T) {
 		}
 		return nil
 	}}
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", o,
-		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-			Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond},
-		}}))
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+		Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond},
+	}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	var want []string

@@ -27,11 +27,10 @@ var handler = inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Out
 // All that is wrong is reported at once, and nothing of the URL is shown.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := rabbitmqconsumer.NewConsumer("amqp://user:se#cret@host:x/", "", nil,
-		rabbitmqconsumer.Config{
-			ConsumerConfig:   inbox.ConsumerConfig{Workers: -1, MaxOutstandingMessages: 65_536, MaxOutstandingBytes: 1 << 20, DeadLetters: inbox.Always("")},
-			QueueDeadLetters: true, TLS: &tls.Config{MinVersion: tls.VersionTLS12},
-		})
+	_, err := rabbitmqconsumer.NewConsumer("amqp://user:se#cret@host:x/", "", nil, rabbitmqconsumer.Config{
+		ConsumerConfig:   inbox.ConsumerConfig{Workers: -1, MaxOutstandingMessages: 65_536, MaxOutstandingBytes: 1 << 20, DeadLetters: inbox.Always("")},
+		QueueDeadLetters: true, TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+	})
 	for _, part := range []string{
 		"the URL is not understood", "the handler is nil", "the queue's name has 0 bytes", "Workers is -1", "give one of them", "name a queue, or an exchange",
 		"MaxOutstandingMessages is 65536: give 1 to 65535", "MaxOutstandingBytes is 1048576: RabbitMQ bounds messages alone", "TLS needs a URL",
@@ -49,8 +48,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, nil)
 	refused := func(url, queue, want string) {
-		c, err := rabbitmqconsumer.NewConsumer(url, queue, handler,
-			rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
+		c, err := rabbitmqconsumer.NewConsumer(url, queue, handler, rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}})
 		require.NoError(t, err)
 		err = c.Run(t.Context())
 		require.ErrorContains(t, err, want)
@@ -211,12 +209,10 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 		q := newQueue(t, nil)
 		said := make(chan string, 1000)
 		log := slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelError}))
-		c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler,
-			rabbitmqconsumer.Config{
-				ConsumerConfig: inbox.ConsumerConfig{
-					Retry: inbox.Retry{BaseDelay: time.Millisecond}, DeadLetters: inbox.Always(q.name + "-nowhere"), Log: log,
-				}, DeadLetterExchange: to.exchange,
-			})
+		c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, handler, rabbitmqconsumer.Config{
+			ConsumerConfig:     inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: time.Millisecond}, DeadLetters: inbox.Always(q.name + "-nowhere"), Log: log},
+			DeadLetterExchange: to.exchange,
+		})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

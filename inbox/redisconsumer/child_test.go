@@ -93,14 +93,13 @@ func consume(ctx context.Context) error {
 	if err := note(aliveSuffix, os.Getpid()); err != nil {
 		return err
 	}
-	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler,
-		redisconsumer.Config{
-			ConsumerConfig: inbox.ConsumerConfig{
-				MaxOutstandingMessages: 100,
-				Retry:                  inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}, ShutdownTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-			},
-			ClaimAfter: claim, Block: 50 * time.Millisecond,
-		})
+	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, redisconsumer.Config{
+		ConsumerConfig: inbox.ConsumerConfig{
+			MaxOutstandingMessages: 100, Retry: inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}, ShutdownTimeout: 100 * time.Millisecond,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		},
+		ClaimAfter: claim, Block: 50 * time.Millisecond,
+	})
 	if err != nil {
 		return err
 	}

@@ -215,8 +215,7 @@ func TestBrokenHandlers(t *testing.T) {
 				return ctx.Err()
 			}
 			return nil
-		}),
-			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Timeout: 30 * time.Millisecond}})
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Timeout: 30 * time.Millisecond}})
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && l.len() == 2 })
 		reasons := map[any]string{}
 		for _, letter := range s.dead(t) {

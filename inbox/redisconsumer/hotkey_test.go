@@ -65,13 +65,12 @@ func TestUnloadedIsBounded(t *testing.T) {
 		var j journal
 		r := start(t, s, s.stream, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			return "", inbox.Unavailable(errors.New("out"))
-		}),
-			redisconsumer.Config{
-				ConsumerConfig: inbox.ConsumerConfig{
-					MaxOutstandingMessages: prefetch, Retry: inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}, Log: j.logger(),
-				},
-				ClaimAfter: 2 * time.Second,
-			})
+		}), redisconsumer.Config{
+			ConsumerConfig: inbox.ConsumerConfig{
+				MaxOutstandingMessages: prefetch, Retry: inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}, Log: j.logger(),
+			},
+			ClaimAfter: 2 * time.Second,
+		})
 		soon(t, "it holds all that it may", func() bool {
 			stats := r.stats(t)
 			return stats.Claimed+stats.Unloaded == most

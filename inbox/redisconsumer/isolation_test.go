@@ -44,10 +44,7 @@ func TestOrderAcrossIsolation(t *testing.T) {
 			return nil
 		})
 		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, other.stream}, h, quick(redisconsumer.Config{
-			ConsumerConfig: inbox.ConsumerConfig{
-				Retry: inbox.Retry{BaseDelay: 3 * time.Second, MaxDelay: 3 * time.Second},
-			},
-			ClaimAfter: 2 * time.Second,
+			ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: 3 * time.Second, MaxDelay: 3 * time.Second}}, ClaimAfter: 2 * time.Second,
 		}))
 		require.NoError(t, err)
 		launch(t, c)

@@ -149,8 +149,7 @@ func TestIsolatedThatFail(t *testing.T) {
 				return inbox.Permanent(errors.New("never"))
 			}
 			return nil
-		}),
-			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 6, BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}}})
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 6, BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}}})
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		assert.Equal(t, 2, l.len())
 		assert.Equal(t, int64(3), attempts[0].Load(), "three deaths and three failures")

@@ -25,10 +25,10 @@ type Problems struct {
 func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group string, names ...string) *Problems {
 	p := &Problems{pkg: pkg}
 	c.Consumer, c.Log, c.Retry = cmp.Or(c.Consumer, group), cmp.Or(c.Log, slog.Default()), c.Retry.WithDefaults(inbox.DefaultRetry())
-	Default(p, "Workers", &c.Workers, inbox.DefaultWorkers)
-	Default(p, "MaxOutstandingMessages", &c.MaxOutstandingMessages, inbox.DefaultMaxOutstandingMessages)
-	Default(p, "MaxOutstandingBytes", &c.MaxOutstandingBytes, inbox.DefaultMaxOutstandingBytes)
-	Default(p, "Timeout", &c.Timeout, inbox.DefaultTimeout)
+	fill(p, "Workers", &c.Workers, inbox.DefaultWorkers)
+	fill(p, "MaxOutstandingMessages", &c.MaxOutstandingMessages, inbox.DefaultMaxOutstandingMessages)
+	fill(p, "MaxOutstandingBytes", &c.MaxOutstandingBytes, inbox.DefaultMaxOutstandingBytes)
+	fill(p, "Timeout", &c.Timeout, inbox.DefaultTimeout)
 	c.ShutdownTimeout = max(cmp.Or(c.ShutdownTimeout, inbox.DefaultShutdownTimeout), 0)
 	p.If(handler == nil, "the handler is nil")
 	if handler != nil {
@@ -49,8 +49,8 @@ func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group 
 	return p
 }
 
-// Default fills in a field that is zero, and reports one that is negative.
-func Default[T int | time.Duration](p *Problems, field string, value *T, usual T) {
+// fill fills in a field that is zero, and reports one that is negative.
+func fill[T int | time.Duration](p *Problems, field string, value *T, usual T) {
 	*value = cmp.Or(*value, usual)
 	p.If(*value < 0, "%s is %v: give a positive value, or 0 for %v", field, *value, usual)
 }
