@@ -40,9 +40,9 @@ const countTimeout = 5 * time.Second
 //
 //   - [Handled]: f has run, and the transaction is committed;
 //   - [Duplicate]: it had been handled before, f has not run;
-//   - [DeadLettered]: it has failed [Message].MaxAttempts times, or for good, now or before; see
-//     [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its payload and
-//     its last error.
+//   - [DeadLettered]: it has failed [Message].MaxAttempts times, or with a [Permanent] error, now or
+//     before; see [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its
+//     payload and its last error.
 //
 // Messages are told apart by consumer, source and key, so that whoever writes to one stream or
 // subscription cannot pass a message off as a copy of another one's. A message under an id that its

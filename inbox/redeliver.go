@@ -23,10 +23,10 @@ const (
 // follows a [Redrive] where the broker does not have the messages any more.
 //
 // A message that fails stays redriven, for the next Redeliver or the next copy, until it has failed
-// [Message].MaxAttempts times since its redrive, or for good: then it becomes a dead letter again.
-// That is [DefaultMaxAttempts], unless the handler sets it, or a [Redeliverer]. A payload that cannot
-// be decoded becomes a dead letter again at once. The errors are joined, the first ten of them. One
-// that is marked by [Unavailable], and the end of ctx, end the run.
+// [Message].MaxAttempts times since its redrive, or with a [Permanent] error: then it becomes a dead
+// letter again. MaxAttempts is [DefaultMaxAttempts], unless the handler sets it, or a [Redeliverer]. A
+// payload that cannot be decoded becomes a dead letter again at once. The errors are joined, the first
+// ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
 //
 // Several processes may redeliver at once, and copies may come from the broker: where the handler
 // uses [Handle], with the same options, each message is handled once. Redeliver itself counts the

@@ -105,9 +105,9 @@ func (r *run) flush(ctx context.Context, within time.Duration) error {
 	return r.conn.FlushWithContext(ctx)
 }
 
-// lapse gives up all that is claimed, and the contexts of its handlers end. Nothing is said to the server,
-// which would take it away from those who have it now. What an exclusive consumer has claimed comes to nobody
-// but to it, as copies: it goes on.
+// lapse gives up all that is claimed, and the contexts of its handlers end. Nothing is said to the
+// server, which would take it away from those who have it now. What an exclusive consumer has claimed
+// comes to no other, and to it as copies: it continues.
 func (r *run) lapse(ctx context.Context) {
 	if r.config.Exclusive {
 		return

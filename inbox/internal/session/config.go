@@ -14,14 +14,15 @@ import (
 // grace is for what has to end after the shutdown timeout.
 const grace = 10 * time.Second
 
-// Problems are all that is wrong with what a consumer is made of. Errors begin with the name of its package.
+// Problems are all that is wrong with what a consumer is made of. Errors begin with the name of its
+// package.
 type Problems struct {
 	pkg string
 	all []error
 }
 
-// Complete fills in the defaults of a configuration, so that it can be used as it is, and checks it. group is
-// the default of its Consumer, names are what the broker calls the sources.
+// Complete fills in the defaults of a configuration, and checks it. group is the default of its
+// Consumer, names are what the broker calls the sources.
 func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group string, names ...string) *Problems {
 	p := &Problems{pkg: pkg}
 	c.Consumer, c.Log, c.Retry = cmp.Or(c.Consumer, group), cmp.Or(c.Log, slog.Default()), c.Retry.WithDefaults(inbox.DefaultRetry())
@@ -64,7 +65,8 @@ func (p *Problems) If(bad bool, format string, args ...any) {
 
 func (p *Problems) add(field string, err error) { p.If(err != nil, field+": %w", err) }
 
-// Sources checks the names of several sources of a kind, such as "topic", and of the places for their dead letters.
+// Sources checks the names of several sources of a kind, such as "topic", and those of the places for
+// their dead letters.
 func (p *Problems) Sources(kind string, names []string, letters func(name string) string) {
 	p.If(len(names) == 0, "there is no %s to read: name at least one", kind)
 	for i, name := range names {
