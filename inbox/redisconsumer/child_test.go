@@ -159,15 +159,15 @@ func TestKilledConsumers(t *testing.T) {
 		goal := min(done+70, total)
 		soon(t, "it makes progress", func() bool { return len(s.noted(t, doneSuffix)) >= goal })
 		p.kill()
-		// The order of these two matters: acknowledged at most what is pending now and what was not
-		// read, and that was done.
+		// The order of these three matters, as the server may still do what the process has sent: what
+		// was delivered first and is not pending afterwards was acknowledged, so it was noted before.
+		group := s.groupInfo(t)
 		pending := map[string]bool{}
 		for _, row := range s.rows(t) {
 			pending[row.ID] = true
 		}
 		noted := s.noted(t, doneSuffix)
 		done = len(noted)
-		group := s.groupInfo(t)
 		entries, err := s.XRange(t.Context(), s.stream, "-", group.LastDeliveredID).Result()
 		require.NoError(t, err)
 		for i, entry := range entries { // the i-th has the number i

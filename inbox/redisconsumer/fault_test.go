@@ -171,7 +171,7 @@ func TestOwnershipIsLost(t *testing.T) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return inbox.Handled, nil // too late
-		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: time.Minute}})
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: time.Minute}, ClaimAfter: 2 * time.Second})
 		soon(t, "it has them", func() bool { return s.pending(t) == 2 && r.stats(t).Claimed == 2 })
 		for _, row := range s.rows(t) {
 			require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, "other", 0, row.ID, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err())
