@@ -55,6 +55,7 @@ type feed struct {
 
 	// What follows is the reading goroutine's own.
 	mustRecover bool   // entries may be pending for us that we do not know of
+	recovered   string // the first of these that was not looked at yet; empty: all of them
 	start       string // where the group begins if it has to be created again
 	ready       bool   // the group is there
 }

@@ -1,6 +1,7 @@
 package redisconsumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -40,7 +41,7 @@ func (r *run) take(ctx context.Context, f *feed) {
 // lost on its way to us, what others have left, and only then what is new.
 func (r *run) step(ctx context.Context, f *feed, round *time.Time) error {
 	if f.unsure.Swap(false) {
-		f.mustRecover = true
+		f.mustRecover, f.recovered = true, ""
 	}
 	next := *round
 	if rested := r.rested(f); rested.Before(next) {
@@ -101,7 +102,7 @@ func (r *run) attend(ctx context.Context, f *feed, what string, begun time.Time,
 		return nil
 	default:
 		if what != "join" {
-			f.mustRecover = true
+			f.mustRecover, f.recovered = true, ""
 		}
 		r.failed(ctx, f.stream, what, err)
 	}
@@ -164,9 +165,9 @@ type pending = redis.XPendingExt
 const page = 100
 
 // pages calls do with the pending entries of a stream that have been idle for so long, those of one
-// owner or of all, page by page, until it reports that it has enough.
-func (r *run) pages(ctx context.Context, f *feed, idle time.Duration, owner string, do func([]pending) (enough bool, err error)) error {
-	for from := "-"; ; {
+// owner or of all, page by page from one on ("" = the first), until it reports that it has enough.
+func (r *run) pages(ctx context.Context, f *feed, idle time.Duration, owner, from string, do func([]pending) (enough bool, err error)) error {
+	for from = cmp.Or(from, "-"); ; {
 		rows, err := r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
 			Stream: f.name, Group: r.group, Idle: idle, Start: from, End: "+", Count: page, Consumer: owner,
 		}).Result()
@@ -204,7 +205,9 @@ func (r *run) strange(f *feed, rows []pending) (others []pending) {
 // lost, or an earlier process with our name has died, or it was given back while another one was
 // handled alone. It reports whether that was all.
 func (r *run) recover(ctx context.Context, f *feed) (all bool, err error) {
-	if all, err = r.takeOver(ctx, f, 0, r.config.Name); all {
+	// What was come by already is claimed, or was set aside: it can be much, where a key has many followers.
+	if all, f.recovered, err = r.takeOver(ctx, f, 0, r.config.Name, f.recovered); all {
+		f.recovered = ""
 		r.mu.Lock()
 		clear(f.returned) // the rest has others
 		r.mu.Unlock()
@@ -219,19 +222,20 @@ func (r *run) takeOverAll(ctx context.Context, f *feed) (all bool, err error) {
 	if all, err = r.recover(ctx, f); !all {
 		return false, err
 	}
-	if all, err = r.takeOver(ctx, f, r.config.ClaimAfter, ""); !all {
+	if all, _, err = r.takeOver(ctx, f, r.config.ClaimAfter, "", ""); !all {
 		return false, err
 	}
 	return true, r.tidy(ctx, f)
 }
 
 // takeOver takes the pending entries of an owner, or of all, that have been idle for so long, as
-// far as there is room. Those that were handed out often may crash the process that handles them:
-// they are not taken along with others. It reports whether that was all.
-func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner string) (all bool, err error) {
+// far as there is room, from one on ("" = the first). Those that were handed out often may crash the
+// process that handles them: they are not taken along with others. It reports whether that was all,
+// and where the rest begins.
+func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner, from string) (all bool, rest string, err error) {
 	var crashed []pending
-	all = true
-	err = r.pages(ctx, f, idle, owner, func(rows []pending) (bool, error) {
+	all, rest = true, from
+	err = r.pages(ctx, f, idle, owner, from, func(rows []pending) (bool, error) {
 		var plain []pending
 		for _, row := range rows {
 			if row.RetryCount >= isolateAfter {
@@ -240,20 +244,23 @@ func (r *run) takeOver(ctx context.Context, f *feed, idle time.Duration, owner s
 				plain = append(plain, row)
 			}
 		}
+		behind := ""
 		if room := r.roomIn(f); len(plain) > room {
-			all, plain = false, plain[:room]
+			all, behind, plain = false, plain[room].ID, plain[:room]
 		}
 		if len(crashed) >= page {
 			all = false
 		}
 		done, err := r.adopt(ctx, f, idle, plain)
-		all = all && done
+		if all = all && done; done && behind != "" {
+			rest = behind
+		}
 		return !all, err
 	})
 	if err == nil && len(crashed) > 0 {
 		err = r.isolate(ctx, f, idle, crashed)
 	}
-	return all && err == nil, err
+	return all && err == nil, rest, err
 }
 
 // adopt claims entries that are as rows has them. It is not done where one was handled alone meanwhile:

@@ -64,3 +64,48 @@ func TestLentWithoutKnowing(t *testing.T) {
 		l.check(t, 3)
 	})
 }
+
+// looks counts how often pending entries are listed.
+type looks struct {
+	lendings
+
+	n *atomic.Int64
+}
+
+func (h looks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "xpending" {
+			h.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What a process gets back under its name is looked through once, however much of it waits behind a
+// failing message.
+func TestRecoveryLooksOnce(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		const entries, room = 1500, 32
+		s.addAll(t, 1, entries)
+		s.readDead(t, entries)
+		var n atomic.Int64
+		through := redis.NewClient(s.Options())
+		t.Cleanup(func() { assert.NoError(t, through.Close()) })
+		through.AddHook(looks{n: &n})
+		var out atomic.Bool
+		out.Store(true)
+		l := newLedger()
+		r := start(t, through, s.stream, l.handler(func(context.Context, *inbox.Message, int) error {
+			if out.Load() {
+				return inbox.Unavailable(errors.New("not now"))
+			}
+			return nil
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: room}, Name: "dead", ClaimAfter: time.Minute})
+		soon(t, "all are claimed", func() bool { s := r.stats(t); return s.Claimed+s.Unloaded == entries })
+		assert.Less(t, n.Load(), int64(entries/3), "each page once, and one more whenever there is room again: 190, and 1,500 from the beginning each time")
+		out.Store(false)
+		soon(t, "all are handled", func() bool { return l.len() == entries })
+		l.check(t, entries)
+	})
+}
