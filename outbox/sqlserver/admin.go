@@ -42,7 +42,11 @@ func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqlad
 
 // Write implements sqladmin.Database.
 func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.Work) error {
-	return explain(retry(ctx, func() error { return work(ctx, d.db) }))
+	err := explain(retry(ctx, func() error { return work(ctx, d.db) }))
+	if numbered(err, errChanged) {
+		return fmt.Errorf("%w: %w", sqladmin.ErrChanged, err)
+	}
+	return err
 }
 
 // Bind implements sqladmin.Database. Each parameter has one type, whatever the length of its value:

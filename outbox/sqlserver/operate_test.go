@@ -78,9 +78,9 @@ func TestRequeue(t *testing.T) {
 	}, server.requests[1].args)
 	assert.Equal(t, map[string]any{
 		"lock_brokers": text(`["a","b"]`),
-		"rows":         text(`[{"id":4,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0},{"id":7,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0}]`),
-		"known":        text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0}]`), "forgotten": text(`[]`),
-		"moves":       text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0,"to":4}]`),
+		"rows":         text(`[{"id":4,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0,"back":0,"to":0},{"id":7,"shard":1,"status":"failed","waits":1,"behind":0,"operator":0,"back":0,"to":0}]`),
+		"known":        text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0,"back":0,"to":0}]`), "forgotten": text(`[]`),
+		"moves":       text(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":0,"back":0,"to":4}]`),
 		"ttl_seconds": int32(0), "ttl_micros": int32(0),
 	}, server.requests[7].args)
 }
@@ -154,6 +154,54 @@ func TestOperateFails(t *testing.T) {
 	require.ErrorIs(t, err, errIncomplete)
 }
 
+// Where others change what was read, again and again, fewer rows are taken at a time.
+func TestOperateBesideChanges(t *testing.T) {
+	t.Parallel()
+	changed := reply{err: serverError(errChanged)}
+	var replies []reply
+	for range 3 {
+		replies = append(replies, pickedRows(outbox.StatusFailed, 4, 5, 6), entries(false), changed)
+	}
+	replies = slices.Concat([]reply{foundRows(4, 5, 6)}, replies, []reply{foundRows(4), pickedRows(outbox.StatusFailed, 4), entries(false), operated(1)},
+		[]reply{foundRows(5, 6), pickedRows(outbox.StatusFailed, 5, 6), entries(false), operated(2)})
+	store, server := newFake(t, "outbox_messages", inTurn(replies...))
+	n, err := store.Requeue(t.Context(), admin.Filter{}, 3)
+	require.NoError(t, err)
+	assert.Equal(t, 3, n)
+	var limits []any
+	for _, r := range server.requests {
+		if limit, ok := r.args["limit"]; ok {
+			limits = append(limits, limit)
+		}
+	}
+	assert.Equal(t, []any{int64(3), int64(1), int64(2)}, limits)
+}
+
+// What an act is not for is not read about: the batch compares the blocks of the rows that it changes.
+func TestOperateLeavesOutWhatItIsNotFor(t *testing.T) {
+	t.Parallel()
+	picked := pickedRows(outbox.StatusFailed, 4, 7)
+	picked.sets[0].rows[1][5], picked.sets[0].rows[1][6] = "pending", false // another operator has brought it back
+	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4, 7), picked, entries(false), operated(1)))
+	n, err := store.Requeue(t.Context(), admin.Filter{}, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, mssql.NVarCharMax("[4]"), server.requests[2].args["ids"])
+}
+
+// A block that is back in the way of claims is not written, and compared: it may wait again by then.
+func TestOperateComparesBlocksThatAreBack(t *testing.T) {
+	t.Parallel()
+	back := entries(false, 4)
+	back.sets[0].rows[0][6] = true
+	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), pickedRows(outbox.StatusFailed, 4), back, operated(1)))
+	_, err := store.Abandon(t.Context(), admin.Filter{}, "r", 10)
+	require.NoError(t, err)
+	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[3].args["moves"])
+	assert.Contains(t, server.requests[3].args["known"], `"back":1`)
+	assert.Contains(t, store.Text("abandon"), "operator, back FROM @seen EXCEPT")
+}
+
 func TestUnblockKey(t *testing.T) {
 	t.Parallel()
 	moved := reply{sets: []set{count("fanout_moved", 1)}}
@@ -163,7 +211,7 @@ func TestUnblockKey(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, map[string]any{"broker": "b", "key": mssql.NVarCharMax("k ")}, server.requests[2].args)
 	assert.Equal(t, map[string]any{
-		"lock_brokers": mssql.NVarCharMax(`["b"]`), "moves": mssql.NVarCharMax(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":1,"to":4}]`),
+		"lock_brokers": mssql.NVarCharMax(`["b"]`), "moves": mssql.NVarCharMax(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":1,"back":0,"to":4}]`),
 	}, server.requests[3].args)
 	ok, err = store.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)

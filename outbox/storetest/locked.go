@@ -23,6 +23,7 @@ var lockedTests = []test{
 	{name: "Wake", run: testLockedBlock},
 	{name: "Free", run: testLockedFollower},
 	{name: "Defer", run: testLockedWaiting},
+	{name: "UnblockAKey", run: testLockedUnblock},
 	{name: "CompletePublished", run: func(t *table) { testLockedCompletion(t, published) }},
 	{name: "CompleteOther", run: func(t *table) {
 		testLockedCompletion(t, func(batch driver.Batch) *driver.Completion {
@@ -36,6 +37,19 @@ func (t *table) oneHolds() {
 	if t.OneWriter {
 		t.Skip("writers take turns on this database")
 	}
+}
+
+// A key is unblocked beside a session that has locked its abandoned row.
+func testLockedUnblock(t *table) {
+	t.oneHolds()
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonAndBlock(ids[0])
+	t.outsider().scrub(ids[0])
+	began := time.Now()
+	assert.True(t, t.release(k))
+	assert.Less(t, time.Since(began), 5*time.Second, "it waits for no row")
+	t.next(ids[1])
 }
 
 // A row that another session has locked holds what is behind it of its key, and nothing else.

@@ -55,6 +55,7 @@ var operateTests = []test{
 	{name: "DeferredReleaseAfterPurge", run: testDeferredReleasePurged},
 	{name: "BlockedKeys", run: testBlockedKeys},
 	{name: "ByHand", run: testByHand},
+	{name: "EntriesByHand", run: testEntriesByHand},
 	{name: "WhileClaimsRun", run: testOperateRace},
 	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
 	{name: "PurgedMeanwhile", run: testOperatePurgeRace},

@@ -278,3 +278,22 @@ func testReplayBeforeBlock(t *table) {
 	assert.Equal(t, ids[1:], t.drain())
 	t.clean()
 }
+
+// Entries among the key blocks that strangers have written, or left behind, cost no other row anything: one
+// with an empty key, and that of a row that was given another broker.
+func testEntriesByHand(t *table) {
+	k := t.keys(3)
+	ids := t.add(k[0], k[1], k[2], "")
+	t.exec("UPDATE {t} SET status = 'failed', locked_until = NULL")
+	for i, key := range []string{"", k[1]} {
+		t.exec("INSERT INTO {t}_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, wake_at, reason, since)"+
+			" SELECT id, message_id, target_broker, shard, ?, created_at, 'backoff', created_at FROM {t} WHERE id = ?", key, ids[i])
+	}
+	t.exec("UPDATE {t} SET target_broker = 'other' WHERE id = ?", ids[1])
+	n, err := t.Store.Abandon(t.Context(), admin.Filter{}, "not wanted", 2)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	n, err = t.Store.Requeue(t.Context(), admin.Filter{}, many)
+	require.NoError(t, err)
+	assert.Equal(t, 4, n)
+}

@@ -84,16 +84,17 @@ type place struct {
 	shard       int
 }
 
-// identity tells rows apart: where ids can repeat, by the message.
+// identity tells rows apart: by the id, or where ids can repeat by the message and its broker.
 type identity struct {
 	ref    driver.Ref
 	broker string
 }
 
 func identify(ref driver.Ref, broker string) identity {
-	if ref.MessageID != uuid.Nil {
-		ref.ID = 0
+	if ref.MessageID == uuid.Nil {
+		return identity{ref: ref}
 	}
+	ref.ID = 0
 	return identity{ref, broker}
 }
 
@@ -166,16 +167,16 @@ func (o *operation) block(b Block) {
 	case comes && next.ID <= b.ID && (row != nil || !b.Operator) && !another(o.entries[identify(next, b.Broker)], &b):
 		o.move(b, next)
 		o.at[here] = next.ID
-	case row != nil && (o.act == Abandon || row.Key != b.Key || row.Shard != b.Shard):
+	case row != nil:
 		o.move(b, b.Ref) // what is behind it there waits for it, or goes on with the next claim
 	}
 }
 
-// another reports whether a row is the block of another key in the shard of b: the key of a row, or
-// of its block, was changed by hand. A row has one entry in a shard.
+// another reports whether a row is the block of another key in the shard of b: the key or the broker
+// of a row, or of its block, was changed by hand. A row has one entry in a shard.
 func another(entries []Block, b *Block) bool {
 	for i := range entries {
-		if e := &entries[i]; e.Key != "" && e.Key != b.Key && e.Shard == b.Shard {
+		if e := &entries[i]; e.Key != "" && (e.Key != b.Key || e.Broker != b.Broker) && e.Shard == b.Shard {
 			return true
 		}
 	}

@@ -90,6 +90,21 @@ func TestOperateCases(t *testing.T) {
 			Repair{Moves: []Move{moved(entry(1, "former"))}, Behind: []bool{false}},
 		},
 		{
+			"a key goes on with the row that it waits for, also where the row before it is still the block of another key", Requeue,
+			[]Operand{failed(1, "k"), failed(2, "k")},
+			[]Block{entry(1, "former"), changed(entry(2, "k"), operator)},
+			Repair{Moves: []Move{moved(entry(1, "former")), {changed(entry(2, "k"), operator), driver.Ref{ID: 2}}}, Behind: []bool{false, false}},
+		},
+		{
+			"an entry of a row that was given another broker is its own", Abandon,
+			[]Operand{failed(1, "k"), failed(2, "")},
+			[]Block{changed(entry(1, "k"), func(b *Block) { b.Broker = "former" }), changed(entry(2, ""), func(b *Block) { b.Broker = "former" })},
+			Repair{
+				Forget: []Block{changed(entry(2, ""), func(b *Block) { b.Broker = "former" })},
+				Moves:  []Move{moved(changed(entry(1, "k"), func(b *Block) { b.Broker = "former" }))},
+			},
+		},
+		{
 			"what waits alone does so no more", Requeue,
 			[]Operand{failed(1, ""), failed(2, "k")},
 			[]Block{entry(1, ""), entry(2, ""), entry(3, "")},
@@ -188,7 +203,7 @@ func checkOperate(t *rapid.T) {
 			Ref: driver.Ref{ID: int64(rapid.IntRange(1, 7).Draw(t, "id"))}, Broker: broker.Draw(t, "broker"), Key: text.Draw(t, "key"), Shard: rapid.IntRange(0, 1).Draw(t, "shard"),
 			Operator: rapid.Bool().Draw(t, "operator"),
 		}
-		at, id := place{b.Broker, b.Key, b.Shard}, Block{Ref: b.Ref, Broker: b.Broker, Shard: b.Shard}
+		at, id := place{b.Broker, b.Key, b.Shard}, Block{Ref: b.Ref, Shard: b.Shard}
 		if b.Key != "" && keys[at] || entries[id] {
 			continue
 		}
@@ -198,7 +213,7 @@ func checkOperate(t *rapid.T) {
 	act := Act(rapid.IntRange(0, 2).Draw(t, "act"))
 	r := Operate(act, rows, blocks)
 
-	after := map[Block]bool{} // entries by row, broker and shard
+	after := map[Block]bool{} // entries by row and shard
 	places := map[place]int64{}
 	gone := map[Block]bool{}
 	for _, b := range r.Forget {
@@ -219,7 +234,7 @@ func checkOperate(t *rapid.T) {
 			require.LessOrEqual(t, next.ID, b.ID, "a block moves forward only")
 			ref = next
 		}
-		id := Block{Ref: ref, Broker: b.Broker, Shard: b.Shard}
+		id := Block{Ref: ref, Shard: b.Shard}
 		require.NotContains(t, after, id, "two entries of a row in a shard: %v", blocks)
 		after[id] = true
 		if b.Key != "" {

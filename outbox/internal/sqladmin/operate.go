@@ -118,8 +118,8 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 	}
 	var brokers []string
 	defer func() { a.db.Changed(ctx, brokers...) }()
-	for changed < limit {
-		want := min(limit-changed, OperateRows)
+	for piece := OperateRows; changed < limit; {
+		want := min(limit-changed, piece)
 		found, err := a.find(ctx, &filter, want, &do)
 		if err == nil && len(found.ids) > 0 {
 			var n int
@@ -128,6 +128,11 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 			}
 			changed += n
 		}
+		if errors.Is(err, ErrChanged) && want > 1 { // fewer rows change more rarely while they are looked at
+			piece = max(want/8, 1)
+			continue
+		}
+		piece = min(2*piece, OperateRows)
 		if err != nil {
 			return changed, a.failed(err, "%s rows in %s", do.name, a.table)
 		}
@@ -205,7 +210,7 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 			return err
 		}
 		picked, err := a.pick(ctx, conn, found)
-		picked = slices.DeleteFunc(picked, func(row core.Operand) bool { return !slices.Contains(filter.Statuses, row.Status) })
+		picked = slices.DeleteFunc(picked, func(row core.Operand) bool { return !slices.Contains(filter.Statuses, row.Status) || !do.act.For(&row) })
 		if changed = 0; err != nil || len(picked) == 0 {
 			return err
 		}

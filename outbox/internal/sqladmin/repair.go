@@ -3,6 +3,7 @@ package sqladmin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,6 +76,9 @@ func (a *Admin) repair(ctx context.Context, conn Conn, do *action, repair *core.
 	return a.changes(ctx, conn, do.statement(), given, len(repair.Rows))
 }
 
+// ErrChanged says that rows or blocks were not any more as an act was decided about them.
+var ErrChanged = errors.New("the rows were no longer as they had been read: does something else write to the tables of the outbox? Try again")
+
 // changes runs a statement that has to change so many rows; of none it is not run.
 func (a *Admin) changes(ctx context.Context, conn Conn, statement string, given args, want int) error {
 	if want == 0 {
@@ -82,7 +86,7 @@ func (a *Admin) changes(ctx context.Context, conn Conn, statement string, given 
 	}
 	n, err := a.exec(ctx, conn, statement, given)
 	if err == nil && n != int64(want) {
-		err = fmt.Errorf("%d of %d rows were as they had been read, so nothing was changed: does something else write to the tables of the outbox? Try again", n, want)
+		err = fmt.Errorf("%d of %d: %w", n, want, ErrChanged)
 	}
 	return err
 }
@@ -111,7 +115,8 @@ type listed struct {
 	Waits    int    `json:"waits"`
 	Behind   int    `json:"behind"`
 	Operator int    `json:"operator"`
-	To       int64  `json:"to,omitempty"`
+	Back     int    `json:"back"`
+	To       int64  `json:"to"`
 }
 
 func rowArgs(repair *core.Repair) args {
@@ -135,7 +140,7 @@ func blockArgs(blocks []core.Block) args {
 	for i := range blocks {
 		b := &blocks[i]
 		messages, brokers, shards = append(messages, b.MessageID.String()), append(brokers, b.Broker), append(shards, b.Shard)
-		list[i] = listed{ID: b.ID, Shard: b.Shard, Operator: bit(b.Operator)}
+		list[i] = listed{ID: b.ID, Shard: b.Shard, Operator: bit(b.Operator), Back: bit(b.Back)}
 	}
 	return args{"block_messages": List{messages}, "block_brokers": List{brokers}, "block_shards": List{shards}, "blocks": List{list}}
 }

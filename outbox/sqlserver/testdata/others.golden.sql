@@ -32,39 +32,41 @@ DECLARE @listed TABLE (
     waits  bit          NOT NULL,
     behind bit          NOT NULL
 );
-DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
 INSERT INTO @listed (id, shard, status, waits, behind)
 SELECT id, shard, status, waits, behind
   FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
-INSERT INTO @seen (block_id, shard, operator)
-SELECT block_id, shard, operator
-  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator');
+INSERT INTO @seen (block_id, shard, operator, back)
+SELECT block_id, shard, operator, back
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator', back bit '$.back');
 SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
      WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
-       AND l.waits = CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END)
+       AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
-DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
-INSERT INTO @entries (block_id, shard, operator)
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator, back)
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
  UNION
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
  INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
     ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
-IF EXISTS (SELECT block_id, shard, operator FROM @entries EXCEPT SELECT block_id, shard, operator FROM @seen)
-   OR EXISTS (SELECT block_id, shard, operator FROM @seen EXCEPT SELECT block_id, shard, operator FROM @entries)
+IF EXISTS (SELECT block_id, shard, operator, back FROM @entries EXCEPT SELECT block_id, shard, operator, back FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator, back FROM @seen EXCEPT SELECT block_id, shard, operator, back FROM @entries)
     THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
 DELETE w
   FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
- WHERE w.ordering_key IS NULL;
+ WHERE COALESCE(w.ordering_key, N'') = N'';
 DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
 INSERT INTO @moved (block_id, shard, to_id, operator)
 SELECT block_id, shard, to_id, operator
@@ -76,7 +78,7 @@ UPDATE w
      , reason           = N'backoff'
   FROM @moved AS v
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = NULLIF(v.to_id, v.block_id)
  WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
 SET @moved_rows = @@ROWCOUNT;
 IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
@@ -251,19 +253,21 @@ DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @gran
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 INSERT INTO @listed (id)
 SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
-DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
-INSERT INTO @entries (block_id, shard, operator)
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator, back)
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
  UNION
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
  INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
     ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
 SELECT w.block_id AS fanout_entry, N'' AS message_id, w.target_broker, COALESCE(w.ordering_key, N'') AS ordering_key, w.shard
-     , e.operator, CONVERT(bit, CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END) AS back
+     , e.operator, e.back
   FROM @entries AS e
  INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = e.block_id AND w.shard = e.shard;
 
@@ -1448,7 +1452,7 @@ UPDATE w
      , reason           = N'backoff'
   FROM @moved AS v
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = NULLIF(v.to_id, v.block_id)
  WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
 SET @moved_rows = @@ROWCOUNT;
 IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
@@ -1778,39 +1782,41 @@ DECLARE @listed TABLE (
     waits  bit          NOT NULL,
     behind bit          NOT NULL
 );
-DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
 INSERT INTO @listed (id, shard, status, waits, behind)
 SELECT id, shard, status, waits, behind
   FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
-INSERT INTO @seen (block_id, shard, operator)
-SELECT block_id, shard, operator
-  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator');
+INSERT INTO @seen (block_id, shard, operator, back)
+SELECT block_id, shard, operator, back
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator', back bit '$.back');
 SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
      WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
-       AND l.waits = CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END)
+       AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
-DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
-INSERT INTO @entries (block_id, shard, operator)
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator, back)
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
  UNION
 SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
   FROM @listed AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
  INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
     ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
-IF EXISTS (SELECT block_id, shard, operator FROM @entries EXCEPT SELECT block_id, shard, operator FROM @seen)
-   OR EXISTS (SELECT block_id, shard, operator FROM @seen EXCEPT SELECT block_id, shard, operator FROM @entries)
+IF EXISTS (SELECT block_id, shard, operator, back FROM @entries EXCEPT SELECT block_id, shard, operator, back FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator, back FROM @seen EXCEPT SELECT block_id, shard, operator, back FROM @entries)
     THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
 DELETE w
   FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
- WHERE w.ordering_key IS NULL;
+ WHERE COALESCE(w.ordering_key, N'') = N'';
 DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
 INSERT INTO @moved (block_id, shard, to_id, operator)
 SELECT block_id, shard, to_id, operator
@@ -1822,7 +1828,7 @@ UPDATE w
      , reason           = N'backoff'
   FROM @moved AS v
  INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = v.to_id
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = NULLIF(v.to_id, v.block_id)
  WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
 SET @moved_rows = @@ROWCOUNT;
 IF @moved_rows <> (SELECT COUNT(*) FROM @moved)

@@ -3,4 +3,4 @@
 {{giving way}} DELETE w
   FROM JSON_TABLE(@blocks, '$[*]' COLUMNS (id BIGINT PATH '$.id', shard INT PATH '$.shard')) AS gone
  STRAIGHT_JOIN {{table}}_key_blocks AS w ON w.block_id = gone.id AND w.shard = gone.shard
- WHERE w.ordering_key IS NULL
+ WHERE COALESCE(w.ordering_key, '') = ''

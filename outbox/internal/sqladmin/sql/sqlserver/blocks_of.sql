@@ -5,6 +5,6 @@ INSERT INTO @listed (id)
 SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
 {{include part_entries}}
 SELECT w.block_id AS fanout_entry, N'' AS message_id, w.target_broker, COALESCE(w.ordering_key, N'') AS ordering_key, w.shard
-     , e.operator, CONVERT(bit, CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END) AS back
+     , e.operator, e.back
   FROM @entries AS e
  INNER JOIN {{table}}_key_blocks AS w WITH (FORCESEEK) ON w.block_id = e.block_id AND w.shard = e.shard;

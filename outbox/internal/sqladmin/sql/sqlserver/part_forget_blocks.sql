@@ -3,4 +3,4 @@
 DELETE w
   FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
  INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
- WHERE w.ordering_key IS NULL;
+ WHERE COALESCE(w.ordering_key, N'') = N'';

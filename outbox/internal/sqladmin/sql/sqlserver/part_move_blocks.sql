@@ -12,7 +12,7 @@ UPDATE w
      , reason           = N'backoff'
   FROM @moved AS v
  INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
-  LEFT JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = v.to_id
+  LEFT JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = NULLIF(v.to_id, v.block_id) -- a row that is not needed may be another session's
  WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
 SET @moved_rows = @@ROWCOUNT;
 IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
