@@ -51,12 +51,15 @@ const (
 	// Progress (G1): once faults end, every row is finished, but for those of keys that wait for an
 	// operator.
 	Progress = "G1 every row is finished in the end"
+	// States: each open row is in the state that what happens next shows ([Protocol.CheckStates]), and
+	// a row of a blocked key stays blocked until an operator acts.
+	States = "each open row is in its state"
 )
 
 // Check tests the invariants on one transition and on the state that it leads to.
 func (p *Protocol) Check(before *State, a *Action, reply *Reply, after *State) (violations []Violation) {
 	report := func(name, format string, args ...any) {
-		violations = append(violations, Violation{name, fmt.Sprintf(format, args...)})
+		violations = append(violations, violation(name, format, args...))
 	}
 	checkRows(after, report)
 	checkHands(after, report)
@@ -65,6 +68,7 @@ func (p *Protocol) Check(before *State, a *Action, reply *Reply, after *State) (
 		old := &before.Rows[i]
 		checkChange(old, after.Row(old.ID), before, a, report)
 	}
+	p.checkBlocked(before, after, a, report)
 	switch a.Kind {
 	case Claim, Take:
 		checkClaim(before, a, reply, report)
@@ -73,6 +77,10 @@ func (p *Protocol) Check(before *State, a *Action, reply *Reply, after *State) (
 	default:
 	}
 	return violations
+}
+
+func violation(name, format string, args ...any) Violation {
+	return Violation{name, fmt.Sprintf(format, args...)}
 }
 
 type report = func(name, format string, args ...any)

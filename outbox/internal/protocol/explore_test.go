@@ -16,6 +16,7 @@ type exploration struct {
 	known   map[fingerprint]int32
 	origins []origin
 	drain   drain
+	tables  map[fingerprint]bool // of which the states were looked at
 }
 
 // An origin is how a state was reached first.
@@ -42,7 +43,7 @@ func (f *finding) String() string {
 
 // explore returns the first violation, or nil when there is none in the whole world.
 func (x *exploration) explore() *finding {
-	x.known = map[fingerprint]int32{}
+	x.known, x.tables = map[fingerprint]int32{}, map[fingerprint]bool{}
 	x.drain = drain{world: x.world, good: map[fingerprint]bool{}}
 	start := node{State: NewState(x.workers)}
 	x.known[start.fingerprint()] = 0
@@ -88,6 +89,11 @@ func (x *exploration) expand(from *frontierState) (found *finding, next []fronti
 		index := int32(len(x.origins))
 		x.known[reached] = index
 		x.origins = append(x.origins, origin{from.index, int16(i)})
+		if x.only == "" || x.only == States {
+			if found := x.states(&to.State); found != nil {
+				return &finding{*found, x.trace(index)}, nil
+			}
+		}
 		if x.only == "" || x.only == Progress {
 			if stuck := x.drain.run(to.State, (&node{State: to.State}).fingerprint()); stuck != nil {
 				return &finding{stuck.Violation, append(x.trace(index), stuck.trace...)}, nil
@@ -96,6 +102,20 @@ func (x *exploration) expand(from *frontierState) (found *finding, next []fronti
 		next = append(next, frontierState{to, index})
 	}
 	return nil, next
+}
+
+// states looks at the states of the rows, once for each table.
+func (x *exploration) states(s *State) *Violation {
+	table := node{State: State{Table: s.Table}}
+	at := table.fingerprint()
+	if x.tables[at] {
+		return nil
+	}
+	x.tables[at] = true
+	if violations := x.protocol.CheckStates(&s.Table); len(violations) > 0 {
+		return &violations[0]
+	}
+	return nil
 }
 
 // take does one of the options.

@@ -28,6 +28,14 @@ const (
 	guessesPublished
 	forgetsDelivered
 	blocksEveryClass
+
+	// Mistakes about the facts of a row.
+	countsDeferred
+	leasesNeverEnd
+	overlooksClaims
+	passesDeferred
+	blocksOfAnyClass
+	blocksWhenDone
 )
 
 func (p *Protocol) is(m mutation) bool { return p.broken == m }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // A Protocol holds what is fixed while a world runs. Its methods may be used by several goroutines.
@@ -19,6 +21,8 @@ type Protocol struct {
 	AdvanceBlocks, AdvanceRows int
 
 	broken mutation
+	// mistake stands in for [core.State] in tests.
+	mistake func(*core.Facts) outbox.State
 }
 
 // Default is the protocol as the stores have it.

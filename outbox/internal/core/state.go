@@ -1,0 +1,124 @@
+package core
+
+import "github.com/gorm-fanout/fanout/outbox"
+
+// A Time is when a row can go, compared with the database's clock.
+type Time uint8
+
+// Times.
+const (
+	Come  Time = iota // now, or there is none
+	Ahead             // later
+	Never             // infinity, or what a database has in its place
+)
+
+// An Entry is what stands among the key blocks: about a row itself, or about its key.
+type Entry uint8
+
+// Entries.
+const (
+	NoEntry  Entry = iota // none
+	Resting               // its wake-up lies ahead
+	Waking                // its wake-up has come: the next lift brings its row back
+	Returned              // its row was brought back, and holds the followers until it is done
+	Halted                // it has no wake-up, and waits for an operator
+)
+
+// Facts are what can be known of a row: what its database says of it, by its own clock, and what the
+// caller knows of its broker. The zero value of each fact but Status holds back nothing.
+type Facts struct {
+	Status outbox.Status
+	// Time is the later one of locked_until and available_at: while the row is in processing, that of
+	// its lease, in other statuses that of its backoff or schedule. Claims compare both in any status.
+	Time Time
+	// Scheduled is true where that time, or the one of its entry, is a schedule (available_at), and
+	// not the end of a backoff. It counts only while there is such a time.
+	Scheduled bool
+	// Deferred is true while the row is out of the claim's way, and Entry what brings it back: it is
+	// the block of its key, or waits alone. Without an entry the block of its key brings it back.
+	Deferred bool
+	Entry    Entry
+
+	// What there is of its ordering key in its shard beside the row; nothing where it has no key.
+	//
+	// Block is the key's block, unless the row is that block itself. BlockLater is true where it
+	// stands after the row: then it holds back nothing, but brings back what is deferred without an
+	// entry. BlockDone is true where the block's row is finished, or gone: once its wake-up has come,
+	// the next lift removes the block and brings its followers back.
+	Block                 Entry
+	BlockLater, BlockDone bool
+	// Earlier is true where an earlier row is open and in the claim's way, EarlierDeferred where an
+	// earlier one is deferred, and Claimed where another row, be it a later one, is under a lease that
+	// runs.
+	Earlier, EarlierDeferred, Claimed bool
+
+	// Unordered is true where the relay keeps no order. A block counts then only for a row that was
+	// deferred behind it while it did.
+	Unordered bool
+	// Unclaimable is true in a shard that no relay claims from.
+	Unclaimable bool
+	// Unconfigured, Paused and Unavailable are the broker's.
+	Unconfigured, Paused, Unavailable bool
+}
+
+// State says which state a row is in. It is empty for a row that is finished.
+//
+// The order is that of what has to happen first. A lease that runs ends by itself, whatever else holds.
+// Without a relay nothing else matters, and nothing but a repair helps a row that is stranded. A row
+// of a blocked key can have an earlier open row before it as well, and waits for the operator when
+// that one is done. What goes first of a key comes before the row's own time: that passes by itself,
+// and until the other row is done, nothing follows from it. A pause and a breaker hold back only what
+// could be claimed otherwise.
+func State(f *Facts) outbox.State {
+	switch {
+	case f.Status.Terminal():
+		return ""
+	case f.Status == outbox.StatusProcessing && f.Time == Ahead:
+		return outbox.StateClaimed
+	case f.Unconfigured:
+		return outbox.StateUnconfigured
+	case f.stranded():
+		return outbox.StateStranded
+	case f.behindBlock() && f.Block == Halted:
+		return outbox.StateBlocked
+	case f.behindBlock() || f.behindRow():
+		return outbox.StateBehind
+	case f.waits() && f.Scheduled:
+		return outbox.StateScheduled
+	case f.waits():
+		return outbox.StateBackoff
+	case f.Paused:
+		return outbox.StatePaused
+	case f.Unavailable:
+		return outbox.StateUnavailable
+	}
+	return outbox.StateDue
+}
+
+// follower reports whether a row is deferred and waits for a block of its key.
+func (f *Facts) follower() bool { return f.Deferred && f.Entry == NoEntry }
+
+// behindBlock reports whether a row waits for a key block.
+func (f *Facts) behindBlock() bool {
+	return f.Block != NoEntry && !f.blockGoes() && (!f.BlockLater || f.follower()) && (!f.Unordered || f.follower())
+}
+
+// blockGoes reports whether the next lift removes the key's block.
+func (f *Facts) blockGoes() bool {
+	return f.BlockDone && (f.Block == Waking || f.Block == Returned)
+}
+
+// behindRow reports whether another row of the key goes first, be it one that the next lift brings back.
+func (f *Facts) behindRow() bool {
+	return !f.Unordered && (f.Earlier || f.Claimed || f.EarlierDeferred && f.blockGoes())
+}
+
+// waits reports whether a row waits for its own time.
+func (f *Facts) waits() bool { return f.Time == Ahead || f.Deferred && f.Entry == Resting }
+
+// stranded reports whether no rule can ever make a row due: no claim takes what has an unknown status,
+// and no lift brings back a row whose block was brought back before and waits for no time any more.
+func (f *Facts) stranded() bool {
+	lost := f.follower() && f.Block == NoEntry || f.Deferred && (f.Entry == Halted || f.Entry == Returned && f.Time == Come)
+	return lost || f.Time == Never || f.Unclaimable || !f.Status.Valid()
+}
