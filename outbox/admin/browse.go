@@ -33,9 +33,16 @@ type BrokerOverview struct {
 
 // A Record is one row as people look at it.
 type Record struct {
-	ID                                   int64
-	MessageID, Broker                    string
-	Status                               outbox.Status
+	ID                int64
+	MessageID, Broker string
+	Status            outbox.Status
+	// State says what happens to an open row next. It is that of a relay that keeps order, and which
+	// has a claim's view of the row's ordering key: other rows of the key are looked for among the
+	// first 1,000 rows of the shard that are not deferred, so that a row far behind these may count as
+	// due although it is behind another one. Unconfigured is told where the configuration is known
+	// ([Administration.Know]), unavailable never. It is empty for a finished row, and for one that
+	// another transaction was writing just then.
+	State                                outbox.State
 	Stream, Type, OrderingKey            string
 	Shard, Priority                      int
 	Deferred                             bool // deferred: out of the way of claims
@@ -49,7 +56,7 @@ type Record struct {
 	LockedBy, BrokerMessageID            string
 	// LastError is nil where the row has none, or one that is no JSON.
 	LastError *outbox.LastError
-	// Deferral tells why a row that is Deferred waits; nil where it is not, or what it waited for
+	// Deferral tells why a row that is Deferred waits; nil where it is not, or where what it waited for
 	// has just gone.
 	Deferral *Deferral
 	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what

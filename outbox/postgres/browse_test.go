@@ -113,7 +113,7 @@ func TestListPages(t *testing.T) {
 	got := list.Records[0]
 	assert.Equal(t, 11, list.Scanned, "the ten rows that were requeued were looked at, too")
 	assert.Equal(t, admin.Record{
-		ID: 130, MessageID: uuid.UUID{15: 130}.String(), Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.130", OrderingKey: "f",
+		ID: 130, MessageID: uuid.UUID{15: 130}.String(), Broker: "b", Status: outbox.StatusFailed, State: outbox.StateStranded, Stream: "s", Type: "T.130", OrderingKey: "f",
 		Shard: got.Shard, Deferred: true, ContentType: "application/json", CreatedAt: got.CreatedAt, PayloadBytes: 4,
 		LastError: &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, 130e6, time.UTC), Attempt: 1},
 	}, got)
@@ -293,7 +293,7 @@ func TestMessageRows(t *testing.T) {
 	require.Len(t, records, 2)
 	assert.Equal(t, "a", records[0].Broker)
 	assert.Equal(t, admin.Record{
-		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, Stream: "s", Type: "t", Shard: records[1].Shard,
+		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, State: outbox.StateDue, Stream: "s", Type: "t", Shard: records[1].Shard,
 		ContentType: "application/json", TenantID: "tenant", ExpiresAt: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC),
 		PayloadBytes: 3, Payload: []byte("pay"), Headers: `{"h":"v"}`,
 	}, records[1])

@@ -52,9 +52,13 @@ func TestBrowsePlans(t *testing.T) {
 		"key_blocks":  {store.Text("key_blocks"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"failed_keys": {store.Text("failed_keys"), []string{"_failing (target_broker=?)"}},
 		"followers":   {store.Text("followers"), []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},
-		"deferrals":   {store.Text("deferrals"), []string{"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "w USING PRIMARY KEY (block_id=?)"}},
-		"audit":       {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
-		"audit_end":   {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"states": {store.Text("states"), []string{
+			"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "own USING PRIMARY KEY (block_id=?)", "b USING INTEGER PRIMARY KEY",
+			"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)",
+		}},
+		"key_heads": {store.Text("key_heads"), []string{"_open (target_broker=? AND shard=?)"}},
+		"audit":     {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
+		"audit_end": {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
 		plan := explainPlan(t, store, c.text)
 		for _, want := range c.wants {

@@ -89,9 +89,17 @@ var recordColumns = []string{
 	"locked_by", "broker_message_id", "last_error", "payload_bytes",
 }
 
-// deferrals answers why rows are deferred.
-func deferrals(rows ...[]sqldriver.Value) set {
-	return set{columns: []string{"fanout_deferral", "by_key", "reason", "message_id", "until_at"}, rows: rows}
+// states answers what is to be known of rows: how their times compare with now, whether a schedule
+// lies ahead and the broker is paused; what stands about them among the key blocks, and about their keys.
+func states(rows ...[]sqldriver.Value) reply {
+	return reply{sets: []set{{columns: []string{
+		"fanout_state", "time", "scheduled", "paused", "own_wake", "own_reason", "own_until", "wake", "reason", "block_id", "message_id", "until_at", "done", "earlier_deferred",
+	}, rows: rows}}}
+}
+
+// heads answers which rows of some keys stand at the head of a shard, and whether they are claimed.
+func heads(rows ...[]sqldriver.Value) reply {
+	return reply{sets: []set{{columns: []string{"fanout_head", "id", "claimed"}, rows: rows}}}
 }
 
 func TestMessage(t *testing.T) {
@@ -99,17 +107,19 @@ func TestMessage(t *testing.T) {
 	rows := set{columns: slices.Concat([]string{"fanout_row"}, recordColumns[1:], []string{"payload", "headers"})}
 	rows.rows = [][]sqldriver.Value{append(recordRow(5), []byte("{}"), `{"a":"b"}`)}
 	rows.rows[0][len(recordColumns)-2] = "by hand"
-	deferral := deferrals([]sqldriver.Value{int64(5), true, "backoff", otherID, created.Add(time.Hour)}, []sqldriver.Value{int64(5), false, "scheduled", messageID, nil})
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{sets: []set{{columns: rows.columns}}}, reply{err: errors.New("boom")}))
+	behind := states([]sqldriver.Value{int64(5), int64(1), false, false, int64(1), "scheduled", created, int64(1), "backoff", int64(4), otherID, created.Add(time.Hour), false, false})
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, behind, heads(), reply{sets: []set{{columns: rows.columns}}}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
 	want := recordOf(5)
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
-	want.Deferral = &admin.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
+	want.Deferral, want.State = &admin.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}, outbox.StateBehind
 	assert.Equal(t, []admin.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID, "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows}, server.requests[1].args)
-	assert.Equal(t, store.Text("deferrals"), server.requests[2].text)
+	assert.Equal(t, store.Text("states"), server.requests[2].text)
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[5]")}, server.requests[2].args)
+	assert.Equal(t, store.Text("key_heads"), server.requests[3].text)
+	assert.Equal(t, map[string]any{"broker": "b", "shard": int64(2), "keys": mssql.NVarCharMax(`["k"]`)}, server.requests[3].args)
 	got, err = store.Message(t.Context(), messageID)
 	require.NoError(t, err)
 	assert.Empty(t, got)
@@ -167,7 +177,7 @@ func TestListEnds(t *testing.T) {
 		{"a full page, and perhaps more", outbox.StatusFailed, 6, []int64{1, 5}, admin.Position{ID: 995}, 5},
 		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, admin.Position{}, 4},
 	} {
-		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.read, c.places...), reply{sets: []set{deferrals()}}))
+		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.read, c.places...), states()))
 		got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.next, got.Next, c.name)
@@ -180,17 +190,21 @@ func TestListAsks(t *testing.T) {
 	t.Parallel()
 	first := listed(outbox.StatusFailed, 1, 1)
 	first.err = serverError(1205)
-	behind := deferrals([]sqldriver.Value{int64(999), true, "operator", otherID, nil}, []sqldriver.Value{int64(7), true, "backoff", messageID, created})
-	again := reply{sets: []set{behind}, err: serverError(601)}
+	behind := states(
+		[]sqldriver.Value{int64(999), int64(0), false, false, int64(0), nil, nil, int64(4), "operator", int64(998), otherID, nil, false, false},
+		[]sqldriver.Value{int64(7), int64(0), false, false, int64(1), "backoff", created, int64(0), nil, nil, nil, nil, false, false},
+	)
+	again := behind
+	again.err = serverError(601)
 	list := listed(outbox.StatusFailed, 1, 1)
-	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
+	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, behind, heads(), listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
 	got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
-	deferred.Deferral = &admin.Deferral{Reason: "operator", MessageID: otherID}
+	deferred.Deferral, deferred.State = &admin.Deferral{Reason: "operator", MessageID: otherID}, outbox.StateBlocked
 	assert.Equal(t, admin.List{Records: []admin.Record{deferred}, Scanned: 1}, got, "once, although it was read three times")
-	failing, why := store.Text("list_failed"), store.Text("deferrals")
-	assert.Equal(t, []string{failing, failing, why, failing, why}, server.texts())
+	failing, why := store.Text("list_failed"), store.Text("states")
+	assert.Equal(t, []string{failing, failing, why, failing, why, store.Text("key_heads")}, server.texts())
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[4].args)
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	want := map[string]any{
@@ -210,7 +224,7 @@ func TestListAsks(t *testing.T) {
 		"since": text("2026-01-02T03:04:05.000006"), "until": text("2026-01-02T03:04:06.000006"), "after": text("2026-01-02T03:04:05.000006"),
 		"after_id": int64(7), "limit": int64(2), "scan": int64(1000),
 	}
-	assert.Equal(t, want, server.requests[5].args)
+	assert.Equal(t, want, server.requests[6].args)
 	_, err = store.List(t.Context(), request)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	for message, wrong := range map[string]admin.ListRequest{
@@ -223,7 +237,7 @@ func TestListAsks(t *testing.T) {
 		_, err := store.List(t.Context(), wrong)
 		require.ErrorContains(t, err, message)
 	}
-	assert.Len(t, server.requests, 7, "what is refused is not asked")
+	assert.Len(t, server.requests, 8, "what is refused is not asked")
 }
 
 func TestKeyBlocks(t *testing.T) {
@@ -299,7 +313,8 @@ func TestBrowseTexts(t *testing.T) {
 		"list_processing": {open, tested},
 		"list_pending":    {open, index("deferred", passing), tested},
 		"list_key":        {open, index("deferred_key", passing), tested},
-		"deferrals":       {tested, index("blocks_key", passing), tested},
+		"states":          {tested, index("deferred_key", "NOLOCK"), tested, index("blocks_key", passing), "FORCESEEK, NOLOCK"},
+		"key_heads":       {open},
 		"message":         {index("once", "ROWLOCK")},
 		"key_blocks":      {index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", tested},
 		"failed_keys":     {index("failing", passing), tested},

@@ -30,7 +30,7 @@ var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
 	"overview": {"broker", "limit"}, "message": {"message_id", "shown", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
-	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
+	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "states": {"ids"}, "key_heads": {"broker", "shard", "keys"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
 	"find": findParams, "matches": findParams, "requeue": append(changeParams[:5:5], "ttl_seconds", "ttl_micros"),

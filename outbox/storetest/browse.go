@@ -171,7 +171,7 @@ func testMessage(t *table) {
 		ContentType: "text/plain", Headers: `{"a":"b"}`, AggregateType: "order", AggregateID: "4711", CorrelationID: "co", CausationID: "ca", TenantID: "te",
 	}
 	want := same
-	want.ID, want.AvailableAt, want.ExpiresAt = ids[1], now.Add(lease), now.Add(lease)
+	want.ID, want.State, want.AvailableAt, want.ExpiresAt = ids[1], outbox.StateScheduled, now.Add(lease), now.Add(lease)
 	assert.True(t, want.AvailableAt.Equal(records[0].AvailableAt))
 	records[0].AvailableAt, records[0].ExpiresAt = records[0].AvailableAt.UTC(), records[0].ExpiresAt.UTC()
 	assert.Empty(t, records[0].Payload)
@@ -180,7 +180,7 @@ func testMessage(t *table) {
 
 	want = same
 	want.ID, want.Broker, want.Status, want.Payload, want.PayloadBytes, want.LockedBy = ids[0], broker, outbox.StatusProcessing, row.Payload, len(row.Payload), "worker"
-	want.ExpiresAt = now.Add(lease)
+	want.State, want.ExpiresAt = outbox.StateClaimed, now.Add(lease)
 	assert.WithinDuration(t, now.Add(lease), records[1].LockedUntil, time.Minute)
 	records[1].LockedUntil, records[1].ExpiresAt = time.Time{}, records[1].ExpiresAt.UTC()
 	assert.Equal(t, want, records[1])

@@ -181,6 +181,8 @@ func testBacklogDeferred(t *table) {
 	assert.Equal(t, []driver.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
 
 	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
+	assert.Zero(t, t.backlog()[0].Lag, "a lift would have it rest again")
+	t.age(alone, "available_at", time.Hour+10*time.Minute)
 	backlog := t.backlog()
 	assert.InDelta(t, 10*time.Minute.Seconds(), backlog[0].Lag.Seconds(), 60, "since it was due")
 	assert.Zero(t, backlog[1].Lag)

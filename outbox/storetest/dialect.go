@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -21,6 +22,8 @@ type dialect struct {
 	uuid func(text string) string
 	// time is a point in time as a parameter.
 	time func(time.Time) any
+	// never is when a block wakes that waits for an operator, as a parameter.
+	never any
 	// no and yes are the literals for a flag.
 	no, yes string
 	// bytes is the SQL literal of a payload.
@@ -63,6 +66,7 @@ var dialects = map[outbox.Dialect]dialect{
 		},
 		text:  func(column string) string { return column + "::text" },
 		time:  func(at time.Time) any { return at },
+		never: "infinity",
 		no:    "false",
 		yes:   "true",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
@@ -89,6 +93,7 @@ var dialects = map[outbox.Dialect]dialect{
 		},
 		text:  same,
 		time:  func(at time.Time) any { return at.UnixMicro() },
+		never: int64(math.MaxInt64),
 		no:    "0",
 		yes:   "1",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
@@ -108,6 +113,7 @@ var dialects = map[outbox.Dialect]dialect{
 		},
 		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
 		time:  func(at time.Time) any { return at.UTC() },
+		never: "9999-12-31",
 		no:    "0",
 		yes:   "1",
 		bytes: func(ascii string) string { return "CAST('" + ascii + "' AS varbinary(max))" },
@@ -132,6 +138,7 @@ var dialects = map[outbox.Dialect]dialect{
 		},
 		uuid:  func(text string) string { return "UNHEX(REPLACE(" + text + ", '-', ''))" },
 		time:  func(at time.Time) any { return at.UTC().Format("2006-01-02 15:04:05.000000") },
+		never: "9999-12-31",
 		no:    "FALSE",
 		yes:   "TRUE",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },

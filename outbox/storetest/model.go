@@ -50,6 +50,7 @@ type modelRun struct {
 	leases     map[int]driver.Lease // by the model's token
 	loose      []uuid.UUID          // message ids that put a row without a key into the shard of the test
 	ids        uint64               // message ids given to rows that have a key
+	compared   int                  // states of rows
 }
 
 // A modelT is a *testing.T or a *rapid.T.

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // compare looks at the whole table from outside.
@@ -20,6 +22,25 @@ func (run *modelRun) compare(t modelT) {
 		shards = append(shards, run.shardOfClass(class))
 	}
 	require.ElementsMatch(t, shards, run.ready(), "ready in\n%s", &run.state)
+	run.compareState(t)
+}
+
+// compareState looks at the state of one row, another one each time. The model does not know whether a
+// row waits for its schedule or for its next attempt.
+func (run *modelRun) compareState(t modelT) {
+	if len(run.state.Rows) == 0 {
+		return
+	}
+	run.compared++
+	r := &run.state.Rows[run.compared%len(run.state.Rows)]
+	records, err := run.Store.Message(run.Context(), run.messageID(int64(r.ID)))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	want := run.protocol.StateOf(&run.state.Table, r)
+	if want == outbox.StateScheduled && records[0].State == outbox.StateBackoff {
+		return
+	}
+	require.Equal(t, want, records[0].State, "row %d in\n%s", r.ID, &run.state)
 }
 
 func (run *modelRun) wantRows() (lines []string) {

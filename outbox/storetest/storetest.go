@@ -102,6 +102,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"List", listTests},
 		{"Message", messageTests},
 		{"Blocked", blockedTests},
+		{"States", stateTests},
 		{"Audit", auditTests},
 		{"Schema", schemaTests},
 		{"Diagnose", diagnoseTests},

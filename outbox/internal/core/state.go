@@ -48,8 +48,9 @@ type Facts struct {
 	Block                 Entry
 	BlockLater, BlockDone bool
 	// Earlier is true where an earlier row is open and in the claim's way, EarlierDeferred where an
-	// earlier one is deferred, and Claimed where another row, be it a later one, is under a lease that
-	// runs.
+	// earlier one is deferred, and Claimed where another row that is in the claim's way, be it a later
+	// one, is under a lease that runs. A deferred row that waits alone, since order was off, goes
+	// before later ones of its key only once it is back.
 	Earlier, EarlierDeferred, Claimed bool
 
 	// Unordered is true where the relay keeps no order. A block counts then only for a row that was

@@ -25,8 +25,7 @@ func (r *Row) inHand() bool { return r.leased() && r.Waits }
 
 // StateOf is the state of a row.
 func (p *Protocol) StateOf(t *Table, r *Row) outbox.State {
-	f := p.Facts(t, r)
-	return p.state(&f)
+	return p.stateWith(t, r, false)
 }
 
 func (p *Protocol) state(f *core.Facts) outbox.State {
@@ -60,7 +59,7 @@ func (p *Protocol) keyFacts(t *Table, r *Row, f *core.Facts) {
 		}
 		f.Earlier = f.Earlier || other.ID < r.ID && !other.Deferred
 		f.EarlierDeferred = f.EarlierDeferred || other.ID < r.ID && other.Deferred && !p.is(passesDeferred)
-		f.Claimed = f.Claimed || other.inHand() && !p.is(overlooksClaims)
+		f.Claimed = f.Claimed || other.inHand() && !other.Deferred && !p.is(overlooksClaims)
 	}
 }
 
@@ -73,11 +72,29 @@ func (t *Table) blockOfAnyClass(r *Row) *Block {
 	return &t.Blocks[at]
 }
 
-// CheckStates tests that each open row of a table is in the state that the protocol itself shows: what
-// is due, a claim takes first of its key, once what can be lifted is lifted, and nothing else; with
-// order and without. Limits and crash isolation, which say how much of this one claim takes, are left
-// out.
-func (p *Protocol) CheckStates(t *Table) (violations []Violation) {
+// CheckStates tests that each open row of a table that the protocol can reach is in the state that the
+// protocol itself shows: see CheckDue; and that what waits, waits for what its state says.
+func (p *Protocol) CheckStates(t *Table) []Violation {
+	violations := p.CheckDue(t)
+	for _, unordered := range []bool{false, true} {
+		for i := range t.Rows {
+			r := &t.Rows[i]
+			if !r.open() {
+				continue
+			}
+			p.checkWaiting(t, r, p.stateWith(t, r, unordered), unordered, func(format string, args ...any) {
+				violations = append(violations, violation(States, format, args...))
+			})
+		}
+	}
+	return violations
+}
+
+// CheckDue tests of any table, whatever stands in it, that what is due is what a claim takes first of
+// its key once it has lifted what it can, and nothing else; with order and without. What the claim takes
+// beside that is behind one of these rows. Limits and crash isolation, which say how much of this one
+// claim takes, are left out.
+func (p *Protocol) CheckDue(t *Table) (violations []Violation) {
 	report := func(format string, args ...any) {
 		violations = append(violations, violation(States, format, args...))
 	}
@@ -89,9 +106,7 @@ func (p *Protocol) CheckStates(t *Table) (violations []Violation) {
 			if !r.open() {
 				continue
 			}
-			f := p.Facts(t, r)
-			f.Unordered = unordered
-			state, place := p.state(&f), slices.Index(taken, r.ID)
+			state, place := p.stateWith(t, r, unordered), slices.Index(taken, r.ID)
 			first := place >= 0 && (unordered || !slices.ContainsFunc(taken[:place], func(id int) bool { return r.sameKey(t.Row(id)) }))
 			switch {
 			case (state == outbox.StateDue) != first:
@@ -101,10 +116,16 @@ func (p *Protocol) CheckStates(t *Table) (violations []Violation) {
 			case (state == outbox.StateClaimed) != r.inHand():
 				report("row %d is %s; that a lease runs is %t", r.ID, state, r.inHand())
 			}
-			p.checkWaiting(t, r, state, unordered, report)
 		}
 	}
 	return violations
+}
+
+// stateWith is the state of a row whose relay keeps order, or does not.
+func (p *Protocol) stateWith(t *Table, r *Row, unordered bool) outbox.State {
+	f := p.Facts(t, r)
+	f.Unordered = unordered
+	return p.state(&f)
 }
 
 // checkWaiting looks at what a row waits for.
@@ -118,9 +139,7 @@ func (p *Protocol) checkWaiting(t *Table, r *Row, state outbox.State, unordered 
 			report("row %d is %s: %v", r.ID, state, err)
 			return
 		}
-		f := p.Facts(&later.Table, later.Row(r.ID))
-		f.Unordered = unordered
-		if state := p.state(&f); state != outbox.StateDue {
+		if state := p.stateWith(&later.Table, later.Row(r.ID), unordered); state != outbox.StateDue {
 			report("row %d waits for a time, and when that comes it is %s", r.ID, state)
 		}
 	case outbox.StateBlocked, outbox.StateBehind:

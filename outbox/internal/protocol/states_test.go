@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
@@ -78,4 +79,41 @@ func TestStateMutations(t *testing.T) {
 			t.Logf("found in %d states\n%s", len(x.origins), found)
 		})
 	}
+}
+
+// drawTable makes any table, whatever a person may have written into it.
+func drawTable(t *rapid.T) *Table {
+	table := &Table{Token: 9}
+	for id := range rapid.IntRange(1, 5).Draw(t, "rows") {
+		r := Row{
+			ID: id + 1, Key: rapid.IntRange(0, 2).Draw(t, "key"), Class: rapid.SampledFrom([]Class{Normal, Normal, Backfill}).Draw(t, "class"),
+			Status: rapid.SampledFrom([]Status{Pending, Pending, Processing, Failed, Published, Abandoned}).Draw(t, "status"),
+		}
+		if r.open() {
+			r.Waits, r.Deferred = rapid.IntRange(0, 2).Draw(t, "waits") == 0, rapid.Bool().Draw(t, "deferred")
+		}
+		if r.leased() {
+			r.Token, r.Deferred = 1+id, r.Deferred && !r.Waits // what is claimed is not deferred, and no lift would bring it back
+		}
+		if rapid.IntRange(0, 7).Draw(t, "gone") > 0 {
+			table.Rows = append(table.Rows, r)
+		}
+		if rapid.IntRange(0, 2).Draw(t, "block") > 0 || table.blockOf(r.Key, r.Class) != nil {
+			continue
+		}
+		table.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: rapid.SampledFrom([]Wake{Rests, Due, Back, Operator}).Draw(t, "wake")})
+	}
+	return table
+}
+
+// Whatever stands in a table: what is due is what claims take first, once they have lifted what they
+// lift.
+func TestStatesOfAnyTable(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		table, p := drawTable(t), small()
+		for _, violation := range p.CheckDue(table) {
+			t.Fatal(violation, "\n", (&State{Table: *table}).String())
+		}
+	})
 }

@@ -39,7 +39,7 @@ func (a *Admin) List(ctx context.Context, request admin.ListRequest) (list admin
 			if err := a.page(ctx, conn, statement+suffix, given, &request, &list); err != nil {
 				return err
 			}
-			return a.deferrals(ctx, conn, list.Records)
+			return a.states(ctx, conn, list.Records)
 		})
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record,
 			if err != nil {
 				return err
 			}
-			return a.deferrals(ctx, conn, records)
+			return a.states(ctx, conn, records)
 		})
 	})
 	if err != nil {
@@ -139,41 +139,6 @@ func (a *Admin) withContent(f func(suffix string) error) error {
 		return nil
 	}
 	return err
-}
-
-// deferrals fills in why rows are deferred. It asks only where some are.
-func (a *Admin) deferrals(ctx context.Context, conn Conn, records []admin.Record) error {
-	var (
-		ids, shards             []int64
-		brokers, messages, keys []string
-		deferred                = map[int64]*admin.Record{}
-	)
-	for i := range records {
-		if r := &records[i]; r.Deferred {
-			deferred[r.ID], ids, shards = r, append(ids, r.ID), append(shards, int64(r.Shard))
-			brokers, messages, keys = append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	given := args{"ids": List{ids}, "brokers": List{brokers}, "message_ids": List{messages}, "keys": List{keys}, "shards": List{shards}}
-	return a.query(ctx, conn, "deferrals", given, func(scan scanner) error {
-		var (
-			id    int64
-			byKey bool
-			found admin.Deferral
-			until moment
-		)
-		if err := scan(&id, &byKey, &found.Reason, &found.MessageID, &until); err != nil {
-			return err
-		}
-		found.Until = until.Time
-		if r := deferred[id]; r != nil && (byKey || r.Deferral == nil) { // with a key it waits for all that the key waits for
-			r.Deferral = &found
-		}
-		return nil
-	})
 }
 
 // A record is a row on its way from the database.

@@ -202,8 +202,9 @@ BEGIN
           FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
                         FROM (SELECT id, created_at, available_at, locked_until, ordering_key
-                                   , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY id) AS place
+                                   , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY claimed DESC, id) AS place
                                 FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until, m.ordering_key
+                                           , CASE WHEN m.status = N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END AS claimed
                                         FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                        WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                        ORDER BY m.id) AS listed) AS head
@@ -214,12 +215,40 @@ BEGIN
                                            FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                           WHERE w.target_broker = @name AND w.ordering_key IS NOT NULL
                                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                            AND w.shard = shards.shard AND w.block_id < head.id)
+                                            AND w.shard = shards.shard
+                                            AND (w.block_id < head.id OR w.wake_at IS NULL OR w.wake_at <= @now)
+                                            AND 1 = CASE WHEN (w.wake_at IS NULL OR w.wake_at <= @now)
+                                                              AND NOT EXISTS (SELECT 1
+                                                                                FROM app.outbox AS b WITH (FORCESEEK, NOLOCK)
+                                                                               WHERE b.id = w.block_id AND b.finished_at IS NULL)
+                                                         THEN CASE WHEN EXISTS (SELECT 1
+                                                                                  FROM app.outbox AS f WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                                                                                 WHERE f.target_broker = @name AND f.key_hash = w.key_hash AND f.shard = shards.shard
+                                                                                   AND f.deferred = 1 AND f.finished_at IS NULL AND f.id < head.id)
+                                                                   THEN 1 ELSE 0 END
+                                                         WHEN w.block_id < head.id THEN 1 ELSE 0 END)
                        ORDER BY head.id) AS claimable
-         OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                       WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
-                       ORDER BY w.wake_at) AS due
+         OUTER APPLY (SELECT MIN(CASE WHEN b.id IS NOT NULL AND b.finished_at IS NULL
+                                      THEN CASE WHEN b.deferred = 1 AND (b.locked_until IS NULL OR b.locked_until <= @now) AND (b.available_at IS NULL OR b.available_at <= @now)
+                                                THEN w.wake_at END
+                                      ELSE f.since END) AS wake_at
+                        FROM (SELECT *
+                                FROM (SELECT TOP (500) block_id, key_hash, wake_at, since
+                                        FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                       WHERE target_broker = @name AND shard = shards.shard AND wake_at <= @now
+                                       ORDER BY wake_at) AS come
+                               UNION ALL
+                              SELECT *
+                                FROM (SELECT TOP (500) block_id, key_hash, wake_at, since
+                                        FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                       WHERE target_broker = @name AND shard = shards.shard AND wake_at IS NULL
+                                       ORDER BY block_id) AS back) AS w
+                        LEFT JOIN app.outbox AS b WITH (FORCESEEK, NOLOCK) ON b.id = w.block_id
+                       OUTER APPLY (SELECT TOP (1) CASE WHEN (m.locked_until IS NULL OR m.locked_until <= @now) AND (m.available_at IS NULL OR m.available_at <= @now)
+                                                        THEN COALESCE(b.finished_at, w.wake_at, w.since) END AS since
+                                      FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                                     WHERE m.target_broker = @name AND m.key_hash = w.key_hash AND m.shard = shards.shard AND m.deferred = 1 AND m.finished_at IS NULL
+                                     ORDER BY m.id) AS f) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
 SELECT name AS fanout_behind
@@ -411,34 +440,6 @@ BEGIN CATCH
     THROW;
 END CATCH;
 SELECT @deferred_rows AS fanout_deferred;
-
--- deferrals
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET DEADLOCK_PRIORITY LOW;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @asked TABLE (
-    id            bigint        NOT NULL PRIMARY KEY,
-    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash      binary(32)    NULL,
-    shard         int           NOT NULL
-);
-INSERT INTO @asked (id, target_broker, key_hash, shard)
-SELECT m.id, m.target_broker, m.key_hash, m.shard
-  FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
- INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
-SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
-     , NULLIF(w.wake_at, '9999-12-31') AS until_at
-  FROM @asked AS a
- INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-    ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.shard = a.shard AND w.ordering_key IS NOT NULL
- UNION ALL
-SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_id)), NULLIF(w.wake_at, '9999-12-31')
-  FROM @asked AS a
- INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.block_id = a.id
- WHERE w.ordering_key IS NULL;
 
 -- diagnose
 SET NOCOUNT ON;
@@ -758,6 +759,22 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
  WHERE w.ordering_key IS NOT NULL
    AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL))
  ORDER BY CASE WHEN w.wake_at = '9999-12-31' THEN 0 ELSE 1 END, w.since, w.block_id;
+
+-- key_heads
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET @now = SYSUTCDATETIME();
+SELECT head.ordering_key AS fanout_head, head.id, head.claimed
+  FROM (SELECT TOP (1000) m.ordering_key, m.id
+             , CONVERT(bit, CASE WHEN m.status = N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END) AS claimed
+          FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
+         ORDER BY m.id) AS head
+ WHERE head.ordering_key IN (SELECT asked.name FROM OPENJSON(@keys) WITH (name nvarchar(512) COLLATE Latin1_General_100_BIN2 '$') AS asked);
 
 -- last_errors
 SET NOCOUNT ON;
@@ -1882,6 +1899,54 @@ SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
  CROSS JOIN (VALUES (1, N'SELECT'), (2, N'INSERT'), (3, N'UPDATE'), (4, N'DELETE')) AS needs (n, wanted)
  WHERE OBJECT_ID(t.[value]) IS NOT NULL AND HAS_PERMS_BY_NAME(t.[value], N'OBJECT', needs.wanted) = 0
  ORDER BY CONVERT(int, t.[key]), needs.n;
+
+-- states
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @asked TABLE (
+    id            bigint        NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)    NULL,
+    shard         int           NOT NULL,
+    until_at      datetime2(7)  NULL,
+    scheduled     bit           NOT NULL
+);
+SET @now = SYSUTCDATETIME();
+INSERT INTO @asked (id, target_broker, key_hash, shard, until_at, scheduled)
+SELECT m.id, m.target_broker, m.key_hash, m.shard
+     , CASE WHEN m.available_at IS NULL OR m.locked_until > m.available_at THEN m.locked_until ELSE m.available_at END
+     , CASE WHEN m.available_at > @now THEN 1 ELSE 0 END
+  FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
+SELECT a.id AS fanout_state
+     , CASE WHEN a.until_at >= '9999-12-31' THEN 2 WHEN a.until_at > @now THEN 1 ELSE 0 END AS time
+     , a.scheduled
+     , CONVERT(bit, CASE WHEN EXISTS (SELECT 1 FROM app.outbox_pauses AS pause WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE pause.target_broker = a.target_broker)
+                         THEN 1 ELSE 0 END) AS paused
+     , CASE WHEN own.block_id IS NULL THEN 0 WHEN own.wake_at IS NULL THEN 3 WHEN own.wake_at >= '9999-12-31' THEN 4 WHEN own.wake_at > @now THEN 1 ELSE 2 END AS own_wake
+     , own.reason AS own_reason
+     , CASE WHEN own.wake_at < '9999-12-31' THEN own.wake_at END AS own_until
+     , CASE WHEN block.block_id IS NULL THEN 0 WHEN block.wake_at IS NULL THEN 3 WHEN block.wake_at >= '9999-12-31' THEN 4 WHEN block.wake_at > @now THEN 1 ELSE 2 END AS wake
+     , block.reason
+     , block.block_id
+     , LOWER(CONVERT(char(36), block.block_message_id)) AS message_id
+     , CASE WHEN block.wake_at < '9999-12-31' THEN block.wake_at END AS until_at
+     , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL) THEN 1 ELSE 0 END) AS done
+     , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL)
+                              AND EXISTS (SELECT 1
+                                            FROM app.outbox AS f WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                                           WHERE f.target_broker = a.target_broker AND f.key_hash = a.key_hash AND f.shard = a.shard AND f.deferred = 1
+                                             AND f.finished_at IS NULL AND f.id < a.id)
+                         THEN 1 ELSE 0 END) AS earlier_deferred
+  FROM @asked AS a
+  LEFT JOIN app.outbox_key_blocks AS own WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON own.block_id = a.id
+  LEFT JOIN app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON block.target_broker = a.target_broker AND block.key_hash = a.key_hash AND block.shard = a.shard AND block.ordering_key IS NOT NULL AND block.block_id <> a.id
+  LEFT JOIN app.outbox AS b WITH (FORCESEEK, NOLOCK) ON b.id = block.block_id;
 
 -- take
 SET NOCOUNT ON;

@@ -1,11 +1,13 @@
--- For how many microseconds have the first open rows of each broker that are due been waiting? A row is due when its time has come, no
--- earlier row of its key in its shard is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which
--- they are due; those that merely wait only put their broker on the list. On it are the brokers of the configuration, and others that
--- have open rows.
+-- For how many microseconds have the first open rows of each broker that are due been waiting? (See core.State; without a row there is no lag,
+-- and rows of a broker that is not configured count as if it were.) Deferred rows count from the time on at which they are due: at which the
+-- block that they are wakes, or the row of the block behind which they stand is done. Those that merely wait only put their broker on the
+-- list. On it are the brokers of the configuration, and others that have open rows. Of a deferred row whose time has come, no row of its key
+-- is looked for that is not deferred, and before it or claimed.
 -- @brokers of the configuration (a JSON list), and @most others
 -- It waits for nobody: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
--- shards, and the first entry of each shard in {{name}}_blocks_wake.
+-- shards, and the first entries of each shard in {{name}}_blocks_wake whose wake-up has come, and those without one, with their rows by
+-- {{name}}_pkey and, of those whose rows are done, one entry of {{name}}_deferred_key.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
 DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -37,8 +39,9 @@ BEGIN
           FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
                         FROM (SELECT id, created_at, available_at, locked_until, ordering_key
-                                   , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY id) AS place
+                                   , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY claimed DESC, id) AS place -- of a claimed key a claimed row is the first
                                 FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until, m.ordering_key
+                                           , CASE WHEN m.status = N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END AS claimed
                                         FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                        WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                        ORDER BY m.id) AS listed) AS head
@@ -49,12 +52,41 @@ BEGIN
                                            FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                           WHERE w.target_broker = @name AND w.ordering_key IS NOT NULL
                                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
-                                            AND w.shard = shards.shard AND w.block_id < head.id)
+                                            AND w.shard = shards.shard
+                                            AND (w.block_id < head.id OR w.wake_at IS NULL OR w.wake_at <= @now)
+                                            -- Where its row is done, the next lift removes it, and brings back what stands behind it.
+                                            AND 1 = CASE WHEN (w.wake_at IS NULL OR w.wake_at <= @now)
+                                                              AND NOT EXISTS (SELECT 1
+                                                                                FROM {{table}} AS b WITH (FORCESEEK, NOLOCK)
+                                                                               WHERE b.id = w.block_id AND b.finished_at IS NULL)
+                                                         THEN CASE WHEN EXISTS (SELECT 1
+                                                                                  FROM {{table}} AS f WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
+                                                                                 WHERE f.target_broker = @name AND f.key_hash = w.key_hash AND f.shard = shards.shard
+                                                                                   AND f.deferred = 1 AND f.finished_at IS NULL AND f.id < head.id)
+                                                                   THEN 1 ELSE 0 END
+                                                         WHEN w.block_id < head.id THEN 1 ELSE 0 END)
                        ORDER BY head.id) AS claimable
-         OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                       WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
-                       ORDER BY w.wake_at) AS due
+         OUTER APPLY (SELECT MIN(CASE WHEN b.id IS NOT NULL AND b.finished_at IS NULL
+                                      THEN CASE WHEN b.deferred = 1 AND (b.locked_until IS NULL OR b.locked_until <= @now) AND (b.available_at IS NULL OR b.available_at <= @now)
+                                                THEN w.wake_at END
+                                      ELSE f.since END) AS wake_at
+                        FROM (SELECT *
+                                FROM (SELECT TOP (500) block_id, key_hash, wake_at, since
+                                        FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                       WHERE target_broker = @name AND shard = shards.shard AND wake_at <= @now
+                                       ORDER BY wake_at) AS come
+                               UNION ALL
+                              SELECT *
+                                FROM (SELECT TOP (500) block_id, key_hash, wake_at, since
+                                        FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                       WHERE target_broker = @name AND shard = shards.shard AND wake_at IS NULL
+                                       ORDER BY block_id) AS back) AS w
+                        LEFT JOIN {{table}} AS b WITH (FORCESEEK, NOLOCK) ON b.id = w.block_id
+                       OUTER APPLY (SELECT TOP (1) CASE WHEN (m.locked_until IS NULL OR m.locked_until <= @now) AND (m.available_at IS NULL OR m.available_at <= @now)
+                                                        THEN COALESCE(b.finished_at, w.wake_at, w.since) END AS since
+                                      FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
+                                     WHERE m.target_broker = @name AND m.key_hash = w.key_hash AND m.shard = shards.shard AND m.deferred = 1 AND m.finished_at IS NULL
+                                     ORDER BY m.id) AS f) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
 SELECT name AS fanout_behind
