@@ -3,9 +3,12 @@ package monitor
 import (
 	"math"
 	"net/http"
+	"slices"
 
 	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 type messagesAnswer struct {
@@ -24,10 +27,22 @@ func (h *Handler) getMessages(w http.ResponseWriter, q *request) error {
 		return err
 	}
 	result := messagesAnswer{Messages: make([]wire.Record, len(page.Records)), Next: page.Next, Scanned: page.Scanned}
+	stats := h.stats()
 	for i := range page.Records {
-		result.Messages[i] = wire.NewRecord("", &page.Records[i])
+		result.Messages[i] = record(q.values["db"], &page.Records[i], stats)
 	}
 	return answer(w, result)
+}
+
+// record is a row, of which a database does not know that its broker or its destination is unavailable.
+// A relay in this process does.
+func record(database string, r *admin.Record, stats map[series]*relay.Stats) wire.Record {
+	answer := wire.NewRecord("", r)
+	s := stats[series{database, r.Broker}]
+	if s != nil && r.State == outbox.StateDue && (s.Breaker == relay.BreakerOpen || slices.Contains(s.UnavailableDestinations, r.Stream)) {
+		answer.State = outbox.StateUnavailable
+	}
+	return answer
 }
 
 type rowsAnswer struct {
@@ -56,8 +71,9 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 		return problemf(http.StatusNotFound, "there is no message %s in database %s: it may have been purged", q.values["id"], q.values["db"])
 	}
 	result := rowsAnswer{MessageID: records[0].MessageID, Rows: make([]wire.Record, len(records))}
+	stats := h.stats()
 	for i := range records {
-		result.Rows[i] = wire.NewRecord("", &records[i])
+		result.Rows[i] = record(q.values["db"], &records[i], stats)
 		if payload == 1 {
 			result.Rows[i].Reveal(&records[i])
 		}

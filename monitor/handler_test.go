@@ -22,6 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 const (
@@ -448,4 +449,24 @@ func TestRequeueOfEverythingIsRefusedOverHTTP(t *testing.T) {
 	wantProblem(t, call(h, "POST", actions, `{"action": "requeue", "status": ["failed"]}`, as(operatorToken)), 400, "every row")
 	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as(operatorToken)).Code)
 	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "type": "*"}`, as(operatorToken)).Code)
+}
+
+// A database does not know that a broker is unavailable; a relay in this process does.
+func TestUnavailableMessages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state outbox.State
+		stats relay.Stats
+		want  outbox.State
+	}{
+		{outbox.StateDue, relay.Stats{Breaker: relay.BreakerOpen}, outbox.StateUnavailable},
+		{outbox.StateDue, relay.Stats{UnavailableDestinations: []string{"ordering"}}, outbox.StateUnavailable},
+		{outbox.StateDue, relay.Stats{UnavailableDestinations: []string{"others"}}, outbox.StateDue},
+		{outbox.StateDue, relay.Stats{Breaker: relay.BreakerHalfOpen}, outbox.StateDue},
+		{outbox.StateBackoff, relay.Stats{Breaker: relay.BreakerOpen}, outbox.StateBackoff},
+	} {
+		row := &admin.Record{Broker: "default", State: c.state, Stream: "ordering"}
+		assert.Equal(t, c.want, record("main", row, map[series]*relay.Stats{{"main", "default"}: &c.stats}).State)
+		assert.Equal(t, c.state, record("other", row, map[series]*relay.Stats{{"main", "default"}: &c.stats}).State, "it runs elsewhere")
+	}
 }

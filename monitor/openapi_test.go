@@ -173,7 +173,7 @@ func full(id string) *fake {
 		},
 	}).add(2, func(i int, r *admin.Record) {
 		*r = admin.Record{
-			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &admin.Deferral{Reason: "backoff", MessageID: id, Until: start},
+			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, State: outbox.StateBehind, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &admin.Deferral{Reason: "backoff", MessageID: id, Until: start},
 			ContentType: "c", AggregateType: "a", AggregateID: "1", CorrelationID: "c", CausationID: "d", TenantID: "t", Attempts: 1, Crashes: 1,
 			CreatedAt: start, AvailableAt: start, ExpiresAt: start, LockedUntil: start, PublishedAt: start, FinishedAt: start, LockedBy: "w", BrokerMessageID: "m",
 			LastError: last, PayloadBytes: 2, Payload: [][]byte{[]byte("{}"), {0xff}}[i], Headers: []string{`{"a": "b"}`, "broken"}[i],

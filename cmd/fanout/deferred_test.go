@@ -66,9 +66,11 @@ func TestListDeferredRows(t *testing.T) {
 		require.Len(t, all, deferredRows+1, "as many as \"fanout status\" counts")
 		assert.Equal(t, messageID(freeRow), all[0].MessageID)
 		assert.Nil(t, all[0].Deferral)
+		assert.Equal(t, outbox.StateDue, all[0].State)
 		for i, r := range all[1:] {
 			require.Equal(t, messageID(deferredRows-i), r.MessageID, "newest first")
 			require.True(t, r.Deferred)
+			require.Equal(t, outbox.StateBehind, r.State)
 			require.NotNil(t, r.Deferral)
 			require.Equal(t, messageID(deferredHead), r.Deferral.MessageID)
 			require.Equal(t, "backoff", r.Deferral.Reason)
@@ -78,6 +80,7 @@ func TestListDeferredRows(t *testing.T) {
 		require.Len(t, failed, 1)
 		require.NotNil(t, failed[0].Deferral)
 		assert.Equal(t, failed[0].MessageID, failed[0].Deferral.MessageID, "it waits for its own retry")
+		assert.Equal(t, outbox.StateBackoff, failed[0].State)
 
 		page, next := list("--status", "pending", "--limit", "1400")
 		require.Len(t, page, 1400)
@@ -104,10 +107,10 @@ func TestListDeferredRows(t *testing.T) {
 		}
 
 		table := s.does("messages", "list", "--status", "pending", "--limit", "3")
-		assert.Contains(t, table, "pending (deferred)")
+		assert.Regexp(t, `pending +behind `, table)
 		assert.Contains(t, table, "backoff of "+messageID(deferredHead)+" in ")
 		shown := s.does("messages", "show", messageID(7))
-		assert.Contains(t, shown, "pending (deferred)")
+		assert.Regexp(t, `state +behind`, shown)
 		assert.Contains(t, shown, "backoff of "+messageID(deferredHead))
 	})
 }

@@ -31,7 +31,8 @@ func listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List messages, newest first within each broker and status",
 		Long: "List messages, newest first within each broker and status: by the time at which they were written, or finished if they are.\n" +
-			"Of deferred messages WAITS FOR names the message that has to be done first, or the time for which they wait\n" +
+			"STATE says what happens to a message next that is not finished: due, claimed, backoff, scheduled, behind, blocked, paused,\n" +
+			"unconfigured or stranded. Of deferred messages WAITS FOR names the message that has to be done first, or the time for which they wait\n" +
 			"(\"fanout messages blocked\" lists the keys that wait).",
 		Example: "  fanout messages list --broker partner --status failed,abandoned\n  fanout messages list --key order-42\n" +
 			"  fanout messages list --since 2h --error-class permanent --json | jq -r .message_id",
@@ -61,7 +62,7 @@ func listCommand() *cobra.Command {
 		}
 		list := &listing{
 			cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit, now: time.Now(),
-			out: newOutput(cmd, *asJSON, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"),
+			out: newOutput(cmd, *asJSON, "DATABASE", "BROKER", "STATUS", "STATE", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"),
 		}
 		return list.run()
 	}
@@ -95,7 +96,7 @@ func (l *listing) run() error {
 // emit shows a row.
 func (l *listing) emit(database string, r *admin.Record) error {
 	return l.out.add(wire.NewRecord(database, r),
-		text(database), text(r.Broker), styled(statusText(r), statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
+		text(database), text(r.Broker), styled(string(r.Status), statusStyle(r.Status)), styled(orDash(string(r.State)), stateStyle(r.State)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
 		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(agedError(r.LastError, l.now)))
 }
 

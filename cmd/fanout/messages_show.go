@@ -104,8 +104,9 @@ func (f *row) print(cmd *cobra.Command, payload bool) error {
 	}
 	put("message", r.MessageID, bold)
 	put("broker", f.database+" / "+r.Broker, bold)
-	put("status", statusText(r), statusStyle(r.Status))
-	if r.Deferred {
+	put("status", string(r.Status), statusStyle(r.Status))
+	put("state", string(r.State), stateStyle(r.State))
+	if r.Deferral != nil {
 		put("waits for", waitsFor(r, time.Now()), plain)
 	}
 	put("error", errorText(r.LastError), plain)
@@ -159,14 +160,6 @@ func payloadText(r *admin.Record) string {
 	}
 }
 
-// statusText marks a deferred row, which no status says.
-func statusText(r *admin.Record) string {
-	if r.Deferred {
-		return string(r.Status) + " (deferred)"
-	}
-	return string(r.Status)
-}
-
 // waitsFor says for what a deferred row waits.
 func waitsFor(r *admin.Record, now time.Time) string {
 	d := r.Deferral
@@ -184,6 +177,18 @@ func waitsFor(r *admin.Record, now time.Time) string {
 		return what + " in " + age(d.Until.Sub(now))
 	default:
 		return what + " now"
+	}
+}
+
+// stateStyle highlights what waits until an operator acts.
+func stateStyle(s outbox.State) style {
+	switch s {
+	case outbox.StateBlocked, outbox.StateStranded, outbox.StateUnconfigured:
+		return red
+	case outbox.StatePaused, outbox.StateUnavailable:
+		return yellow
+	default:
+		return plain
 	}
 }
 

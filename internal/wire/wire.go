@@ -36,6 +36,7 @@ type Record struct {
 	MessageID       string        `json:"message_id"`
 	Broker          string        `json:"broker"`
 	Status          outbox.Status `json:"status"`
+	State           outbox.State  `json:"state,omitempty"`
 	Stream          string        `json:"stream"`
 	Type            string        `json:"type"`
 	Key             string        `json:"key,omitempty"`
@@ -71,7 +72,7 @@ type Record struct {
 // NewRecord has neither payload nor headers.
 func NewRecord(database string, r *admin.Record) Record {
 	record := Record{
-		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
+		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, State: r.State, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
 		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, ContentType: r.ContentType, AggregateType: r.AggregateType,
 		AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: r.CreatedAt.UTC(), AvailableAt: r.AvailableAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),

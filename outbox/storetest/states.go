@@ -380,6 +380,13 @@ func testEachState(t *table) {
 	t.exec("DELETE FROM {t}_key_blocks WHERE ordering_key = ?", k[0])
 	assert.Equal(t, outbox.StateStranded, stateOf(ids[0]))
 	assert.Equal(t, outbox.StateStranded, stateOf(ids[1]))
+	assert.Equal(t, 1, t.requeue(t.these(ids[0])), "what has failed can be requeued")
+	assert.Zero(t, t.requeue(t.these(ids[1])), "and what is pending has to be abandoned first")
+	assert.Equal(t, 1, t.abandon(t.these(ids[1])))
+	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
+	_, err = t.Store.Resume(t.Context(), broker)
+	require.NoError(t, err)
+	assert.Equal(t, []outbox.State{outbox.StateDue, outbox.StateBehind}, []outbox.State{stateOf(ids[0]), stateOf(ids[1])})
 	t.Store.Know("another")
 	assert.Equal(t, outbox.StateUnconfigured, stateOf(open))
 }

@@ -3,8 +3,8 @@
 import { h, fill } from "./dom.js";
 import { get, me, path } from "./api.js";
 import { actionDialog } from "./dialogs.js";
-import { actionButton, heading, mono, readOnlyNote, shape, statusPill, trouble, when } from "./parts.js";
-import { clock, count, duration, full, waitsFor } from "./words.js";
+import { actionButton, heading, mono, readOnlyNote, shape, statePill, statusPill, trouble, when } from "./parts.js";
+import { clock, count, duration, full, states, waitsFor } from "./words.js";
 import { contents } from "./contents.js";
 
 export default async function message({ root, where, signal, reload }) {
@@ -53,7 +53,7 @@ function card(m, act) {
   const subject = `${m.type} for ${m.broker}`;
   const button = (action, text, more) => (can[action] ? actionButton(text, { onclick: () => act(m.broker, action, subject), "aria-label": `${text} for ${m.broker}`, ...more }) : null);
   return h("article", { class: "panel", "aria-label": `Broker ${m.broker}` },
-    h("header", null, h("h3", null, m.broker), statusPill(m.status), h("span", { class: "grow" })),
+    h("header", null, h("h3", null, m.broker), statusPill(m.status), statePill(m.state), h("span", { class: "grow" })),
     h("ol", { class: "timeline" }, timeline(m).map((e) => h("li", { class: e.level },
       shape(e.shape ?? e.level), h("div", null, h("strong", null, e.what), e.at ? h("span", { class: "at" }, h("time", { datetime: e.at, title: full(e.at) }, clock(e.at)), e.after ? ` · ${e.after}` : "") : null,
         e.more ? h("p", null, e.more) : null)))),
@@ -68,8 +68,24 @@ function detail(name, value) {
   return h("div", null, h("dt", null, name), h("dd", null, value));
 }
 
+const stateTitles = {
+  due: "Waits for a worker", claimed: "Claimed by a worker", backoff: "Next attempt", scheduled: "Waits for its time", behind: "Waits for an earlier message", blocked: "Waits for an operator",
+  paused: "Waits until its broker is resumed", unavailable: "Waits until its broker is available", unconfigured: "Its broker is not configured", stranded: "Stranded",
+};
+
+// next is when something happens to an open row by itself, where that is known.
+function next(m) {
+  switch (m.state) {
+    case "claimed": return m.locked_until;
+    case "backoff": return m.deferral?.until ?? m.locked_until;
+    case "scheduled": return m.deferral?.until ?? m.available_at;
+    case "behind": return m.deferral?.until;
+    default: return null;
+  }
+}
+
 // timeline is what is known of a row's life, in order. A row keeps its last error only, so earlier attempts are a number.
-export function timeline(m, now = new Date()) {
+export function timeline(m) {
   const events = [];
   const after = (at) => {
     const s = (new Date(at) - new Date(m.created_at)) / 1000;
@@ -86,9 +102,7 @@ export function timeline(m, now = new Date()) {
   if (m.published_at) add(m.published_at, "Published", "ok", "The broker confirmed it.");
   else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");
   events.sort((a, b) => new Date(a.at) - new Date(b.at));
-  if (m.status === "processing") add(m.locked_until, "Claimed by a worker", "work", [m.locked_by ? [mono(m.locked_by), ". "] : "", "The lease expires then; if the worker crashed, another one claims the message."]);
-  else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.deferred ? waitsFor(m) : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
-  else if (m.status === "pending") add(m.deferred ? m.deferral?.until : null, m.deferred ? "Deferred" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.deferred ? waitsFor(m) : "");
+  if (m.state) add(next(m), stateTitles[m.state] ?? m.state, states[m.state]?.[0] ?? "wait", m.state === "claimed" ? [m.locked_by ? [mono(m.locked_by), ". "] : "", "The lease expires then; if the worker crashed, another one claims the message."] : waitsFor(m));
   if (m.expires_at && !m.finished_at) add(m.expires_at, "Expires", "wait", "It is abandoned if it is not delivered by then.");
   return events;
 }

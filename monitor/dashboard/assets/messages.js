@@ -2,7 +2,7 @@
 
 import { h, fill, announce } from "./dom.js";
 import { get, path, query } from "./api.js";
-import { databasePicker, empty, field, heading, messageLink, mono, select, statusPill, table, trouble, when } from "./parts.js";
+import { databasePicker, empty, field, heading, messageLink, mono, select, statePill, statusPill, table, trouble, when } from "./parts.js";
 import { count, statuses, waitsFor } from "./words.js";
 import { uuidOf } from "./forms.js";
 
@@ -54,18 +54,20 @@ export function list(database, records) {
     { head: "Type", cell: (m) => m.type },
     { head: "Ordering key", cell: (m) => (m.key ? mono(m.key) : "–"), class: "key" },
     { head: "Broker", cell: (m) => m.broker },
-    { head: "Status", cell: (m) => [statusPill(m.status), m.deferred ? deferred(database, m) : null] },
+    { head: "Status", cell: (m) => statusPill(m.status) },
+    { head: "State", cell: (m) => (m.state ? [statePill(m.state), waits(database, m)] : "–") },
     { head: "Attempts", cell: (m) => count(m.attempts ?? 0), class: "number" },
     { head: "Last error", cell: (m) => (m.last_error ? h("span", { class: "clip", title: m.last_error.message }, m.last_error.message) : "–"), class: "error" },
   ], records);
 }
 
-// deferred says that a row waits, behind which message, and until when.
-function deferred(database, m) {
+// waits says behind which message a deferred row waits, and until when.
+function waits(database, m) {
   const d = m.deferral;
-  return h("small", { class: "block", title: waitsFor(m) }, "deferred",
-    d && d.message_id !== m.message_id ? [" behind ", messageLink(database, d.message_id)] : null,
-    d?.until ? [", ", when(d.until)] : d?.reason === "operator" ? ", until you act" : null);
+  if (!d) return null;
+  return h("small", { class: "block", title: waitsFor(m) },
+    d.message_id !== m.message_id ? ["behind ", messageLink(database, d.message_id), " "] : null,
+    d.until ? when(d.until) : d.reason === "operator" ? "until you act" : null);
 }
 
 function findForm(database, names) {

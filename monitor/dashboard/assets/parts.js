@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { Problem, me } from "./api.js";
-import { ago, full, statusMeans } from "./words.js";
+import { ago, full, states, statusMeans } from "./words.js";
 
 // A shape goes with each colour, so that nothing depends on telling colours apart.
 const shapes = {
@@ -27,6 +27,12 @@ const statusLevel = { pending: "wait", processing: "work", failed: "warn", publi
 
 export function statusPill(status) {
   return h("span", { class: ["pill", statusLevel[status]], title: statusMeans[status] }, shape(statusLevel[status]), status);
+}
+
+// statePill shows what happens next to a row that is not finished.
+export function statePill(state) {
+  const [level, means] = states[state] ?? ["wait", ""];
+  return state ? h("span", { class: ["pill", level], title: means }, shape(level), state) : null;
 }
 
 // when shows a time as seen from now; the exact one is in its title.

@@ -80,13 +80,26 @@ export function waiting(broker) {
   };
 }
 
-// waitsFor says why a deferred row waits.
+// How each state of an open row is shown: how bad it is, and what it means.
+export const states = {
+  due: ["wait", "the next claim may take it"],
+  claimed: ["work", "a worker has claimed it"],
+  backoff: ["warn", "it is tried again when its time comes"],
+  scheduled: ["wait", "it is not to be sent before its time"],
+  behind: ["wait", "another message of its ordering key goes first"],
+  blocked: ["bad", "its ordering key waits for an operator, behind an abandoned message"],
+  paused: ["paused", "its broker is paused"],
+  unavailable: ["bad", "its broker or destination is unavailable"],
+  unconfigured: ["warn", "no relay delivers to its broker: add it to the configuration"],
+  stranded: ["bad", "nothing makes it due by itself: requeue it, and abandon it first where it is pending"],
+};
+
+// waitsFor says in a sentence for what an open row waits: its state, and the message that goes first where that is known.
 export function waitsFor(m) {
-  const d = m.deferral;
-  if (!d) return "It waits for a time, or for an earlier message of its key.";
-  if (d.reason === "operator") return `Message ${d.message_id} of its key was abandoned: the key waits until that message is requeued, or the key released.`;
-  const why = d.reason === "scheduled" ? "is not due yet" : "failed, and is tried again";
-  return d.message_id === m.message_id ? `It ${why}.` : `Message ${d.message_id}, an earlier one of its key, ${why}.`;
+  const means = states[m.state]?.[1], d = m.deferral;
+  if (!means) return "";
+  const first = d && d.message_id !== m.message_id ? ` That is message ${d.message_id}.` : "";
+  return means[0].toUpperCase() + means.slice(1) + "." + (m.state === "behind" || m.state === "blocked" ? first : "");
 }
 
 // Behind, from here on: a lag that a person would want to know of.
