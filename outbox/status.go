@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Status is the state of one row: one message on its way to one broker.
+// Status is what has happened to one row: one message on its way to one broker. What happens next to
+// an open row is its [State].
 //
 //	pending ──claim──▶ processing ──delivered──▶ published
 //	                    │    ▲
@@ -20,7 +21,7 @@ import (
 // published and abandoned are terminal: only an operator's action leaves them.
 type Status string
 
-// The states of a row, as they stand in the status column.
+// The statuses of a row, as they stand in the status column.
 const (
 	StatusPending    Status = "pending"
 	StatusProcessing Status = "processing"
@@ -29,7 +30,7 @@ const (
 	StatusAbandoned  Status = "abandoned"
 )
 
-// Statuses lists all states in the order in which a row can pass through them.
+// Statuses lists all of them in the order in which a row can pass through them.
 func Statuses() []Status {
 	return []Status{StatusPending, StatusProcessing, StatusFailed, StatusPublished, StatusAbandoned}
 }
@@ -37,7 +38,7 @@ func Statuses() []Status {
 // Terminal reports whether the row is done: published or abandoned.
 func (s Status) Terminal() bool { return s == StatusPublished || s == StatusAbandoned }
 
-// Valid reports whether s is one of the five states.
+// Valid reports whether s is one of the five statuses.
 func (s Status) Valid() bool { return slices.Contains(Statuses(), s) }
 
 // LastError is what the last_error column holds.
