@@ -96,7 +96,8 @@ func (l *listing) run() error {
 // emit shows a row.
 func (l *listing) emit(database string, r *admin.Record) error {
 	return l.out.add(wire.NewRecord(database, r),
-		text(database), text(r.Broker), styled(string(r.Status), statusStyle(r.Status)), styled(orDash(string(r.State)), stateStyle(r.State)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
+		text(database), text(r.Broker), styled(string(r.Status), statusStyle(r.Status)), styled(orDash(string(r.State)), stateStyle(r.State)),
+		text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
 		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(agedError(r.LastError, l.now)))
 }
 

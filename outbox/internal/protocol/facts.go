@@ -53,14 +53,21 @@ func (p *Protocol) keyFacts(t *Table, r *Row, f *core.Facts) {
 		f.Block, f.BlockLater, f.BlockDone = g.entry(), g.Row > r.ID, t.done(g.Row) && !p.is(blocksWhenDone)
 	}
 	for i := range t.Rows {
-		other := &t.Rows[i]
-		if other.ID == r.ID || !r.sameKey(other) || !other.open() {
-			continue
+		if other := &t.Rows[i]; other.ID != r.ID && r.sameKey(other) && other.open() {
+			p.otherOfKey(r, other, f)
 		}
-		f.Earlier = f.Earlier || other.ID < r.ID && !other.Deferred
-		f.EarlierDeferred = f.EarlierDeferred || other.ID < r.ID && other.Deferred && !p.is(passesDeferred)
-		f.Claimed = f.Claimed || other.inHand() && !other.Deferred && !p.is(overlooksClaims)
 	}
+}
+
+// otherOfKey notes what another open row of a row's key means for it.
+func (p *Protocol) otherOfKey(r, other *Row, f *core.Facts) {
+	earlier := other.ID < r.ID
+	if other.Deferred {
+		f.EarlierDeferred = f.EarlierDeferred || earlier && !p.is(passesDeferred)
+		return
+	}
+	f.Earlier = f.Earlier || earlier
+	f.Claimed = f.Claimed || other.inHand() && !p.is(overlooksClaims)
 }
 
 // blockOfAnyClass is the first block of a row's key, whatever its shard.
