@@ -343,7 +343,7 @@ func (run *statesRun) checkClaims(rt *rapid.T) {
 	require.ElementsMatch(rt, due, first, "claimed first in\n%s", run.text())
 }
 
-// What a person sees of each state, and of a broker that nobody configures.
+// What a person sees of each state, and of a broker that the configuration does not have.
 func testEachState(t *table) {
 	k := t.keys(4)
 	stateOf := func(id int64) outbox.State {

@@ -73,7 +73,7 @@ const stateTitles = {
   paused: "Waits until its broker is resumed", unavailable: "Waits until its broker is available", unconfigured: "Its broker is not configured", stranded: "Stranded",
 };
 
-// next is when something happens to an open row by itself, where that is known.
+// next is when the state of an open row ends, where that is a time.
 function next(m) {
   switch (m.state) {
     case "claimed": return m.locked_until;

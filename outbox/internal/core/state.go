@@ -64,12 +64,12 @@ type Facts struct {
 
 // State says which state a row is in. It is empty for a row that is finished.
 //
-// The order is that of what has to happen first. A lease that runs ends by itself, whatever else holds.
-// Without a relay nothing else matters, and nothing but a repair helps a row that is stranded. A row
-// of a blocked key can have an earlier open row before it as well, and waits for the operator when
-// that one is done. What goes first of a key comes before the row's own time: that passes by itself,
-// and until the other row is done, nothing follows from it. A pause and a breaker hold back only what
-// could be claimed otherwise.
+// The order is that of what has to happen first. A lease that runs comes before all: its worker is
+// sending the row, whatever else holds. Without a relay nothing else matters, and nothing but a repair
+// helps a row that is stranded. A row of a blocked key can have an earlier open row before it as well,
+// and still waits for the operator when that one is done. What goes first of a key comes before the
+// row's own time, since nothing happens when that passes while the other row is open. A pause and a
+// breaker hold back only what could be claimed otherwise.
 func State(f *Facts) outbox.State {
 	switch {
 	case f.Status.Terminal():

@@ -20,16 +20,32 @@ type fact struct {
 // states fills in which states open rows are in, and why deferred ones wait. It reads a few entries of
 // indexes for each row, and the first 1,000 rows of each of their shards.
 func (a *Admin) states(ctx context.Context, conn Conn, records []admin.Record) error {
-	open := map[int64]*admin.Record{}
+	rest := make([]*admin.Record, 0, len(records))
 	for i := range records {
-		if r := &records[i]; !r.Status.Terminal() {
-			open[r.ID] = r
+		if !records[i].Status.Terminal() {
+			rest = append(rest, &records[i])
 		}
 	}
-	if len(open) == 0 {
-		return nil
+	for len(rest) > 0 {
+		open, repeated := map[int64]*admin.Record{}, rest[:0:0]
+		for _, r := range rest {
+			if open[r.ID] != nil {
+				repeated = append(repeated, r) // an identity that began anew
+				continue
+			}
+			open[r.ID] = r
+		}
+		if err := a.statesOf(ctx, conn, open); err != nil {
+			return err
+		}
+		rest = repeated
 	}
-	facts, err := a.facts(ctx, conn, records, open)
+	return nil
+}
+
+// statesOf is for rows by their ids.
+func (a *Admin) statesOf(ctx context.Context, conn Conn, open map[int64]*admin.Record) error {
+	facts, err := a.facts(ctx, conn, open)
 	if err != nil {
 		return err
 	}
@@ -58,18 +74,17 @@ func (f *fact) deferral() *admin.Deferral {
 	return nil
 }
 
-// facts are those of the open rows among records, by their ids, but for what their shards' heads tell.
-// A row that the database passes over, since another transaction is writing it, has none.
-func (a *Admin) facts(ctx context.Context, conn Conn, records []admin.Record, open map[int64]*admin.Record) (facts map[int64]*fact, err error) {
+// facts are those of rows, by their ids, but for what their shards' heads tell. A row that the database
+// passes over, since another transaction is writing it, has none.
+func (a *Admin) facts(ctx context.Context, conn Conn, open map[int64]*admin.Record) (facts map[int64]*fact, err error) {
 	var (
-		ids, shards             []int64
-		brokers, messages, keys []string
+		ids                     = slices.Sorted(maps.Keys(open))
+		shards                  = make([]int64, len(ids))
+		brokers, messages, keys = make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids))
 	)
-	for i := range records {
-		if r := &records[i]; open[r.ID] == r {
-			ids, shards = append(ids, r.ID), append(shards, int64(r.Shard))
-			brokers, messages, keys = append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
-		}
+	for i, id := range ids {
+		r := open[id]
+		shards[i], brokers[i], messages[i], keys[i] = int64(r.Shard), r.Broker, r.MessageID, r.OrderingKey
 	}
 	facts = make(map[int64]*fact, len(ids))
 	given := args{"ids": List{ids}, "brokers": List{brokers}, "message_ids": List{messages}, "keys": List{keys}, "shards": List{shards}}

@@ -1,7 +1,7 @@
 -- The rows of some keys among the first 1,000 of a shard that are not deferred, and whether they are claimed: what a claim of the shard sees
 -- of these keys.
 -- @broker, @shard, @keys (a JSON list)
--- It waits for nobody: rows that another transaction is writing are passed over.
+-- Rows that another transaction is writing are passed over.
 -- Plan: one bounded range scan of {{name}}_open.
 SET @now = SYSUTCDATETIME();
 SELECT head.ordering_key AS fanout_head, head.id, head.claimed
