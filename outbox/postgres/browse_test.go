@@ -315,3 +315,19 @@ func TestLookSettings(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "read-only transaction")
 }
+
+// Two rows have one id where an identity has begun anew: each has its own state.
+func TestStatesOfRepeatedIDs(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	_, err := store.pool.Exec(t.Context(), `INSERT INTO browsed (id, message_id, target_broker, stream, type, payload, available_at) OVERRIDING SYSTEM VALUE
+		SELECT 7, md5(n::text)::uuid, 'b', 's', 't', 'p', CASE WHEN n = 1 THEN now() + interval '1 hour' END FROM generate_series(1, 3) AS n`)
+	require.NoError(t, err)
+	list, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Limit: 10, Scan: 10})
+	require.NoError(t, err)
+	var states []outbox.State
+	for i := range list.Records {
+		states = append(states, list.Records[i].State)
+	}
+	assert.ElementsMatch(t, []outbox.State{outbox.StateDue, outbox.StateDue, outbox.StateScheduled}, states)
+}

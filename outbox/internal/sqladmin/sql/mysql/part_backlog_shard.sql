@@ -31,7 +31,8 @@ SELECT MIN(CASE WHEN b.id IS NOT NULL AND b.finished_at IS NULL
                 THEN CASE WHEN w.wake_at IS NOT NULL AND b.deferred
                                AND COALESCE(b.locked_until <= UTC_TIMESTAMP(6), TRUE) AND COALESCE(b.available_at <= UTC_TIMESTAMP(6), TRUE) THEN w.wake_at END
                 ELSE (SELECT CASE WHEN COALESCE(f.locked_until <= UTC_TIMESTAMP(6), TRUE) AND COALESCE(f.available_at <= UTC_TIMESTAMP(6), TRUE)
-                                  THEN GREATEST(COALESCE(b.finished_at, w.wake_at, w.since), COALESCE(f.locked_until, w.since), COALESCE(f.available_at, w.since)) END
+                                  THEN GREATEST(COALESCE(b.finished_at, w.wake_at, w.since), COALESCE(f.locked_until, b.finished_at, w.wake_at, w.since)
+                                              , COALESCE(f.available_at, b.finished_at, w.wake_at, w.since)) END
                         FROM {{table}} AS f FORCE INDEX ({{name}}_held)
                        WHERE f.held_key = w.key_hash AND f.target_broker = @broker AND f.shard = {{shard}}
                        ORDER BY f.id

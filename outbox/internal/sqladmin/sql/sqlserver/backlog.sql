@@ -83,7 +83,8 @@ BEGIN
                                        ORDER BY block_id) AS back) AS w
                         LEFT JOIN {{table}} AS b WITH (FORCESEEK, NOLOCK) ON b.id = w.block_id
                        OUTER APPLY (SELECT TOP (1) CASE WHEN (m.locked_until IS NULL OR m.locked_until <= @now) AND (m.available_at IS NULL OR m.available_at <= @now)
-                                                        THEN COALESCE(b.finished_at, w.wake_at, w.since) END AS since
+                                                        THEN (SELECT MAX(times.at)
+                                                                FROM (VALUES (COALESCE(b.finished_at, w.wake_at, w.since)), (m.available_at), (m.locked_until)) AS times (at)) END AS since
                                       FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
                                      WHERE m.target_broker = @name AND m.key_hash = w.key_hash AND m.shard = shards.shard AND m.deferred = 1 AND m.finished_at IS NULL
                                      ORDER BY m.id) AS f) AS due
