@@ -86,8 +86,8 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	if m.Envelope == nil {
 		return "", Permanent(fmt.Errorf("inbox: the message %s of %s has no envelope: make messages with Decode", m.Key, m.Source))
 	}
-	if m.MaxAttempts < 0 {
-		return "", Unavailable(fmt.Errorf("inbox: Message.MaxAttempts is %d: give at least 1, or 0 for %d", m.MaxAttempts, DefaultMaxAttempts)) // the message is not to blame
+	if err := m.checkBudget(); err != nil {
+		return "", err
 	}
 	if f == nil {
 		return "", Unavailable(errors.New("inbox: the function that handles the message is nil")) // the message is not to blame

@@ -3,6 +3,8 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// A Message is one delivery of a message to a consumer. Handlers only read it.
+// A Message is one delivery of a message to a consumer. Handlers only read it, except that they may
+// set MaxAttempts under [Redeliver].
 type Message struct {
 	// Consumer is whose effect happens once: messages are told apart by consumer, source and key.
 	// Consumers set the name of their group or subscription, unless they are told another one.
@@ -59,7 +62,18 @@ type Message struct {
 	MaxAttempts int
 }
 
-func (m *Message) maxAttempts() int { return cmp.Or(m.MaxAttempts, DefaultMaxAttempts) }
+// maxAttempts is at most what the tables can hold.
+func (m *Message) maxAttempts() int {
+	return min(cmp.Or(m.MaxAttempts, DefaultMaxAttempts), math.MaxInt32)
+}
+
+// checkBudget refuses what is no number of attempts; the message is not to blame.
+func (m *Message) checkBudget() error {
+	if m.MaxAttempts < 0 {
+		return Unavailable(fmt.Errorf("inbox: Message.MaxAttempts is %d: give at least 1, or 0 for %d", m.MaxAttempts, DefaultMaxAttempts))
+	}
+	return nil
+}
 
 // Identity is what a message is known by besides its consumer, as one UUID: made of source, type
 // and key (version 5). Of a message that says no source it is the key. Stores that can hold but one

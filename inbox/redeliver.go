@@ -101,6 +101,9 @@ func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
 	if errors.As(err, &counted) || uow.IsConflict(err) {
 		return nil
 	}
+	if err := m.checkBudget(); err != nil {
+		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
+	}
 	h := newHandling(r.settings, r.sql, m, r.db)
 	if _, err = h.failed(ctx, err); IsUnavailable(err) {
 		return err

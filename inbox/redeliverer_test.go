@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -135,4 +136,43 @@ func TestRedelivererDuringAnOutage(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 	})
+}
+
+// A budget beyond what tables can hold is as good as none: failures are counted, and the others have their turn.
+func TestHugeBudget(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		failing, other := p.reject(), p.reject()
+		_, err := inbox.RedriveAll(t.Context(), p.db, consumer, "", p.at())
+		require.NoError(t, err)
+		done, err := inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			m.MaxAttempts = math.MaxInt
+			return inbox.Handle(ctx, p.db, m, func(*gorm.DB) error {
+				if m.Key == failing.Key {
+					return errBoom
+				}
+				return nil
+			}, p.at())
+		}), p.at())
+		require.ErrorIs(t, err, errBoom)
+		assert.Equal(t, 1, done)
+		assert.Equal(t, "handled", p.row(other).Status)
+		assert.Equal(t, 1, p.row(failing).Attempts)
+	})
+}
+
+// A budget that is none is the handler's mistake: no message becomes a dead letter of it.
+func TestNegativeBudget(t *testing.T) {
+	t.Parallel()
+	p := on(t, "sqlite")
+	m := p.reject()
+	_, err := inbox.RedriveAll(t.Context(), p.db, consumer, "", p.at())
+	require.NoError(t, err)
+	_, err = inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		m.MaxAttempts = -1
+		return "", errBoom
+	}), p.at())
+	require.ErrorContains(t, err, "Message.MaxAttempts is -1: give at least 1, or 0 for 10")
+	assert.True(t, inbox.IsUnavailable(err))
+	assert.Equal(t, "redriven", p.row(m).Status)
 }
