@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -98,16 +101,22 @@ const (
 func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	began := time.Now()
 	a := &Attempt{Message: m, Past: past}
-	m.MaxAttempts = r.Retry.WithDefaults(DefaultRetry()).MaxAttempts
+	if budget := r.Retry.WithDefaults(DefaultRetry()).MaxAttempts; m.MaxAttempts != budget { // what an earlier attempt has left behind may read it
+		m.MaxAttempts = budget
+	}
 	running := ctx
 	if r.Observer != nil {
 		running = r.Observer.Begin(ctx, m)
 	}
-	running = context.WithValue(running, attemptKey{}, a)
+	progress := &progress{key: m.Key, failures: past.Failures}
+	running = context.WithValue(running, progressKey{}, progress)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
 	a.Outcome, a.Err = r.run(limited, m, began)
 	cancel()
 	a.Took = time.Since(began)
+	if why := progress.why.Load(); why != nil {
+		a.Why = *why
+	}
 	if a.Err != nil {
 		a.Outcome = ""
 		r.judge(ctx, a)
@@ -123,21 +132,29 @@ func (r *Runner) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// attemptKey finds the attempt in progress in the context of a handler.
-type attemptKey struct{}
+// progress is what the context of a handler has of the attempt. A goroutine that the handler has left
+// behind may use it when the attempt is over.
+type progress struct {
+	key      uuid.UUID
+	failures int // before
+	why      atomic.Pointer[error]
+}
+
+// progressKey finds it.
+type progressKey struct{}
 
 // tellWhy says why a message becomes a dead letter to the attempt in progress, if there is one.
 func tellWhy(ctx context.Context, why error) {
-	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
-		a.Why = why
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		p.why.Store(&why)
 	}
 }
 
 // isLast reports whether a failure of the attempt in progress uses up what its consumer knows of the
 // message's attempts: crashes and rolled back failures, which the inbox table has not counted, too.
 func isLast(ctx context.Context, m *Message) bool {
-	a, ok := ctx.Value(attemptKey{}).(*Attempt)
-	return ok && a.Message.Key == m.Key && a.Failures+1 >= m.maxAttempts()
+	p, ok := ctx.Value(progressKey{}).(*progress)
+	return ok && p.key == m.Key && p.failures+1 >= m.maxAttempts()
 }
 
 // errGone is a handler that did not return.
@@ -157,7 +174,7 @@ func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome 
 		err = errGone
 		outcome, err = r.Handler.Handle(ctx, m)
 	}()
-	timer := time.NewTimer(r.timeout() + min(r.timeout(), overdueGrace))
+	timer := time.NewTimer(max(r.timeout(), r.timeout()+min(r.timeout(), overdueGrace))) // it may overflow
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -222,5 +223,20 @@ func TestOverdueHandler(t *testing.T) {
 		assert.Equal(t, 3, strings.Count(text.String(), "handler overdue"))
 		assert.Contains(t, text.String(), "message_id=7 type=T.v1 after=11s timeout=10s")
 		assert.Contains(t, text.String(), "level=INFO msg=\"overdue handler returned\" consumer=billing")
+	})
+}
+
+// The longest timeout there is ends no handler, and finds none overdue.
+func TestNoTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &Runner{
+			Handler: HandlerFunc(func(ctx context.Context, _ *Message) (Outcome, error) {
+				time.Sleep(time.Hour)
+				return Handled, ctx.Err()
+			}),
+			Timeout: math.MaxInt64, Overdue: func(bool) { t.Error("overdue") }, Log: slog.New(slog.DiscardHandler),
+		}
+		require.NoError(t, r.Attempt(t.Context(), &Message{}, Past{}).Err)
 	})
 }

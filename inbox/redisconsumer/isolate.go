@@ -122,7 +122,7 @@ func (r *run) reserve(d *delivery) {
 // vacate gives back everything but one entry: handlers that run end and are acknowledged, everything else
 // is for whoever wants it. It reports whether it came to that.
 func (r *run) vacate(ctx context.Context, but *delivery) (alone bool) {
-	patience := r.config.Timeout + vacateGrace
+	patience := max(r.config.Timeout, r.config.Timeout+vacateGrace) // it may overflow
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if r.Still(limited, patience) {
