@@ -81,7 +81,9 @@ func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, paylo
 		OrderingKey: cmp.Or(attributes[FieldOrderingKey], event.PartitionKey),
 		Envelope:    decoded, CloudEvent: event, Payload: payload, Attributes: attributes,
 	}
-	if decoded == nil {
+	if decoded != nil {
+		event.Data = decoded.Data // one copy in memory
+	} else {
 		m.Envelope = &envelope.Message{Data: event.Data}
 		metadata := &m.Envelope.Metadata
 		metadata.Headers = envelope.Headers{ID: m.Key, Time: event.Time, Type: event.Type}

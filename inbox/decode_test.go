@@ -168,3 +168,14 @@ func FuzzDecode(f *testing.F) {
 		require.GreaterOrEqual(t, m.Age(time.Now()), time.Duration(0))
 	})
 }
+
+// The data of an event is in memory twice at most: as it came, and as it was read.
+func TestCopiesOfData(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"0197e5a4-0000-7000-8000-000000000001", "foreign"} {
+		m, err := Decode([]byte(`{"specversion":"1.0","id":"`+id+`","source":"/s","type":"T.v1","data":{"a":1}}`), nil)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"a":1}`, string(m.CloudEvent.Data))
+		assert.Same(t, &m.Envelope.Data[0], &m.CloudEvent.Data[0], id)
+	}
+}

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -39,8 +40,12 @@ type HandlerFunc func(ctx context.Context, m *Message) (Outcome, error)
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) (Outcome, error) { return f(ctx, m) }
 
 // Validate reports what a handler says is wrong with itself, by a method Err, as [Handlers] have
-// one. Consumers ask at their start. A handler without that method is fine.
+// one, and refuses a [HandlerFunc] that is nil. Consumers ask at their start. A handler without that
+// method is fine.
 func Validate(h Handler) error {
+	if f, ok := h.(HandlerFunc); ok && f == nil {
+		return errors.New("inbox: the HandlerFunc is nil: give it a function")
+	}
 	if h, ok := h.(interface{ Err() error }); ok {
 		return h.Err()
 	}

@@ -22,7 +22,8 @@ type Problems struct {
 }
 
 // Complete fills in the defaults of a configuration, and checks it. group is the default of its
-// Consumer, names are what the broker calls the sources.
+// Consumer, names are what the broker calls the sources: Source and DeadLetters answer for no others
+// afterwards.
 func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group string, names ...string) *Problems {
 	p := &Problems{pkg: pkg}
 	c.Consumer, c.Log, c.Retry = cmp.Or(c.Consumer, group), cmp.Or(c.Log, slog.Default()), c.Retry.WithDefaults(inbox.DefaultRetry())
@@ -42,12 +43,37 @@ func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group 
 	if c.Source == nil {
 		c.Source = func(name string) string { return name }
 	}
+	c.Source, c.DeadLetters = p.ask("Source", c.Source, names), p.ask("DeadLetters", c.DeadLetters, names)
 	for _, name := range names {
 		if source := c.Source(name); source != name { // a long name of the broker is cut by the inbox
-			p.add("Source", inbox.ValidateSource(source))
+			p.add(fmt.Sprintf("Source: that of %.40q", name), inbox.ValidateSource(source))
 		}
 	}
 	return p
+}
+
+// ask calls a function once for each name, and returns one that repeats the answers. A panic is a problem,
+// and the name its answer.
+func (p *Problems) ask(field string, f func(name string) string, names []string) func(name string) string {
+	if f == nil {
+		return nil
+	}
+	answers := make(map[string]string, len(names))
+	one := func(name string) {
+		defer func() {
+			if value := recover(); value != nil {
+				p.If(true, "%s: the function panics for %.40q: %v", field, name, value)
+			}
+		}()
+		answers[name] = f(name)
+	}
+	for _, name := range names {
+		if _, asked := answers[name]; !asked {
+			answers[name] = name
+			one(name)
+		}
+	}
+	return func(name string) string { return answers[name] }
 }
 
 // fill fills in a field that is zero, and reports one that is negative.
