@@ -177,8 +177,8 @@ monitor: {listen: x}
 		{"poll.max below the default", "outbox: {poll: {max: 10ms}}" + brokersSection, []string{
 			"1:22: outbox.poll.max: is 10ms, below poll.min (20ms)",
 		}},
-		{"max_delay below the default", "outbox: {retry: {max_delay: 30s}}" + brokersSection, []string{
-			"1:29: outbox.retry.max_delay: is 30s, below base_delay (1m)",
+		{"max_delay below base_delay", "outbox: {retry: {base_delay: 1m, max_delay: 30s}}" + brokersSection, []string{
+			"1:45: outbox.retry.max_delay: is 30s, below base_delay (1m)",
 		}},
 		{"internal broker as external", "outbox: {external_brokers: [partner, default]}" + brokersSection, []string{
 			`1:38: outbox.external_brokers[1]: internal broker "default" is also listed as external: its rows would collide; remove it here`,

@@ -25,7 +25,7 @@ const (
 type Policy struct {
 	// MaxAttempts after which no other follows, at least 1.
 	MaxAttempts int
-	// BaseDelay after the first failure.
+	// BaseDelay after the first failure. Its default is never above MaxDelay.
 	BaseDelay time.Duration
 	// Multiplier from one delay to the next, at least 1. Default [DefaultMultiplier].
 	Multiplier float64
@@ -40,7 +40,12 @@ type Policy struct {
 // there, too, from the constants. Doing it twice changes nothing.
 func (p Policy) WithDefaults(defaults Policy) Policy {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaults.MaxAttempts)
-	p.BaseDelay = cmp.Or(p.BaseDelay, defaults.BaseDelay)
+	if p.BaseDelay == 0 {
+		p.BaseDelay = defaults.BaseDelay
+		if p.MaxDelay > 0 {
+			p.BaseDelay = min(p.BaseDelay, p.MaxDelay)
+		}
+	}
 	p.MaxDelay = cmp.Or(p.MaxDelay, max(defaults.MaxDelay, p.BaseDelay))
 	p.Multiplier = cmp.Or(p.Multiplier, defaults.Multiplier, DefaultMultiplier)
 	p.Jitter = cmp.Or(p.Jitter, defaults.Jitter, DefaultJitter)

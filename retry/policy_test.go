@@ -93,6 +93,11 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, retry.Policy{MaxAttempts: 10, BaseDelay: time.Second, MaxDelay: time.Minute, Multiplier: 2, Jitter: 0.25}, full)
 	assert.Equal(t, full, full.WithDefaults(retry.Policy{MaxAttempts: 3, BaseDelay: time.Hour, Multiplier: 9, MaxDelay: 9 * time.Hour, Jitter: -1}))
 	assert.Equal(t, time.Hour, retry.Policy{BaseDelay: time.Hour}.WithDefaults(defaults).MaxDelay, "never below the first")
+	short := retry.Policy{MaxDelay: 500 * time.Millisecond}.WithDefaults(defaults)
+	assert.Equal(t, 500*time.Millisecond, short.BaseDelay, "never above the longest")
+	assert.NoError(t, short.Validate())
+	assert.Equal(t, short, short.WithDefaults(defaults))
+	assert.ErrorContains(t, retry.Policy{MaxDelay: -1}.WithDefaults(defaults).Validate(), "retry.max_delay is -1ns, below base_delay (1s)")
 	assert.Equal(t, 3*time.Second, retry.Policy{BaseDelay: 3 * time.Second, Jitter: -1}.Delay(7), "no longest delay: the first")
 }
 
