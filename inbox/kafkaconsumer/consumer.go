@@ -32,6 +32,7 @@ type Consumer struct {
 // servers, given as host:port, as a member of a group. Its error names all that is wrong; nothing is
 // sent yet.
 func NewConsumer(servers []string, group string, topics []string, handler inbox.Handler, config Config) (*Consumer, error) {
+	servers, topics = slices.Clone(servers), slices.Clone(topics)
 	if err := config.complete(servers, group, topics, handler); err != nil {
 		return nil, err
 	}

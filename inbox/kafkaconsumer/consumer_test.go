@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,6 +71,27 @@ func TestWrongOptions(t *testing.T) {
 	require.ErrorContains(t, err, "kafkaconsumer: Client: ")
 	_, err = NewConsumer([]string{"localhost"}, "g", nil, handler, Config{})
 	require.ErrorContains(t, err, "there is no topic")
+}
+
+// What the caller changes afterwards, and what a function answers later, is not the consumer's.
+func TestConfigurationIsCopied(t *testing.T) {
+	t.Parallel()
+	s := newTopic(t, startFake(t))
+	servers, topics, dead := slices.Clone(s.servers), []string{s.name}, s.dead
+	source := make(chan string, 1)
+	c, err := NewConsumer(servers, s.group, topics, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		source <- m.Source
+		return "", inbox.Permanent(errors.New("no"))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+		Source: func(string) string { return "from " + topics[0] }, DeadLetters: func(string) string { return dead }, Log: slog.New(slog.DiscardHandler),
+	}}))
+	require.NoError(t, err)
+	servers[0], topics[0], dead = "127.0.0.1:1", "another", s.name // the topic that is read
+	begin(t, c)
+	s.publish(t, message("k", "1"))
+	require.Equal(t, "from "+s.name, <-source)
+	eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
+	require.Len(t, s.letters(t), 1)
 }
 
 // What the cluster refuses at the start ends Run, with advice.

@@ -1,6 +1,8 @@
 package natsconsumer
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +54,12 @@ func (c *Config) complete(stream, durable string, handler inbox.Handler) (letter
 	if c.DeadLetters != nil {
 		letters = c.DeadLetters(stream)
 		wrong.If(letters == "" || strings.ContainsAny(letters, " \t\r\n*>"), "DeadLetters: %.40q is no subject: give one without blanks, * and >", letters)
+	}
+	if c.Create != nil {
+		create := *c.Create
+		create.BackOff, create.FilterSubjects = slices.Clone(create.BackOff), slices.Clone(create.FilterSubjects)
+		create.PriorityGroups, create.Metadata = slices.Clone(create.PriorityGroups), maps.Clone(create.Metadata)
+		c.Create = &create
 	}
 	if c.pace == (pace{}) {
 		c.pace = usual()

@@ -88,6 +88,26 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, c.Run(ctx), "check Create")
 }
 
+// What the caller changes afterwards is not the consumer's.
+func TestCreateIsCopied(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	create := &jetstream.ConsumerConfig{FilterSubjects: []string{"ordering.order"}, Metadata: map[string]string{"team": "billing"}}
+	c, err := NewConsumer(s.conn, "ORDERING", "first", handler, hurried(Config{Create: create}))
+	require.NoError(t, err)
+	create.FilterSubjects[0], create.Metadata["team"], create.MaxDeliver = "ordering.invoice", "invoices", 1 // for a second one
+	begin(t, c)
+	var durable jetstream.Consumer
+	eventually(t, func() bool {
+		durable, err = s.js.Consumer(t.Context(), "ORDERING", "first")
+		return err == nil
+	}, "it is created")
+	made := durable.CachedInfo().Config
+	require.Equal(t, []string{"ordering.order"}, made.FilterSubjects)
+	require.Equal(t, "billing", made.Metadata["team"])
+	require.NotEqual(t, 1, made.MaxDeliver)
+}
+
 // A durable consumer that is missing is created, by several processes at once.
 func TestCreate(t *testing.T) {
 	t.Parallel()

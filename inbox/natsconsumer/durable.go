@@ -96,7 +96,7 @@ func (r *run) look(ctx context.Context) (advice string, err error) {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return "enable JetStream for the server and the account", err
 	case errors.As(err, &refused) && r.config.Create != nil && refused.Code == 400:
-		return "check Create", err
+		return "check Create, and what the stream allows", err
 	case r.conn.IsClosed():
 		return "the connection is closed: give it nats.MaxReconnects(-1)", nats.ErrConnectionClosed
 	case err != nil:
