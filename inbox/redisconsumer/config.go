@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,12 @@ func (c *Config) complete(group string, streams []string, handler inbox.Handler)
 	wrong.If(c.ClaimAfter < leastClaimAfter, "ClaimAfter is %s: give at least %s", c.ClaimAfter, leastClaimAfter)
 	wrong.If(c.Block < leastBlock || c.Block > mostBlock, "Block is %s: give from %s to %s", c.Block, leastBlock, mostBlock)
 	wrong.Sources("stream", streams, c.DeadLetters)
+	for _, stream := range streams {
+		dead := c.DeadLetters(stream)
+		of, backfill := strings.CutSuffix(dead, backfillSuffix)
+		backfill = backfill && !c.WithoutBackfill && slices.Contains(streams, of)
+		wrong.If(backfill, "DeadLetters: those of %q would go to %q, a backfill that is read: see WithoutBackfill", stream, dead)
+	}
 	return wrong
 }
 

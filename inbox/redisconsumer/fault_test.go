@@ -290,6 +290,12 @@ func TestEverythingWrongAtOnce(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, says)
 	}
+	loop := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("a:backfill")}}
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, []string{"a", "b"}, newLedger().handler(nil), loop)
+	require.ErrorContains(t, err, `DeadLetters: those of "b" would go to "a:backfill", a backfill that is read`)
+	loop.WithoutBackfill = true
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, []string{"a", "b"}, newLedger().handler(nil), loop)
+	require.NoError(t, err)
 	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisconsumer.Config{})
 	assert.EqualError(t, err, "redisconsumer: there is no stream to read: name at least one")
 }
