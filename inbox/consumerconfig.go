@@ -26,16 +26,18 @@ type ConsumerConfig struct {
 	// topic, stream or queue, or the subscription in full. Default: that name. Inboxes tell messages
 	// apart by it: those of different sources are never copies of each other. What can hold copies of
 	// the same messages needs the same source; what another party may write to, such as a partner,
-	// needs a source of its own. See [Always] for one name.
+	// needs a source of its own. It is called once for each name, by NewConsumer. See [Always] for one
+	// name.
 	Source func(name string) string
 	// Workers is how many handlers run at once. Default 10.
 	Workers int
 	// MaxOutstandingMessages and MaxOutstandingBytes (of payloads) bound what the consumer has claimed
 	// and not confirmed: messages that are being handled, that wait for a worker, or for their next
-	// attempt. They bound its memory; on Kafka for each partition, on Redis for each stream. RabbitMQ
-	// bounds messages alone, 65,535 at most. Defaults: 500 messages, 64 MiB. A message larger than
-	// that is handled all the same. The messages of a key that wait behind a failing one count, too:
-	// the package of each consumer says what happens when they fill the room.
+	// attempt; on Kafka for each partition, on Redis for each stream. They bound its memory, of which
+	// a message takes twice its bytes: as it came, and as it was read. RabbitMQ bounds messages alone,
+	// 65,535 at most, and refuses MaxOutstandingBytes. Defaults: 500 messages, 64 MiB. A message
+	// larger than that is handled all the same. The messages of a key that wait behind a failing one
+	// count, too: the package of each consumer says what happens when they fill the room.
 	MaxOutstandingMessages, MaxOutstandingBytes int
 	// Retry says how failures are repeated, and after how many a message becomes a dead letter.
 	// Default: [DefaultRetry], also for each field that is zero.
@@ -49,7 +51,7 @@ type ConsumerConfig struct {
 	// broker calls their source: a topic (Kafka, Pub/Sub), a subject (NATS), a stream (Redis), or a
 	// routing key (RabbitMQ). It has to exist, except on Redis, whose default is a stream for each
 	// group. Elsewhere there is none by default: the package of each consumer says what happens then.
-	// See [Always] for one place.
+	// It is called once for each name, by NewConsumer. See [Always] for one place.
 	DeadLetters func(name string) string
 	// Observer is notified of each attempt; nil for none.
 	Observer Observer

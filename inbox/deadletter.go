@@ -156,6 +156,10 @@ func (m *moment) Scan(value any) error {
 // repeated. A key can be a dead letter for several sources: source, as [DeadLetter] has it, chooses
 // one, and all are redriven where it is empty. Where db is in a transaction, they are redriven when
 // that commits. Of the options it uses [WithTable].
+//
+// The fresh budget does not hold against what a running consumer still remembers of the same delivery,
+// as where its broker has not got the confirmation: with the failures of before, the next one can make
+// a dead letter of it again.
 func Redrive(ctx context.Context, db *gorm.DB, consumer, source string, keys []uuid.UUID, opts ...Option) (int64, error) {
 	s, statements, err := prepare(db, opts)
 	if err == nil {

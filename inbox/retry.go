@@ -14,8 +14,12 @@ const DefaultMaxAttempts = 10
 // After MaxAttempts a message becomes a dead letter. This is the only budget of attempts: with
 // [Handle] the inbox table counts those of all processes, and keeps the dead letter. With other
 // handlers the consumer counts the attempts that have failed in its process, and it forwards the
-// message to the dead letters of the broker. Where the broker counts deliveries (Redis; Pub/Sub with a
-// dead letter policy), processes that have crashed with the message count as well.
+// message to the dead letters of the broker. Where the broker counts deliveries (Redis; Pub/Sub with
+// a dead letter policy), processes that have crashed with the message count as well, and so does on
+// Pub/Sub each time that it was given back, as by a stop.
+//
+// The budget is that of the delivery, over all that one handler does: two effects in one handler,
+// each with a [Handle] of its own, share it.
 type Retry = retry.Policy
 
 // DefaultRetry is the policy of a consumer that sets none: 10 attempts, 1 s, 2 s, 4 s ... apart,

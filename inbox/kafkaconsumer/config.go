@@ -16,8 +16,8 @@ const maxName = 249
 //
 // MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is not
 // read on until it has half as many; what was read until then comes on top, up to 500 messages. With
-// the defaults 20 partitions can take 1.25 GiB, if messages are larger than 128 KiB and handlers are
-// slow or fail: lower them there. Followers of a failing message fill the room until that one is done
+// the defaults 20 partitions can hold 1.25 GiB of messages, and take twice as much memory, if messages
+// are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a failing message fill the room until that one is done
 // with or abandoned; then other keys of its partition wait as well, other partitions go on.
 type Config struct {
 	inbox.ConsumerConfig

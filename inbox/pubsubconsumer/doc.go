@@ -59,13 +59,13 @@
 //
 // Failures are counted in this process. With a dead letter policy Pub/Sub counts deliveries
 // ([inbox.Message.Deliveries]), and all but the last one count as failures, so that processes that
-// die of a message are counted too.
+// die of a message are counted too; but also stops, and messages that were given back.
 //
 // # Stopping and outages
 //
 // When the context of [Consumer.Run] ends, nothing new is taken; what waits is given back at once;
 // running handlers have the time of ShutdownTimeout and are confirmed, and what waited behind them
-// is given back after that. No attempt is charged. Messages on their way in the buffers of Google's
+// is given back after that. No attempt is charged, except by a dead letter policy. Messages on their way in the buffers of Google's
 // client come to others when their lease ends. Run waits up to ten seconds more for the answers of
 // a server that is out.
 //
