@@ -43,12 +43,14 @@ var (
 	ErrClosed = errors.New("brokers: broker is closed")
 )
 
-// Error is a classified failure. Make one with [Permanent], [Retryable] or [Unavailable]; read it
-// with [Classify].
+// Error is a classified failure. Make one with [Permanent], [Retryable], [Unavailable] or
+// [Unreachable]; read it with [Classify] and [Unanswered].
 type Error struct {
 	Class Class
 	Scope Scope // set only for ClassUnavailable
-	Err   error
+	// Unanswered is set where no server has said that it is out: see [Unreachable].
+	Unanswered bool
+	Err        error
 }
 
 // Error implements error.
@@ -68,9 +70,27 @@ func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err}
 // Retryable marks err as a failed attempt that may succeed later.
 func Retryable(err error) error { return &Error{Class: ClassRetryable, Err: err} }
 
-// Unavailable marks err as an outage of the given scope: the message keeps its attempts.
+// Unavailable marks err as an outage of the given scope, by the word of the server itself or of the
+// client before anything was sent: out of memory, read-only, no such topic, no permission, closed.
+// The message keeps its attempts, however often it meets one.
 func Unavailable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Err: err}
+}
+
+// Unreachable marks err as an outage of the given scope of which no server says whose it is: a
+// connection that is refused, reset or cut off, silence until the deadline, a gateway's error. The
+// message keeps its attempts, unless it causes the outage itself, as one that makes the server close
+// the connection does: where it meets one again, alone, although others of the broker were delivered
+// since, that attempt counts.
+func Unreachable(scope Scope, err error) error {
+	return &Error{Class: ClassUnavailable, Scope: scope, Unanswered: true, Err: err}
+}
+
+// Unanswered reports whether an outage is one of which no server has said whose it is; see
+// [Unreachable].
+func Unanswered(err error) bool {
+	var classified *Error
+	return errors.As(err, &classified) && classified.Unanswered
 }
 
 // Classify reads the class and scope of a publish error. An unclassified error is retryable:

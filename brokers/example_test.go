@@ -46,7 +46,7 @@ func (l *Lines) write(m brokers.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := fmt.Fprintf(l.out, "%s %s %s\n", m.Destination, m.ID, m.Payload); err != nil {
-		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("lines: %w", err)) // nobody's fault
+		return brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("lines: %w", err)) // no message's fault, unless others pass
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type verdict struct {
 	class  brokers.Class
 	scope  brokers.Scope
 	advice string
+	silent bool // no server has said so: the client makes these codes of broken connections, too
 }
 
 // advise appends the advice to an error.
@@ -32,36 +33,36 @@ func (v verdict) advise(err error) error {
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"create the topic, or name another one (destination in the configuration, WithTopic in Go)",
+		"create the topic, or name another one (destination in the configuration, WithTopic in Go)", false,
 	},
 	codes.PermissionDenied: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"the credentials need pubsub.topics.publish on the topic (roles/pubsub.publisher)",
+		"the credentials need pubsub.topics.publish on the topic (roles/pubsub.publisher)", false,
 	},
 	codes.FailedPrecondition: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"check the settings of the topic (its encryption key, its storage policy)",
+		"check the settings of the topic (its encryption key, its storage policy)", false,
 	},
 	codes.Unauthenticated: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login)",
+		"check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login)", false,
 	},
 	codes.Unavailable: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"check the network and the endpoint",
+		"check the network and the endpoint", true,
 	},
 	codes.DeadlineExceeded: noAnswer,
 	codes.ResourceExhausted: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"the quota is used up; raise it or publish more slowly",
+		"the quota is used up; raise it or publish more slowly", false,
 	},
 	codes.Unimplemented: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"this is not Pub/Sub; check the endpoint",
+		"this is not Pub/Sub; check the endpoint", false,
 	},
 	codes.InvalidArgument: {
 		brokers.ClassPermanent, "",
-		"Pub/Sub will never take this message; see its limits and the schema of the topic",
+		"Pub/Sub will never take this message; see its limits and the schema of the topic", false,
 	},
 }
 
@@ -84,10 +85,10 @@ var known = []codes.Code{
 var (
 	noAnswer = verdict{
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"no answer in time; check the network and the endpoint, or raise WithTimeout",
+		"no answer in time; check the network and the endpoint, or raise WithTimeout", true,
 	}
-	closed    = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker"}
-	tooLarge  = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does"}
+	closed    = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker", false}
+	tooLarge  = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does", false}
 	retryable = verdict{class: brokers.ClassRetryable}
 )
 
@@ -95,7 +96,7 @@ var (
 // that the request had, ctx the one that it was made from.
 func (b *Broker) classified(ctx, call context.Context, topic string, err error) error {
 	v := b.judge(ctx, call, topic, err)
-	return &brokers.Error{Class: v.class, Scope: v.scope, Err: v.advise(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))}
+	return &brokers.Error{Class: v.class, Scope: v.scope, Unanswered: v.silent, Err: v.advise(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))}
 }
 
 // over is true when a request's time has run out. The server has the same deadline, and its word

@@ -142,7 +142,7 @@ func classified(what string, err error) error {
 	if errors.As(err, new(topicError)) {
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	}
-	return brokers.Unavailable(brokers.ScopeBroker, advise(unanswered(err)))
+	return brokers.Unreachable(brokers.ScopeBroker, advise(unanswered(err)))
 }
 
 // unanswered says what to do about an error that is not Kafka's word; empty: that is not known.

@@ -112,7 +112,7 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		return brokers.Retryable(said)
 	default:
 		// Disconnected, timed out, closed: whatever it is, it does not name a message.
-		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("nats: publish to %q: %w", subject, b.explained(err)))
+		return brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("nats: publish to %q: %w", subject, b.explained(err)))
 	}
 }
 

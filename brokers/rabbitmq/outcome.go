@@ -30,7 +30,11 @@ func (p *publication) stop(why error) {
 
 func (p *publication) unavailable(err error) error {
 	v := p.judge(err)
-	return brokers.Unavailable(v.scope, v.advise(fmt.Errorf("rabbitmq: publish to exchange %q: %w", p.options.exchange, err)))
+	said := v.advise(fmt.Errorf("rabbitmq: publish to exchange %q: %w", p.options.exchange, err))
+	if answer := (*amqp.Error)(nil); errors.As(err, new(*alarm)) || errors.As(err, &answer) && answer.Server && answer.Code != amqp.FrameError {
+		return brokers.Unavailable(v.scope, said)
+	}
+	return brokers.Unreachable(v.scope, said)
 }
 
 // end ends a call whose context has ended, or whose connection the server has blocked. Whether the

@@ -88,7 +88,7 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 	case err != nil:
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("redisstreams: look at %q: %w", destination, explained(err)))
 	case kind != "none" && kind != "stream":
-		return refused(destination, "WRONGTYPE the key holds a "+kind)
+		return b.refused(destination, "WRONGTYPE the key holds a "+kind)
 	default:
 		return nil
 	}

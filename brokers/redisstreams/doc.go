@@ -21,37 +21,40 @@
 // # What errors mean
 //
 // Nothing that the server says about itself is a message's fault: messages wait, without losing an
-// attempt, until it is over. Where only a destination is out, the others carry on.
+// attempt, until it is over. Where a server is out, all of the broker is; on a cluster or a ring it is
+// one node's trouble, and the streams that others have carry on, as they do where a destination is
+// out.
 //
 //	the server says               unavailable   what to do
-//	OOM                           broker        raise maxmemory, or trim streams; never evict them (maxmemory-policy)
-//	READONLY                      broker        connect to the primary, by Sentinel where there is a failover
-//	LOADING                       broker        wait: the server is starting
-//	MASTERDOWN                    broker        connect to the primary
-//	CLUSTERDOWN                   broker        see CLUSTER INFO
-//	TRYAGAIN                      broker        wait: slots are being moved
-//	MISCONF                       broker        see the server's log: it cannot save to disk
-//	NOREPLICAS                    broker        connect replicas (min-replicas-to-write)
-//	BUSY                          broker        end the script that runs too long (SCRIPT KILL)
+//	OOM                           server        raise maxmemory, or trim streams; never evict them (maxmemory-policy)
+//	READONLY                      server        connect to the primary, by Sentinel where there is a failover
+//	LOADING                       server        wait: the server is starting
+//	MASTERDOWN                    server        connect to the primary
+//	CLUSTERDOWN                   server        see CLUSTER INFO
+//	MISCONF                       server        see the server's log: it cannot save to disk
+//	NOREPLICAS                    server        connect replicas (min-replicas-to-write)
+//	BUSY                          server        end the script that runs too long (SCRIPT KILL)
 //	NOAUTH, ERR Protocol error: unauthenticated
-//	                              broker        give the URL a user and a password
+//	                              server        give the URL a user and a password
 //	WRONGPASS, ERR AUTH, ERR invalid password
-//	                              broker        check user and password
-//	ERR DB index                  broker        check the database at the end of the URL
-//	ERR max number of clients     broker        raise maxclients, or lower pool_size; often seen as a broken connection
+//	                              server        check user and password
+//	ERR DB index                  server        check the database at the end of the URL
+//	ERR max number of clients     server        raise maxclients, or lower pool_size; often seen as a broken connection
 //	ERR WAIT cannot be used with replica
-//	                              broker        connect to the primary
-//	ERR unknown command           broker        use a server, or a proxy, that knows AUTH, XADD, EVALSHA and EVAL
+//	                              server        connect to the primary
+//	ERR unknown command, ERR Unknown Redis command, ERR unknown subcommand
+//	                              server        use a server, or a proxy, that knows AUTH, XADD, EVALSHA and EVAL
 //	NOPERM, ERR The user executing the script
 //	                              destination   give the user XADD, EVALSHA and EVAL on the stream
 //	WRONGTYPE                     destination   the key holds something else than a stream: rename one of them
-//	MOVED, ASK                    destination   use New with a cluster client; with one it is seen only while slots move
+//	MOVED, ASK, CROSSSLOT         destination   use New with a cluster client; with one it is seen only while slots move
+//	TRYAGAIN                      destination   wait: slots are being moved
 //	anything else                 -             retryable: the message's own attempt has failed
 //
 // Too few replicas within their time ([WithReplicas]), and a connection that is refused, reset, cut
-// off or silent until the deadline, are an outage of the broker; on a cluster or a ring they are
-// one node's trouble, and so of the destination. Whether the messages that met a broken connection
-// arrived is not known. They are sent again under the same ids, and consumers deduplicate.
+// off or silent until the deadline, are an outage of the server, too. Whether the messages that met a
+// broken connection arrived is not known. They are sent again under the same ids, and consumers
+// deduplicate.
 //
 // Final for a message are an empty destination, a payload above the limit, more than 1,000
 // attributes, and an attribute with the name data.

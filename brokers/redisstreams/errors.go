@@ -1,19 +1,19 @@
 package redisstreams
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/redisreply"
 )
 
 // dataField is the field of an entry that holds the payload; a contract with consumers.
@@ -48,69 +48,26 @@ func attributesOf(m *brokers.Message) (kept []brokers.Attribute, omitted []strin
 	return kept, omitted
 }
 
-const cluster = "the server is a node of a cluster; use New with a cluster client (which sees this only while slots move)"
-
 const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT, with a database other than 0 SELECT)"
-
-// A rule says what an error of the server means.
-type rule struct {
-	prefix string
-	scope  brokers.Scope
-	advice string
-}
-
-// rules for errors that are no message's fault, by how they begin. Everything else is retryable.
-var rules = []rule{
-	{"OOM", brokers.ScopeBroker, "raise maxmemory, or trim streams (WithMaxLen)"},
-	{"READONLY", brokers.ScopeBroker, "this is a replica; connect to the primary, by Sentinel where there is a failover"},
-	{"ERR WAIT cannot be used with replica", brokers.ScopeBroker, "connect to the primary, by Sentinel where there is a failover"},
-	{"LOADING", brokers.ScopeBroker, "the server is starting; this passes by itself"},
-	{"MASTERDOWN", brokers.ScopeBroker, "the replica has lost its primary; connect to the primary"},
-	{"CLUSTERDOWN", brokers.ScopeBroker, "check CLUSTER INFO"},
-	{"TRYAGAIN", brokers.ScopeBroker, "slots are being moved; this passes by itself"},
-	{"MISCONF", brokers.ScopeBroker, "the server cannot save to disk; see its log"},
-	{"NOREPLICAS", brokers.ScopeBroker, "too few replicas are connected (min-replicas-to-write)"},
-	{"BUSY", brokers.ScopeBroker, "another script runs too long; SCRIPT KILL ends it"},
-	{"NOAUTH", brokers.ScopeBroker, "the URL or the client needs a user and a password"},
-	{"ERR Protocol error: unauthenticated", brokers.ScopeBroker, "the URL or the client needs a user and a password"}, // before NOAUTH
-	{"WRONGPASS", brokers.ScopeBroker, "check user and password"},
-	{"ERR AUTH", brokers.ScopeBroker, "check user and password"},             // a password where none is configured
-	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
-	{"ERR DB index", brokers.ScopeBroker, "check the number of the database at the end of the URL"},
-	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
-	{"ERR unknown command", brokers.ScopeBroker, "the server, or a proxy before it, does not know it; AUTH is needed where the URL has a password; XADD, EVALSHA, EVAL always"},
-	{"NOPERM", brokers.ScopeDestination, needs},
-	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
-	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},
-	{"MOVED", brokers.ScopeDestination, cluster},
-	{"ASK", brokers.ScopeDestination, cluster},
-}
 
 // A serverError is what the server said about a message or a call.
 type serverError struct{ text string }
 
 func (e *serverError) Error() string { return e.text }
 
-// wrapper is what Redis before 7 puts around an error inside a script: "@user_script: 25: -OOM
-// command not allowed ...".
-var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
-
 // refused classifies what the server said about a publish to a stream.
-func refused(stream, text string) error {
-	text = discreet.Text(strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-"))
-	if r, known := ruleFor(text); known {
-		return brokers.Unavailable(r.scope, failure.Advise(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}), r.advice))
+func (b *Broker) refused(stream, text string) error {
+	text = discreet.Text(redisreply.Bare(text))
+	err := fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text})
+	m, known := redisreply.Find(text)
+	if !known {
+		return brokers.Retryable(err)
 	}
-	return brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}))
-}
-
-// ruleFor finds what is known of an error's text.
-func ruleFor(text string) (rule, bool) {
-	i := slices.IndexFunc(rules, func(r rule) bool { return text == r.prefix || strings.HasPrefix(text, r.prefix+" ") })
-	if i < 0 {
-		return rule{}, false
+	scope := b.wholeScope()
+	if m.About == redisreply.Key {
+		scope = brokers.ScopeDestination
 	}
-	return rules[i], true
+	return brokers.Unavailable(scope, failure.Advise(err, cmp.Or(m.Advice, needs)))
 }
 
 func isServerError(err error) bool {
@@ -140,8 +97,8 @@ func explained(err error) error {
 	case errors.As(err, &refusal) && refusal.Op == "dial":
 		return failure.Advise(err, "check that the server runs and can be reached")
 	case errors.As(err, &said), isServerError(err):
-		if r, known := ruleFor(err.Error()); known {
-			return failure.Advise(err, r.advice)
+		if m, known := redisreply.Find(redisreply.Bare(err.Error())); known {
+			return failure.Advise(err, cmp.Or(m.Advice, needs))
 		}
 		return err
 	default:

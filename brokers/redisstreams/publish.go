@@ -172,7 +172,7 @@ func (p *publication) settleScript(ctx context.Context, c *call, short error) {
 			case answer == "":
 				p.Skip(i, p.Held(i))
 			case strings.HasPrefix(answer, "!"):
-				p.Fail(i, refused(c.shard.stream, answer[1:]))
+				p.Fail(i, p.refused(c.shard.stream, answer[1:]))
 			default:
 				p.confirm(i, answer, short)
 			}
@@ -200,7 +200,7 @@ func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
 // failed classifies the error of a command.
 func (b *Broker) failed(ctx context.Context, stream string, err error) error {
 	if said := redis.Error(nil); errors.As(err, &said) {
-		return refused(stream, said.Error())
+		return b.refused(stream, said.Error())
 	}
 	err = fmt.Errorf("redisstreams: publish to %q: %w", stream, explained(err))
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -209,7 +209,7 @@ func (b *Broker) failed(ctx context.Context, stream string, err error) error {
 		return brokers.Retryable(err)
 	}
 	// Refused, reset, closed, timed out: whatever it is, it does not name a message.
-	return brokers.Unavailable(b.wholeScope(), err)
+	return brokers.Unreachable(b.wholeScope(), err)
 }
 
 // wholeScope is the scope of an outage of one server: on a cluster it is one node's trouble.

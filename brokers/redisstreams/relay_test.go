@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
@@ -52,11 +54,17 @@ lines:
 type relayed struct {
 	*testing.T
 
-	db  *sql.DB
-	log protocol
+	db   *sql.DB
+	log  protocol
+	stop func()
 }
 
 func newRelayed(t *testing.T, url string) *relayed {
+	t.Helper()
+	return newRelayedTo(t, open(t, url))
+}
+
+func newRelayedTo(t *testing.T, target brokers.Broker) *relayed {
 	t.Helper()
 	r := &relayed{T: t}
 	var err error
@@ -68,7 +76,7 @@ func newRelayed(t *testing.T, url string) *relayed {
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	processor, err := relay.NewProcessor(relay.ProcessorConfig{
-		Database: "test", Broker: "b", Store: store, Target: open(t, url), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Policy: outbox.Policy{
+		Database: "test", Broker: "b", Store: store, Target: target, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Policy: outbox.Policy{
 			PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Breaker: outbox.Breaker{MinDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
 		},
 	})
@@ -76,10 +84,11 @@ func newRelayed(t *testing.T, url string) *relayed {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- processor.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		stop()
 		assert.NoError(t, <-done)
 	})
+	t.Cleanup(r.stop)
 	return r
 }
 
@@ -150,4 +159,43 @@ func TestFault14RightOfOneStreamIsMissing(t *testing.T) {
 		return r.log.lines("level=INFO", `msg="destination available again"`, "destination=other") == 1
 	})
 	assert.Equal(t, 1, r.log.lines("level=WARN"))
+}
+
+// One node of a cluster takes nothing: what the others hold flows, and nothing is charged or abandoned
+// for as long as it lasts.
+func TestOneNodeOfAClusterTakesNothing(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	client := c.client(t)
+	sick := c.nodes[1]
+	streams := make([]string, len(c.nodes))
+	for i, node := range c.nodes {
+		streams[i] = c.streamOn(t, node, "s")
+	}
+	other := c.streamOn(t, sick, "t")
+	for said, change := range map[string][2][]any{
+		"OOM":        {{"CONFIG", "SET", "maxmemory", 1}, {"CONFIG", "SET", "maxmemory", 0}},
+		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", 1}, {"CONFIG", "SET", "min-replicas-to-write", 0}},
+	} {
+		sick.do(t, change[0]...)
+		r := newRelayedTo(t, redisstreams.New(client, redisstreams.WithChunk(100)))
+		for _, stream := range append(streams, other) {
+			r.insert(stream, 50)
+		}
+		healthy := "stream IN ('" + streams[0] + "', '" + streams[2] + "')"
+		for round := range 8 { // each of which would charge the heads of the sick node's keys
+			soon(t, "what the others hold flows", func() bool { return r.count(healthy+" AND status = 'published'") == 100+40*round })
+			soon(t, "the log names it", func() bool { return r.log.lines("level=WARN", said) > 0 })
+			r.insert(streams[0], 20)
+			r.insert(streams[2], 20)
+		}
+		assert.Equal(t, 100, r.count("NOT "+healthy+" AND finished_at IS NULL AND attempts = 0"), "%s: nothing is charged:\n%s", said, r.log.text.String())
+		sick.do(t, change[1]...)
+		soon(t, "everything is delivered", func() bool { return r.count("finished_at IS NULL") == 0 })
+		assert.Equal(t, 0, r.count("attempts > 1 OR status = 'abandoned'"), said)
+		r.stop()
+		for _, node := range c.nodes {
+			node.do(t, "FLUSHALL")
+		}
+	}
 }

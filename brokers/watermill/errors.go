@@ -18,10 +18,12 @@ func (o *options) classified(ctx context.Context, topic string, err error) (know
 			err = judged
 		}
 	}
-	class, scope, cause := brokers.ClassRetryable, brokers.Scope(""), err
+	judged := &brokers.Error{Class: brokers.ClassRetryable}
+	cause := err
 	switch own := (*brokers.Error)(nil); {
 	case errors.As(err, &own), errors.Is(err, brokers.ErrNotSent), errors.Is(err, brokers.ErrClosed):
-		class, scope = brokers.Classify(err)
+		judged.Class, judged.Scope = brokers.Classify(err)
+		judged.Unanswered = brokers.Unanswered(err)
 		if err == error(own) { //nolint:errorlint // only the class right on top is replaced by the one below
 			cause = own.Err
 		}
@@ -29,9 +31,10 @@ func (o *options) classified(ctx context.Context, topic string, err error) (know
 	case ctx.Err() != nil:
 		return true, unconfirmed(ctx, topic, err)
 	case outage(err):
-		class, scope, known = brokers.ClassUnavailable, brokers.ScopeBroker, true
+		judged.Class, judged.Scope, judged.Unanswered, known = brokers.ClassUnavailable, brokers.ScopeBroker, true, true
 	}
-	return known, &brokers.Error{Class: class, Scope: scope, Err: fmt.Errorf("watermill: publish to %q: %w", topic, cause)}
+	judged.Err = fmt.Errorf("watermill: publish to %q: %w", topic, cause)
+	return known, judged
 }
 
 // outage is true for errors of the network, of connections that were closed, and of time that ran
@@ -55,5 +58,5 @@ func unconfirmed(ctx context.Context, topic string, cause error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return brokers.Retryable(err) // the caller stopped waiting; the broker need not be unavailable
 	}
-	return brokers.Unavailable(brokers.ScopeBroker, err)
+	return brokers.Unreachable(brokers.ScopeBroker, err)
 }

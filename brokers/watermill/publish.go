@@ -236,7 +236,7 @@ func (p *publication) end(ctx context.Context) []brokers.Result {
 	}
 	if !p.reached {
 		for i, err := range p.doubts {
-			p.Fail(i, brokers.Unavailable(brokers.ScopeBroker, errors.Unwrap(err)))
+			p.Fail(i, brokers.Unreachable(brokers.ScopeBroker, errors.Unwrap(err)))
 		}
 	}
 	return p.Results(ctx)

@@ -121,7 +121,7 @@ func (t *traffic) stuck() error {
 	if t.hanging < cap(t.room) {
 		return nil
 	}
-	return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although nobody "+
+	return brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although nobody "+
 		"waits for them any more; set a timeout in the publisher's configuration", t.hanging))
 }
 

@@ -38,8 +38,10 @@ func judge(status int, said error) error {
 		return out("redirects are not followed: name the URL itself")
 	case status < 500: // such as 402, 421, 423 and 499 say nothing about the bytes of the message
 		return brokers.Retryable(said)
-	default:
+	case status == http.StatusServiceUnavailable:
 		return brokers.Unavailable(brokers.ScopeBroker, said)
+	default: // of the endpoint, or of a gateway before it: it may have failed at the message
+		return brokers.Unreachable(brokers.ScopeBroker, said)
 	}
 }
 
@@ -69,5 +71,5 @@ func (b *Broker) unreachable(err error) error {
 	case errors.As(err, &refused) && refused.Op == "dial":
 		advice = "check that the endpoint is up, and that it can be reached from here"
 	}
-	return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(b.saidf("%w", err), advice))
+	return brokers.Unreachable(brokers.ScopeBroker, failure.Advise(b.saidf("%w", err), advice))
 }

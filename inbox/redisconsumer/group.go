@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/internal/redisreply"
 )
 
 // backfillSuffix is what producers add to the name of a stream for messages of low priority; a
@@ -60,7 +62,7 @@ func (r *run) open(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || f.primary != nil { // a backfill may be missing, and is tried again
 			continue
 		}
-		if rule, known := ruleFor(err); known && rule.settled {
+		if m, known := redisreply.Of(err); known && m.Settled {
 			refused = append(refused, explained("join the group "+r.group+" of", f.name, err))
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
+	"github.com/gorm-fanout/fanout/internal/redisreply"
 )
 
 // take reads a stream until ctx ends, and takes over what others have left. One goroutine does all
@@ -28,7 +29,7 @@ func (r *run) take(ctx context.Context, f *feed) {
 		}
 		failures++
 		pause := session.PauseAfter(failures)
-		if _, answered := said(err); !answered {
+		if _, answered := redisreply.Text(err); !answered {
 			// A read of ours may still wait at the server. What it is handed is recovered before
 			// anything younger is read.
 			pause = max(pause, r.config.Block)

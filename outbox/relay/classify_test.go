@@ -140,7 +140,8 @@ func TestLongErrorsAreCut(t *testing.T) {
 // TestClassify says what a call means, by the class of each result: a letter for each message, of
 // which those in capitals go to destination B and the others to a.
 //
-//	p passed   r retryable   x permanent   d destination unavailable   o outage of the broker   n not sent
+//	p passed   r retryable   x permanent   d destination unavailable   n not sent
+//	o outage of the broker, unanswered   s the same, by the server's own word
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	const (
@@ -182,6 +183,7 @@ func TestClassify(t *testing.T) {
 		"met before, nothing passed":  {results: "o", past: met(before, time.Time{}), want: []string{broker}, unavailable: true, alone: 1},
 		"met before, passed then":     {results: "o", past: met(before, before), want: []string{broker}, unavailable: true, alone: 1},
 		"met before, passed since":    {results: "o", past: met(before, noon), want: []string{retry}, reached: true, alone: 1, charged: true},
+		"the server's own word":       {results: "s", past: met(before, noon), attempts: 2, want: []string{broker}, unavailable: true, alone: 1},
 		"charged with its last":       {results: "o", past: met(before, noon), attempts: 2, want: []string{abandon}, reached: true, alone: 1, charged: true},
 		"passed in this very call":    {results: "op", past: met(before, time.Time{}), want: []string{broker, published}, reached: true, unavailable: true, alone: 1},
 		"met after this call began":   {results: "op", past: met(after, time.Time{}), want: []string{broker, published}, reached: true, unavailable: true, alone: 1},
@@ -217,7 +219,8 @@ func met(since, passed time.Time) evidence {
 func lettered(results string, attempts int) *Call {
 	errs := map[rune]error{
 		'p': nil, 'r': errPlain, 'x': brokers.Permanent(errPlain), 'n': brokers.NotSentBecause(errPlain),
-		'd': brokers.Unavailable(brokers.ScopeDestination, errPlain), 'o': brokers.Unavailable(brokers.ScopeBroker, errPlain),
+		'd': brokers.Unavailable(brokers.ScopeDestination, errPlain), 'o': brokers.Unreachable(brokers.ScopeBroker, errPlain),
+		's': brokers.Unavailable(brokers.ScopeBroker, errPlain),
 	}
 	call := &Call{Began: noon}
 	for i, letter := range results {
@@ -241,7 +244,7 @@ func TestClassifyHolds(t *testing.T) {
 		return noon.Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "seconds")) * time.Second)
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		call := lettered(rapid.StringMatching(`[prxdonPRXDON]{1,8}`).Draw(t, "results"), rapid.IntRange(0, 3).Draw(t, "attempts"))
+		call := lettered(rapid.StringMatching(`[prxdosnPRXDOSN]{1,8}`).Draw(t, "results"), rapid.IntRange(0, 3).Draw(t, "attempts"))
 		past := evidence{known: rapid.Bool().Draw(t, "known"), since: moment.Draw(t, "since"), passed: moment.Draw(t, "passed")}
 		results := slices.Clone(call.Results)
 		c := classify(call, past, 3, nil)
@@ -276,7 +279,7 @@ func TestClassifyHolds(t *testing.T) {
 		require.Equal(t, outages == 1, c.alone >= 0)
 		require.Equal(t, taken || c.charged, c.reached)
 		require.Equal(t, outages > 0 && !c.charged, c.unavailable != nil, "an outage is the broker's or a message's")
-		require.Equal(t, c.alone == 0 && past.known && past.passed.After(past.since), c.charged, "nobody is charged without evidence")
+		require.Equal(t, c.alone == 0 && past.known && past.passed.After(past.since) && brokers.Unanswered(results[0].Err), c.charged, "no message is charged without evidence")
 		if c.charged {
 			require.Equal(t, scopeMessage, c.messages[c.alone].scope)
 		}
@@ -306,7 +309,7 @@ func TestChargeBreakdowns(t *testing.T) {
 		results := lettered(test.results, 0).Results
 		for i, letter := range test.results {
 			if letter == 'b' {
-				results[i].Err = brokers.Unavailable(brokers.ScopeBroker, &breakdown{what: "panicked"})
+				results[i].Err = brokers.Unreachable(brokers.ScopeBroker, &breakdown{what: "panicked"})
 			}
 		}
 		chargeBreakdowns(results, test.worked)

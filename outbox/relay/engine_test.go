@@ -43,7 +43,7 @@ func TestEngine(t *testing.T) {
 		good := memory.New()
 		hung := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
 			<-ctx.Done()
-			return brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
+			return brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
 		}}
 		stores, rigs := map[string]driver.Delivery{}, []*rig{}
 		for _, path := range paths {

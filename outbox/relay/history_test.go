@@ -24,7 +24,7 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h history
-		outage := brokers.Unavailable(brokers.ScopeBroker, errPlain)
+		outage := brokers.Unreachable(brokers.ScopeBroker, errPlain)
 		meets := func(id int64) (charged bool) { return h.shows(time.Now(), id, outage) }
 		early := time.Now()
 		time.Sleep(time.Second)
@@ -44,7 +44,7 @@ func TestHistory(t *testing.T) {
 		h.shows(time.Now(), 1, brokers.Retryable(&breakdown{what: "panicked"}))
 		assert.True(t, meets(1))
 		assert.True(t, meets(1))
-		assert.True(t, h.shows(time.Now(), 1, brokers.Unavailable(brokers.ScopeBroker, &breakdown{what: "panicked"})))
+		assert.True(t, h.shows(time.Now(), 1, brokers.Unreachable(brokers.ScopeBroker, &breakdown{what: "panicked"})))
 		assert.True(t, h.knows(1))
 		h.shows(time.Now(), 1, brokers.Permanent(errPlain))
 		assert.True(t, h.knows(1), "only a delivery ends it")

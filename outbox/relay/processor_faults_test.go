@@ -133,7 +133,7 @@ func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		hung := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
 			<-ctx.Done()
-			return brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
+			return brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
 		}}
 		good := memory.New()
 		r := newRig(t, path, good, outbox.Policy{})

@@ -22,7 +22,7 @@ func TestProcessorOutageKeepsNoKeyBehind(t *testing.T) {
 		var down atomic.Bool
 		broker := &fake{publish: func(context.Context, brokers.Message) error {
 			if down.Load() {
-				return brokers.Unavailable(brokers.ScopeBroker, errors.New("connection refused"))
+				return brokers.Unreachable(brokers.ScopeBroker, errors.New("connection refused"))
 			}
 			return nil
 		}}

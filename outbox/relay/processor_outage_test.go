@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 		down.Store(true)
 		broker := &fake{publish: func(context.Context, brokers.Message) error {
 			if calls.Add(1); down.Load() {
-				return brokers.Unavailable(brokers.ScopeBroker, errors.New("connection refused"))
+				return brokers.Unreachable(brokers.ScopeBroker, errors.New("connection refused"))
 			}
 			return nil
 		}}
@@ -93,7 +94,7 @@ func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			if m.ID == "poison" {
-				return brokers.Unavailable(brokers.ScopeBroker, errors.New("connection reset"))
+				return brokers.Unreachable(brokers.ScopeBroker, errors.New("connection reset"))
 			}
 			return nil
 		}}
@@ -113,6 +114,37 @@ func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 		assert.Equal(t, "130", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
+	})
+}
+
+// A part of the broker says itself that it is out, while others work: what is for it waits, for as long
+// as it lasts, and nothing is charged.
+func TestProcessorChargesNothingForAServersOwnWord(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		var healed atomic.Bool
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if strings.HasPrefix(m.ID, "sick") && !healed.Load() {
+				return brokers.Unavailable(brokers.ScopeBroker, errors.New("out of memory"))
+			}
+			return nil
+		}}
+		r := newRig(t, path, broker, outbox.Policy{Retry: outbox.Retry{BaseDelay: time.Second, MaxDelay: time.Minute}, PollMin: time.Second})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.insert("k", "sick")
+		r.insert("k", "sick too")
+		for i := range 30 {
+			r.insert("", strconv.Itoa(i))
+		}
+		r.start()
+		for i := range 100 { // traffic goes on
+			r.insert("", strconv.Itoa(100+i))
+			time.Sleep(10 * time.Second)
+		}
+		assert.Equal(t, "0", r.query("SELECT coalesce(sum(attempts), 0) FROM outbox_messages WHERE status <> 'published'"))
+		healed.Store(true)
+		r.until(5*time.Minute, func() bool { return r.open() == "0" })
+		r.stop()
+		assert.Equal(t, "132", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
 	})
 }
 

@@ -30,7 +30,7 @@ func TestProcessorOutlivesADaysOutage(t *testing.T) {
 		down.Store(true)
 		broker := &fake{publish: func(context.Context, brokers.Message) error {
 			if calls.Add(1); down.Load() {
-				return brokers.Unavailable(brokers.ScopeBroker, errRefused)
+				return brokers.Unreachable(brokers.ScopeBroker, errRefused)
 			}
 			return nil
 		}}
@@ -105,12 +105,12 @@ func (s *mute) Publish(ctx context.Context, messages []brokers.Message) []broker
 			results[i].Err = brokers.NotSentBecause(ctx.Err())
 		case string(m.Payload) == "poison":
 			<-ctx.Done()
-			results[i].Err = brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
+			results[i].Err = brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
 		}
 	}
 	if s.bulk && ctx.Err() != nil {
 		for i := range results {
-			results[i].Err = brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
+			results[i].Err = brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
 		}
 	}
 	return results

@@ -61,7 +61,7 @@ func (never) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Resu
 	<-ctx.Done()
 	results := make([]brokers.Result, len(msgs))
 	for i := range results {
-		results[i].Err = brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
+		results[i].Err = brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
 	}
 	return results
 }
