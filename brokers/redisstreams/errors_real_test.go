@@ -121,7 +121,7 @@ func TestPingsOfRealServers(t *testing.T) {
 	narrow := startServer(t)
 	narrow.do(t, "ACL", "SETUSER", "narrow", "on", ">s3cret", "~*", "+evalsha", "+eval", "+xadd", "+ping")
 	for url, want := range map[string]string{
-		s.url():                                         "NOAUTH Authentication required.: the URL or the client needs a user and a password",
+		s.url():                                         "NOAUTH Authentication required.: the client needs a user and a password",
 		"redis://:s3cret-but-wrong@" + s.addr():         "check user and password",
 		"redis://:s3cret@" + s.addr() + "/99":           "check the number of the database at the end of the URL",
 		"redis://narrow:s3cret@" + narrow.addr() + "/1": "with a database other than 0 SELECT",

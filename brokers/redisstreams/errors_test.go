@@ -96,7 +96,7 @@ func TestServerErrors(t *testing.T) {
 		"READONLY You can't write against a read only replica.":               "unavailable broker",
 		"MASTERDOWN Link with MASTER is down":                                 "unavailable broker",
 		"CLUSTERDOWN The cluster is down":                                     "unavailable broker",
-		"TRYAGAIN Multiple keys request during rehashing of slot":             "unavailable broker",
+		"TRYAGAIN Multiple keys request during rehashing of slot":             "unavailable destination",
 		"MISCONF Errors writing to the AOF file: No space left on device":     "unavailable broker",
 		"NOREPLICAS Not enough good replicas to write.":                       "unavailable broker",
 		"BUSY Redis is busy running a script.":                                "unavailable broker",
