@@ -123,7 +123,7 @@ func TestPingsOfRealServers(t *testing.T) {
 	for url, want := range map[string]string{
 		s.url():                                         "NOAUTH Authentication required.: the client needs a user and a password",
 		"redis://:s3cret-but-wrong@" + s.addr():         "check user and password",
-		"redis://:s3cret@" + s.addr() + "/99":           "check the number of the database at the end of the URL",
+		"redis://:s3cret@" + s.addr() + "/99":           "check the number of the database",
 		"redis://narrow:s3cret@" + narrow.addr() + "/1": "with a database other than 0 SELECT",
 	} {
 		err := open(t, url).Ping(t.Context())
