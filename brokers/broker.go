@@ -93,7 +93,7 @@ type Message struct {
 	ExpiresIn time.Duration
 	// Attributes are further flat fields that a consumer can filter on without parsing the payload,
 	// such as traceparent and tracestate. They never contain "id", "type", "ordering_key",
-	// "correlation_id" or "content_type", which have fields of their own.
+	// "correlation_id" or "content-type", which have fields of their own.
 	Attributes []Attribute
 }
 
@@ -132,7 +132,7 @@ func (c Capabilities) Takes(bytes int) bool {
 }
 
 // Fields returns the flat fields of a message in a fixed order: id, type, ordering_key and
-// correlation_id when present, content_type when it is not DefaultContentType, then the attributes
+// correlation_id when present, content-type when it is not DefaultContentType, then the attributes
 // in their order. It is what a broker with headers, attributes or stream fields sends beside the
 // payload. A broker that has an ordering key of its own sends that instead of the field
 // ordering_key. yield returning false stops the walk.
@@ -156,18 +156,20 @@ func (m *Message) Fields(yield func(name, value string) bool) {
 	}
 }
 
-// Names of the flat fields; a contract with consumers in other languages.
+// Names of the flat fields; a contract with consumers in other languages. The content type has the
+// name by which the bindings of CloudEvents to Kafka, Pub/Sub and NATS know an event. Source:
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 const (
 	FieldID            = "id"
 	FieldType          = "type"
 	FieldOrderingKey   = "ordering_key"
 	FieldCorrelationID = "correlation_id"
-	FieldContentType   = "content_type"
+	FieldContentType   = "content-type"
 	FieldTraceParent   = "traceparent"
 	FieldTraceState    = "tracestate"
 )
 
-// DefaultContentType goes without saying on the wire: a message without the field content_type has
+// DefaultContentType goes without saying on the wire: a message without the field content-type has
 // it.
 const DefaultContentType = "application/json"
 

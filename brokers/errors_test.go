@@ -64,7 +64,7 @@ func TestFields(t *testing.T) {
 	}
 	assert.Equal(t, []string{"id=1", "type=T.v1", "b=2", "a="}, fields(m, 100))
 	m.CorrelationID, m.ContentType = "c", "text/plain"
-	want := []string{"id=1", "type=T.v1", "correlation_id=c", "content_type=text/plain", "b=2", "a="}
+	want := []string{"id=1", "type=T.v1", "correlation_id=c", "content-type=text/plain", "b=2", "a="}
 	for most := 1; most <= len(want); most++ {
 		assert.Equal(t, want[:most], fields(m, most), "the walk stops when it is told to")
 	}

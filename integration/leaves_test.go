@@ -37,7 +37,7 @@ import (
 // form. docs/guarantees.md says the same in words. A name that is added anywhere on the way fails
 // the test below until it is listed here.
 var (
-	flatFields = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate", "region"} // region: configured below
+	flatFields = []string{"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "tracestate", "region"} // region: configured below
 	nativeForm = []string{
 		"data", "metadata", "metadata.headers", "metadata.headers.id", "metadata.headers.time", "metadata.headers.type", "metadata.headers.stream",
 		"metadata.headers.traceparent", "metadata.headers.traceparent.trace_id", "metadata.headers.traceparent.parent_id", "metadata.headers.traceparent.sampled",

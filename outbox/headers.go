@@ -17,7 +17,7 @@ var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldOrderin
 
 // ParseHeaders reads the headers column: a JSON object whose values are strings, each name once.
 // The attributes are sorted by name. The names id, type, ordering_key, correlation_id and
-// content_type are refused, since the columns of these names fill them. The error is a
+// content-type are refused, since the columns of these names fill them. The error is a
 // *MalformedError.
 func ParseHeaders(text string) ([]brokers.Attribute, error) {
 	attributes, ok := plainHeaders(text)

@@ -4,7 +4,7 @@
 //	relay, err := fanout.Open(ctx, cfg, fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
 //
 // A message becomes a Pub/Sub message: its data is the payload, its attributes are the flat fields
-// (id, type, correlation_id, content_type, traceparent, tracestate and those of the configuration),
+// (id, type, correlation_id, content-type, traceparent, tracestate and those of the configuration),
 // its ordering key is the ordering key. Its priority does not travel: Pub/Sub has none.
 //
 // Topics are named after destinations ([TopicID] tells how) and have to exist, with a subscription:

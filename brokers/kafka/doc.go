@@ -2,7 +2,7 @@
 //
 // A message becomes one record: the value is the payload, the key is the ordering key (none where the
 // message has none), and the headers are the flat fields (id, type, ordering_key, correlation_id,
-// content_type, traceparent ...). The BrokerMessageID is topic, partition and offset,
+// content-type, traceparent ...). The BrokerMessageID is topic, partition and offset,
 // ordering.order:3:42.
 //
 // # Topics

@@ -1,7 +1,7 @@
 // Package nats publishes to NATS JetStream.
 //
 // A message becomes one NATS message: the data is the payload, and the flat fields are headers (id,
-// type, ordering_key, correlation_id, content_type, traceparent ...). The header Nats-Msg-Id is for
+// type, ordering_key, correlation_id, content-type, traceparent ...). The header Nats-Msg-Id is for
 // the server: the id, "@" and the subject. The BrokerMessageID is the stream and the sequence number,
 // ORDERS:42.
 //

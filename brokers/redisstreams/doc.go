@@ -1,7 +1,7 @@
 // Package redisstreams publishes to Redis Streams.
 //
 // A message becomes one entry: the field data holds the payload, and the flat fields of the message
-// follow (id, type, ordering_key, correlation_id, content_type, traceparent ...), so that a
+// follow (id, type, ordering_key, correlation_id, content-type, traceparent ...), so that a
 // consumer can filter, and keep order, without parsing:
 //
 //	XADD ordering::order * data {...} id 0197... type Ordering.OrderPlaced.v1 ordering_key ordering::order-42 ...

@@ -5,7 +5,7 @@
 //	relay, err := fanout.Open(ctx, cfg, fanout.WithBroker("partner", watermill.New(publisher)))
 //
 // A message becomes a message of Watermill: the payload byte for byte, the id as its UUID, the flat
-// fields (id, type, correlation_id, content_type, traceparent ...) as its metadata, and the
+// fields (id, type, correlation_id, content-type, traceparent ...) as its metadata, and the
 // ordering key as metadata under the name "ordering_key", where a partitioner finds it. The topic
 // is the destination, or what [WithTopic] makes of it. docs/brokers.md says what to set for each
 // broker.

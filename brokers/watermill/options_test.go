@@ -38,7 +38,7 @@ func TestMessage(t *testing.T) {
 			b := open(t, p, append(c.opts, watermill.WithConcurrency(1))...)
 			require.Equal(t, map[string]int{"": 2}, verdicts(b.Publish(t.Context(), []brokers.Message{full, bare})))
 			want := message.Metadata{
-				"id": "id-1", "type": "Ordering.OrderPlaced.v1", "correlation_id": "checkout-9", "content_type": "application/cloudevents+json",
+				"id": "id-1", "type": "Ordering.OrderPlaced.v1", "correlation_id": "checkout-9", "content-type": "application/cloudevents+json",
 				"traceparent": "00-1",
 			}
 			maps.Copy(want, c.key)

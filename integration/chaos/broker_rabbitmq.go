@@ -136,7 +136,7 @@ func amqpFields(d *amqp.Delivery) map[string]string {
 		fields[name] = fmt.Sprint(value)
 	}
 	for name, value := range map[string]string{
-		"id": d.MessageId, "type": d.Type, "content_type": d.ContentType, "correlation_id": d.CorrelationId,
+		"id": d.MessageId, "type": d.Type, "content-type": d.ContentType, "correlation_id": d.CorrelationId,
 		"property user-id": d.UserId, "property app-id": d.AppId, "property reply-to": d.ReplyTo, "property expiration": d.Expiration,
 		"property content-encoding": d.ContentEncoding,
 	} {

@@ -30,7 +30,7 @@ var (
 )
 
 // fieldsMayLeave are the allowed flat fields beside the payload.
-var fieldsMayLeave = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate"}
+var fieldsMayLeave = []string{"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "tracestate"}
 
 // leaks names what a message in a form that leaves contains and must not contain.
 func leaks(mayLeave []string, fields map[string]string, payload []byte) []string {
