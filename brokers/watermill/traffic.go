@@ -19,6 +19,7 @@ type traffic struct {
 	mu      sync.Mutex
 	keys    map[string]*flight
 	hanging int
+	leftAt  time.Time // when the last of them was left
 }
 
 // A flight is one message under way. Its fields other than the channels belong to the traffic's
@@ -48,16 +49,23 @@ func (t *traffic) enter(ctx context.Context, key string) (*flight, error) {
 		return f, nil
 	default:
 	}
-	if err := t.stuck(); err != nil {
-		t.free(f)
-		return nil, err
-	}
-	select {
-	case t.room <- struct{}{}:
-		return f, nil
-	case <-ctx.Done():
-		t.free(f)
-		return nil, ctx.Err()
+	for {
+		wait, err := t.stuck()
+		if err != nil {
+			t.free(f)
+			return nil, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case t.room <- struct{}{}:
+			timer.Stop()
+			return f, nil
+		case <-ctx.Done():
+			timer.Stop()
+			t.free(f)
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
 	}
 }
 
@@ -114,14 +122,18 @@ func (t *traffic) await(ctx context.Context, f *flight) error {
 	}
 }
 
-// stuck is an error when all that is under way hangs: there may never be room again.
-func (t *traffic) stuck() error {
+// stuck is an error when all that is in progress hangs, and has for a moment: there may never be room
+// again. Else it says when to ask again.
+func (t *traffic) stuck() (wait time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.hanging < cap(t.room) {
-		return nil
+		return patience, nil
 	}
-	return brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although nobody "+
+	if wait = patience - time.Since(t.leftAt); wait > 0 {
+		return wait, nil
+	}
+	return 0, brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although nobody "+
 		"waits for them any more; set a timeout in the publisher's configuration", t.hanging))
 }
 
@@ -131,6 +143,7 @@ func (t *traffic) leave(f *flight) {
 	defer t.mu.Unlock()
 	t.hanging++
 	f.leftAt = time.Now()
+	t.leftAt = f.leftAt
 	close(f.left)
 }
 
