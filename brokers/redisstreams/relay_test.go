@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,7 +180,7 @@ func TestOneNodeOfAClusterTakesNothing(t *testing.T) {
 	} {
 		sick.do(t, change[0]...)
 		r := newRelayedTo(t, redisstreams.New(client, redisstreams.WithChunk(100)))
-		for _, stream := range append(streams, other) {
+		for _, stream := range slices.Concat(streams, []string{other}) {
 			r.insert(stream, 50)
 		}
 		healthy := "stream IN ('" + streams[0] + "', '" + streams[2] + "')"
