@@ -133,8 +133,8 @@ func (t *traffic) stuck() (wait time.Duration, err error) {
 	if wait = patience - time.Since(t.leftAt); wait > 0 {
 		return wait, nil
 	}
-	return 0, brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although nobody "+
-		"waits for them any more; set a timeout in the publisher's configuration", t.hanging))
+	return 0, brokers.Unreachable(brokers.ScopeBroker, fmt.Errorf("watermill: the publisher hangs: %d calls have not returned although their "+
+		"callers have stopped waiting; set a timeout in the publisher's configuration", t.hanging))
 }
 
 // leave is called when a Publish call ends while one of its flights is under way.

@@ -312,7 +312,7 @@ func TestLag(t *testing.T) {
 func TestTwoOfOneName(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
-		patient := redisconsumer.Config{Name: "same", ClaimAfter: 12 * time.Second} // nobody counts as dead because the machine is busy
+		patient := redisconsumer.Config{Name: "same", ClaimAfter: 12 * time.Second} // no member counts as dead because the machine is busy
 		s.addAll(t, 1, 2)
 		causes := make(chan error, 1)
 		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {

@@ -220,7 +220,7 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 		}
 		repair := core.Operate(do.act, picked, blocks)
 		changed = len(repair.Rows)
-		return a.repair(ctx, conn, do, &repair, blocks)
+		return a.repair(ctx, conn, do, &repair, blocks, found.brokers)
 	})
 	if err != nil {
 		return 0, err

@@ -54,9 +54,9 @@ func messageID(text string) uuid.UUID {
 	return id
 }
 
-// repair writes what was decided, blocks first. Less than that is an error: something else has
+// repair writes what was decided about rows of some brokers, blocks first. Less than that is an error: something else has
 // changed it, in spite of the locks.
-func (a *Admin) repair(ctx context.Context, conn Conn, do *action, repair *core.Repair, blocks []core.Block) error {
+func (a *Admin) repair(ctx context.Context, conn Conn, do *action, repair *core.Repair, blocks []core.Block, brokers []string) error {
 	if len(repair.Rows) == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (a *Admin) repair(ctx context.Context, conn Conn, do *action, repair *core.
 	maps.Copy(given, do.given)
 	if _, ok := a.statements["forget_blocks"]; !ok { // the statement is a batch that does it all
 		maps.Copy(given, batchArgs(repair, blocks))
-		maps.Copy(given, a.locks(brokersOf(repair.Rows)))
+		maps.Copy(given, a.locks(brokers))
 		return a.changes(ctx, conn, do.statement(), given, len(repair.Rows))
 	}
 	if err := a.changes(ctx, conn, "forget_blocks", blockArgs(repair.Forget), len(repair.Forget)); err != nil {
@@ -167,14 +167,6 @@ func moveArgs(moves []core.Move) args {
 // read.
 func batchArgs(repair *core.Repair, blocks []core.Block) args {
 	return args{"known": blockArgs(blocks)["blocks"], "forgotten": blockArgs(repair.Forget)["blocks"], "moves": moveArgs(repair.Moves)["moves"]}
-}
-
-func brokersOf(rows []core.Operand) []string {
-	brokers := make([]string, len(rows))
-	for i := range rows {
-		brokers[i] = rows[i].Broker
-	}
-	return brokers
 }
 
 func bit(b bool) int {
