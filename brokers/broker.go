@@ -36,8 +36,8 @@ type Broker interface {
 	// programs, and a message is never lost because of them. What the broker does not take is left
 	// out, and named in the Result. The id and the type are required.
 	//
-	// Errors are classified with [Permanent], [Retryable] and [Unavailable]; an unclassified error
-	// is retryable.
+	// Errors are classified with [Permanent], [Retryable], [Refused], [Unavailable] and
+	// [Unreachable]; an unclassified error is retryable.
 	Publish(ctx context.Context, msgs []Message) []Result
 
 	// Capabilities tells what this broker can do. The answer does not change during the life of the

@@ -26,8 +26,11 @@ const (
 // Scope says how much of a broker is unavailable.
 type Scope string
 
-// The scopes of [Unavailable].
+// The scopes of [Unavailable], [Unreachable] and [Refused].
 const (
+	// ScopePartition: one part of a stream or topic (a partition, a shard); messages with other
+	// ordering keys reach the destination.
+	ScopePartition Scope = "partition"
 	// ScopeDestination: one stream or topic (missing, no permission); other destinations of the
 	// broker work.
 	ScopeDestination Scope = "destination"
@@ -43,11 +46,13 @@ var (
 	ErrClosed = errors.New("brokers: broker is closed")
 )
 
-// Error is a classified failure. Make one with [Permanent], [Retryable], [Unavailable] or
-// [Unreachable]; read it with [Classify] and [Unanswered].
+// Error is a classified failure. Make one with [Permanent], [Retryable], [Unavailable],
+// [Unreachable] or [Refused]; read it with [Classify], [Unanswered] and [Refusal].
 type Error struct {
 	Class Class
-	Scope Scope // set only for ClassUnavailable
+	// Scope is how much is unavailable. Of the classes permanent and retryable it is how much may
+	// be unavailable instead: see [Refused].
+	Scope Scope
 	// Unanswered is set where no server has said that it is out: see [Unreachable].
 	Unanswered bool
 	Err        error
@@ -86,6 +91,30 @@ func Unreachable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Unanswered: true, Err: err}
 }
 
+// Refused marks err as a refusal that says nothing about whose it is: an endpoint that answers 400 may
+// mean this message, or have the wrong secret and refuse them all; so may a topic with a schema. err
+// comes from [Permanent] or [Retryable], and has that class where messages of the scope are delivered
+// that were sent after the message was first refused. Until then the scope counts as unavailable and
+// the message keeps its attempts. One that is refused max_attempts times in a row while no other
+// waits there is abandoned. Nothing is known of a message sent once: another refusal must follow.
+func Refused(scope Scope, err error) error {
+	class, _ := Classify(err)
+	var classified *Error
+	if errors.As(err, &classified) && classified.Class == class {
+		err = classified.Err
+	}
+	return &Error{Class: class, Scope: scope, Err: err}
+}
+
+// Refusal is the scope of an error made by [Refused]; refused is false for all others.
+func Refusal(err error) (scope Scope, refused bool) {
+	var classified *Error
+	if errors.As(err, &classified) && classified.Class != ClassUnavailable && classified.Scope != "" {
+		return classified.Scope, true
+	}
+	return "", false
+}
+
 // Unanswered reports whether an outage is one of which no server has said whose it is; see
 // [Unreachable].
 func Unanswered(err error) bool {
@@ -93,7 +122,9 @@ func Unanswered(err error) bool {
 	return errors.As(err, &classified) && classified.Unanswered
 }
 
-// Classify reads the class and scope of a publish error. An unclassified error is retryable:
+// Classify reads the class and scope of a publish error; only ClassUnavailable has a scope. A refusal
+// of which it is unknown whose it is ([Refusal]) has the class that it has as the message's own. An
+// unclassified error is retryable:
 // whether the message arrived is unknown, and sending it again under the same id loses nothing. A
 // cancelled context says nothing about the message and counts as not sent only where the
 // implementation said so with ErrNotSent. A nil error has no class.
@@ -104,10 +135,12 @@ func Classify(err error) (Class, Scope) {
 	var classified *Error
 	switch {
 	case errors.As(err, &classified) && classified.Class == ClassUnavailable:
-		if classified.Scope != ScopeDestination {
+		switch classified.Scope {
+		case ScopeDestination, ScopePartition:
+			return ClassUnavailable, classified.Scope
+		default:
 			return ClassUnavailable, ScopeBroker
 		}
-		return ClassUnavailable, ScopeDestination
 	case errors.As(err, &classified) && (classified.Class == ClassPermanent || classified.Class == ClassNotSent):
 		return classified.Class, ""
 	case errors.Is(err, ErrNotSent):

@@ -26,6 +26,9 @@ func TestClassify(t *testing.T) {
 		"permanent":              {brokers.Permanent(io.EOF), brokers.ClassPermanent, ""},
 		"retryable":              {brokers.Retryable(io.EOF), brokers.ClassRetryable, ""},
 		"unavailable":            {brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ClassUnavailable, brokers.ScopeDestination},
+		"a partition":            {brokers.Unreachable(brokers.ScopePartition, io.EOF), brokers.ClassUnavailable, brokers.ScopePartition},
+		"refused":                {brokers.Refused(brokers.ScopeBroker, brokers.Permanent(io.EOF)), brokers.ClassPermanent, ""},
+		"refused, no class":      {brokers.Refused(brokers.ScopeBroker, io.EOF), brokers.ClassRetryable, ""},
 		"wrapped":                {fmt.Errorf("more: %w", brokers.Permanent(io.EOF)), brokers.ClassPermanent, ""},
 		"not sent":               {brokers.ErrNotSent, brokers.ClassNotSent, ""},
 		"not sent, with reason":  {brokers.NotSentBecause(io.EOF), brokers.ClassNotSent, ""},
@@ -38,6 +41,20 @@ func TestClassify(t *testing.T) {
 			assert.Equal(t, c.class, class)
 			assert.Equal(t, c.scope, scope)
 		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	refused := brokers.Refused(brokers.ScopeDestination, brokers.Permanent(io.EOF))
+	scope, is := brokers.Refusal(fmt.Errorf("more: %w", refused))
+	assert.True(t, is)
+	assert.Equal(t, brokers.ScopeDestination, scope)
+	require.ErrorIs(t, refused, io.EOF)
+	require.EqualError(t, refused, "permanent: EOF", "the class is said once")
+	for _, clear := range []error{nil, io.EOF, brokers.Permanent(io.EOF), brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ErrNotSent} {
+		_, is := brokers.Refusal(clear)
+		assert.False(t, is, "%v", clear)
 	}
 }
 

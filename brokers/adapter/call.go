@@ -29,8 +29,19 @@ type Call struct {
 	held    map[string]hold  // by key
 	out     error            // nothing further is sent
 	closed  map[string]error // by place: nothing further is sent there
+	refused map[refuser]int  // refusals of which it is unknown whose they are; negative = others were confirmed
 	ended   bool
 }
+
+// A refuser is what has refused a message: the broker as a whole, or what is at a place.
+type refuser struct {
+	scope brokers.Scope
+	place string
+}
+
+// mostRefused messages are refused before one is confirmed, and nothing further is sent there: what
+// refuses all of them must not get them all in each call.
+const mostRefused = 10
 
 // A hold keeps what is behind a message of a key from being sent.
 type hold struct {
@@ -195,7 +206,8 @@ func (c *Call) Confirm(i int, brokerMessageID string) {
 }
 
 // Fail notes why a message has failed. What is behind it on its key is not sent; where err says that the broker or
-// the destination is unavailable, nothing further is sent there.
+// the destination is unavailable, nothing further is sent there. Neither is it where several messages were refused
+// without a word whose fault it is ([brokers.Refused]), and none confirmed.
 func (c *Call) Fail(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,13 +215,43 @@ func (c *Call) Fail(i int, err error) {
 		return
 	}
 	c.settle(i, err)
-	switch class, scope := brokers.Classify(err); {
-	case class != brokers.ClassUnavailable:
-	case scope == brokers.ScopeBroker:
+	class, scope := brokers.Classify(err)
+	if by, refused := brokers.Refusal(err); refused && c.refusesAll(i, by) {
+		scope = by
+	} else if class != brokers.ClassUnavailable {
+		return
+	}
+	switch scope {
+	case brokers.ScopeBroker:
 		c.out = err
-	default:
+	case brokers.ScopeDestination:
 		c.close(i, err)
 	}
+}
+
+// refusesAll counts a refusal, and reports whether it is one of many where nothing was confirmed.
+func (c *Call) refusesAll(i int, scope brokers.Scope) bool {
+	by := refuser{scope: scope}
+	if scope == brokers.ScopeDestination {
+		by.place = c.placeOf(i)
+	}
+	n := c.refused[by]
+	if n < 0 || scope == brokers.ScopePartition {
+		return false
+	}
+	if n++; n >= mostRefused {
+		for other := range c.results {
+			if c.results[other].Err == nil && (scope == brokers.ScopeBroker || c.placeOf(other) == by.place) {
+				n = -1
+				break
+			}
+		}
+	}
+	if c.refused == nil {
+		c.refused = map[refuser]int{}
+	}
+	c.refused[by] = n
+	return n >= mostRefused
 }
 
 // Settle is Fail for an error that says nothing about the broker or the destination, whatever its class.

@@ -268,3 +268,44 @@ func TestClosed(t *testing.T) {
 		require.ErrorIs(t, result.Err, brokers.ErrClosed)
 	}
 }
+
+// What refuses all messages gets a few of a call, and what refuses some of them gets all: whose fault
+// a refusal is cannot be told from one.
+func TestRefusalOfAll(t *testing.T) {
+	t.Parallel()
+	const messages = 40
+	for name, test := range map[string]struct {
+		scope brokers.Scope
+		pass  func(i int) bool
+		sent  int
+	}{
+		"an endpoint that refuses all":   {brokers.ScopeBroker, func(int) bool { return false }, 10},
+		"one that refuses some":          {brokers.ScopeBroker, func(i int) bool { return i == 5 }, messages},
+		"a destination that refuses all": {brokers.ScopeDestination, func(i int) bool { return i%2 == 1 }, 10 + messages/2},
+		"one that takes a message":       {brokers.ScopeDestination, func(i int) bool { return i%2 == 1 || i == 4 }, messages},
+		"a partition":                    {brokers.ScopePartition, func(int) bool { return false }, messages},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			msgs := make([]brokers.Message, messages)
+			for i := range msgs {
+				msgs[i].Destination = fmt.Sprint(i % 2)
+			}
+			var call adapter.Call
+			call.Begin(msgs, nil)
+			sent := 0
+			for i := range msgs {
+				if !call.Admit(t.Context(), i) {
+					continue
+				}
+				sent++
+				if test.pass(i) {
+					call.Confirm(i, "")
+				} else {
+					call.Fail(i, brokers.Refused(test.scope, brokers.Permanent(errors.New("no"))))
+				}
+			}
+			assert.Equal(t, test.sent, sent)
+		})
+	}
+}
