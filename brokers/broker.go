@@ -37,7 +37,7 @@ type Broker interface {
 	// out, and named in the Result. The id and the type are required.
 	//
 	// Errors are classified with [Permanent], [Retryable], [Refused], [Unavailable] and
-	// [Unreachable]; an unclassified error is retryable.
+	// [Unreachable]; an unclassified error does not say whose it is, and counts as Refused.
 	Publish(ctx context.Context, msgs []Message) []Result
 
 	// Capabilities tells what this broker can do. The answer does not change during the life of the

@@ -91,28 +91,32 @@ func Unreachable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Unanswered: true, Err: err}
 }
 
-// Refused marks err as a refusal that says nothing about whose it is: an endpoint that answers 400 may
-// mean this message, or have the wrong secret and refuse them all; so may a topic with a schema. err
-// comes from [Permanent] or [Retryable], and has that class where messages of the scope are delivered
-// that were sent after the message was first refused. Until then the scope counts as unavailable and
-// the message keeps its attempts. One that is refused max_attempts times in a row while no other
-// waits there is abandoned. Nothing is known of a message sent once: another refusal must follow.
+// Refused marks err as a refusal that does not say whose it is: an endpoint that answers 400 may mean
+// this message, or have the wrong secret and refuse them all; so may a topic with a schema. err comes
+// from [Permanent] or [Retryable], and has that class where the message is refused again although
+// others of the scope were delivered that were sent after the first time. Until then the scope counts
+// as unavailable, and the message keeps its attempts. Where no other is sent there, each refusal but
+// the first spends an attempt.
 func Refused(scope Scope, err error) error {
 	class, _ := Classify(err)
-	var classified *Error
-	if errors.As(err, &classified) && classified.Class == class {
+	if classified, ok := err.(*Error); ok { //nolint:errorlint // so that the class is said once; what wraps it says more
 		err = classified.Err
 	}
 	return &Error{Class: class, Scope: scope, Err: err}
 }
 
-// Refusal is the scope of an error made by [Refused]; refused is false for all others.
+// Refusal is the scope of an error made by [Refused], and [ScopeDestination] for an error without a
+// class, which does not say whose it is either; refused is false for all others.
 func Refusal(err error) (scope Scope, refused bool) {
 	var classified *Error
-	if errors.As(err, &classified) && classified.Class != ClassUnavailable && classified.Scope != "" {
-		return classified.Scope, true
+	switch {
+	case errors.As(err, &classified):
+		return classified.Scope, classified.Class != ClassUnavailable && classified.Scope != ""
+	case err == nil, errors.Is(err, ErrNotSent), errors.Is(err, ErrClosed):
+		return "", false
+	default:
+		return ScopeDestination, true
 	}
-	return "", false
 }
 
 // Unanswered reports whether an outage is one of which no server has said whose it is; see
@@ -123,11 +127,10 @@ func Unanswered(err error) bool {
 }
 
 // Classify reads the class and scope of a publish error; only ClassUnavailable has a scope. A refusal
-// of which it is unknown whose it is ([Refusal]) has the class that it has as the message's own. An
-// unclassified error is retryable:
-// whether the message arrived is unknown, and sending it again under the same id loses nothing. A
-// cancelled context says nothing about the message and counts as not sent only where the
-// implementation said so with ErrNotSent. A nil error has no class.
+// that does not say whose it is ([Refusal]) has the class that it has as the message's own; one
+// without a class is retryable: whether the message arrived is unknown, and sending it again under the
+// same id loses nothing. A cancelled context says nothing about the message and counts as not sent
+// only where the implementation said so with ErrNotSent. A nil error has no class.
 func Classify(err error) (Class, Scope) {
 	if err == nil { // as nearly always: the variable below is an allocation
 		return "", ""

@@ -52,7 +52,12 @@ func TestRefusal(t *testing.T) {
 	assert.Equal(t, brokers.ScopeDestination, scope)
 	require.ErrorIs(t, refused, io.EOF)
 	require.EqualError(t, refused, "permanent: EOF", "the class is said once")
-	for _, clear := range []error{nil, io.EOF, brokers.Permanent(io.EOF), brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ErrNotSent} {
+	scope, is = brokers.Refusal(io.EOF)
+	assert.True(t, is, "an error without a class does not say whose it is")
+	assert.Equal(t, brokers.ScopeDestination, scope)
+	for _, clear := range []error{
+		nil, brokers.Retryable(io.EOF), brokers.ErrClosed, brokers.NotSentBecause(io.EOF), brokers.Permanent(io.EOF), brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ErrNotSent,
+	} {
 		_, is := brokers.Refusal(clear)
 		assert.False(t, is, "%v", clear)
 	}

@@ -91,7 +91,7 @@ var defects = []defect{
 			results := next.Publish(ctx, msgs)
 			for i := range results {
 				if class, _ := brokers.Classify(results[i].Err); class == brokers.ClassUnavailable {
-					results[i].Err = errors.New("no answer")
+					results[i].Err = brokers.Retryable(errors.New("no answer"))
 				}
 			}
 			return results

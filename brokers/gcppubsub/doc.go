@@ -32,10 +32,13 @@
 //	Unavailable          unavailable   broker       after three attempts
 //	DeadlineExceeded     unavailable   broker       nobody answered in time; whether the messages arrived is not known
 //	Unimplemented        unavailable   broker       whatever answers is not Pub/Sub
-//	InvalidArgument      permanent                  the request is halved until the message that is refused is alone
-//	Internal, Aborted    retryable                  after three attempts; narrowed down to one message where it is one message's
-//	Canceled, Unknown,   retryable                  narrowed down to one message where it is one message's
+//	InvalidArgument      permanent     destination  the request is halved until the message that is refused is alone
+//	Internal, Aborted    retryable     destination  after three attempts; narrowed down to one message where it is one message's
+//	Canceled, Unknown,   retryable     destination  narrowed down to one message where it is one message's
 //	and all others
+//
+// What is permanent or retryable is so where other messages of the topic get through: else the topic is
+// unavailable, since its schema or a transform may refuse every message ([brokers.Refused]).
 //
 // Three more are not the server's word. A message beyond the limits of Pub/Sub ([MaxMessageBytes]
 // and its neighbours), or beyond what gRPC lets the server take, is permanent. A destination

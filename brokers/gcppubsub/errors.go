@@ -15,7 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
-// A verdict says what a status of Pub/Sub means.
+// A verdict says what a status of Pub/Sub means. Where the class is another one than unavailable, a
+// scope is of what may refuse all messages: see [brokers.Refused].
 type verdict struct {
 	class  brokers.Class
 	scope  brokers.Scope
@@ -28,7 +29,7 @@ func (v verdict) advise(err error) error {
 	return failure.Advise(err, v.advice)
 }
 
-// verdicts by code; what is not listed is retryable. The documentation of the package has the same
+// verdicts by code; what is not listed is retryable where others get through. The documentation of the package has the same
 // table.
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
@@ -61,8 +62,9 @@ var verdicts = map[codes.Code]verdict{
 		"this is not Pub/Sub; check the endpoint", false,
 	},
 	codes.InvalidArgument: {
-		brokers.ClassPermanent, "",
-		"Pub/Sub will never take this message; see its limits and the schema of the topic", false,
+		// One message is malformed, or the schema or a transform of the topic fits none of them.
+		brokers.ClassPermanent, brokers.ScopeDestination,
+		"see the limits of Pub/Sub, and the schema and the transforms of the topic", false,
 	},
 }
 
@@ -72,6 +74,7 @@ var projectWide = map[string]string{
 	"SERVICE_DISABLED":                "enable the Pub/Sub API in the project",
 	"BILLING_DISABLED":                "enable billing for the project",
 	"CONSUMER_INVALID":                "check the project's id, and that of the quota project",
+	"USER_PROJECT_DENIED":             "the credentials need serviceusage.services.use on the quota project (roles/serviceusage.serviceUsageConsumer)",
 	"CONSUMER_SUSPENDED":              "the project is suspended",
 	"ACCESS_TOKEN_SCOPE_INSUFFICIENT": "the credentials need the OAuth scope https://www.googleapis.com/auth/pubsub",
 }
@@ -87,8 +90,10 @@ var (
 		brokers.ClassUnavailable, brokers.ScopeBroker,
 		"no answer in time; check the network and the endpoint, or raise WithTimeout", true,
 	}
-	closed    = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker", false}
-	tooLarge  = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does", false}
+	closed   = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker", false}
+	tooLarge = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does", false}
+	// What the server says of no one in particular, such as INTERNAL, may be an outage.
+	unlisted  = verdict{brokers.ClassRetryable, brokers.ScopeDestination, "", false}
 	retryable = verdict{class: brokers.ClassRetryable}
 )
 
@@ -128,7 +133,7 @@ func (b *Broker) judgeAnswer(topic string, code codes.Code, err error) verdict {
 	v, listed := verdicts[code]
 	switch {
 	case !listed:
-		return retryable
+		return unlisted
 	case code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"):
 		return tooLarge // said by gRPC itself
 	case code == codes.NotFound && strings.Contains(err.Error(), "project not found"):
@@ -136,7 +141,7 @@ func (b *Broker) judgeAnswer(topic string, code codes.Code, err error) verdict {
 		if strings.HasPrefix(topic, topicName(b.client.Project(), "")) {
 			v.scope = brokers.ScopeBroker
 		}
-	case v.scope == brokers.ScopeDestination:
+	case v.class == brokers.ClassUnavailable && v.scope == brokers.ScopeDestination:
 		if advice, found := projectWide[reason(err)]; found {
 			v.scope, v.advice = brokers.ScopeBroker, advice
 		}

@@ -88,6 +88,8 @@ func TestStatusCodes(t *testing.T) {
 			assert.Equal(t, want.second, verdict(results[1]))
 			require.ErrorContains(t, results[0].Err, `gcppubsub: publish to "projects/acme/topics/orders": `)
 			require.ErrorContains(t, results[0].Err, "injected")
+			_, refused := brokers.Refusal(results[0].Err)
+			assert.Equal(t, !strings.HasPrefix(want.first, "unavailable"), refused, "no answer names a message for certain")
 			assert.Equal(t, code, status.Code(results[0].Err), "the status stays in the chain")
 
 			before := s.requests.Load()
@@ -117,7 +119,12 @@ func TestDocumentedTable(t *testing.T) {
 			var code codes.Code
 			require.NoError(t, code.UnmarshalJSON([]byte(strconv.Quote(upperSnake(name)))), name)
 			s.reacts(always(code))
-			assert.Equal(t, strings.TrimSpace(row[2]+" "+row[3]), verdict(b.Publish(t.Context(), many("orders", 1, 1))[0]), name)
+			result := b.Publish(t.Context(), many("orders", 1, 1))[0]
+			class, scope := brokers.Classify(result.Err)
+			if by, refused := brokers.Refusal(result.Err); refused {
+				scope = by
+			}
+			assert.Equal(t, row[2]+" "+row[3], string(class)+" "+string(scope), name)
 		}
 	}
 }
@@ -148,6 +155,7 @@ func TestReasons(t *testing.T) {
 		{codes.PermissionDenied, "CONSUMER_SUSPENDED", "unavailable broker", "suspended"},
 		{codes.PermissionDenied, "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "unavailable broker", "OAuth scope"},
 		{codes.PermissionDenied, "IAM_PERMISSION_DENIED", "unavailable destination", "pubsub.topics.publish"},
+		{codes.PermissionDenied, "USER_PROJECT_DENIED", "unavailable broker", "serviceusage.services.use"},
 		{codes.InvalidArgument, "BILLING_DISABLED", "permanent", "limits"},
 	} {
 		detailed, err := status.New(c.code, "injected").WithDetails(&errdetails.ErrorInfo{Reason: c.reason, Domain: "googleapis.com"})

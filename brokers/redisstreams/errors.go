@@ -61,7 +61,7 @@ func (b *Broker) refused(stream, text string) error {
 	err := fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text})
 	m, known := redisreply.Find(text)
 	if !known {
-		return brokers.Retryable(err)
+		return brokers.Refused(brokers.ScopeDestination, brokers.Retryable(err))
 	}
 	scope := b.wholeScope()
 	if m.About == redisreply.Key {

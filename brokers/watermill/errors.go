@@ -10,31 +10,32 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// classified gives the error of a publisher its class, as far as anybody knows it. known is false
-// for an error that says nothing about who is to blame.
-func (o *options) classified(ctx context.Context, topic string, err error) (known bool, _ error) {
+// classified gives the error of a publisher its class, as far as it is known.
+func (o *options) classified(ctx context.Context, topic string, err error) error {
 	if o.classify != nil {
 		if judged := o.classify(err); judged != nil {
 			err = judged
 		}
 	}
-	judged := &brokers.Error{Class: brokers.ClassRetryable}
+	judged := &brokers.Error{Class: brokers.ClassRetryable, Scope: brokers.ScopeDestination} // as brokers.Refused
 	cause := err
 	switch own := (*brokers.Error)(nil); {
 	case errors.As(err, &own), errors.Is(err, brokers.ErrNotSent), errors.Is(err, brokers.ErrClosed):
 		judged.Class, judged.Scope = brokers.Classify(err)
 		judged.Unanswered = brokers.Unanswered(err)
+		if scope, refused := brokers.Refusal(err); refused {
+			judged.Scope = scope
+		}
 		if err == error(own) { //nolint:errorlint // only the class right on top is replaced by the one below
 			cause = own.Err
 		}
-		known = true
 	case ctx.Err() != nil:
-		return true, unconfirmed(ctx, topic, err)
+		return unconfirmed(ctx, topic, err)
 	case outage(err):
-		judged.Class, judged.Scope, judged.Unanswered, known = brokers.ClassUnavailable, brokers.ScopeBroker, true, true
+		judged.Class, judged.Scope, judged.Unanswered = brokers.ClassUnavailable, brokers.ScopeBroker, true
 	}
 	judged.Err = fmt.Errorf("watermill: publish to %q: %w", topic, cause)
-	return known, judged
+	return judged
 }
 
 // outage is true for errors of the network, of connections that were closed, and of time that ran

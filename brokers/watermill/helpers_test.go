@@ -3,6 +3,7 @@ package watermill_test
 import (
 	"fmt"
 	"strings"
+
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -33,8 +34,7 @@ func many(n, keys int) []brokers.Message {
 func verdicts(results []brokers.Result) map[string]int {
 	count := map[string]int{}
 	for _, result := range results {
-		class, scope := brokers.Classify(result.Err)
-		count[strings.TrimSpace(string(class)+" "+string(scope))]++
+		count[class(result.Err)]++
 	}
 	return count
 }

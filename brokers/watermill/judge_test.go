@@ -40,6 +40,9 @@ func open(t *testing.T, p message.Publisher, opts ...watermill.Option) *watermil
 
 func class(err error) string {
 	c, scope := brokers.Classify(err)
+	if by, refused := brokers.Refusal(err); refused {
+		return "refused " + string(by)
+	}
 	return strings.TrimSpace(string(c) + " " + string(scope))
 }
 
@@ -54,33 +57,33 @@ func root(err error) error {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err           error
-		alone, beside string
+		err   error
+		class string
 	}{
-		"unknown":            {errors.New("queue full"), "unavailable broker", "retryable"},
-		"network":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "unavailable broker", "unavailable broker"},
-		"name":               {&net.DNSError{Name: "kafka"}, "unavailable broker", "unavailable broker"},
-		"reset":              {syscall.ECONNRESET, "unavailable broker", "unavailable broker"},
-		"closed":             {net.ErrClosed, "unavailable broker", "unavailable broker"},
-		"end of connection":  {io.EOF, "unavailable broker", "unavailable broker"},
-		"within a message":   {io.ErrUnexpectedEOF, "unavailable broker", "unavailable broker"},
-		"closed pipe":        {io.ErrClosedPipe, "unavailable broker", "unavailable broker"},
-		"a timeout":          {context.DeadlineExceeded, "unavailable broker", "unavailable broker"},
-		"an I/O timeout":     {os.ErrDeadlineExceeded, "unavailable broker", "unavailable broker"},
-		"the publisher ends": {context.Canceled, "unavailable broker", "unavailable broker"},
-		"a class":            {brokers.Permanent(errors.New("never")), "permanent", "permanent"},
-		"another class":      {brokers.Retryable(io.EOF), "retryable", "retryable"},
-		"a scope":            {brokers.Unavailable(brokers.ScopeDestination, io.EOF), "unavailable destination", "unavailable destination"},
-		"a class below":      {fmt.Errorf("schema: %w", brokers.Permanent(errors.New("never"))), "permanent", "permanent"},
-		"not sent":           {brokers.ErrNotSent, "not_sent", "not_sent"},
-		"closed, ours":       {brokers.ErrClosed, "unavailable broker", "unavailable broker"},
+		"unknown":            {errors.New("queue full"), "refused destination"},
+		"network":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "unavailable broker"},
+		"name":               {&net.DNSError{Name: "kafka"}, "unavailable broker"},
+		"reset":              {syscall.ECONNRESET, "unavailable broker"},
+		"closed":             {net.ErrClosed, "unavailable broker"},
+		"end of connection":  {io.EOF, "unavailable broker"},
+		"within a message":   {io.ErrUnexpectedEOF, "unavailable broker"},
+		"closed pipe":        {io.ErrClosedPipe, "unavailable broker"},
+		"a timeout":          {context.DeadlineExceeded, "unavailable broker"},
+		"an I/O timeout":     {os.ErrDeadlineExceeded, "unavailable broker"},
+		"the publisher ends": {context.Canceled, "unavailable broker"},
+		"a class":            {brokers.Permanent(errors.New("never")), "permanent"},
+		"another class":      {brokers.Retryable(io.EOF), "retryable"},
+		"a scope":            {brokers.Unavailable(brokers.ScopeDestination, io.EOF), "unavailable destination"},
+		"a class below":      {fmt.Errorf("schema: %w", brokers.Permanent(errors.New("never"))), "permanent"},
+		"not sent":           {brokers.ErrNotSent, "not_sent"},
+		"closed, ours":       {brokers.ErrClosed, "unavailable broker"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, wrapped := range []error{c.err, fmt.Errorf("send: %w", c.err)} {
 				b := open(t, fails(wrapped, "id-1"))
 				results := b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1), numbered("orders", "a", 2)})
-				assert.Equal(t, c.alone, class(results[0].Err), "%v", results[0].Err)
+				assert.Equal(t, c.class, class(results[0].Err), "%v", results[0].Err)
 				assert.Equal(t, "not_sent", class(results[1].Err))
 				assert.ErrorContains(t, results[0].Err, `watermill: publish to "orders": `)
 				require.ErrorIs(t, results[0].Err, root(wrapped))
@@ -88,12 +91,7 @@ func TestErrors(t *testing.T) {
 				// Beside one that gets through, before it or after it.
 				b = open(t, fails(wrapped, "id-1"))
 				results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "b", 0), numbered("orders", "b", 1)})
-				assert.Equal(t, c.beside, class(results[1].Err))
-				if c.beside == "retryable" {
-					b = open(t, fails(wrapped, "id-1"), watermill.WithConcurrency(1))
-					results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1), numbered("orders", "b", 2)})
-					assert.Equal(t, []string{c.beside, ""}, []string{class(results[0].Err), class(results[1].Err)})
-				}
+				assert.Equal(t, c.class, class(results[1].Err))
 			}
 		})
 	}
@@ -105,7 +103,7 @@ func TestErrorsKeepTheirText(t *testing.T) {
 	b := open(t, fails(brokers.Permanent(errors.New("too large")), "*"))
 	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `permanent: watermill: publish to "orders": too large`)
 	b = open(t, fails(errors.New("not connected"), "*"))
-	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `broker unavailable: watermill: publish to "orders": not connected`)
+	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `retryable: watermill: publish to "orders": not connected`)
 }
 
 func TestClassify(t *testing.T) {
@@ -125,29 +123,20 @@ func TestClassify(t *testing.T) {
 	}))
 	results := b.Publish(t.Context(), many(4, 4))
 	assert.EqualError(t, results[0].Err, `permanent: watermill: publish to "orders": full: buy more`)
-	assert.EqualError(t, results[1].Err, `retryable: watermill: publish to "orders": gone`, "the broker has judged another one")
+	assert.EqualError(t, results[1].Err, `retryable: watermill: publish to "orders": gone`)
+	assert.Equal(t, "refused destination", class(results[1].Err))
 	assert.Equal(t, "unavailable broker", class(results[2].Err))
 	assert.Equal(t, "not_sent", class(results[3].Err), "nothing is sent to a broker that is out")
 }
 
-// TestDoubts: a publisher that reports an outage in words of its own is not asked for each message
-// of a large call.
-func TestDoubts(t *testing.T) {
+// TestOutageInOwnWords: a publisher that reports an outage in words of its own is not asked for each
+// message of a large call.
+func TestOutageInOwnWords(t *testing.T) {
 	t.Parallel()
 	p := fails(errors.New("not connected"), "*")
 	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many(100, 0))
-	assert.Equal(t, map[string]int{"unavailable broker": 5, "not_sent": 95}, verdicts(results))
-	assert.Len(t, p.sent, 5)
-
-	// Where a message has got through, each is judged by itself.
-	p.publish = func(_ string, m *message.Message) error {
-		if m.UUID == "id-0" {
-			return nil
-		}
-		return errors.New("refused")
-	}
-	results = open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many(100, 0))
-	assert.Equal(t, map[string]int{"": 1, "retryable": 99}, verdicts(results))
+	assert.Equal(t, map[string]int{"refused destination": 10, "not_sent": 90}, verdicts(results))
+	assert.Len(t, p.sent, 10)
 }
 
 // TestOutageOfOneTopic: the others go on, and so does the key of a topic that is out, but for its
@@ -184,11 +173,7 @@ func TestPanic(t *testing.T) {
 	}}
 	b := open(t, p)
 	results := b.Publish(t.Context(), many(6, 2))
-	assert.Equal(t, map[string]int{"": 3, "permanent": 1, "not_sent": 2}, verdicts(results))
+	assert.Equal(t, map[string]int{"": 3, "refused destination": 1, "not_sent": 2}, verdicts(results))
 	assert.EqualError(t, results[1].Err, `permanent: watermill: publish to "orders": the publisher panicked: no such partition`)
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{numbered("orders", "key-1", 3)})), "the key is open")
-
-	results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "", 1)})
-	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(results), "alone it may be the publisher that is not set up right")
-	require.ErrorContains(t, results[0].Err, "panicked")
 }

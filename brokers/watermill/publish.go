@@ -13,10 +13,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
-// maxDoubts is how many messages may fail for an unknown reason, with none confirmed, before the
-// rest of a call is not tried.
-const maxDoubts = 5
-
 // Publish implements [brokers.Broker]. Each message has a call of the publisher of its own; those
 // of one key go one after the other, whatever their topics, the others side by side. Nothing
 // further is sent to a topic or broker that has proved unavailable. The context travels with the
@@ -27,21 +23,17 @@ const maxDoubts = 5
 // any call until the publisher has returned: it is not sent, and says why. When all the calls that
 // [WithConcurrency] allows hang in this way, the broker is unavailable.
 //
-// An error that nobody classified is judged by the other results. Errors of the network, of closed
-// connections and of timeouts are an outage of the broker. Any other says nothing about who is to
-// blame: where another message of the same call was confirmed, it is the message, which is
-// retryable; where none was, the broker is unavailable, so that an outage that a publisher reports
-// in words of its own spends no attempts. (A message that brings this about each time while others
-// pass is for the processor to find.)
+// Errors of the network, of closed connections and of timeouts that nobody classified are an outage of
+// the broker. Any other does not say whose it is, the message's or the topic's: see [brokers.Refused].
+// So an outage that a publisher reports in words of its own spends no attempts.
 //
-// A panic of the publisher is judged in the same way, but that a message which makes one beside
-// others is refused for good: a publisher that is not set up right must not have all of them
-// abandoned.
+// A panic of the publisher is judged in the same way, but that a message which makes one although
+// others get through is refused for good.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	if !b.gate.Enter() {
 		return adapter.Closed(msgs)
 	}
-	p := &publication{Broker: b, msgs: msgs, running: map[int]*flight{}, doubts: map[int]error{}, finished: make(chan struct{})}
+	p := &publication{Broker: b, msgs: msgs, running: map[int]*flight{}, finished: make(chan struct{})}
 	p.plan()
 	workers := min(len(p.chains), b.options.concurrency)
 	p.working.Store(int64(workers))
@@ -81,10 +73,8 @@ type publication struct {
 	mu      sync.Mutex // for all that follows
 	msgs    []brokers.Message
 	running map[int]*flight
-	next    int           // the chain that no worker has taken yet
-	reached bool          // the broker has confirmed or judged something
-	doubts  map[int]error // messages that failed for an unknown reason; that stands if others get through
-	ended   bool          // the call has returned, and with it msgs are the caller's
+	next    int  // the chain that no worker has taken yet
+	ended   bool // the call has returned, and with it msgs are the caller's
 }
 
 // plan finds the topics. The function that maps destinations to them is the application's, and is called by one
@@ -143,8 +133,7 @@ func (p *publication) deliver(ctx context.Context, i int) {
 	}
 	defer p.traffic.exit(f)
 	if encoded := p.begin(ctx, i, f); encoded != nil {
-		known, err := p.hand(ctx, p.topics[i], encoded)
-		p.finish(ctx, i, err, known)
+		p.finish(i, p.hand(ctx, p.topics[i], encoded))
 	}
 }
 
@@ -183,23 +172,22 @@ func (p *publication) begin(ctx context.Context, i int, f *flight) *message.Mess
 	return encoded
 }
 
-// hand gives a message to the publisher. known is false for an error that says nothing about who is
-// to blame.
-func (p *publication) hand(ctx context.Context, topic string, encoded *message.Message) (known bool, err error) {
+// hand gives a message to the publisher.
+func (p *publication) hand(ctx context.Context, topic string, encoded *message.Message) (err error) {
 	defer func() {
 		// Here a panic would end the process: nobody above this goroutine recovers.
 		if r := recover(); r != nil {
-			known, err = false, brokers.Permanent(fmt.Errorf("watermill: publish to %q: the publisher panicked: %v", topic, r))
+			err = brokers.Refused(brokers.ScopeDestination, brokers.Permanent(fmt.Errorf("watermill: publish to %q: the publisher panicked: %v", topic, r)))
 		}
 	}()
 	if err = p.publisher.Publish(topic, encoded); err != nil {
 		return p.options.classified(ctx, topic, err)
 	}
-	return true, nil
+	return nil
 }
 
-// finish records the result of a message that was on its way, and what it tells about the broker.
-func (p *publication) finish(ctx context.Context, i int, err error, known bool) {
+// finish records the result of a message that was on its way.
+func (p *publication) finish(i int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, i)
@@ -211,18 +199,6 @@ func (p *publication) finish(ctx context.Context, i int, err error, known bool) 
 	} else {
 		p.Fail(i, err)
 	}
-	class, scope := brokers.Classify(err)
-	switch {
-	case !known:
-		p.doubts[i] = err
-		if !p.reached && len(p.doubts) >= maxDoubts {
-			p.Stop(err)
-		}
-	case class == brokers.ClassUnavailable:
-		p.reached = p.reached || scope == brokers.ScopeDestination
-	case class != brokers.ClassNotSent && ctx.Err() == nil, err == nil:
-		p.reached = true
-	}
 }
 
 // end takes the results: what is on its way is unconfirmed.
@@ -233,11 +209,6 @@ func (p *publication) end(ctx context.Context) []brokers.Result {
 	for i, f := range p.running {
 		p.Fail(i, unconfirmed(ctx, p.topics[i], ctx.Err()))
 		p.traffic.leave(f)
-	}
-	if !p.reached {
-		for i, err := range p.doubts {
-			p.Fail(i, brokers.Unreachable(brokers.ScopeBroker, errors.Unwrap(err)))
-		}
 	}
 	return p.Results(ctx)
 }

@@ -29,16 +29,17 @@
 // # What answers mean
 //
 //	2xx                           published
-//	400, 413, 415, 422            permanent            the endpoint refuses this message
 //	429, 503 with Retry-After     unavailable broker   nothing is sent until then, for an hour at most
 //	401, 403, 404, 405, 407, 410  unavailable broker   check secret and URL, with the partner
-//	any other 4xx                 retryable            an attempt is spent
+//	any other 4xx                 refused              an attempt is spent where others get through
 //	1xx, 3xx                      unavailable broker   redirects are not followed: name the URL itself
 //	5xx, no answer, no connection unavailable broker   the endpoint is ill
 //
 // An answer of 401 or 404 says something about the endpoint, not about the message, and would be that of
-// every other one: nothing is lost while a secret is wrong. A relay notices a message at which the
-// endpoint fails although it takes others, and spends attempts on it.
+// every other one: nothing is lost while a secret is wrong. One of 400 or 422 may mean either: a relay
+// counts it as an outage until it has delivered another message that it sent afterwards, and spends an
+// attempt on each refusal that is repeated then ([brokers.Refused]). It does the same for a message
+// at which the endpoint fails although it takes others. No answer ends a message at once.
 //
 // # Secrets
 //

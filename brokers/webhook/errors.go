@@ -18,7 +18,7 @@ func (b *Broker) saidf(format string, args ...any) error {
 	return fmt.Errorf("webhook: %s://%s: "+format, append([]any{b.url.Scheme, b.url.Host}, args...)...)
 }
 
-// judge says what an answer other than 2xx means. The documentation of the package has the same table.
+// judge says what an answer other than 2xx means. None of them ends a message at once. The documentation of the package has the same table.
 func judge(status int, said error) error {
 	out := func(advice string) error {
 		return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(said, advice))
@@ -30,14 +30,15 @@ func judge(status int, said error) error {
 		return out("check the URL; the partner may have given it up")
 	case http.StatusTooManyRequests:
 		return out("lower the rate of the broker")
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return brokers.Permanent(said)
 	}
 	switch {
 	case status < 400:
 		return out("redirects are not followed: name the URL itself")
-	case status < 500: // such as 402, 421, 423 and 499 say nothing about the bytes of the message
-		return brokers.Retryable(said)
+	case status < 500:
+		// Of the message, or of everything: an endpoint with another secret may answer 400 as well as
+		// 401. An attempt is spent even then, as is usual with webhooks, and nothing is final: of two
+		// servers behind one address the new one may be wrong.
+		return brokers.Refused(brokers.ScopeBroker, brokers.Retryable(failure.Advise(said, "if it refuses all messages: check the secret, the URL and the format, with the partner")))
 	case status == http.StatusServiceUnavailable:
 		return brokers.Unavailable(brokers.ScopeBroker, said)
 	default: // of the endpoint, or of a gateway before it: it may have failed at the message

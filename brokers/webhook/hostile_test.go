@@ -50,16 +50,23 @@ func TestSwitchingProtocols(t *testing.T) {
 	}
 }
 
-// Answers that say nothing about the bytes of a message never end its life.
-func TestOnlyWhatIsWrongWithTheMessageIsFinal(t *testing.T) {
+// No answer ends a message at once, or says by itself whose failure it is.
+func TestNoAnswerIsFinal(t *testing.T) {
 	t.Parallel()
 	p := startPartner(t, false)
 	b := p.open(t)
-	final := map[int]bool{413: true, 415: true, 422: true, 400: true}
-	for status := 400; status < 500; status++ {
+	for status := 300; status < 600; status++ {
 		p.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-		class, _ := brokers.Classify(b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err)
-		assert.Equal(t, final[status], class == brokers.ClassPermanent, "%d is %s", status, class)
+		err := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err
+		scope, refused := brokers.Refusal(err)
+		class, out := brokers.Classify(err)
+		if refused {
+			assert.Equal(t, brokers.ClassRetryable, class, "%d", status)
+		} else {
+			assert.Equal(t, brokers.ClassUnavailable, class, "%d", status)
+			scope = out
+		}
+		assert.Equal(t, brokers.ScopeBroker, scope, "%d", status)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestAnswers(t *testing.T) {
 	for status, want := range map[int]string{
 		200: "", 201: "", 202: "", 204: "", 299: "",
 		301: "unavailable broker", 302: "unavailable broker", 304: "unavailable broker", 307: "unavailable broker",
-		400: "permanent", 401: "unavailable broker", 402: "retryable", 403: "unavailable broker", 404: "unavailable broker", 405: "unavailable broker",
-		408: "retryable", 409: "retryable", 410: "unavailable broker", 413: "permanent", 415: "permanent", 422: "permanent", 425: "retryable", 429: "unavailable broker",
+		400: "retryable", 401: "unavailable broker", 402: "retryable", 403: "unavailable broker", 404: "unavailable broker", 405: "unavailable broker",
+		408: "retryable", 409: "retryable", 410: "unavailable broker", 413: "retryable", 415: "retryable", 422: "retryable", 425: "retryable", 429: "unavailable broker",
 		451: "retryable", 421: "retryable", 499: "retryable", 500: "unavailable broker", 501: "unavailable broker", 502: "unavailable broker", 503: "unavailable broker", 504: "unavailable broker", 599: "unavailable broker",
 	} {
 		p.answers(func(w http.ResponseWriter, _ *http.Request) {

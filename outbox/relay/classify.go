@@ -56,6 +56,8 @@ type evidence struct {
 	since time.Time
 	// passed is when the last call began in which a message was delivered.
 	passed time.Time
+	// refused are the messages of the call that were refused before, by row id.
+	refused map[int64]refused
 }
 
 // classify says what a call means. An outage is no message's fault and costs no attempt. But where no
@@ -74,15 +76,19 @@ func classify(call *Call, past evidence, maxAttempts int, messages []classified)
 			err = brokers.Retryable(err)
 		}
 		one := classifyOne(m, err, maxAttempts)
+		if at, refused := placeOf(m, err); refused {
+			one = judgeRefusal(call, i, at, past, maxAttempts)
+			err = one.err
+		}
 		switch {
 		case one.scope == brokers.ScopeBroker:
 			c.unavailable = err
 		case one.scope == brokers.ScopeDestination:
 			out[m.Stream] = true
-		case one.verdict == verdictRelease && out[m.Stream]: // held up by its destination, not by its key
+		case one.verdict == verdictRelease && one.scope == "" && out[m.Stream]: // held up by its destination, not by its key
 			one.scope = brokers.ScopeDestination
 		}
-		c.reached = c.reached || one.verdict != verdictRelease || one.scope == brokers.ScopeDestination
+		c.reached = c.reached || one.verdict != verdictRelease || one.scope != "" && one.scope != brokers.ScopeBroker
 		c.messages = append(c.messages, one)
 	}
 	return c

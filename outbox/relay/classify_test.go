@@ -57,8 +57,9 @@ func TestOutcome(t *testing.T) {
 		class    string
 	}{
 		"retryable":               {0, brokers.Retryable(errPlain), outbox.StatusFailed, true, time.Minute, "retryable"},
-		"unclassified":            {1, errPlain, outbox.StatusFailed, true, 2 * time.Minute, "retryable"},
-		"the last attempt":        {2, errPlain, outbox.StatusAbandoned, true, 0, "retryable"},
+		"again":                   {1, brokers.Retryable(errPlain), outbox.StatusFailed, true, 2 * time.Minute, "retryable"},
+		"unclassified":            {1, errPlain, outbox.StatusFailed, false, 0, "unavailable"},
+		"the last attempt":        {2, brokers.Retryable(errPlain), outbox.StatusAbandoned, true, 0, "retryable"},
 		"permanent":               {0, brokers.Permanent(errPlain), outbox.StatusAbandoned, true, 0, "permanent"},
 		"broker unavailable":      {0, brokers.Unavailable(brokers.ScopeBroker, errPlain), outbox.StatusPending, false, 0, "unavailable"},
 		"destination unavailable": {1, brokers.Unavailable(brokers.ScopeDestination, errPlain), outbox.StatusFailed, false, 0, "unavailable"},
@@ -142,6 +143,7 @@ func TestLongErrorsAreCut(t *testing.T) {
 //
 //	p passed   r retryable   x permanent   d destination unavailable   n not sent
 //	o outage of the broker, unanswered   s the same, by the server's own word
+//	q partition unavailable   w refused by the broker, retryable   v by the destination, permanent
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	const (
@@ -191,6 +193,21 @@ func TestClassify(t *testing.T) {
 		"met before, two do now":      {results: "oo", past: met(before, noon), want: []string{broker, broker}, unavailable: true},
 		"broke down before":           {results: "o", past: met(time.Time{}, before), want: []string{retry}, reached: true, alone: 1, charged: true},
 		"broke down, nothing passed":  {results: "o", past: met(time.Time{}, time.Time{}), want: []string{broker}, unavailable: true, alone: 1},
+		"a partition is out":          {results: "qp", want: []string{"release partition", published}, reached: true},
+		"and nothing else was sent":   {results: "qn", want: []string{"release partition", release}, reached: true},
+		"refused, as all are":         {results: "ww", want: []string{broker, broker}, unavailable: true},
+		"refused beside another":      {results: "wp", want: []string{"release message", published}, reached: true},
+		"refused by a destination":    {results: "vvP", want: []string{destination, destination, published}, reached: true},
+		"beside another there":        {results: "vp", want: []string{"release message", published}, reached: true},
+		"refused again, others too":   {results: "ww", past: refusedBefore(before, noon.Add(-2*time.Second), true), want: []string{broker, broker}, unavailable: true},
+		"refused again, others were":  {results: "w", past: refusedBefore(before, noon, false), want: []string{retry}, reached: true},
+		"refused again, others are":   {results: "wp", past: refusedBefore(before, time.Time{}, false), want: []string{retry, published}, reached: true},
+		"refused in a later call":     {results: "wp", past: refusedBefore(after, time.Time{}, false), want: []string{"release message", published}, reached: true},
+		"refused for good":            {results: "vp", past: refusedBefore(before, time.Time{}, false), want: []string{abandon, published}, reached: true},
+		"others are at another place": {results: "vP", past: refusedBefore(before, time.Time{}, false), want: []string{destination, published}, reached: true},
+		"refused alone":               {results: "w", past: refusedBefore(before, time.Time{}, true), want: []string{retry}, reached: true},
+		"with its last attempt":       {results: "v", past: refusedBefore(before, time.Time{}, true), attempts: 2, want: []string{abandon}, reached: true},
+		"final, but alone":            {results: "v", past: refusedBefore(before, time.Time{}, true), want: []string{retry}, reached: true},
 		"a later call passed":         {results: "op", past: met(before, after), want: []string{retry, published}, reached: true, alone: 1, charged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,12 +232,19 @@ func met(since, passed time.Time) evidence {
 	return evidence{known: true, since: since, passed: passed}
 }
 
+// refusedBefore is the evidence that message 0 was refused then, the last times alone, and of when
+// others passed.
+func refusedBefore(since, passed time.Time, alone bool) evidence {
+	return evidence{refused: map[int64]refused{0: {since: since, passed: passed, alone: alone}}}
+}
+
 // lettered is a call at noon whose results are as in TestClassify.
 func lettered(results string, attempts int) *Call {
 	errs := map[rune]error{
-		'p': nil, 'r': errPlain, 'x': brokers.Permanent(errPlain), 'n': brokers.NotSentBecause(errPlain),
+		'p': nil, 'r': brokers.Retryable(errPlain), 'x': brokers.Permanent(errPlain), 'n': brokers.NotSentBecause(errPlain),
 		'd': brokers.Unavailable(brokers.ScopeDestination, errPlain), 'o': brokers.Unreachable(brokers.ScopeBroker, errPlain),
-		's': brokers.Unavailable(brokers.ScopeBroker, errPlain),
+		's': brokers.Unavailable(brokers.ScopeBroker, errPlain), 'q': brokers.Unreachable(brokers.ScopePartition, errPlain),
+		'w': brokers.Refused(brokers.ScopeBroker, errPlain), 'v': brokers.Refused(brokers.ScopeDestination, brokers.Permanent(errPlain)),
 	}
 	call := &Call{Began: noon}
 	for i, letter := range results {
@@ -244,7 +268,7 @@ func TestClassifyHolds(t *testing.T) {
 		return noon.Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "seconds")) * time.Second)
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		call := lettered(rapid.StringMatching(`[prxdosnPRXDOSN]{1,8}`).Draw(t, "results"), rapid.IntRange(0, 3).Draw(t, "attempts"))
+		call := lettered(rapid.StringMatching(`[prxdosnqPRXDOSNQ]{1,8}`).Draw(t, "results"), rapid.IntRange(0, 3).Draw(t, "attempts"))
 		past := evidence{known: rapid.Bool().Draw(t, "known"), since: moment.Draw(t, "since"), passed: moment.Draw(t, "passed")}
 		results := slices.Clone(call.Results)
 		c := classify(call, past, 3, nil)
@@ -265,7 +289,7 @@ func TestClassifyHolds(t *testing.T) {
 				require.NoError(t, one.err)
 			case scope == brokers.ScopeBroker:
 				outages++
-			case scope == brokers.ScopeDestination:
+			case scope == brokers.ScopeDestination, scope == brokers.ScopePartition:
 				require.Equal(t, classified{verdictRelease, scope, results[i].Err}, one)
 				taken = true
 			default:

@@ -116,7 +116,7 @@ func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message
 		return
 	}
 	d.asked = true
-	d.call = Call{Messages: messages, Outgoing: outgoing, Began: time.Now(), clock: d.p.clock}
+	d.call = Call{Messages: messages, Outgoing: outgoing, Began: time.Now(), clock: d.p.clock, batch: d.batch}
 	d.publish(sending)
 	d.tellOmitted()
 	c := classify(&d.call, d.p.history.of(&d.call), d.p.policy.Retry.MaxAttempts, d.classified)
@@ -147,7 +147,12 @@ func (d *delivery) carryOut(c *classification) {
 				d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
 			}
 			delay = d.delay(m)
-		case i == c.alone:
+			if d.refused(i) {
+				delay += to.breaker.afterTry()
+			}
+		case one.scope == brokers.ScopePartition:
+			delay = d.partitionDelay(m, one.err)
+		case i == c.alone, one.verdict == verdictRelease && d.refused(i):
 			delay = d.p.breaker.afterTry()
 		}
 		outcome := one.outcome(m, d.p.policy.Retry, time.Now())
@@ -158,6 +163,13 @@ func (d *delivery) carryOut(c *classification) {
 		outcome.Delay = max(outcome.Delay, delay)
 		d.completion.Other = append(d.completion.Other, outcome)
 	}
+}
+
+// refused reports whether a message of the last call was refused without a word whose fault it is.
+// The next try should use others.
+func (d *delivery) refused(i int) bool {
+	_, refused := placeOf(d.call.Messages[i], d.call.Results[i].Err)
+	return refused
 }
 
 func (d *delivery) abandon(m *driver.Message, outcome driver.Outcome) {
@@ -208,6 +220,15 @@ func (d *delivery) to(m *driver.Message) *destination {
 // delay is when a message comes back whose destination is unavailable.
 func (d *delivery) delay(m *driver.Message) time.Duration {
 	return d.to(m).delay(time.Since(d.began) / time.Duration(len(d.batch.Messages)))
+}
+
+// partitionDelay is when a message comes back whose partition is out, which it also reports.
+func (d *delivery) partitionDelay(m *driver.Message, cause error) time.Duration {
+	delay, news := d.p.destinations.partitionDelay(m.Stream, time.Since(d.began)/time.Duration(len(d.batch.Messages)))
+	if news {
+		d.p.log.Warn("partition unavailable", "destination", m.Stream, "error", cause)
+	}
+	return delay
 }
 
 // errNothingTaken is how a batch counts of which the broker neither took nor judged anything:

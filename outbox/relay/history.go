@@ -10,10 +10,11 @@ import (
 // history remembers, for failure classification, at which messages an outage of the broker was
 // noticed, and when messages were last delivered. All workers of a processor share it.
 type history struct {
-	count  atomic.Int64 // of met: as a rule there are none, and that costs no lock to know
-	mu     sync.Mutex
-	met    map[int64]time.Time // by row id; see evidence
-	passed time.Time           // see evidence
+	count    atomic.Int64 // of met: as a rule there are none, and that costs no lock to know
+	mu       sync.Mutex
+	met      map[int64]time.Time // by row id; see evidence
+	passed   time.Time           // see evidence
+	refusals refusals
 }
 
 // maxHistory bounds the messages in a history. Those forgotten are noticed again.
@@ -35,7 +36,7 @@ func (h *history) of(call *Call) evidence {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since, known := h.met[call.Messages[0].ID]
-	return evidence{known: known, since: since, passed: h.passed}
+	return evidence{known: known, since: since, passed: h.passed, refused: h.refusals.of(call)}
 }
 
 // learn remembers what a call has shown.
@@ -61,6 +62,7 @@ func (h *history) learn(call *Call, c *classification) {
 		}
 	}
 	h.count.Store(int64(len(h.met)))
+	h.refusals.learn(call, c)
 }
 
 func (h *history) note(id int64, at time.Time) {

@@ -52,6 +52,7 @@ type Call struct {
 	Took time.Duration
 
 	clock *clock
+	batch *driver.Batch // that the messages were claimed with
 }
 
 // Age is how long ago message i was written when this call ended (in Publishing: when it began), by

@@ -108,7 +108,7 @@ func TestObserver(t *testing.T) {
 			clients[m.ID] = ctx.Value(seenKey{}) == "seen"
 			time.Sleep(time.Second) // with the broker
 			if m.ID == "bad" {
-				return errors.New("no luck")
+				return brokers.Retryable(errors.New("no luck"))
 			}
 			return nil
 		}}

@@ -30,6 +30,7 @@ type rig struct {
 	cancel context.CancelFunc
 	done   chan error
 	proc   *relay.Processor
+	policy outbox.Policy
 }
 
 func newRig(t *testing.T, path string, broker brokers.Broker, policy outbox.Policy) *rig {
@@ -44,7 +45,7 @@ func newRig(t *testing.T, path string, broker brokers.Broker, policy outbox.Poli
 		Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	require.NoError(t, err)
-	return &rig{t: t, db: db, store: store, broker: broker, proc: proc, done: make(chan error, 1)}
+	return &rig{t: t, db: db, store: store, broker: broker, proc: proc, policy: policy, done: make(chan error, 1)}
 }
 
 func (r *rig) start() {
