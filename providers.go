@@ -240,7 +240,7 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	}
 	switch cfg.Type {
 	case config.TypeRedis:
-		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
+		return openRedis(cfg)
 	case config.TypeWebhook:
 		return openWebhook(cfg)
 	case config.TypeMemory:
@@ -285,6 +285,22 @@ func openWebhook(cfg config.Broker) (brokers.Broker, error) {
 		secrets[i] = secret.Reveal()
 	}
 	b, err := webhook.Open(cfg.URL.Reveal(), secrets, opts...)
+	if err != nil {
+		return nil, err // and not a broker that is a nil *Broker
+	}
+	return b, nil
+}
+
+// openRedis leaves to the broker what the configuration does not set.
+func openRedis(cfg config.Broker) (brokers.Broker, error) {
+	servers := redisstreams.Servers{Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster}
+	for _, url := range cfg.Redis.URLs {
+		servers.URLs = append(servers.URLs, url.Reveal())
+	}
+	if len(servers.URLs) == 0 {
+		servers.URLs = []string{cfg.URL.Reveal()}
+	}
+	b, err := redisstreams.OpenServers(servers, redisOptions(cfg.Redis)...)
 	if err != nil {
 		return nil, err // and not a broker that is a nil *Broker
 	}

@@ -124,6 +124,11 @@ var elsewhere = map[string]string{
 // one, and what is chosen there. No servers: it is not known.
 func place(broker Broker) (servers []string, inside string) {
 	switch address := broker.URL.Reveal(); {
+	case broker.Type == TypeRedis && len(broker.Redis.URLs) > 0:
+		for _, secret := range broker.Redis.URLs {
+			servers = append(servers, urlPlace(secret.Reveal(), "6379", "0", "db")) // as the client reads it, also of Sentinels
+		}
+		return servers, broker.Redis.Master
 	case broker.Type == TypeRedis && address != "":
 		return []string{urlPlace(address, "6379", "0", "db")}, ""
 	case broker.Type == TypeRabbitMQ && address != "":

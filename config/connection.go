@@ -10,7 +10,7 @@ import (
 
 // connectionKeys are the settings of a connection that brokers of each type take.
 var connectionKeys = map[string][]string{
-	TypeRedis:    {"url", "max_len", "max_age", "approximate", "replicas", "backfill"},
+	TypeRedis:    {"url", "urls", "master", "cluster", "max_len", "max_age", "approximate", "replicas", "backfill"},
 	TypePubSub:   {"project", "endpoint", "compression", "create_destinations"},
 	TypeRabbitMQ: {"url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration"},
 	TypeNATS:     {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "stream"},
@@ -59,10 +59,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	r.refuseOthers(entry, broker)
 	switch broker.Type {
 	case TypeRedis:
-		r.checkRedis(entry)
-		r.require(entry, "url", "redis://user:password@host:6379/0")
-		r.checkScheme(entry, broker.URL, "redis://", "rediss://", "unix://")
-		r.checkURL(entry, "url", broker.URL)
+		r.checkRedis(entry, broker)
 	case TypePubSub:
 		r.require(entry, "project", "the id of a Google Cloud project")
 	case TypeRabbitMQ:
@@ -141,8 +138,12 @@ func (r *reader) checkURL(entry *object, name string, secret Secret) {
 
 // checkScheme looks at how a URL begins; the rest is for the client to judge.
 func (r *reader) checkScheme(entry *object, secret Secret, schemes ...string) {
+	r.checkSchemeAt(entry.find("url"), secret, schemes...)
+}
+
+// checkSchemeAt checks a URL that stands in a field, or in its list.
+func (r *reader) checkSchemeAt(f *field, secret Secret, schemes ...string) {
 	known := func(scheme string) bool { return strings.HasPrefix(secret.Reveal(), scheme) }
-	f := entry.find("url")
 	if f != nil && !f.bad && !slices.ContainsFunc(schemes, known) {
 		r.rejectf(f, "must begin with %s", either(schemes))
 	}

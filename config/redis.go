@@ -9,6 +9,13 @@ import (
 // Redis is what a broker of type redis takes beside its URL; package redisstreams has the options
 // of the same names.
 type Redis struct {
+	// URLs of Sentinels, with Master, or of some nodes of a cluster, with Cluster; in place of the
+	// broker's URL.
+	URLs []Secret
+	// Master is the name by which Sentinels know the primary.
+	Master string
+	// Cluster is true for Redis Cluster.
+	Cluster bool
 	// MaxLen trims each stream to so many entries as messages are added. Default 0: streams grow.
 	MaxLen int
 	// MaxAge trims each stream to the entries of so long, by the server's clock. At least 1 s. Not
@@ -41,6 +48,11 @@ const (
 
 // readRedis reads the keys of brokers of type redis, also of others, which then refuse them.
 func (r *reader) readRedis(entry *object, redis *Redis) {
+	for _, item := range entry.list("urls") {
+		redis.URLs = append(redis.URLs, Secret(item.text))
+	}
+	entry.text("master", &redis.Master)
+	entry.boolean("cluster", &redis.Cluster)
 	entry.integer("max_len", &redis.MaxLen, math.MaxInt32)
 	entry.duration("max_age", &redis.MaxAge, time.Second)
 	approximate := true
@@ -86,7 +98,8 @@ func (o *object) limit(name string, dst *int, least, most int) bool {
 }
 
 // checkRedis compares the keys of a broker of type redis with each other.
-func (r *reader) checkRedis(entry *object) {
+func (r *reader) checkRedis(entry *object, broker *Broker) {
+	r.checkRedisServers(entry, broker)
 	if f := entry.find("max_age"); f != nil && entry.has("max_len") {
 		r.problemf(f.key, f.path, "does not go with max_len: Redis trims a stream by one of them; remove the other")
 	}
@@ -112,5 +125,34 @@ func (r *reader) checkReplicas(cfg *Config, section *outboxSection, target *targ
 func (r *reader) checkBackfill(cfg *Config, section *outboxSection, target *target) {
 	if f := target.find("backfill"); f != nil && !f.bad && section.sound("internal_broker") && target.name != cfg.Outbox.InternalBroker {
 		r.problemf(f.key, f.path, "is for the internal broker alone: consumers outside know one stream for each destination; remove it")
+	}
+}
+
+// redisSchemes are those of its URLs.
+var redisSchemes = []string{"redis://", "rediss://", "unix://"}
+
+// checkRedisServers checks which servers are named, and how.
+func (r *reader) checkRedisServers(entry *object, broker *Broker) {
+	urls, settings := entry.find("urls"), broker.Redis
+	switch f := entry.find("url"); {
+	case urls == nil:
+		r.require(entry, "url", "redis://user:password@host:6379/0")
+		r.checkScheme(entry, broker.URL, redisSchemes...)
+		r.checkURL(entry, "url", broker.URL)
+	case f != nil:
+		r.problemf(urls.key, urls.path, "does not go with url: remove one of them")
+	case urls.bad:
+	case len(settings.URLs) == 0:
+		r.rejectf(urls, "is empty: name Sentinels, with master, or nodes of a cluster, with cluster: true")
+	case settings.Master == "" && !settings.Cluster && !entry.has("master") && !entry.has("cluster"):
+		r.rejectf(urls, "needs master, the name by which Sentinels know the primary, or cluster: true")
+	default:
+		for _, secret := range settings.URLs {
+			r.checkSchemeAt(urls, secret, redisSchemes[:2]...)
+			r.checkURL(entry, "urls", secret)
+		}
+	}
+	if f := entry.find("master"); f != nil && settings.Master != "" && settings.Cluster {
+		r.problemf(f.key, f.path, "does not go with cluster: Sentinels watch servers that are not in a cluster; remove one of them")
 	}
 }

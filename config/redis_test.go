@@ -20,6 +20,13 @@ brokers:
 	assert.Equal(t, config.Redis{MaxLen: 5, Exact: true, Replicas: 2, ReplicaTimeout: time.Second, Backfill: true, BackfillBelow: -50}, cfg.Brokers["default"].Redis)
 	assert.Equal(t, config.Redis{MaxAge: 36 * time.Hour, Replicas: 1, ReplicaTimeout: 250 * time.Millisecond}, cfg.Brokers["a"].Redis)
 	assert.Equal(t, config.Redis{MaxLen: 7}, cfg.Brokers["b"].Redis)
+	cfg = parse(t, `outbox: {external_brokers: [a]}
+brokers:
+  default: {type: redis, urls: ["redis://:${PASSWORD}@s1:26379", "redis://s2:26379"], master: main}
+  a: {type: redis, urls: [redis://n1], cluster: true}
+`, env("PASSWORD", "hush"))
+	assert.Equal(t, config.Redis{URLs: []config.Secret{"redis://:hush@s1:26379", "redis://s2:26379"}, Master: "main"}, cfg.Brokers["default"].Redis)
+	assert.Equal(t, config.Redis{URLs: []config.Secret{"redis://n1"}, Cluster: true}, cfg.Brokers["a"].Redis)
 	assert.Zero(t, parse(t, "brokers: {default: {type: redis, url: redis://x}}\n").Brokers["default"].Redis)
 }
 
@@ -55,6 +62,24 @@ brokers:
 			"6:92: brokers.c.replicas.timeout: is 2s, but must be below publish_timeout (2s): a publish waits for the replicas",
 			"6:117: brokers.c.backfill: is for the internal broker alone: consumers outside know one stream for each destination; remove it",
 			"6:135: brokers.c.backfill.below: must be a whole number in plain digits, without quotes",
+		}},
+		{"servers", `outbox: {external_brokers: [a, b, c, d, e]}
+brokers:
+  default: {type: redis, url: redis://x, urls: [redis://y], master: main}
+  a: {type: redis, urls: [], cluster: true}
+  b: {type: redis, urls: [redis://y]}
+  c: {type: redis, urls: [redis://w, "http://:hush@z", "redis://:hu/sh@z:99999"], master: main, cluster: true}
+  d: {type: redis, master: main}
+  e: {type: redis, urls: redis://y, cluster: "yes"}
+`, []string{
+			"3:42: brokers.default.urls: does not go with url: remove one of them",
+			"4:26: brokers.a.urls: is empty: name Sentinels, with master, or nodes of a cluster, with cluster: true",
+			"5:26: brokers.b.urls: needs master, the name by which Sentinels know the primary, or cluster: true",
+			`6:26: brokers.c.urls: must begin with redis:// or rediss://`,
+			"6:83: brokers.c.master: does not go with cluster: Sentinels watch servers that are not in a cluster; remove one of them",
+			"7:3: brokers.d: url is missing: use redis://user:password@host:6379/0",
+			"8:26: brokers.e.urls: must be a list, as in [a, b], but is a text",
+			"8:46: brokers.e.cluster: must be true or false",
 		}},
 		{"another type", "brokers: {default: {type: memory, max_len: 5, max_age: 1h, approximate: true, replicas: {count: 1}, backfill: {below: 0}}}\n", []string{
 			"1:35: brokers.default.max_len: does nothing for a broker of type memory: remove it",

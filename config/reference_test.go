@@ -137,7 +137,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration",
-		"subject_prefix", "credentials_file", "stream", "bootstrap_servers", "sasl", "topics", "secrets", "concurrency", "request_timeout", "allow_http", "allow_private_networks", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
+		"subject_prefix", "credentials_file", "stream", "bootstrap_servers", "sasl", "topics", "secrets", "concurrency", "request_timeout", "allow_http", "allow_private_networks", "urls", "master", "cluster", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.tls":       {"ca_file", "cert_file", "key_file", "server_name"},

@@ -5,22 +5,21 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
 // A primary that Sentinel watches. What was published survives a failover, as each message is on a
 // replica before it counts.
-func ExampleNew_sentinel() {
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: "main", SentinelAddrs: []string{"sentinel-1:26379", "sentinel-2:26379", "sentinel-3:26379"},
-		MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second,
-	})
-	defer client.Close()
-	broker := redisstreams.New(client, redisstreams.WithReplicas(1, time.Second), redisstreams.WithMaxAge(7*24*time.Hour, true))
+func ExampleOpenServers_sentinel() {
+	broker, err := redisstreams.OpenServers(
+		redisstreams.Servers{URLs: []string{"redis://user:password@sentinel-1:26379", "redis://sentinel-2:26379"}, Master: "main"},
+		redisstreams.WithReplicas(1, time.Second), redisstreams.WithMaxAge(7*24*time.Hour, true))
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer broker.Close(context.Background())
 
 	fmt.Println("keeps the order of a key:", broker.Capabilities().Ordering)
@@ -28,12 +27,11 @@ func ExampleNew_sentinel() {
 }
 
 // A cluster: streams are spread over its nodes, and one node's outage is not the others'.
-func ExampleNew_cluster() {
-	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{"node-1:6379", "node-2:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second,
-	})
-	defer client.Close()
-	broker := redisstreams.New(client)
+func ExampleOpenServers_cluster() {
+	broker, err := redisstreams.OpenServers(redisstreams.Servers{URLs: []string{"redis://user:password@node-1:6379", "redis://node-2:6379"}, Cluster: true})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer broker.Close(context.Background())
 
 	fmt.Println("likes bulks of", broker.Capabilities().MaxBatch)

@@ -3,13 +3,15 @@ package redisstreams
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Timeouts of [Open], where the URL names no others. All are bounded further by the context of the
+// Timeouts of [Connect], where the URL names no others. All are bounded further by the context of the
 // call.
 const (
 	dialTimeout  = 3 * time.Second
@@ -17,36 +19,55 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// errURL says nothing about the URL it got: a parser's message would quote it, and with it the
-// password. What fails to parse is often the password itself, unescaped.
-var errURL = errors.New("redisstreams: open: the URL is not understood; write redis://user:password@host:port/database, " +
-	"or rediss:// for TLS, and escape special characters in the password (@ is %40, / is %2F, # is %23)")
+// Servers says where Redis runs.
+type Servers struct {
+	// URLs of the server; of the Sentinels, with Master; or of some nodes of a cluster, with Cluster.
+	//
+	// A URL is redis://user:password@host:port/database, or rediss:// for TLS; go-redis documents its
+	// further parameters (redis.ParseURL), such as pool_size and read_timeout. Of several URLs the
+	// first one has user, password, database and parameters; the others may repeat them. They are
+	// those of Redis itself: sentinel_username and sentinel_password are parameters for Sentinels that
+	// ask for a password of their own.
+	URLs []string
+	// Master is the name by which Sentinels know the primary. Empty: URLs are not of Sentinels.
+	Master string
+	// Cluster is true for Redis Cluster, also with one URL.
+	Cluster bool
+}
 
-// Open returns a broker for one server, with connections of its own that Close closes. It does not
-// connect yet: use Ping to find out. For Sentinel and Cluster build the client yourself and use
-// [New].
-//
-// The URL is redis://user:password@host:port/database, or rediss:// for TLS; go-redis documents its
-// further parameters (redis.ParseURL), such as pool_size and read_timeout. No part of it appears in
-// an error. Client retries are always off: the processor retries.
+// Open returns a broker for one server; see [OpenServers].
 func Open(url string, opts ...Option) (*Broker, error) {
-	settings, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, errURL
-	}
-	settings.MaxRetries = -1
-	settings.DialerRetries = 1
-	settings.ContextTimeoutEnabled = true
-	settings.DialTimeout = cmp.Or(settings.DialTimeout, dialTimeout)
-	settings.ReadTimeout = cmp.Or(settings.ReadTimeout, readTimeout)
-	settings.WriteTimeout = cmp.Or(settings.WriteTimeout, writeTimeout)
-	// Hand-over of connections during maintenance moves calls to other connections behind our back;
-	// a lost connection is handled anyway.
-	settings.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return OpenServers(Servers{URLs: []string{url}}, opts...)
+}
 
+// OpenServers returns a broker with connections of its own that Close closes. It does not connect yet:
+// use Ping to find out. No part of a URL but its host appears in an error.
+func OpenServers(servers Servers, opts ...Option) (*Broker, error) {
+	client, err := Connect(servers, opts...)
+	if err != nil {
+		return nil, err
+	}
+	b := New(client, opts...)
+	b.owned = true
+	return b, nil
+}
+
+// Connect returns a client with the settings that a broker and a consumer of Redis should have: it
+// repeats no command and no dial by itself, since processors and consumers do, with fewer duplicates;
+// it keeps to the context of a call; and a server that is silent is given up after 10 s. It does not
+// connect yet. Of the options, [WithTLS] and [WithReplicas] matter. The caller closes the client.
+func Connect(servers Servers, opts ...Option) (redis.UniversalClient, error) {
 	o := defaults()
 	for _, opt := range opts {
 		opt(&o)
+	}
+	settings, addresses, sentinel, err := servers.read()
+	if err != nil {
+		return nil, err
+	}
+	several := servers.Master != "" || servers.Cluster
+	if several && settings.TLSConfig != nil {
+		settings.TLSConfig.ServerName = "" // each server's own
 	}
 	if o.tls != nil {
 		if settings.TLSConfig == nil {
@@ -56,11 +77,112 @@ func Open(url string, opts ...Option) (*Broker, error) {
 		settings.TLSConfig = o.tls.Clone()
 		settings.TLSConfig.ServerName = cmp.Or(settings.TLSConfig.ServerName, name)
 	}
+	settings.MaxRetries = -1
+	settings.DialerRetries = 1
+	settings.ContextTimeoutEnabled = true
+	settings.DialTimeout = cmp.Or(settings.DialTimeout, dialTimeout)
+	settings.ReadTimeout = cmp.Or(settings.ReadTimeout, readTimeout)
+	settings.WriteTimeout = cmp.Or(settings.WriteTimeout, writeTimeout)
 	if settings.ReadTimeout > 0 { // negative means none
 		settings.ReadTimeout += o.replicaTimeout // WAIT takes that long before it answers
 	}
+	// Hand-over of connections during maintenance moves calls to other connections behind our back;
+	// a lost connection is handled anyway.
+	settings.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if !several {
+		return redis.NewClient(settings), nil
+	}
+	universal := many(settings, addresses)
+	universal.MasterName, universal.IsClusterMode = servers.Master, servers.Cluster
+	universal.SentinelUsername = sentinel.Get(sentinelUser)
+	universal.SentinelPassword = sentinel.Get(sentinelPassword)
+	return redis.NewUniversalClient(universal), nil
+}
 
-	b := New(redis.NewClient(settings), opts...)
-	b.owned = true
-	return b, nil
+// Parameters of a URL that go-redis does not read by itself.
+const (
+	sentinelUser     = "sentinel_username"
+	sentinelPassword = "sentinel_password"
+)
+
+// read reads the URLs: the settings of the first one, the addresses of all, and the parameters for
+// Sentinels.
+func (s Servers) read() (settings *redis.Options, addresses []string, sentinel url.Values, err error) {
+	switch {
+	case len(s.URLs) == 0:
+		return nil, nil, nil, errors.New("redisstreams: open: no URL is given")
+	case s.Master != "" && s.Cluster:
+		return nil, nil, nil, errors.New("redisstreams: open: Master and Cluster are both given: Sentinels watch servers that are not in a cluster, remove one of them")
+	case s.Master == "" && !s.Cluster && len(s.URLs) > 1:
+		return nil, nil, nil, fmt.Errorf("redisstreams: open: %d URLs are given: say Master for Sentinels, or Cluster", len(s.URLs))
+	}
+	for n, text := range s.URLs {
+		parsed, parameters, err := readURL(text)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		addresses = append(addresses, parsed.Addr)
+		if n == 0 {
+			settings, sentinel = parsed, parameters
+		}
+		switch {
+		case parsed.Network == "unix" && (s.Master != "" || s.Cluster):
+			return nil, nil, nil, errors.New("redisstreams: open: a unix socket is one server: leave Master and Cluster out")
+		case parsed.DB != 0 && s.Cluster:
+			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has database %d, and a cluster has 0 alone", parsed.Addr, parsed.DB)
+		case len(parameters) > 0 && s.Master == "":
+			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has %s or %s, which do nothing without Master", parsed.Addr, sentinelUser, sentinelPassword)
+		case !same(settings, parsed):
+			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has another user, password, database or TLS than that of %s: the first one's hold for all", parsed.Addr, settings.Addr)
+		}
+	}
+	return settings, addresses, sentinel, nil
+}
+
+// same reports whether a URL has what the first one has, or leaves it out.
+func same(first, other *redis.Options) bool {
+	return (other.Username == "" && other.Password == "" || other.Username == first.Username && other.Password == first.Password) &&
+		(other.DB == 0 || other.DB == first.DB) && (other.TLSConfig != nil) == (first.TLSConfig != nil)
+}
+
+// errURL says nothing about the URL it got: a parser's message would quote it, and with it the
+// password. What fails to parse is often the password itself, unescaped.
+var errURL = errors.New("redisstreams: open: the URL is not understood; write redis://user:password@host:port/database, " +
+	"or rediss:// for TLS, and escape special characters in the password (@ is %40, / is %2F, # is %23)")
+
+// readURL reads a URL, and the parameters in it that are for Sentinels.
+func readURL(text string) (settings *redis.Options, sentinel url.Values, err error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, nil, errURL
+	}
+	sentinel = url.Values{}
+	parameters := u.Query()
+	for _, name := range []string{sentinelUser, sentinelPassword} {
+		if parameters.Has(name) {
+			sentinel[name] = parameters[name]
+			parameters.Del(name)
+		}
+	}
+	if len(sentinel) > 0 {
+		u.RawQuery = parameters.Encode()
+		text = u.String()
+	}
+	if settings, err = redis.ParseURL(text); err != nil {
+		return nil, nil, errURL
+	}
+	return settings, sentinel, nil
+}
+
+// many are the settings of a client of several servers: all that a URL can say.
+func many(o *redis.Options, addresses []string) *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: addresses, ClientName: o.ClientName, DB: o.DB, Protocol: o.Protocol, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		MaxRetries: o.MaxRetries, MinRetryBackoff: o.MinRetryBackoff, MaxRetryBackoff: o.MaxRetryBackoff, DialTimeout: o.DialTimeout,
+		DialerRetries: o.DialerRetries, DialerRetryTimeout: o.DialerRetryTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		ContextTimeoutEnabled: o.ContextTimeoutEnabled, PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, MaxConcurrentDials: o.MaxConcurrentDials,
+		PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
+		ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
+		MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
 }

@@ -50,7 +50,7 @@ func TestProcessorRefusalOfAll(t *testing.T) {
 		for i := range messages {
 			r.insert([]string{"", fmt.Sprint("k", i%100)}[i%2], fmt.Sprint(i))
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		assert.Equal(t, fmt.Sprint(messages), r.query("SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL AND attempts = 0"))
 		assert.Less(t, calls.Load(), int64(2000), "it is asked a few times for each opening of the breaker")
 		wrong.Store(false)
@@ -101,12 +101,12 @@ func TestProcessorRefusalOfOneAlone(t *testing.T) {
 		assert.Equal(t, "abandoned 4", r.status("alone"))
 		r.insert("k", "next")
 		r.insert("k", "last")
-		time.Sleep(10 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		assert.Equal(t, "pending 0", r.status("next"))
 		r.stop()
 
 		r = start(t, path, broker, r.policy) // a process that knows nothing of it
-		time.Sleep(10 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		assert.Equal(t, "pending 0", r.status("next"))
 		r.stop()
 	})
@@ -132,9 +132,9 @@ func TestProcessorPartitionOut(t *testing.T) {
 			r.insert(fmt.Sprint("k", i), fmt.Sprint("in", i))
 		}
 		r.until(time.Second, func() bool { return r.open() == "10" })
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		assert.Less(t, calls.Load(), int64(60), "a try for each pause, which grows to that of the breaker")
-		assert.Greater(t, calls.Load(), int64(15))
+		assert.Greater(t, calls.Load(), int64(8))
 		out.Store(false)
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		assert.Equal(t, "20", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published' AND attempts <= 1"))

@@ -1,0 +1,99 @@
+package redisstreams_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+)
+
+// The client has what processors and consumers need, whatever the servers are.
+func TestConnectSettings(t *testing.T) {
+	t.Parallel()
+	const first = "redis://me:hush@one:7000?pool_size=7&read_timeout=4s"
+	for name, servers := range map[string]redisstreams.Servers{
+		"one":      {URLs: []string{first}},
+		"Sentinel": {URLs: []string{first + "&sentinel_username=guard&sentinel_password=dog", "redis://two"}, Master: "main"},
+		"cluster":  {URLs: []string{first, "redis://me:hush@two"}, Cluster: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, err := redisstreams.Connect(servers, redisstreams.WithReplicas(1, time.Second))
+			require.NoError(t, err)
+			defer client.Close()
+			var got redis.Options
+			switch client := client.(type) {
+			case *redis.Client:
+				got = *client.Options()
+			case *redis.ClusterClient:
+				o := client.Options()
+				assert.Equal(t, []string{"one:7000", "two:6379"}, o.Addrs)
+				got = redis.Options{
+					Username: o.Username, Password: o.Password, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+					DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: 0,
+				}
+			}
+			assert.Equal(t, []any{"me", "hush", 7, 5 * time.Second, 10 * time.Second, 3 * time.Second, 1, true, 0},
+				[]any{got.Username, got.Password, got.PoolSize, got.ReadTimeout, got.WriteTimeout, got.DialTimeout, got.DialerRetries, got.ContextTimeoutEnabled, got.MaxRetries})
+		})
+	}
+}
+
+// What does not fit together is refused, and no password is in the error.
+func TestServersThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	for says, servers := range map[string]redisstreams.Servers{
+		"no URL is given":             {},
+		"Master and Cluster are both": {URLs: []string{"redis://a"}, Master: "main", Cluster: true},
+		"2 URLs are given: say":       {URLs: []string{"redis://a", "redis://b"}},
+		"the URL of b:6379 has another user, password, database or TLS than that of a:6379": {URLs: []string{"redis://:hush@a", "redis://:hash@b"}, Master: "main"},
+		"the URL of b:1 has another user":        {URLs: []string{"redis://a", "rediss://b:1"}, Cluster: true},
+		"the URL of a:6379 has database 3":       {URLs: []string{"redis://a/3"}, Cluster: true},
+		"which do nothing without Master":        {URLs: []string{"redis://a?sentinel_password=hush"}},
+		"a unix socket is one server":            {URLs: []string{"unix:///tmp/redis.sock"}, Cluster: true},
+		"the URL is not understood":              {URLs: []string{"redis://:hu/sh@a"}, Master: "main"},
+		"the URL is not understood; write redis": {URLs: []string{"redis://a", "redis://b?hush=1"}, Cluster: true},
+	} {
+		_, err := redisstreams.OpenServers(servers)
+		require.ErrorContains(t, err, "redisstreams: open: ")
+		require.ErrorContains(t, err, says)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+}
+
+// By their URLs: a primary that Sentinel watches, and a cluster of which one node is named.
+func TestOpenServers(t *testing.T) {
+	t.Parallel()
+	publish := func(t *testing.T, servers redisstreams.Servers) {
+		t.Helper()
+		b, err := redisstreams.OpenServers(servers)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close(t.Context())) })
+		require.NoError(t, b.Ping(t.Context()))
+		var msgs []brokers.Message
+		for _, stream := range []string{"a", "b", "c", "d", "e", "f"} {
+			msgs = append(msgs, brokers.Message{ID: "id-" + stream, Destination: stream, Type: "T", Payload: []byte("{}")})
+		}
+		for _, result := range b.Publish(t.Context(), msgs) {
+			require.NoError(t, result.Err)
+		}
+	}
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		w := startWatched(t, neverPromoted...)
+		publish(t, redisstreams.Servers{URLs: []string{"redis://" + w.sentinel.addr(), "redis://127.0.0.1:1"}, Master: "main"})
+		client := w.primary.client()
+		defer client.Close()
+		assert.Equal(t, int64(1), client.XLen(t.Context(), "a").Val())
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := startCluster(t, 3)
+		publish(t, redisstreams.Servers{URLs: []string{"redis://" + c.nodes[1].addr()}, Cluster: true})
+	})
+}
