@@ -125,8 +125,12 @@ var elsewhere = map[string]string{
 func place(broker Broker) (servers []string, inside string) {
 	switch address := broker.URL.Reveal(); {
 	case broker.Type == TypeRedis && len(broker.Redis.URLs) > 0:
+		port := "6379"
+		if broker.Redis.Master != "" {
+			port = "26379"
+		}
 		for _, secret := range broker.Redis.URLs {
-			servers = append(servers, urlPlace(secret.Reveal(), "6379", "0", "db")) // as the client reads it, also of Sentinels
+			servers = append(servers, urlPlace(secret.Reveal(), port, "0", "db"))
 		}
 		return servers, broker.Redis.Master
 	case broker.Type == TypeRedis && address != "":

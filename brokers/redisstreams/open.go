@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"time"
 
@@ -27,7 +28,7 @@ type Servers struct {
 	// further parameters (redis.ParseURL), such as pool_size and read_timeout. Of several URLs the
 	// first one has user, password, database and parameters; the others may repeat them. They are
 	// those of Redis itself: sentinel_username and sentinel_password are parameters for Sentinels that
-	// ask for a password of their own.
+	// ask for a password of their own. The port is 6379 by default, and that of Sentinels 26379.
 	URLs []string
 	// Master is the name by which Sentinels know the primary. Empty: URLs are not of Sentinels.
 	Master string
@@ -117,7 +118,7 @@ func (s Servers) read() (settings *redis.Options, addresses []string, sentinel u
 		return nil, nil, nil, fmt.Errorf("redisstreams: open: %d URLs are given: say Master for Sentinels, or Cluster", len(s.URLs))
 	}
 	for n, text := range s.URLs {
-		parsed, parameters, err := readURL(text)
+		parsed, parameters, err := readURL(text, s.Master != "")
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -150,8 +151,8 @@ func same(first, other *redis.Options) bool {
 var errURL = errors.New("redisstreams: open: the URL is not understood; write redis://user:password@host:port/database, " +
 	"or rediss:// for TLS, and escape special characters in the password (@ is %40, / is %2F, # is %23)")
 
-// readURL reads a URL, and the parameters in it that are for Sentinels.
-func readURL(text string) (settings *redis.Options, sentinel url.Values, err error) {
+// readURL reads a URL, of a Sentinel or not, and the parameters in it that are for Sentinels.
+func readURL(text string, ofSentinel bool) (settings *redis.Options, sentinel url.Values, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, nil, errURL
@@ -170,6 +171,9 @@ func readURL(text string) (settings *redis.Options, sentinel url.Values, err err
 	}
 	if settings, err = redis.ParseURL(text); err != nil {
 		return nil, nil, errURL
+	}
+	if ofSentinel && settings.Network == "tcp" && u.Port() == "" {
+		settings.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), "26379")
 	}
 	return settings, sentinel, nil
 }

@@ -51,7 +51,7 @@ func TestServersThatDoNotFit(t *testing.T) {
 		"no URL is given":             {},
 		"Master and Cluster are both": {URLs: []string{"redis://a"}, Master: "main", Cluster: true},
 		"2 URLs are given: say":       {URLs: []string{"redis://a", "redis://b"}},
-		"the URL of b:6379 has another user, password, database or TLS than that of a:6379": {URLs: []string{"redis://:hush@a", "redis://:hash@b"}, Master: "main"},
+		"the URL of b:6379 has another user, password, database or TLS than that of a:26379": {URLs: []string{"redis://:hush@a", "redis://:hash@b:6379"}, Master: "main"},
 		"the URL of b:1 has another user":        {URLs: []string{"redis://a", "rediss://b:1"}, Cluster: true},
 		"the URL of a:6379 has database 3":       {URLs: []string{"redis://a/3"}, Cluster: true},
 		"which do nothing without Master":        {URLs: []string{"redis://a?sentinel_password=hush"}},
