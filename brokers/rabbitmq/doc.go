@@ -13,7 +13,8 @@
 //	content_type     application/json where the message names none
 //	correlation_id   where there is one of at most 255 bytes
 //	priority         -100 to 100 become 0 to 9, where 4 is normal
-//	expiration       what is left of the time to live, or WithExpiration, whichever is shorter
+//	expiration       what is left of the time to live, or WithExpiration, whichever is shorter;
+//	                 none above ten years, which RabbitMQ does not take
 //	header ordering_key, where there is one, and a header for each attribute
 //
 // Left out, and named in the result, are a longer correlation id, and attributes that are called CC or

@@ -17,6 +17,10 @@ const (
 	maxShort        = 255       // bytes of a short string
 	maxName         = 128       // bytes of the name of a header
 	maxMessageBytes = 512 << 20 // what max_message_size can be at most
+	// maxExpiration is the longest expiration that RabbitMQ takes (check_expiry in
+	// rabbit_misc.erl). For a longer one it closes the channel, at the cost of all messages that
+	// are in flight on it.
+	maxExpiration = 10 * 365 * 24 * time.Hour
 
 	// Properties, with all headers, travel in one frame; a server closes the connection of a client
 	// that sends a larger one. This is the size of a frame where the server names none.
@@ -100,13 +104,15 @@ func priority(p int) uint8 {
 	return uint8((min(max(p, least), most) - least) * steps / (most - least))
 }
 
-// expiration is the shorter one of two limits, 0 = there is none, in whole milliseconds as AMQP has it.
+// expiration is the shorter one of two limits, 0 = there is none, in whole milliseconds as AMQP has
+// it. What is above RabbitMQ's own limit is left out: a shorter one would drop the message before
+// its time.
 func expiration(left, most time.Duration) string {
 	d := left
 	if most > 0 && (d == 0 || most < d) {
 		d = most
 	}
-	if d == 0 {
+	if d == 0 || d.Milliseconds() > maxExpiration.Milliseconds() {
 		return ""
 	}
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +33,11 @@ func TestExpiration(t *testing.T) {
 	for want, given := range map[string][2]time.Duration{
 		"": {}, "1500": {0, 1500 * time.Millisecond}, "2": {2 * time.Millisecond, 0},
 		"3": {3 * time.Millisecond, time.Hour}, "4": {time.Hour, 4 * time.Millisecond}, "1": {time.Microsecond, 0},
+		"5": {math.MaxInt64, 5 * time.Millisecond}, "315360000000": {maxExpiration + time.Millisecond - 1, 0},
 	} {
 		assert.Equal(t, want, expiration(given[0], given[1]), "%v", given)
 	}
+	assert.Empty(t, expiration(maxExpiration+time.Millisecond, math.MaxInt64))
 }
 
 func TestProperties(t *testing.T) {

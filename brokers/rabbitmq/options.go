@@ -77,7 +77,7 @@ func WithDeclare() Option { return func(o *options) { o.declare = true } }
 // WithExpiration has RabbitMQ drop, or dead-letter, a message that has been in a queue for d, in whole
 // milliseconds; at least one. Default: only messages with a time to live expire, when that is over, and
 // whichever of the two is shorter holds. What has expired is lost for a consumer that was away for
-// longer.
+// longer. RabbitMQ takes no expiration above ten years (3,650 days): such messages do not expire.
 func WithExpiration(d time.Duration) Option {
 	return func(o *options) {
 		if d >= time.Millisecond {

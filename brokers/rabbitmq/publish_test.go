@@ -2,8 +2,10 @@ package rabbitmq_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -125,6 +127,33 @@ func TestUnroutableDropped(t *testing.T) {
 	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
 	b := open(t, c.url, rabbitmq.WithExchange(c.exchange), rabbitmq.WithUnroutableDropped())
 	assert.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("nowhere", 20, 3))))
+}
+
+// A time to live above ten years is none: RabbitMQ closes the channel for such an expiration, and
+// with it the messages beside it were lost.
+func TestLongTimeToLive(t *testing.T) {
+	t.Parallel()
+	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
+	queue := c.exchange + ".queue"
+	c.bind(t, queue)
+	const tenYears = 10 * 365 * 24 * time.Hour
+	for _, opts := range [][]rabbitmq.Option{nil, {rabbitmq.WithExpiration(tenYears + time.Millisecond)}} {
+		b := open(t, c.url, append(opts, rabbitmq.WithExchange(c.exchange))...)
+		msgs := many(queue, 5, 5)
+		msgs[1].ExpiresIn, msgs[2].ExpiresIn, msgs[3].ExpiresIn = tenYears, tenYears+time.Millisecond, math.MaxInt64
+		assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), msgs)))
+		c.do(t, func(ch *amqp.Channel) error {
+			for i, want := range []string{"", "315360000000", "", "", ""} {
+				delivery, found, err := ch.Get(queue, true)
+				if err != nil {
+					return err
+				}
+				require.True(t, found)
+				assert.Equal(t, want, delivery.Expiration, "%d", i)
+			}
+			return nil
+		})
+	}
 }
 
 // A queue that refuses a message has it refused to the publisher, whatever other queues do with it. That

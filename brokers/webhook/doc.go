@@ -35,6 +35,10 @@
 //	1xx, 3xx                      unavailable broker   redirects are not followed: name the URL itself
 //	5xx, no answer, no connection unavailable broker   the endpoint is ill
 //
+// The status decides. Of the body 64 KiB are read, for 100 ms at most, or a second where the answer is no
+// 2xx and the error quotes it. What takes longer is cut off: the connection with HTTP/1.1, the stream with
+// HTTP/2. Retry-After is a date or seconds, also with a fraction.
+//
 // An answer of 401 or 404 says something about the endpoint, not about the message, and would be that of
 // every other one: nothing is lost while a secret is wrong. One of 400 or 422 may mean either: a relay
 // counts it as an outage until it has delivered another message that it sent afterwards, and spends an

@@ -73,7 +73,8 @@ type partner struct {
 	server  *httptest.Server
 	got     map[string][]brokers.Message // by destination
 	refused map[string]bool
-	answer  func(w http.ResponseWriter, r *http.Request) // instead of taking messages
+	answer  func(w http.ResponseWriter, r *http.Request) // instead of taking messages, one at a time
+	serve   func(w http.ResponseWriter, r *http.Request) // likewise, several at a time
 	times   []time.Time                                  // of requests
 }
 
@@ -152,6 +153,13 @@ func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // it was cut off
 	}
 	p.mu.Lock()
+	serve := p.serve
+	p.mu.Unlock()
+	if serve != nil {
+		serve(w, r)
+		return
+	}
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.times = append(p.times, time.Now())
 	if p.answer != nil {
@@ -175,6 +183,13 @@ func (p *partner) answers(answer func(w http.ResponseWriter, r *http.Request)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
+}
+
+// serves lets the endpoint answer several requests at a time until the test ends.
+func (p *partner) serves(serve func(w http.ResponseWriter, r *http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve = serve
 }
 
 func (p *partner) requests() int {

@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -47,6 +48,55 @@ func TestSwitchingProtocols(t *testing.T) {
 		close(ended)
 		<-answered
 		t.Fatal("Publish waits for an endpoint that says nothing")
+	}
+}
+
+// The status decides. An answer whose body does not end holds neither its message nor the slot for
+// other requests.
+func TestEndlessBody(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]func(w http.ResponseWriter, r *http.Request){
+		"silent": func(http.ResponseWriter, *http.Request) {},
+		"drips":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "drip ") },
+		"gushes": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 16<<10)); err != nil {
+					return
+				}
+			}
+		},
+	}
+	for _, version := range []string{"HTTP1", "HTTP2"} {
+		for name, body := range bodies {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				ended := make(chan struct{})
+				p := startPartner(t, version == "HTTP2")
+				t.Cleanup(func() { close(ended) })
+				p.serves(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Fanout-Ordering-Key") == "refused" {
+						w.WriteHeader(http.StatusUnprocessableEntity)
+						_, _ = io.WriteString(w, "not this one")
+					}
+					_ = http.NewResponseController(w).Flush()
+					body(w, r)
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-r.Context().Done():
+					case <-ended:
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				b := p.open(t, webhook.WithConcurrency(1), webhook.WithTimeout(2*patience))
+				results := b.Publish(ctx, []brokers.Message{
+					numbered("x", "a", 1), numbered("x", "a", 2), numbered("x", "refused", 3), numbered("x", "b", 4),
+				})
+				require.NoError(t, ctx.Err(), "the call waits for the end of a body")
+				assert.Equal(t, []string{"", "", "retryable", ""}, classes(results))
+				require.ErrorContains(t, results[2].Err, "not this one")
+			})
+		}
 	}
 }
 

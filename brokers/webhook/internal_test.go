@@ -45,7 +45,10 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for said, want := range map[string]time.Duration{
-			"": 0, "0": 0, "7": 7 * time.Second, "86400": time.Hour, "-1": 0, "7.5": 0, "99999999999999999999": 0, "soon": 0,
+			"": 0, "0": 0, "7": 7 * time.Second, "86400": time.Hour, "-1": 0, "soon": 0,
+			"1.5": 1500 * time.Millisecond, "0.25": 250 * time.Millisecond, "7.": 7 * time.Second, "3600.5": time.Hour, "0.0": 0,
+			"2147483648": time.Hour, "4294967296": time.Hour, "99999999999999999999": time.Hour, strings.Repeat("9", 10_000): time.Hour,
+			".": 0, "1.5.2": 0, "1e3": 0, "+7": 0, "-0.5": 0, "0x7": 0, "Inf": 0, "NaN": 0, "1_0": 0, "7 s": 0, "7,5": 0,
 			time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat): 90 * time.Second,
 			time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):       0,
 			time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat):   time.Hour,

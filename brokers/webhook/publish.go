@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,10 +18,12 @@ import (
 const (
 	// mostPause is what is made of a Retry-After that asks for more.
 	mostPause = time.Hour
-	// mostQuoted is how much of an answer stands in an error; mostRead is how much is read, so that the
-	// connection can be used again.
+	// mostQuoted is how much of an answer stands in an error; mostRead is how much is read, and drainTime
+	// for how long, so that the connection can be used again. The text of an error is worth a longer wait.
 	mostQuoted = 200
 	mostRead   = 64 << 10
+	drainTime  = 100 * time.Millisecond
+	quoteTime  = time.Second
 )
 
 // Publish implements [brokers.Broker]. Messages of a key are sent one after the other, those of other
@@ -103,17 +106,14 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) (omitted []st
 		return nil, err
 	}
 	defer answer.Body.Close()
-	quoted, n := make([]byte, mostQuoted), 0
-	if answer.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection, which no context ends
-		n, _ = io.ReadFull(answer.Body, quoted)
-		_, _ = io.CopyN(io.Discard, answer.Body, mostRead)
-	}
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
+		drain(answer, drainTime, cancel)
 		return omitted, nil
 	}
+	quoted := drain(answer, quoteTime, cancel)
 	said := p.saidf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
-	if n > 0 {
-		said = fmt.Errorf("%w: %q", said, quoted[:n])
+	if len(quoted) > 0 {
+		said = fmt.Errorf("%w: %q", said, quoted)
 	}
 	if d := retryAfter(answer); d > 0 {
 		p.pause(d)
@@ -122,14 +122,31 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) (omitted []st
 	return nil, judge(answer.StatusCode, said)
 }
 
-// retryAfter is how long an endpoint that is busy wants to be left alone, 0 = it does not say.
+// drain reads the body of an answer, and returns its beginning. The status has decided already: a body that
+// is longer, or takes longer, is cut off, with its connection on HTTP/1.1 and with its stream on HTTP/2. cancel
+// ends the request.
+func drain(answer *http.Response, patience time.Duration, cancel func()) (beginning []byte) {
+	if answer.Body == http.NoBody || answer.StatusCode == http.StatusSwitchingProtocols { // whose body is the connection, which no context ends
+		return nil
+	}
+	defer time.AfterFunc(patience, cancel).Stop()
+	beginning = make([]byte, mostQuoted)
+	n, _ := io.ReadFull(answer.Body, beginning)
+	_, _ = io.CopyN(io.Discard, answer.Body, mostRead)
+	return beginning[:n]
+}
+
+// retryAfter is how long an endpoint that is busy wants to be left alone, 0 = it does not say. RFC 9110 has
+// whole seconds; some send fractions, or more digits than an integer holds.
 func retryAfter(answer *http.Response) time.Duration {
 	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
 	said := answer.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(said, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, mostPause)
+	if strings.Trim(said, "0123456789.") == "" { // neither a sign nor an exponent
+		if seconds, err := strconv.ParseFloat(said, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+			return time.Duration(min(seconds, mostPause.Seconds()) * float64(time.Second))
+		}
 	}
 	if at, err := http.ParseTime(said); err == nil {
 		return min(max(time.Until(at), 0), mostPause)
