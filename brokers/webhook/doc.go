@@ -26,6 +26,12 @@
 // A message is sent when the one before it on its key was answered, so a key costs a round trip per
 // message. Messages of other keys, and those without, are sent beside it ([WithConcurrency]).
 //
+// What the endpoint says that it has not processed is sent again in the same call, within the time
+// of the request: over HTTP/2 a server ends each connection after some number of requests (GOAWAY;
+// keepalive_requests of nginx), or resets a stream (REFUSED_STREAM, and PROTOCOL_ERROR, which some
+// send in its place). What may have arrived is not: the message then waits for its next attempt.
+// The new connection resumes the TLS session of the old one.
+//
 // # What answers mean
 //
 //	2xx                           published
@@ -35,9 +41,9 @@
 //	1xx, 3xx                      unavailable broker   redirects are not followed: name the URL itself
 //	5xx, no answer, no connection unavailable broker   the endpoint is ill
 //
-// The status decides. Of the body 64 KiB are read, for 100 ms at most, or a second where the answer is no
-// 2xx and the error quotes it. What takes longer is cut off: the connection with HTTP/1.1, the stream with
-// HTTP/2. Retry-After is a date or seconds, also with a fraction.
+// The status decides. Of the body 64 KiB are read, for 100 ms at most, or a second where the answer
+// is no 2xx and the error quotes it. What takes longer is cut off: the connection with HTTP/1.1,
+// the stream with HTTP/2. Retry-After is a date or seconds, also with a fraction.
 //
 // An answer of 401 or 404 says something about the endpoint, not about the message, and would be that of
 // every other one: nothing is lost while a secret is wrong. One of 400 or 422 may mean either: a relay

@@ -148,16 +148,20 @@ func closeBroker(t testing.TB, b brokers.Broker) {
 
 // ServeHTTP takes a message.
 func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // it was cut off
-	}
 	p.mu.Lock()
 	serve := p.serve
 	p.mu.Unlock()
 	if serve != nil {
 		serve(w, r)
 		return
+	}
+	p.take(w, r)
+}
+
+func (p *partner) take(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // it was cut off
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

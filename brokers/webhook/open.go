@@ -106,10 +106,15 @@ func Open(endpoint string, secrets []string, opts ...Option) (*Broker, error) {
 	if o.tls == nil {
 		o.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	secured := o.tls.Clone() // which the transport changes
+	if secured.ClientSessionCache == nil {
+		// Endpoints end connections after some number of requests, and each worker then connects.
+		secured.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	}
 	b := &Broker{options: o, url: u, keys: keys, dialer: dialer, slots: make(chan struct{}, o.concurrency)}
 	b.client = &http.Client{
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: o.tls.Clone() /* which the transport changes */, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
+			DialContext: dialer.DialContext, TLSClientConfig: secured, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
 			// A connection that went silent would take every further message over HTTP/2, until the system gives
 			// it up after a quarter of an hour: so it is asked for a sign of life before a request is given up.
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: o.timeout / 2, PingTimeout: o.timeout / 4},

@@ -18,8 +18,9 @@ import (
 const (
 	// mostPause is what is made of a Retry-After that asks for more.
 	mostPause = time.Hour
-	// mostQuoted is how much of an answer stands in an error; mostRead is how much is read, and drainTime
-	// for how long, so that the connection can be used again. The text of an error is worth a longer wait.
+	// mostQuoted is how much of an answer stands in an error; mostRead is how much is read, and
+	// drainTime for how long, so that the connection can be used again. The text of an error is
+	// worth a longer wait.
 	mostQuoted = 200
 	mostRead   = 64 << 10
 	drainTime  = 100 * time.Millisecond
@@ -122,9 +123,9 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) (omitted []st
 	return nil, judge(answer.StatusCode, said)
 }
 
-// drain reads the body of an answer, and returns its beginning. The status has decided already: a body that
-// is longer, or takes longer, is cut off, with its connection on HTTP/1.1 and with its stream on HTTP/2. cancel
-// ends the request.
+// drain reads the body of an answer, and returns its beginning. The status has decided already: a
+// body that is longer, or takes longer, is cut off, with its connection on HTTP/1.1 and with its
+// stream on HTTP/2. cancel ends the request.
 func drain(answer *http.Response, patience time.Duration, cancel func()) (beginning []byte) {
 	if answer.Body == http.NoBody || answer.StatusCode == http.StatusSwitchingProtocols { // whose body is the connection, which no context ends
 		return nil
@@ -136,8 +137,8 @@ func drain(answer *http.Response, patience time.Duration, cancel func()) (beginn
 	return beginning[:n]
 }
 
-// retryAfter is how long an endpoint that is busy wants to be left alone, 0 = it does not say. RFC 9110 has
-// whole seconds; some send fractions, or more digits than an integer holds.
+// retryAfter is how long an endpoint that is busy wants to be left alone, 0 = it does not say. RFC
+// 9110 has whole seconds; some send fractions, or more digits than an integer holds.
 func retryAfter(answer *http.Response) time.Duration {
 	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
 		return 0

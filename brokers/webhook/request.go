@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,12 +47,35 @@ func (b *Broker) request(ctx context.Context, m *brokers.Message) (request *http
 		password, _ := user.Password()
 		h.Header["Authorization"] = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))}
 	}
-	// Without GetBody, so that the transport never sends one again by itself.
 	request = &http.Request{
 		Method: http.MethodPost, URL: b.url, Host: b.url.Host, Header: h.Header, ContentLength: int64(len(m.Payload)),
-		Body: io.NopCloser(bytes.NewReader(m.Payload)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
+	request.Body, request.GetBody = again(m.Payload, b.options.timeout/4)
 	return request.WithContext(ctx), omitted, nil
+}
+
+// mostRewinds bounds how often a request is sent again: a GOAWAY costs two rewinds, that of the
+// stream and that of the next connection.
+const mostRewinds = 16
+
+var errNotProcessed = errors.New("the endpoint ends each connection or stream without processing the request (GOAWAY, REFUSED_STREAM)")
+
+// again is the body of a request, and what the transport rewinds it with where it sends the request
+// again: with HTTP/2 where the endpoint says that it has not processed it, as when it ends a
+// connection that has had its number of requests (GOAWAY), or resets a stream with REFUSED_STREAM,
+// or with PROTOCOL_ERROR as some do in its place; and with HTTP/1.1 where nothing was written. It
+// does not where a POST may have arrived. From the second reset of a stream on it pauses, for 1 s,
+// 2 s, 4 s: patience bounds that, so that the error is the endpoint's word, and not that it gave no
+// answer in time.
+func again(payload []byte, patience time.Duration) (first io.ReadCloser, next func() (io.ReadCloser, error)) {
+	rewinds, end := 0, time.Now().Add(patience)
+	return io.NopCloser(bytes.NewReader(payload)), func() (io.ReadCloser, error) {
+		if rewinds++; rewinds > mostRewinds || time.Now().After(end) {
+			return nil, errNotProcessed
+		}
+		return io.NopCloser(bytes.NewReader(payload)), nil
+	}
 }
 
 // headers counts what comes from a message.
