@@ -202,7 +202,30 @@ func (b *Broker) ask(ctx context.Context, subject string, question func(context.
 }
 
 // errNoJetStream is why no stream answers in a cluster most of whose servers are gone.
-var errNoJetStream = errors.New("JetStream does not answer: it has no leader; start the servers of the cluster that are missing, most of which are needed")
+var errNoJetStream = errors.New("JetStream does not answer: it has no leader; " + quorum)
+
+// noResponse asks why no stream answers on a subject: JetStream is off, or has no leader, or the
+// stream has none. Nil where no stream takes the subject, and where the user may not ask.
+func (b *Broker) noResponse(ctx context.Context, subject string) error {
+	if off := b.outage(ctx); off != nil {
+		return off
+	}
+	var name string
+	allowed, err := b.ask(ctx, streamNames, func(ctx context.Context) (err error) {
+		name, err = b.js.StreamNameBySubject(ctx, subject)
+		return err
+	})
+	switch {
+	case !allowed || ctx.Err() != nil:
+		return nil //nolint:nilerr // what cannot be asked is not known
+	case err == nil:
+		return fmt.Errorf("the stream %q %w", name, errNoLeader)
+	case errors.Is(err, context.DeadlineExceeded): // only the leader of all answers
+		return errNoJetStream
+	default:
+		return nil
+	}
+}
 
 // outage asks whether it is JetStream that is missing, where a stream seems to be: it is not enabled,
 // or its cluster has no leader. Nil where the user may not ask.

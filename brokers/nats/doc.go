@@ -25,7 +25,10 @@
 //
 // A message is sent when the one before it on its key was acknowledged, so a key costs a round trip
 // per message; messages of different keys, and without one, are sent together. See Publish for the
-// reasons. The client's retries and its buffer for reconnecting are off.
+// reasons. The client's retries and its buffer for reconnecting are off. An acknowledgment is
+// waited for up to [WithTimeout], 10 s by default. A message of which the servers of the stream are
+// still storing an earlier copy (10158) is sent again some milliseconds later in the same call,
+// eight times in 2.5 s.
 //
 // # Headers
 //
@@ -41,9 +44,11 @@
 // # What errors mean
 //
 //	the server says                        class                     what to do
-//	nothing (not connected, no answer)     unavailable broker        check that the server runs and can be reached
+//	nothing (not connected)                unavailable broker        check that the server runs and can be reached
+//	no acknowledgment                      unavailable broker        see nats stream info: its quorum, or an overload
 //	authorization violation                unavailable broker        check the credentials
 //	no responders                          unavailable destination   create a stream with the subject
+//	no responders, of a stream             unavailable destination   start most of the servers that hold it
 //	no responders, and no JetStream        unavailable broker        enable JetStream
 //	no responders, JetStream is silent     unavailable broker        start most servers of the cluster
 //	permissions violation                  unavailable destination   allow the user to publish to the subject
@@ -53,8 +58,10 @@
 //	10167 too many requests                unavailable destination   wait
 //	10052, 10053, 10074, 10122 settings    unavailable destination   check those of WithCreateStreams, and the limits
 //	10002, 10023, 10028, 10047 resources   unavailable broker        raise limits of the account or server
-//	10008, 10009, other codes 503          unavailable broker        wait for a leader
+//	10008, 10009 no leader                 unavailable broker        start most servers of the cluster
+//	other codes 503                        unavailable broker        see the server's log
 //	10035, 10039, 10076, 10120             unavailable broker        enable JetStream for the account
+//	10158 an earlier copy is in process    unavailable partition     wait; only messages of its key do
 //	10054 message size                     permanent                 raise max_msg_size of the stream
 //	10097 headers too large                permanent                 send fewer attributes
 //	above max_payload                      permanent                 raise max_payload
@@ -64,5 +71,5 @@
 // A user needs to publish to the subjects and to subscribe to _INBOX.>; for CheckDestination also
 // to publish to $JS.API.STREAM.NAMES, and for WithCreateStreams to $JS.API.STREAM.CREATE.*.
 // Where it may publish to $JS.API.INFO, a server without JetStream, or a cluster without a leader, is told
-// from a missing stream.
+// from a missing stream; where it may to $JS.API.STREAM.NAMES, so is a stream without a leader.
 package nats

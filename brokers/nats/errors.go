@@ -23,7 +23,7 @@ type rule struct {
 const (
 	storage = "raise max_file_store or max_memory_store of the server, or remove messages"
 	account = "raise the limits of the account, or remove messages"
-	passes  = "this passes by itself when a leader is elected; see nats server report jetstream"
+	quorum  = "start the servers of the cluster that are missing, most of which are needed to elect a leader; see nats server report jetstream"
 	enable  = "enable JetStream in the server's configuration, and for the account"
 	offline = "restart or upgrade the servers that hold the stream; see nats stream info"
 )
@@ -31,8 +31,8 @@ const (
 // rules by error code. Everything else is retryable.
 var rules = map[jetstream.ErrorCode]rule{
 	10002: {brokers.ClassUnavailable, brokers.ScopeBroker, account},
-	10008: {brokers.ClassUnavailable, brokers.ScopeBroker, passes},
-	10009: {brokers.ClassUnavailable, brokers.ScopeBroker, passes},
+	10008: {brokers.ClassUnavailable, brokers.ScopeBroker, quorum},
+	10009: {brokers.ClassUnavailable, brokers.ScopeBroker, quorum},
 	10023: {brokers.ClassUnavailable, brokers.ScopeBroker, storage},
 	10028: {brokers.ClassUnavailable, brokers.ScopeBroker, storage},
 	10047: {brokers.ClassUnavailable, brokers.ScopeBroker, storage},
@@ -53,9 +53,14 @@ var rules = map[jetstream.ErrorCode]rule{
 	10118: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10194: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10167: {brokers.ClassUnavailable, brokers.ScopeDestination, "the stream is overloaded; this passes by itself"},
+	10158: {brokers.ClassUnavailable, brokers.ScopePartition, "the servers are still storing an earlier copy; this passes by itself"},
 	10054: {brokers.ClassPermanent, "", "raise max_msg_size of the stream, or lower max_payload_bytes"},
 	10097: {brokers.ClassPermanent, "", "send fewer attributes"},
 }
+
+// inProcess is the code of a message of which an earlier copy is not yet stored by most of the
+// stream's servers, as after an acknowledgment that was lost, or where two processes publish it.
+const inProcess = 10158
 
 const missing = "create a stream with this subject (nats stream add), or let the broker do it (create_destinations, WithCreateStreams)"
 
@@ -79,6 +84,12 @@ var errDenied = errors.New("permissions violation: the user may not publish to t
 // errNotCreated is the error of a message whose stream is missing and could not be created.
 var errNotCreated = errors.New("no stream takes the subject, and it could not be created")
 
+// errNoAck is the error of a message that may have been stored or not.
+var errNoAck = errors.New("no acknowledgment")
+
+// errNoLeader is why a stream that exists does not answer.
+var errNoLeader = errors.New("has no leader: start the servers that hold the stream, of which most are needed; see nats stream info")
+
 // failed classifies why a message for a subject was not confirmed.
 func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 	said := fmt.Errorf("nats: publish to %q: %w", subject, err)
@@ -99,8 +110,8 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 			return brokers.Retryable(said)
 		}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, missing+"; where there is one, it has no leader"))
-	case errors.Is(err, errDenied), errors.Is(err, errNotCreated):
+		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, missing+"; where there is one, it has no leader (nats stream info)"))
+	case errors.Is(err, errDenied), errors.Is(err, errNotCreated), errors.Is(err, errNoLeader):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload()))
@@ -132,6 +143,8 @@ func (b *Broker) explained(err error) error {
 		}
 	}
 	switch last := b.conn.LastError(); {
+	case b.conn.IsConnected() && errors.Is(err, errNoAck):
+		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "the stream may have lost its quorum, which is most of its servers, or be overloaded; see nats stream info")
 	case b.conn.IsConnected():
 		return fmt.Errorf("%w%s", err, trouble)
 	case isAuth(last) || isAuth(err) || isAuth(known):

@@ -27,8 +27,6 @@ const (
 	// Between attempts to connect: doubled from the one to the other.
 	minReconnectDelay = 50 * time.Millisecond
 	maxReconnectDelay = 2 * time.Second
-	// ackTimeout ends the client's memory of a message that was never acknowledged.
-	ackTimeout = 30 * time.Second
 )
 
 // errURL says nothing about the URL it got: what fails to parse is often the password itself,
@@ -63,7 +61,7 @@ func Open(servers string, opts ...Option) (*Broker, error) {
 	}
 	// The broker has a bound of its own for what is unconfirmed. The client's counts what no call waits for
 	// any more as well, and so a destination that is silent would keep others from being sent to.
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt32))
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(o.timeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt32))
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("nats: open: %w", err)

@@ -19,6 +19,8 @@ const (
 	// kilobytes a server's buffers small.
 	defaultMaxPending = 2000
 	maxMaxPending     = 20_000
+
+	defaultTimeout = 10 * time.Second
 )
 
 // options of a broker, changed by [Option].
@@ -26,12 +28,13 @@ type options struct {
 	prefix     string
 	maxPayload int
 	maxPending int
+	timeout    time.Duration   // of an acknowledgment
 	streams    *StreamSettings // nil = missing streams are not created
 	client     []nats.Option
 }
 
 func defaults() options {
-	return options{maxPayload: defaultMaxPayload, maxPending: defaultMaxPending}
+	return options{maxPayload: defaultMaxPayload, maxPending: defaultMaxPending, timeout: defaultTimeout}
 }
 
 // An Option changes a broker. Options that have no sensible meaning (a negative size) count as not
@@ -59,6 +62,17 @@ func WithMaxPending(n int) Option {
 	return func(o *options) {
 		if n > 0 {
 			o.maxPending = min(n, maxMaxPending)
+		}
+	}
+}
+
+// WithTimeout bounds how long a message waits for its acknowledgment, within the context of the
+// call. Default 10 s. One that was not acknowledged by then may have been stored; the servers count
+// as out.
+func WithTimeout(d time.Duration) Option {
+	return func(o *options) {
+		if d > 0 {
+			o.timeout = d
 		}
 	}
 }

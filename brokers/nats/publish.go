@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,7 +58,11 @@ type publication struct {
 	flights []flight // sent and unanswered, the oldest first
 	bytes   int      // of their payloads
 
-	created map[*lane]error // what came of creating a stream
+	conflicts []flight // sent, and to be sent again: a copy of them is in process
+
+	created map[*lane]error // the result of creating a stream
+	silent  map[*lane]error // why no stream answers; nil = there is none
+	off     error           // why none does on any lane; nil = not known
 }
 
 // A flight is a message that waits for its acknowledgment.
@@ -66,12 +71,14 @@ type flight struct {
 	lane  *lane
 	wire  *nats.Msg
 	ack   jetstream.PubAckFuture
-	again bool // sent a second time, after its stream was created
+	again bool  // sent a second time, since its stream was created, or is there
+	tries int   // how often a copy was in process
+	why   error // the last answer that said so
 }
 
 // run sends what may be sent, and waits for the oldest answer where nothing may.
 func (p *publication) run(ctx context.Context) {
-	for len(p.ready) > 0 || len(p.flights) > 0 {
+	for len(p.ready)+len(p.flights)+len(p.conflicts) > 0 {
 		if len(p.ready) > 0 && p.mayFly(ctx) {
 			i := p.ready[0]
 			p.ready = p.ready[1:]
@@ -82,6 +89,10 @@ func (p *publication) run(ctx context.Context) {
 			f := p.flights[0]
 			p.flights = p.flights[1:]
 			p.land(ctx, f)
+			continue
+		}
+		if len(p.conflicts) > 0 {
+			p.sendAgain(ctx)
 		}
 	}
 }
@@ -97,7 +108,7 @@ func (p *publication) mayFly(ctx context.Context) bool {
 		return true
 	default:
 	}
-	if len(p.flights) > 0 {
+	if len(p.flights)+len(p.conflicts) > 0 {
 		return false
 	}
 	select {
@@ -163,19 +174,79 @@ func (p *publication) land(ctx context.Context, f flight) {
 		}
 		return
 	}
+	if refused := (*jetstream.APIError)(nil); errors.As(err, &refused) && refused.ErrorCode == inProcess && f.tries < mostTries {
+		f.tries, f.why = f.tries+1, err
+		p.conflicts = append(p.conflicts, f)
+		return
+	}
 	if errors.Is(err, jetstream.ErrNoStreamResponse) && ctx.Err() == nil {
-		if off := p.outage(ctx); off != nil {
-			err = off
-		} else if p.options.streams != nil && !f.again {
-			if err = p.create(ctx, f.lane); err == nil {
-				f.again = true
-				p.send(ctx, f)
-				return
-			}
+		why, again := p.noResponse(ctx, f.lane), false
+		switch {
+		case errors.Is(why, errNoLeader): // or a process has created it meanwhile
+			again = !f.again
+		case why == nil && p.options.streams != nil && !f.again:
+			why = p.create(ctx, f.lane)
+			again = why == nil
+		}
+		if again {
+			f.again = true
+			p.send(ctx, f)
+			return
+		}
+		if why != nil {
+			err = why
 		}
 	}
 	<-p.slots
 	p.Fail(f.i, p.failed(ctx, f.lane.subject, err))
+}
+
+// A message of which a copy is in process is sent again after a pause, which doubles: 2.5 s in all.
+const (
+	firstPause = 10 * time.Millisecond
+	mostTries  = 8
+)
+
+// sendAgain sends again all messages of which a copy was in process.
+func (p *publication) sendAgain(ctx context.Context) {
+	flights := p.conflicts
+	p.conflicts = nil
+	pause := time.NewTimer(firstPause << (flights[0].tries - 1))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	case <-p.abandoned:
+	}
+	for _, f := range flights {
+		if p.Obstacle(ctx, f.i) != nil {
+			<-p.slots
+			p.Fail(f.i, p.failed(ctx, f.lane.subject, f.why))
+			continue
+		}
+		p.send(ctx, f)
+	}
+}
+
+// noResponse is [Broker.noResponse] of a lane, asked once in a call: many messages may be in
+// flight, and an answer that does not come takes seconds. An outage of JetStream is that of all
+// lanes.
+func (p *publication) noResponse(ctx context.Context, l *lane) error {
+	if why, asked := p.silent[l]; asked {
+		return why
+	}
+	if p.silent == nil {
+		p.silent = map[*lane]error{}
+	}
+	why := p.off
+	if why == nil {
+		why = p.Broker.noResponse(ctx, l.subject)
+	}
+	if !errors.Is(why, errNoLeader) {
+		p.off = why
+	}
+	p.silent[l] = why
+	return why
 }
 
 // await waits for one acknowledgment. An answer that is there wins against a context that has ended.
@@ -185,21 +256,28 @@ func (p *publication) await(ctx context.Context, f flight) (*jetstream.PubAck, e
 	case ack := <-confirmed:
 		return ack, nil
 	case err := <-refused:
-		return nil, err
+		return nil, p.refusal(err)
 	default:
 	}
 	select {
 	case ack := <-confirmed:
 		return ack, nil
 	case err := <-refused:
-		return nil, err
+		return nil, p.refusal(err)
 	case <-f.lane.denied:
 		return nil, errDenied
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no acknowledgment: %w", ctx.Err())
+		return nil, fmt.Errorf("%w: %w", errNoAck, ctx.Err())
 	case <-p.abandoned:
 		return nil, nats.ErrConnectionClosed
 	}
+}
+
+func (p *publication) refusal(err error) error {
+	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
+		return fmt.Errorf("%w within %v: %w", errNoAck, p.options.timeout, err)
+	}
+	return err
 }
 
 // create creates the stream of a lane, once in a call. That another process has just done so, with
