@@ -68,6 +68,9 @@
 //	any other reason not to create one     unavailable destination   see WithCreateStreams, and the account's limits
 //	anything else                          retryable
 //
+// Permanent and retryable it is where others of the stream (of the server, above max_payload) get
+// through, since a limit may be below what any message has: see [brokers.Refused].
+//
 // A user needs to publish to the subjects and to subscribe to _INBOX.>; for CheckDestination also
 // to publish to $JS.API.STREAM.NAMES, and for WithCreateStreams to $JS.API.STREAM.CREATE.*.
 // Where it may publish to $JS.API.INFO, a server without JetStream, or a cluster without a leader, is told

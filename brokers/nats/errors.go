@@ -28,7 +28,7 @@ const (
 	offline = "restart or upgrade the servers that hold the stream; see nats stream info"
 )
 
-// rules by error code. Everything else is retryable.
+// rules by error code. Everything else is retryable where others get through.
 var rules = map[jetstream.ErrorCode]rule{
 	10002: {brokers.ClassUnavailable, brokers.ScopeBroker, account},
 	10008: {brokers.ClassUnavailable, brokers.ScopeBroker, quorum},
@@ -99,7 +99,8 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		r, known := rules[refused.ErrorCode]
 		switch {
 		case known && r.class == brokers.ClassPermanent:
-			return brokers.Permanent(failure.Advise(said, r.advice))
+			// A limit of the stream, which may be below what any message has.
+			return brokers.Refused(brokers.ScopeDestination, brokers.Permanent(failure.Advise(said, r.advice)))
 		case known:
 			return brokers.Unavailable(r.scope, failure.Advise(said, r.advice))
 		case refused.Code == 503:
@@ -107,14 +108,15 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		case errors.Is(err, errNotCreated): // which says nothing of the message
 			return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "check the limits of the account and the settings of WithCreateStreams"))
 		default:
-			return brokers.Retryable(said)
+			return brokers.Refused(brokers.ScopeDestination, brokers.Retryable(said))
 		}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, missing+"; where there is one, it has no leader (nats stream info)"))
 	case errors.Is(err, errDenied), errors.Is(err, errNotCreated), errors.Is(err, errNoLeader):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload()))
+		return brokers.Refused(brokers.ScopeBroker,
+			brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload())))
 	case errors.Is(err, jetstream.ErrInvalidJSAck):
 		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "something else than a stream answers on this subject"))
 	case errors.Is(ctx.Err(), context.Canceled):

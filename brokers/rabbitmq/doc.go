@@ -66,7 +66,7 @@
 //	403 internal exchange       unavailable   broker       name another exchange
 //	403 anything else           unavailable   broker       check user and password
 //	406 inequivalent arg        unavailable   broker       WithDeclare met another type of exchange
-//	406 larger than max size    permanent                  raise max_message_size, or send less
+//	406 larger than max size    permanent, where others of the broker get through ([brokers.Refused])
 //	530 limit                   unavailable   broker       raise the limit of connections
 //	530 anything else           unavailable   broker       check the virtual host
 //	320                         unavailable   broker       the server shuts down; wait

@@ -138,7 +138,8 @@ func (p *publication) culprits(flight []sent, said *amqp.Error) (n int) {
 		size := int64(len(p.msgs[m.index].Payload))
 		switch {
 		case limit > 0 && size > limit:
-			p.Fail(m.index, brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: the payload has %d bytes: %w", m.key, size, said)))
+			large := brokers.Permanent(fmt.Errorf("rabbitmq: publish to %q: the payload has %d bytes: %w", m.key, size, said))
+			p.Fail(m.index, brokers.Refused(brokers.ScopeBroker, large)) // the limit may be below what any message has
 		case forbids(said, m.key):
 			v := p.judge(said)
 			p.Fail(m.index, brokers.Unavailable(v.scope, v.advise(fmt.Errorf("rabbitmq: publish to %q: %w", m.key, said))))
