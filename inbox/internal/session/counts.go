@@ -36,7 +36,7 @@ func (c *Counts) Stats(s *Session) inbox.ConsumerStats {
 	}
 	if s != nil {
 		claimed, running := s.Figures()
-		stats.Claimed, stats.Running = int64(claimed), int64(running)
+		stats.Claimed, stats.Running, stats.Oldest = int64(claimed), int64(running), s.Oldest()
 	}
 	return stats
 }

@@ -56,6 +56,9 @@ func (o *Outage) Over(ctx context.Context) {
 	o.failures = 0
 }
 
+// Lasts reports whether the broker is out, as far as is known.
+func (o *Outage) Lasts() bool { return o.standing.Lasts() }
+
 // Outages are those of a broker of which a part can be out, such as one of several servers, or what a user
 // has no right to. Log has to be set. They are safe for concurrent use.
 type Outages struct {

@@ -40,6 +40,7 @@ type Entry struct {
 	History
 
 	queue    *queue
+	claimed  time.Time
 	first    Delivery
 	copies   []Delivery // of the message, the first one too; all of them are confirmed or given back together
 	admitted bool       // it takes room
@@ -201,6 +202,7 @@ func (l *queues) done(e *Entry) (back []*Entry) {
 	if !e.over { // else it is forgotten already
 		l.forget(e)
 	}
+	at.entries[0] = nil // else it would stay in memory for as long as the queue
 	at.entries = at.entries[1:]
 	at.state = idle
 	if l.stopping {

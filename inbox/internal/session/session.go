@@ -135,7 +135,7 @@ func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 		s.Counts.copies.Add(1)
 		return false
 	}
-	e.first, e.copies = d, []Delivery{d}
+	e.first, e.copies, e.claimed = d, []Delivery{d}, time.Now()
 	if s.Recurs {
 		s.memory.restore(e)
 	}
@@ -272,6 +272,20 @@ func (s *Session) Figures() (claimed, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queues.byID), s.queues.running
+}
+
+// Oldest is for how long the message has been claimed that has been so for longest; 0 where none is.
+func (s *Session) Oldest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	first := now
+	for _, e := range s.queues.byID {
+		if e.claimed.Before(first) {
+			first = e.claimed
+		}
+	}
+	return now.Sub(first)
 }
 
 // Claimed are the deliveries that are neither confirmed nor given back.
