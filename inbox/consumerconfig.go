@@ -37,7 +37,8 @@ type ConsumerConfig struct {
 	// a message takes twice its bytes: as it came, and as it was read. RabbitMQ bounds messages alone,
 	// 65,535 at most, and refuses MaxOutstandingBytes. Defaults: 500 messages, 64 MiB. A message
 	// larger than that is handled all the same. The messages of a key that wait behind a failing one
-	// count, too: the package of each consumer says what happens when they fill the room.
+	// count, too: the package of each consumer says what happens when they fill the room. What is done
+	// does not, whatever it was behind.
 	MaxOutstandingMessages, MaxOutstandingBytes int
 	// Retry says how failures are repeated, and after how many a message becomes a dead letter.
 	// Default: [DefaultRetry], also for each field that is zero.

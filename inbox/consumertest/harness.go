@@ -130,6 +130,7 @@ func Run(t *testing.T, harness Harness) {
 		{"Poison", s.poison},
 		{"Held", s.held},
 		{"HotKey", s.hotKey},
+		{"OthersPassAHeldMessage", s.othersPassAHeldMessage},
 		{"HandlerHangs", s.handlerHangs},
 		{"HandlerOutlastsClaim", s.handlerOutlastsClaim},
 		{"StopUnderLoad", s.stopUnderLoad},

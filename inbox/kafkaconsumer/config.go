@@ -1,6 +1,7 @@
 package kafkaconsumer
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -8,6 +9,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
+
+// DefaultMaxUncommittedMessages is that of [Config].
+const DefaultMaxUncommittedMessages = 100_000
 
 // maxName bounds the names of topics (Kafka's own limit) and groups.
 const maxName = 249
@@ -17,11 +21,20 @@ const maxName = 249
 // MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is not
 // read on until it has half as many; what was read until then comes on top, up to 500 messages. With
 // the defaults 20 partitions can hold 1.25 GiB of messages, and take twice as much memory, if messages
-// are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a failing message fill the room until that one is done
-// with or abandoned; then other keys of its partition wait as well, other partitions go on.
+// are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a failing
+// message fill the room until that one is done with or abandoned; then other keys of its partition wait
+// as well, other partitions go on.
 type Config struct {
 	inbox.ConsumerConfig
 
+	// MaxUncommittedMessages bounds, for each partition, the messages that are done and cannot be
+	// committed, since one before them is not: another member gets them again when the partition moves,
+	// and this one after a restart. A partition that has as many is not read on until it has half as
+	// many, with a warning; what was claimed by then comes on top. They take no memory. Default 100,000:
+	// 400 a second while a message uses up its attempts (four minutes by default, see Retry), and as many
+	// copies as inbox.Handle drops in 15 seconds. Raise it for busier partitions; lower it where copies are
+	// expensive.
+	MaxUncommittedMessages int
 	// NewOnly has a group that has no offsets yet begin with what is added from now on. Default: with
 	// the oldest message of each partition. It changes nothing for a group that has them.
 	NewOnly bool
@@ -43,6 +56,8 @@ type pace struct {
 // complete fills in what is not set, and reports all that is wrong.
 func (c *Config) complete(servers []string, group string, topics []string, handler inbox.Handler) error {
 	wrong := session.Complete("kafkaconsumer", &c.ConsumerConfig, handler, group, topics...)
+	c.MaxUncommittedMessages = cmp.Or(c.MaxUncommittedMessages, DefaultMaxUncommittedMessages)
+	wrong.If(c.MaxUncommittedMessages < 0, "MaxUncommittedMessages is %d: give a positive value, or 0 for %d", c.MaxUncommittedMessages, DefaultMaxUncommittedMessages)
 	wrong.If(len(servers) == 0, "there is no bootstrap server: give host:port")
 	wrong.If(group == "" || len(group) > maxName, "the group's name has %d bytes: give 1 to %d", len(group), maxName)
 	wrong.Sources("topic", topics, c.DeadLetters)

@@ -105,12 +105,3 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
-
-// Stats returns the present figures. How far the group is behind, its lag says: kafka-consumer-groups
-// --describe.
-func (c *Consumer) Stats() inbox.ConsumerStats {
-	if r := c.running.Load(); r != nil {
-		return c.counts.Stats(r.Session)
-	}
-	return c.counts.Stats(nil)
-}

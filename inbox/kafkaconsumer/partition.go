@@ -1,10 +1,16 @@
 package kafkaconsumer
 
 import (
+	"bytes"
+	"container/list"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// unknown is an offset that is not known.
+const unknown = -1
 
 // place is a partition of a topic.
 type place struct {
@@ -20,44 +26,50 @@ type partition struct {
 
 	run *run
 
-	mu     sync.Mutex
-	claims []*claim    // in the order of their offsets; the first one is not done
-	open   int         // claims that are not done
-	bytes  int         // of these
-	from   int64       // where it began
-	last   *kgo.Record // all up to it are done; nil = the first one is not
-	told   int64       // the offset that the group has
-	paused bool
-	lost   bool
+	mu       sync.Mutex
+	progress progress
+	bytes    int       // of what is claimed
+	told     int64     // the offset that the group has
+	paused   bool      // the client does not read it
+	pinned   time.Time // since when too much is uncommitted; zero = it is not
+	lost     bool
 }
-
-// unknown is an offset that is not known.
-const unknown = -1
 
 // claim implements [session.Delivery].
 type claim struct {
 	*partition
 
 	record *kgo.Record
-	done   bool
+	id     string // of the message
+	since  time.Time
+	mark   *list.Element // of the progress
 }
 
-// add claims a record. It pauses the partition where that fills it.
-func (p *partition) add(record *kgo.Record) *claim {
+// add claims a record, of the message of that id. It pauses the partition where that fills it.
+func (p *partition) add(record *kgo.Record, id string) *claim {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &claim{partition: p, record: record}
-	p.claims = append(p.claims, c)
-	p.open++
+	c := &claim{partition: p, record: record, id: id, since: time.Now()}
+	if p.run.config.NewOnly && !p.progress.begun && p.progress.head() == nil {
+		p.progress.begin(record.Offset)
+	}
+	c.mark = p.progress.add(c)
 	p.bytes += sizeOf(record)
-	if p.run.config.NewOnly && p.from == unknown && p.last == nil && len(p.claims) == 1 {
-		p.from = record.Offset
-	}
-	if o := &p.run.config; !p.lost && !p.paused && (p.open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes) {
-		p.paused = true
-		p.run.kafka.PauseFetchPartitions(p.list())
-	}
+	p.regulate()
 	return c
+}
+
+// detached is a record in memory of its own. Those of the client are parts of their batch: one that is claimed
+// for long would keep all of it.
+func detached(record *kgo.Record) *kgo.Record {
+	own := &kgo.Record{
+		Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, LeaderEpoch: record.LeaderEpoch, Timestamp: record.Timestamp,
+		Key: bytes.Clone(record.Key), Value: bytes.Clone(record.Value),
+	}
+	for _, header := range record.Headers {
+		own.Headers = append(own.Headers, kgo.RecordHeader{Key: header.Key, Value: bytes.Clone(header.Value)})
+	}
+	return own
 }
 
 // sizeOf is what a record takes: a foreign producer may put it all into the key and the headers.
@@ -71,22 +83,33 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
+// regulate pauses a partition that is full, and resumes it when it is half as full. With the lock held.
+func (p *partition) regulate() {
+	o, at := &p.run.config, &p.progress
+	switch {
+	case p.lost:
+	case !p.paused && (at.open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes || at.uncommitted >= o.MaxUncommittedMessages):
+		p.paused = true
+		p.run.kafka.PauseFetchPartitions(p.list())
+	case p.paused && at.open <= o.MaxOutstandingMessages/2 && p.bytes <= o.MaxOutstandingBytes/2 && at.uncommitted <= o.MaxUncommittedMessages/2:
+		p.paused = false
+		p.run.kafka.ResumeFetchPartitions(p.list())
+	}
+}
+
 // begin notes where a partition begins, before anything of it was read.
 func (p *partition) begin(at int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.from = at
+	p.progress.begin(at)
 }
 
 // next is where the group is to go on. changed says that the cluster does not know it yet.
 func (p *partition) next() (at kgo.EpochOffset, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at = kgo.EpochOffset{Epoch: -1, Offset: p.from}
-	if p.last != nil {
-		at = kgo.EpochOffset{Epoch: p.last.LeaderEpoch, Offset: p.last.Offset + 1}
-	}
-	return at, !p.lost && at.Offset != unknown && at.Offset != p.told
+	at = p.progress.next
+	return at, !p.lost && p.progress.begun && at.Offset != p.told
 }
 
 // committed notes what the cluster knows.
@@ -103,21 +126,38 @@ func (c *claim) Ack() {
 	p := c.partition
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.done = true
-	p.open--
 	p.bytes -= sizeOf(c.record)
 	if p.lost { // it is another's by now, and its offset, too
 		return
 	}
-	for len(p.claims) > 0 && p.claims[0].done {
-		p.last = p.claims[0].record
-		p.claims[0] = nil
-		p.claims = p.claims[1:]
+	p.progress.done(c.mark)
+	p.regulate()
+	p.tell()
+}
+
+// tell logs when so much is uncommitted that the partition is not read, and when it is read again. With the
+// lock held.
+func (p *partition) tell() {
+	switch {
+	case p.pinned.IsZero() && p.progress.uncommitted >= p.run.config.MaxUncommittedMessages:
+		p.pinned = time.Now()
+		head := p.progress.head()
+		p.run.log.WarnContext(p.run.Context(), "partition not read: too many messages uncommitted", "topic", p.topic, "partition", p.partition,
+			"offset", head.record.Offset, "message_id", head.id, "age", head.age(), "uncommitted", p.progress.uncommitted)
+	case !p.pinned.IsZero() && !p.paused:
+		p.run.log.InfoContext(p.run.Context(), "partition read again", "topic", p.topic, "partition", p.partition, "after", time.Since(p.pinned))
+		p.pinned = time.Time{}
 	}
-	if o := &p.run.config; p.paused && p.open <= o.MaxOutstandingMessages/2 && p.bytes <= o.MaxOutstandingBytes/2 {
-		p.paused = false
-		p.run.kafka.ResumeFetchPartitions(p.list())
+}
+
+// age is how long ago the message was added to its partition, by the clock of its producer, or the server. Where that
+// is ahead, or there is no time, it is at least as old as its claim.
+func (c *claim) age() time.Duration {
+	age := time.Since(c.since)
+	if at := c.record.Timestamp; at.UnixMilli() > 0 { // -1 = none
+		age = max(age, time.Since(at))
 	}
+	return age
 }
 
 // Nack implements [session.Delivery]: what is not committed is delivered again to whom the partition
@@ -128,7 +168,7 @@ func (c *claim) Nack() {}
 func (p *partition) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lost = true
+	p.lost, p.progress = true, progress{} // nothing of it is committed any more
 	if p.paused {
 		p.run.kafka.ResumeFetchPartitions(p.list()) // the client would remember it when it comes back
 	}

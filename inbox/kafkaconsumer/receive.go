@@ -198,6 +198,7 @@ func (r *run) take(record *kgo.Record) {
 	if p == nil {
 		return // taken back since
 	}
+	record = detached(record)
 	at := strconv.FormatInt(int64(record.Partition), 10) + "/" + strconv.FormatInt(record.Offset, 10)
 	message, broken := session.Decode(record.Value, attributesOf(record), record.Topic, at)
 	o := &r.config
@@ -207,7 +208,7 @@ func (r *run) take(record *kgo.Record) {
 	}
 	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
 	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
-	r.Take(&session.Entry{ID: id, Bytes: sizeOf(record), Message: message, Broken: broken}, p.add(record))
+	r.Take(&session.Entry{ID: id, Bytes: sizeOf(record), Message: message, Broken: broken}, p.add(record, message.ID))
 }
 
 // attributesOf are the headers. Those of CloudEvents begin with "ce_" on Kafka.
@@ -231,7 +232,7 @@ func (r *run) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32)
 	for topic, partitions := range all {
 		for _, n := range partitions {
 			at := place{topic, n}
-			r.partitions[at] = &partition{place: at, run: r, told: unknown, from: unknown}
+			r.partitions[at] = &partition{place: at, run: r, told: unknown}
 		}
 	}
 }
