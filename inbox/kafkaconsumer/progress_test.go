@@ -24,7 +24,7 @@ func TestProgress(t *testing.T) {
 		done  bool
 	}
 	for seed := range uint64(300) {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+		random := rand.New(rand.NewPCG(seed, 0))
 		var p progress
 		var all []*delivery
 		offset, epoch, next := int64(0), int32(0), kgo.EpochOffset{}

@@ -54,7 +54,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	o := &c.config
 	settings := session.SettingsOf(&o.ConsumerConfig, c.handler, c.log, &c.counts)
 	settings.MaxMessages, settings.MaxBytes, settings.Recurs = o.MaxOutstandingMessages, o.MaxOutstandingBytes, true
-	settings.GiveBack, settings.Tick = !o.Exclusive, o.pace.tick
+	settings.GiveBack, settings.Tick, settings.LatestConfirms = !o.Exclusive, o.pace.tick, true // the server knows messages by their places
 	if c.letters != "" {
 		settings.DeadLetter = r.deadLetter
 	}

@@ -60,6 +60,9 @@ func TestCopyOfAClaimedMessage(t *testing.T) {
 		}, "they have begun, and their lease has")
 		s.pass(DefaultLease + time.Second)
 		eventually(t, func() bool { return p.Stats().Copies == 2 }, "copies come")
+		for _, d := range p.running.Load().Claimed() {
+			assert.Empty(t, d.(*delivery).message.Data, "they take no memory beside the message's own")
+		}
 		close(let)
 		eventually(t, func() bool { return len(s.unacked()) == 0 }, "the copies are confirmed, which the server cares for alone")
 		require.NoError(t, p.stop())

@@ -60,6 +60,7 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 		e.Past.Failures = max(message.Deliveries-1, 0)
 	}
 	e.Message, e.Broken = message, broken
+	m.Data, m.Attributes = nil, nil // which the message has, and copies of one that is claimed need not
 	r.Arrive(ctx, e, &delivery{run: r, message: m})
 }
 

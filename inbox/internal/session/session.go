@@ -48,6 +48,9 @@ type Settings struct {
 	// Recurs says that the ids of entries are the same for all deliveries of a message, so that
 	// what failed before it was given back is remembered.
 	Recurs bool
+	// LatestConfirms says that the latest delivery of a message stands for all of them: those before it
+	// are neither confirmed nor given back.
+	LatestConfirms bool
 	// DeadLetter puts an abandoned message away; nil where there is no place. An error is tried
 	// again, with pauses.
 	DeadLetter func(ctx context.Context, e *Entry) error
@@ -130,6 +133,9 @@ func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 		return false
 	}
 	if found := s.queues.find(e.ID); found != nil {
+		if s.LatestConfirms {
+			found.copies = nil
+		}
 		found.copies = append(found.copies, d)
 		found.Expire = e.Expire
 		s.Counts.copies.Add(1)

@@ -87,6 +87,33 @@ func TestCopyWhileAnAttemptFails(t *testing.T) {
 	assert.Equal(t, int64(2*messages), broker.nacks.Load())
 }
 
+// Where the latest delivery confirms a message, its copies take no memory, however many come while it is
+// claimed.
+func TestLatestConfirms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		set := settings(func(context.Context, *inbox.Message) error {
+			<-let
+			return nil
+		})
+		set.LatestConfirms = true
+		s := New(t.Context(), &set)
+		var first, others, latest told
+		s.Take(entry("a", "1"), &first)
+		for range 100 {
+			s.Take(entry("a", "1"), &others)
+		}
+		s.Take(entry("a", "1"), &latest)
+		assert.Equal(t, []Delivery{&latest}, s.Claimed())
+		close(let)
+		synctest.Wait()
+		assert.Equal(t, []int64{0, 0, 1}, []int64{first.acks.Load(), others.acks.Load(), latest.acks.Load()})
+		s.Stop(func() {})
+		assert.Zero(t, first.nacks.Load()+others.nacks.Load()+latest.nacks.Load())
+	})
+}
+
 // What waits is given up at once, what is being handled when it has ended; what has come since
 // waits for it.
 func TestWithdraw(t *testing.T) {
