@@ -30,8 +30,9 @@ type partition struct {
 	progress progress
 	bytes    int       // of what is claimed
 	told     int64     // the offset that the group has
-	paused   bool      // the client does not read it
+	crowded  bool      // too much is claimed
 	pinned   time.Time // since when too much is uncommitted; zero = it is not
+	paused   bool      // the client does not read it
 	lost     bool
 }
 
@@ -55,7 +56,9 @@ func (p *partition) add(record *kgo.Record, id string) *claim {
 	}
 	c.mark = p.progress.add(c)
 	p.bytes += sizeOf(record)
-	p.regulate()
+	if !p.lost {
+		p.regulate()
+	}
 	return c
 }
 
@@ -83,17 +86,35 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
-// regulate pauses a partition that is full, and resumes it when it is half as full. With the lock held.
+// regulate pauses a partition while too much of it is claimed, or uncommitted; each until it is half as much.
+// With the lock held.
 func (p *partition) regulate() {
-	o, at := &p.run.config, &p.progress
-	switch {
-	case p.lost:
-	case !p.paused && (at.open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes || at.uncommitted >= o.MaxUncommittedMessages):
+	o, open := &p.run.config, p.progress.open
+	p.crowded = open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes ||
+		p.crowded && (open > o.MaxOutstandingMessages/2 || p.bytes > o.MaxOutstandingBytes/2)
+	p.pin()
+	switch full := p.crowded || !p.pinned.IsZero(); {
+	case full && !p.paused:
 		p.paused = true
 		p.run.kafka.PauseFetchPartitions(p.list())
-	case p.paused && at.open <= o.MaxOutstandingMessages/2 && p.bytes <= o.MaxOutstandingBytes/2 && at.uncommitted <= o.MaxUncommittedMessages/2:
+	case p.paused && !full:
 		p.paused = false
 		p.run.kafka.ResumeFetchPartitions(p.list())
+	}
+}
+
+// pin notes, and logs, when too much is uncommitted, and when it is not any more.
+func (p *partition) pin() {
+	log, ctx, most, uncommitted := p.run.log, p.run.Context(), p.run.config.MaxUncommittedMessages, p.progress.uncommitted
+	switch pinned := !p.pinned.IsZero(); {
+	case !pinned && uncommitted >= most:
+		p.pinned = time.Now()
+		head := p.progress.head()
+		log.WarnContext(ctx, "partition not read: too many messages uncommitted", "topic", p.topic, "partition", p.partition,
+			"offset", head.record.Offset, "message_id", head.id, "age", head.age(), "uncommitted", uncommitted)
+	case pinned && uncommitted <= most/2:
+		log.InfoContext(ctx, "partition read again", "topic", p.topic, "partition", p.partition, "after", time.Since(p.pinned))
+		p.pinned = time.Time{}
 	}
 }
 
@@ -132,22 +153,6 @@ func (c *claim) Ack() {
 	}
 	p.progress.done(c.mark)
 	p.regulate()
-	p.tell()
-}
-
-// tell logs when so much is uncommitted that the partition is not read, and when it is read again. With the
-// lock held.
-func (p *partition) tell() {
-	switch {
-	case p.pinned.IsZero() && p.progress.uncommitted >= p.run.config.MaxUncommittedMessages:
-		p.pinned = time.Now()
-		head := p.progress.head()
-		p.run.log.WarnContext(p.run.Context(), "partition not read: too many messages uncommitted", "topic", p.topic, "partition", p.partition,
-			"offset", head.record.Offset, "message_id", head.id, "age", head.age(), "uncommitted", p.progress.uncommitted)
-	case !p.pinned.IsZero() && !p.paused:
-		p.run.log.InfoContext(p.run.Context(), "partition read again", "topic", p.topic, "partition", p.partition, "after", time.Since(p.pinned))
-		p.pinned = time.Time{}
-	}
 }
 
 // age is how long ago the message was added to its partition, by the clock of its producer, or the server. Where that
