@@ -31,14 +31,14 @@ type ConsumerConfig struct {
 	Source func(name string) string
 	// Workers is how many handlers run at once. Default 10.
 	Workers int
-	// MaxOutstandingMessages and MaxOutstandingBytes (of payloads) bound what the consumer has claimed
-	// and not confirmed: messages that are being handled, that wait for a worker, or for their next
-	// attempt; on Kafka for each partition, on Redis for each stream. They bound its memory, of which
-	// a message takes twice its bytes: as it came, and as it was read. RabbitMQ bounds messages alone,
-	// 65,535 at most, and refuses MaxOutstandingBytes. Defaults: 500 messages, 64 MiB. A message
-	// larger than that is handled all the same. The messages of a key that wait behind a failing one
-	// count, too: the package of each consumer says what happens when they fill the room. What is done
-	// does not, whatever it was behind.
+	// MaxOutstandingMessages and MaxOutstandingBytes (of payloads) bound what the consumer has
+	// claimed and not confirmed: messages that are being handled, that wait for a worker, or for
+	// their next attempt; on Kafka for each partition, on Redis for each stream. They bound its
+	// memory, of which a message takes twice its bytes: as it came, and as it was read. RabbitMQ
+	// bounds messages alone, 65,535 at most, and refuses MaxOutstandingBytes. Defaults: 500
+	// messages, 64 MiB. A message larger than that is handled all the same. The messages of a key
+	// that wait behind a failing one count, too: the package of each consumer says what happens
+	// when they fill the room. What is done does not, whatever it was behind.
 	MaxOutstandingMessages, MaxOutstandingBytes int
 	// Retry says how failures are repeated, and after how many a message becomes a dead letter.
 	// Default: [DefaultRetry], also for each field that is zero.

@@ -20,7 +20,7 @@ type ConsumerStats struct {
 	// Claimed are messages that are neither confirmed nor given back; Running those whose handler
 	// runs, Held those that are abandoned while there is no place for dead letters.
 	Claimed, Running, Held int64
-	// Oldest is for how long this process has claimed the message that it has claimed for longest; 0
-	// where there is none. One that fails for long, or is held, lets it grow.
+	// Oldest is for how long this process has claimed the message that it has claimed for longest;
+	// 0 where there is none. One that fails for long, or is held, lets it grow.
 	Oldest time.Duration
 }

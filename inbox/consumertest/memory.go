@@ -40,9 +40,9 @@ func (f *footprint) kept() (messages, payloads int) {
 	return len(f.messages), len(f.payloads)
 }
 
-// Many messages of other keys pass one that fails for as long as it takes. All of them are handled, and
-// nothing of them stays in memory: neither as what is claimed, nor as what is not confirmed yet. Nor does
-// what came before it in its own key.
+// Many messages of other keys pass one that fails for as long as it takes. All of them are handled,
+// and nothing of them stays in memory: neither as what is claimed, nor as what is not confirmed
+// yet. Nor does what came before it in its own key.
 func (s *suite) othersPassAHeldMessage(t *testing.T, source *Source) {
 	const rounds, each = 5, 20
 	keys := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", ""}

@@ -18,22 +18,22 @@ const maxName = 249
 
 // Config is what a [Consumer] is made of, besides its arguments. The zero value has all defaults.
 //
-// MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is not
-// read on until it has half as many; what was read until then comes on top, up to 500 messages. With
-// the defaults 20 partitions can hold 1.25 GiB of messages, and take twice as much memory, if messages
-// are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a failing
-// message fill the room until that one is done with or abandoned; then other keys of its partition wait
-// as well, other partitions go on.
+// MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is
+// not read on until it has half as many; what was read until then comes on top, up to 500 messages.
+// With the defaults 20 partitions can hold 1.25 GiB of messages, and take twice as much memory, if
+// messages are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a
+// failing message fill the room until that one is done with or abandoned; then other keys of its
+// partition wait as well, other partitions go on.
 type Config struct {
 	inbox.ConsumerConfig
 
 	// MaxUncommittedMessages bounds, for each partition, the messages that are done and cannot be
-	// committed, since one before them is not: another member gets them again when the partition moves,
-	// and this one after a restart. A partition that has as many is not read on until it has half as
-	// many, with a warning; what was claimed by then comes on top. They take no memory. Default 100,000:
-	// 400 a second while a message uses up its attempts (four minutes by default, see Retry), and as many
-	// copies as inbox.Handle drops in 15 seconds. Raise it for busier partitions; lower it where copies are
-	// expensive.
+	// committed, since one before them is not: another member gets them again when the partition
+	// moves, and this one after a restart. A partition that has as many is not read on until it has
+	// half as many, with a warning; what was claimed by then comes on top. They take no memory.
+	// Default 100,000: 400 a second while a message uses up its attempts (four minutes by default,
+	// see Retry), and as many copies as inbox.Handle drops in 15 seconds. Raise it for busier
+	// partitions; lower it where copies are expensive.
 	MaxUncommittedMessages int
 	// NewOnly has a group that has no offsets yet begin with what is added from now on. Default: with
 	// the oldest message of each partition. It changes nothing for a group that has them.

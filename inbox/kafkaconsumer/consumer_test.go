@@ -60,10 +60,10 @@ func message(key, id string) consumertest.Message {
 // All that is wrong is reported at once.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil, Config{ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}})
+	_, err := NewConsumer(nil, "", []string{"a", "a", ""}, nil, Config{MaxUncommittedMessages: -1, ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}})
 	for _, part := range []string{
 		"there is no bootstrap server", "the group's name has 0 bytes", `the topic "a" is named twice`, "a topic has no name", "the handler is nil",
-		"Workers is -1", `DeadLetters: those of "a" would go to "a", which is read itself`,
+		"Workers is -1", "MaxUncommittedMessages is -1", `DeadLetters: those of "a" would go to "a", which is read itself`,
 	} {
 		require.ErrorContains(t, err, part)
 	}

@@ -34,9 +34,9 @@
 //
 // # At least once
 //
-// What was not committed comes again after a crash, a cut, a restart and a rebalance: also messages that
-// were done, where one before them in their partition was not. Copies are for the handler to tell, as
-// inbox.Handle does.
+// What was not committed comes again after a crash, a cut, a restart and a rebalance: also messages
+// that were done, where one before them in their partition was not. Copies are for the handler to
+// tell, as inbox.Handle does.
 //
 // # What is claimed, and what is not committed
 //
@@ -44,15 +44,16 @@
 // until half of them are done. Followers of one failing key can fill it; then other keys of that
 // partition wait until its head is done with or abandoned, and other partitions go on.
 //
-// A message that fails for long, or is held, pins the offset of its partition. Other keys pass it, and of
-// what is done behind it offsets alone stay in memory, a range of them at a time. All of that comes again
-// after a restart, so it is bounded, too: behind MaxUncommittedMessages the partition is not read on
-// until that message is done, or a dead letter, and a warning has its offset, id and age. Do not leave an
-// offset pinned for longer than the topic keeps its messages, as a restart then finds neither the message nor
-// what was behind it, nor for longer than the inbox remembers (inbox.PurgeConfig), as copies then take effect again.
+// A message that fails for long, or is held, pins the offset of its partition. Other keys pass it,
+// and of what is done behind it offsets alone stay in memory, a range of them at a time. All of
+// that comes again after a restart, so it is bounded, too: behind MaxUncommittedMessages the
+// partition is not read on until that message is done, or a dead letter, and a warning has its
+// offset, id and age. Do not leave an offset pinned for longer than the topic keeps its messages,
+// as a restart then finds neither the message nor what was behind it, nor for longer than the inbox
+// remembers (inbox.PurgeConfig), as copies then take effect again.
 //
-// [Consumer.Partitions] has these figures of each partition, [Consumer.Lag] those of a topic for the
-// metrics of telemetry/otelinbox.
+// [Consumer.Partitions] has these figures of each partition, [Consumer.Lag] those of a topic for
+// the metrics of telemetry/otelinbox.
 //
 // # Dead letters
 //

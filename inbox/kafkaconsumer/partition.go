@@ -62,8 +62,8 @@ func (p *partition) add(record *kgo.Record, id string) *claim {
 	return c
 }
 
-// detached is a record in memory of its own. Those of the client are parts of their batch: one that is claimed
-// for long would keep all of it.
+// detached is a record in memory of its own. Those of the client are parts of their batch: one that
+// is claimed for long would keep all of it.
 func detached(record *kgo.Record) *kgo.Record {
 	own := &kgo.Record{
 		Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, LeaderEpoch: record.LeaderEpoch, Timestamp: record.Timestamp,
@@ -86,8 +86,8 @@ func sizeOf(record *kgo.Record) int {
 
 func (p *partition) list() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }
 
-// regulate pauses a partition while too much of it is claimed, or uncommitted; each until it is half as much.
-// With the lock held.
+// regulate pauses a partition while too much of it is claimed, or uncommitted; each until it is
+// half as much. With the lock held.
 func (p *partition) regulate() {
 	o, open := &p.run.config, p.progress.open
 	p.crowded = open >= o.MaxOutstandingMessages || p.bytes >= o.MaxOutstandingBytes ||
@@ -155,8 +155,8 @@ func (c *claim) Ack() {
 	p.regulate()
 }
 
-// age is how long ago the message was added to its partition, by the clock of its producer, or the server. Where that
-// is ahead, or there is no time, it is at least as old as its claim.
+// age is how long ago the message was added to its partition, by the clock of its producer, or the
+// server. Where that is ahead, or there is no time, it is at least as old as its claim.
 func (c *claim) age() time.Duration {
 	age := time.Since(c.since)
 	if at := c.record.Timestamp; at.UnixMilli() > 0 { // -1 = none

@@ -18,9 +18,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// A message that fails for long pins the offset of its partition. Behind it no more is done than comes
-// again after a restart within bounds, which is said once, with the age and the id of the message; other
-// partitions go on. When it is done, so does this one.
+// A message that fails for long pins the offset of its partition. Behind it no more is done than
+// comes again after a restart within bounds, which is said once, with the age and the id of the
+// message; other partitions go on. When it is done, so does this one.
 func TestPinnedPartition(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {
 		for _, restart := range []bool{false, true} {

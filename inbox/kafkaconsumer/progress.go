@@ -6,10 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// progress is what was delivered of a partition and cannot be committed yet, in the order of delivery. It keeps each
-// message that is not done, and of those that are done between two of these the last offset and their number alone: so it
-// is as long as what is claimed, however much is done behind a message that is not. It counts messages, as offsets
-// have gaps: compaction removes messages, and transactions write markers.
+// progress is what was delivered of a partition and cannot be committed yet, in the order of
+// delivery. It keeps each message that is not done, and of those that are done between two of these
+// the last offset and their number alone: so it is as long as what is claimed, however much is done
+// behind a message that is not. It counts messages, as offsets have gaps: compaction removes
+// messages, and transactions write markers.
 //
 // The zero value knows no offset. It is not safe for concurrent use.
 type progress struct {

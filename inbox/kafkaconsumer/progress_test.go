@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The group goes on behind the last message before which all are done, whatever the order in which they
-// are, also where offsets have gaps, or begin anew after an unclean election. Nothing but what is not
-// done is kept, and a mark between two of these.
+// The group goes on behind the last message before which all are done, whatever the order in which
+// they are, also where offsets have gaps, or begin anew after an unclean election. Nothing but what
+// is not done is kept, and a mark between two of these.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	type delivery struct {

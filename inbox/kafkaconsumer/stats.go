@@ -23,27 +23,27 @@ func (c *Consumer) Stats() inbox.ConsumerStats {
 type PartitionStats struct {
 	Topic     string
 	Partition int32
-	// Next is the offset at which the group goes on when the partition moves, or after a restart: that
-	// of the first message that is not done. It is -1 where it is not known yet, as nothing was
-	// delivered.
+	// Next is the offset at which the group goes on when the partition moves, or after a restart:
+	// that of the first message that is not done. It is -1 where it is not known yet, as nothing
+	// was delivered.
 	Next int64
-	// MessageID is that of the first message that is not done, and Age how long ago it was added to the
-	// partition, by the clocks of its producer, or the server, and this process. They are empty and 0
-	// where all that was delivered is done.
+	// MessageID is that of the first message that is not done, and Age how long ago it was added to
+	// the partition, by the clocks of its producer, or the server, and this process. They are empty
+	// and 0 where all that was delivered is done.
 	MessageID string
 	Age       time.Duration
 	// Claimed are the messages that are not done, Bytes what these have.
 	Claimed int
 	Bytes   int64
-	// Uncommitted are the messages that are done, and come again when the partition moves, or after a
-	// restart, since the one at Next is not.
+	// Uncommitted are the messages that are done, and come again when the partition moves, or after
+	// a restart, since the one at Next is not.
 	Uncommitted int
 	// Paused says that the partition is not read, since one of the three is at its maximum.
 	Paused bool
 }
 
-// Partitions returns how far this consumer is with each partition that it has at the moment, by topic and
-// number. Nothing is asked of the cluster.
+// Partitions returns how far this consumer is with each partition that it has at the moment, by
+// topic and number. Nothing is asked of the cluster.
 func (c *Consumer) Partitions() []PartitionStats {
 	r := c.running.Load()
 	if r == nil {
@@ -76,10 +76,10 @@ func (p *partition) stats() PartitionStats {
 	return s
 }
 
-// Lag is what [Consumer.Partitions] says, for each topic, as WatchLag of telemetry/otelinbox takes it:
-// what this member was handed and cannot be committed yet, and the age of the oldest message that is not
-// done. What waits at the cluster is not known here. It fails while the cluster is out, or the consumer
-// does not run.
+// Lag is what [Consumer.Partitions] says, for each topic, as WatchLag of telemetry/otelinbox takes
+// it: what this member was handed and cannot be committed yet, and the age of the oldest message
+// that is not done. What waits at the cluster is not known here. It fails while the cluster is out,
+// or the consumer does not run.
 func (c *Consumer) Lag(context.Context) ([]inbox.Lag, error) {
 	r := c.running.Load()
 	if r == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// What is done is not in memory any more, also where something behind it in its key, or another key, is
-// claimed for long.
+// What is done is not in memory any more, also where something behind it in its key, or another
+// key, is claimed for long.
 func TestWhatIsDoneIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -48,8 +48,8 @@ type Settings struct {
 	// Recurs says that the ids of entries are the same for all deliveries of a message, so that
 	// what failed before it was given back is remembered.
 	Recurs bool
-	// LatestConfirms says that the latest delivery of a message stands for all of them: those before it
-	// are neither confirmed nor given back.
+	// LatestConfirms says that the latest delivery of a message stands for all of them: those
+	// before it are neither confirmed nor given back.
 	LatestConfirms bool
 	// DeadLetter puts an abandoned message away; nil where there is no place. An error is tried
 	// again, with pauses.
@@ -280,7 +280,8 @@ func (s *Session) Figures() (claimed, running int) {
 	return len(s.queues.byID), s.queues.running
 }
 
-// Oldest is for how long the message has been claimed that has been so for longest; 0 where none is.
+// Oldest is for how long the message has been claimed that has been so for longest; 0 where none
+// is.
 func (s *Session) Oldest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

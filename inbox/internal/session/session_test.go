@@ -87,8 +87,8 @@ func TestCopyWhileAnAttemptFails(t *testing.T) {
 	assert.Equal(t, int64(2*messages), broker.nacks.Load())
 }
 
-// Where the latest delivery confirms a message, its copies take no memory, however many come while it is
-// claimed.
+// Where the latest delivery confirms a message, its copies take no memory, however many come while
+// it is claimed.
 func TestLatestConfirms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
