@@ -76,7 +76,12 @@ type CloudEvent struct {
 	CorrelationID   string
 	CausationID     string
 	Extensions      Extensions // other attributes: bool, string, json.Number
-	Data            json.RawMessage
+	// Data is the data where it is JSON.
+	Data json.RawMessage
+	// Binary is the data as bytes: decoded data_base64, or the body of an event in binary mode whose
+	// datacontenttype is not JSON, or whose body is not. Data is set as well where these bytes are JSON.
+	// Only decoded events have it.
+	Binary []byte
 }
 
 // MarshalCloudEvent returns the message as a CloudEvent in structured JSON, its media type being

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"time"
@@ -10,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
-// DecodeCloudEvent reads a CloudEvent in structured JSON, ours or another
-// producer's, whose data is JSON. The error is a *[DecodeError].
+// DecodeCloudEvent reads a CloudEvent in structured JSON, ours or another producer's. Data that is not
+// JSON (data_base64) is in [CloudEvent].Binary. The error is a *[DecodeError].
 func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 	if _, err := decodeOuter(FormatCloudEvents, b); err != nil {
 		return nil, err
@@ -65,14 +66,48 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 		}
 		ce.Time = t.UTC()
 	}
-	if _, binary := attributes["data_base64"]; binary {
-		return nil, decodeFlaw(FormatCloudEvents, "read it with a CloudEvents SDK", "its data is binary")
-	}
-	if data := attributes["data"]; !isNull(data) { // null is as good as absent
-		ce.Data = data
+	if err := ce.decodeData(attributes); err != nil {
+		return nil, err
 	}
 	delete(attributes, "data")
+	delete(attributes, memberBase64)
 	return &ce, ce.decodeExtensions(attributes)
+}
+
+// memberBase64 has data that is not JSON.
+const memberBase64 = "data_base64"
+
+// decodeData reads the data in either of its forms. Null is as good as absent.
+func (ce *CloudEvent) decodeData(members map[string]json.RawMessage) error {
+	data, encoded := members["data"], members[memberBase64]
+	if len(data) > 0 && !isNull(data) {
+		ce.Data = data
+	}
+	if len(encoded) == 0 || isNull(encoded) {
+		return nil
+	}
+	if ce.Data != nil {
+		return decodeFlaw(FormatCloudEvents, formatRemedy, "it has both data and data_base64")
+	}
+	var text string
+	err := json.Unmarshal(encoded, &text)
+	if err == nil {
+		ce.Binary, err = base64.StdEncoding.DecodeString(text)
+	}
+	if err != nil {
+		return decodeFlaw(FormatCloudEvents, formatRemedy, "member data_base64: %w", err)
+	}
+	if ce.Data = ce.Binary; !IsData(ce.Data) {
+		ce.Data = nil
+	}
+	return nil
+}
+
+// IsData reports whether bytes can be the data of a message: JSON that can be understood in one way
+// alone, and not null.
+func IsData(b []byte) bool {
+	var raw json.RawMessage
+	return strictjson.Unmarshal(b, &raw) == nil && !isNull(raw)
 }
 
 // inOtherCase finds an attribute that is none of CloudEvents, whose names are in lower case, but

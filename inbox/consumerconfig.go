@@ -48,6 +48,11 @@ type ConsumerConfig struct {
 	// ShutdownTimeout is how long running handlers may continue after the context of Run has ended,
 	// before their own contexts end. Default 30 s; negative: their contexts end at once.
 	ShutdownTimeout time.Duration
+	// Decoder makes events of messages that other programs have written in forms of their own; it is
+	// asked before anything else. Default: none, so that all forms but those of [Decode] are unreadable.
+	Decoder Decoder
+	// Unreadable says what happens with messages that cannot be read. Default: [UnreadableDeadLetter].
+	Unreadable Unreadable
 	// DeadLetters names the place for messages that are abandoned or cannot be read, given what the
 	// broker calls their source: a topic (Kafka, Pub/Sub), a subject (NATS), a stream (Redis), or a
 	// routing key (RabbitMQ). It has to exist, except on Redis, whose default is a stream for each
@@ -59,6 +64,24 @@ type ConsumerConfig struct {
 	// Log gets the lines of the consumer and of its messages. Default: slog.Default().
 	Log *slog.Logger
 }
+
+// Unreadable says what a consumer does with unreadable messages: those of which neither the [Decoder]
+// nor [Decode] makes an event, such as a tombstone of Kafka, or JSON without an envelope. A message
+// whose flat field says a type that the handler skips (see [Skipper]) is skipped in any case, and what
+// the handler cannot decode of an event that was read is the handler's to judge.
+type Unreadable string
+
+const (
+	// UnreadableDeadLetter keeps them. They go to the dead letters of the broker (DeadLetters, or the
+	// broker's own policy); where there are none, to those of the handler (see [Rejecter]), as
+	// [Handlers] have them in the inbox table. Where there is no such place either, they are held, with
+	// an error in the log: neither confirmed nor lost. What is held blocks no key, but it takes room
+	// (MaxOutstandingMessages).
+	UnreadableDeadLetter Unreadable = "dead_letter"
+	// UnreadableSkip confirms them: they are counted as skipped, and logged as a warning, once a minute
+	// at most for each shape. What the broker does not keep is lost.
+	UnreadableSkip Unreadable = "skip"
+)
 
 // Always returns a function that gives one name for all sources, for the fields Source and DeadLetters
 // of a [ConsumerConfig].

@@ -48,10 +48,12 @@ func KeyOf(source, id string) uuid.UUID {
 
 // Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent
 // in structured JSON; or the data of a CloudEvent in binary mode, whose attributes are prefixed
-// with "ce-" as in the Pub/Sub binding. The ordering key is the attribute [FieldOrderingKey],
-// without it the partitionkey of a CloudEvent, without either there is none. Consumer, source,
-// position and deliveries are the transport's to set. The error is a *[envelope.DecodeError]; such
-// a message can never be handled. The result keeps both arguments.
+// with "ce-" as in the Pub/Sub binding. The data of a CloudEvent may be of any form: it is the
+// handler's to read, if it handles the type at all. The ordering key is the attribute
+// [FieldOrderingKey], without it the partitionkey of a CloudEvent, without either there is none.
+// Consumer, source, position and deliveries are the transport's to set. The error is a
+// *[envelope.DecodeError]; such a message can be read by a [Decoder] alone. The result keeps both
+// arguments.
 func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" {
 		return decodeBinary(payload, attributes)
@@ -102,25 +104,28 @@ func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, paylo
 func decodeBinary(payload []byte, attributes map[string]string) (*Message, error) {
 	structured := map[string]any{}
 	for name, value := range attributes {
-		if short, ok := strings.CutPrefix(name, "ce-"); ok {
+		if short, ok := strings.CutPrefix(name, "ce-"); ok && short != "data" && short != "data_base64" { // those are the payload
 			structured[short] = value
 		}
 	}
-	for _, name := range []string{"content-type", "Content-Type"} {
-		if value := attributes[name]; value != "" {
-			structured["datacontenttype"] = value
-		}
+	contentType := cmp.Or(attributes["Content-Type"], attributes["content-type"])
+	if contentType != "" {
+		structured["datacontenttype"] = contentType
 	}
-	if len(payload) > 0 {
+	isJSON := envelope.IsData(payload)
+	if isJSON {
 		structured["data"] = json.RawMessage(payload)
 	}
 	encoded, err := json.Marshal(structured)
 	if err != nil {
-		return nil, &envelope.DecodeError{Format: envelope.FormatCloudEvents, Cause: err, Remedy: "check which producer writes to this topic: only data in JSON is read"}
+		return nil, &envelope.DecodeError{Format: envelope.FormatCloudEvents, Cause: err, Remedy: "check which producer writes to this topic"}
 	}
 	event, err := envelope.DecodeCloudEvent(encoded)
 	if err != nil {
 		return nil, err
+	}
+	if len(payload) > 0 && (!isJSON || !namesJSON(contentType)) {
+		event.Binary = payload
 	}
 	_, decoded, err := envelope.Decode(encoded)
 	if err != nil {
@@ -129,9 +134,19 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 	return fromCloudEvent(event, decoded, payload, attributes), nil
 }
 
+// namesJSON reports whether a content type says JSON, as one that is absent does.
+func namesJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	return media == "" || strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
+}
+
 // Age is how long ago the message's event was raised, by the two clocks involved; 0 where it does
 // not say.
 func (m *Message) Age(now time.Time) time.Duration {
+	if m.Envelope == nil {
+		return 0
+	}
 	if at := m.Envelope.Metadata.Headers.Time; !at.IsZero() {
 		return max(now.Sub(at), 0)
 	}

@@ -20,7 +20,8 @@ const (
 	// that a consumer forwards to the dead letters of its broker has no outcome, since its handler
 	// never succeeded; see [Observer].
 	DeadLettered Outcome = "dead_lettered"
-	// Skipped means that nobody handles its type; see [Handlers].
+	// Skipped means that its type is not handled; see [Handlers]. So are messages that cannot be read
+	// where the consumer skips them; see [UnreadableSkip].
 	Skipped Outcome = "skipped"
 )
 
@@ -50,6 +51,25 @@ func Validate(h Handler) error {
 		return h.Err()
 	}
 	return nil
+}
+
+// A Skipper is a [Handler] that knows which types it skips, as [Handlers] do. Where a flat field says
+// the type of a message that cannot be read, and the handler skips that type, the message is skipped by
+// Handle, as if it could be read: its Envelope has id and type alone. A handler around another one
+// should have the methods of both, which it has where it embeds the other.
+type Skipper interface {
+	Handler
+	// Skips reports whether messages of a type are skipped whatever is in them.
+	Skips(wireType string) bool
+}
+
+// A Rejecter is a [Handler] that can keep messages which cannot be read, as [Handlers] do in the inbox
+// table; see [UnreadableDeadLetter].
+type Rejecter interface {
+	Handler
+	// Reject makes a dead letter of a message that cannot be read. why says why it cannot. Without an
+	// error it is kept, and will be confirmed.
+	Reject(ctx context.Context, m *Message, why error) error
 }
 
 // UnknownLag stands for a number that the broker does not say.

@@ -87,8 +87,10 @@ func NewHandlers(db *gorm.DB, opts ...HandlersOption) *Handlers {
 	}
 	if db == nil {
 		h.problems = append(h.problems, errors.New("inbox: NewHandlers: the GORM handle is nil"))
-	} else if _, _, err := prepare(db, h.options); err != nil { // what each message would be answered with
+	} else if s, _, err := prepare(db, h.options); err != nil { // what each message would be answered with
 		h.problems = append(h.problems, err)
+	} else if s.decoder != nil {
+		h.problems = append(h.problems, errors.New("inbox: NewHandlers: WithDecoder is an option of Redeliver: give the consumer its decoder in ConsumerConfig.Decoder"))
 	}
 	return h
 }
@@ -148,11 +150,40 @@ func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 			return h.reject(ctx, m, err)
 		}
 	}
+	if ce := m.CloudEvent; ce != nil && m.Envelope.Data == nil && ce.Binary != nil {
+		return h.reject(ctx, m, fmt.Errorf("inbox: the data, of content type %.100q, is not JSON: give the consumer a Decoder that makes JSON of it, or handle the type with a Handler of your own",
+			ce.DataContentType))
+	}
 	event, err := route.event(m.Envelope.Data)
 	if err != nil {
 		return h.reject(ctx, m, err)
 	}
 	return Handle(ctx, h.db, m, func(tx *gorm.DB) error { return route.run(tx, event, m) }, h.options...)
+}
+
+// Skips implements [Skipper]: neither the type nor another version of it is handled, and unknown types
+// are not rejected.
+func (h *Handlers) Skips(wireType string) bool {
+	routes, err := h.routes()
+	if err != nil || routes[wireType] != nil {
+		return false
+	}
+	h.mu.RLock()
+	_, ignored := h.ignored[wireType]
+	h.mu.RUnlock()
+	return ignored || !h.rejectUnknown && len(otherVersions(wireType, routes)) == 0
+}
+
+// Reject implements [Rejecter]: the message becomes a dead letter of the inbox table, under its key and
+// without a type, as its type is not certain. So it is with [WithTokens], too: the key is nobody's.
+func (h *Handlers) Reject(ctx context.Context, m *Message, why error) error {
+	kept := *m
+	kept.Type = ""
+	err := Reject(ctx, h.db, &kept, why, append(slices.Clip(h.options), func(s *settings) { s.byToken = false })...)
+	if refused(err) { // it was redriven, and read then
+		return nil
+	}
+	return err
 }
 
 // notHandled decides about a message whose type has no function.

@@ -36,9 +36,9 @@ type Message struct {
 	// it waits for no other, and no other waits for it.
 	OrderingKey string
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
-	// headers hold Key, type and time.
+	// headers hold Key, type and time; its data is nil where that is not JSON (see CloudEvent.Binary).
 	Envelope *envelope.Message
-	// CloudEvent is set where Format is CloudEvents.
+	// CloudEvent is set where Format is CloudEvents, as it is for what a [Decoder] has read.
 	CloudEvent *envelope.CloudEvent
 	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside
 	// them.
@@ -106,7 +106,7 @@ func (m *Message) Context(ctx context.Context) context.Context {
 func (m *Message) SpanContext() trace.SpanContext {
 	parent, ok := envelope.ParseTraceParent(m.Attributes["traceparent"])
 	if !ok {
-		if m.Envelope.Metadata.Headers.TraceParent == nil {
+		if m.Envelope == nil || m.Envelope.Metadata.Headers.TraceParent == nil {
 			return trace.SpanContext{}
 		}
 		parent = *m.Envelope.Metadata.Headers.TraceParent

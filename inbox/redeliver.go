@@ -25,7 +25,8 @@ const (
 // A message that fails stays redriven, for the next Redeliver or the next copy, until it has failed
 // [Message].MaxAttempts times since its redrive, or with a [Permanent] error: then it becomes a dead
 // letter again. MaxAttempts is [DefaultMaxAttempts], unless the handler sets it, or a [Redeliverer]. A
-// payload that cannot be decoded becomes a dead letter again at once. The errors are joined, the first
+// payload that cannot be read, also by the decoder of [WithDecoder], becomes a dead letter again at
+// once; one that the decoder skips is done with. The errors are joined, the first
 // ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
 //
 // Several processes may redeliver at once, and copies may come from the broker: where the handler
@@ -75,12 +76,22 @@ type redelivery struct {
 
 // hand deals with one message. Its error ends the run.
 func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
-	m, err := Decode(letter.Payload, letter.Attributes)
+	m, err := r.decoder.Decode(&RawMessage{
+		Payload: letter.Payload, Attributes: letter.Attributes, OrderingKey: letter.Attributes[FieldOrderingKey],
+		Source: letter.Source, Position: letter.Key.String(),
+	})
 	if err != nil {
 		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
 	}
 	m.Consumer, m.Key, m.Source = letter.Consumer, letter.Key, letter.Source // it is found again by what the row has
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrSkip):
+		r.done++
+		return r.finish(ctx, m)
+	case IsUnavailable(err):
+		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
+	default:
 		r.problem(m, err)
 		return Reject(ctx, r.db, m, err, r.options()...)
 	}

@@ -43,7 +43,7 @@ type Redeliverer struct {
 }
 
 // NewRedeliverer checks what it is given; all problems are reported in one error. The options are
-// those that the consumer's [Handle] has.
+// those that the consumer's [Handle] has, and [WithDecoder] where the consumer has a decoder.
 func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, opts ...Option) (*Redeliverer, error) {
 	_, _, err := prepare(db, opts)
 	problems := []error{err, ValidateConsumer(consumer)}

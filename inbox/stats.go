@@ -10,6 +10,9 @@ type ConsumerStats struct {
 	// Handled, Duplicates, DeadLettered and Skipped are the messages by the outcome of their
 	// handler; Forwarded those that this consumer has put among the dead letters of the broker.
 	Handled, Duplicates, DeadLettered, Skipped, Forwarded int64
+	// Unreadable are the messages that could not be read, whatever has become of them: they are among
+	// Skipped, Forwarded, DeadLettered or Held as well. One that comes again counts again.
+	Unreadable int64
 	// Failed are attempts.
 	Failed int64
 	// Nacked are deliveries that were given back, or given up because their claim was lost.

@@ -47,6 +47,7 @@ func (o Option) refine(h *Handlers) { h.options = append(h.options, o) }
 type settings struct {
 	table   string
 	byToken bool
+	decoder Decoder
 }
 
 // WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at
@@ -63,6 +64,11 @@ func WithTable(name string) Option { return func(s *settings) { s.table = name }
 // turn it on at the producer first, and at the consumer when it has handled everything that was
 // sent before. A message that was sent without a token is taken for a duplicate.
 func WithTokens() Option { return func(s *settings) { s.byToken = true } }
+
+// WithDecoder gives [Redeliver] and [NewRedeliverer] the decoder of the consumer, so that they read
+// dead letters as it does. It is no option of [NewHandlers] and [Handle]: consumers have it in their
+// [ConsumerConfig].
+func WithDecoder(d Decoder) Option { return func(s *settings) { s.decoder = d } }
 
 // prepare applies options and finds the statements for a handle.
 func prepare(db *gorm.DB, options []Option) (settings, *statements, error) {

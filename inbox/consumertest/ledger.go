@@ -19,15 +19,14 @@ import (
 // message is message n of a key.
 func message(key string, n int) Message {
 	id := uuid.NewSHA1(uuid.Nil, fmt.Append(nil, key, n)).String()
-	const kind = "Ordering.OrderPlaced.v1"
 	payload, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": id, "source": "/ordering", "type": kind, "datacontenttype": "application/json",
+		"specversion": "1.0", "id": id, "source": "/ordering", "type": handledType, "datacontenttype": "application/json",
 		"data": map[string]any{"key": key, "n": n},
 	})
 	if err != nil {
 		panic(err)
 	}
-	return Message{ID: id, Type: kind, Key: key, Payload: payload}
+	return Message{ID: id, Type: handledType, Key: key, Payload: payload}
 }
 
 // messages from up to below to, of each key by turns.

@@ -143,7 +143,7 @@ func (s *topic) source(t *testing.T) *consumertest.Source {
 	t.Helper()
 	proxy := toxic.Start(t, s.servers[0])
 	return &consumertest.Source{
-		Publish: s.publish,
+		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
 			config := Config{ConsumerConfig: settings.ConsumerConfig}
 			if settings.HasDeadLetters {
@@ -178,6 +178,22 @@ func (s *topic) publish(t *testing.T, messages ...consumertest.Message) {
 	for _, result := range s.broker.Publish(t.Context(), out) {
 		require.NoError(t, result.Err)
 	}
+}
+
+// publishForeign publishes as another program does.
+func (s *topic) publishForeign(t *testing.T, key string, payload []byte, attributes map[string]string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics())
+	require.NoError(t, err)
+	defer client.Close()
+	record := &kgo.Record{Topic: s.name, Key: []byte(key), Value: payload}
+	for name, value := range attributes {
+		if short, cut := strings.CutPrefix(name, "ce-"); cut {
+			name = "ce_" + short
+		}
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte("first of two")}, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	require.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
 }
 
 // unconfirmed is the lag of the group.

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
@@ -200,9 +201,11 @@ func (r *run) take(record *kgo.Record) {
 	}
 	record = detached(record)
 	at := strconv.FormatInt(int64(record.Partition), 10) + "/" + strconv.FormatInt(record.Offset, 10)
-	message, broken := session.Decode(record.Value, attributesOf(record), record.Topic, at)
 	o := &r.config
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(record.Topic), at, record.Timestamp
+	message, broken := session.Read(&o.ConsumerConfig, &inbox.RawMessage{
+		Payload: record.Value, Attributes: attributesOf(record), OrderingKey: string(record.Key),
+		Source: o.Source(record.Topic), Position: at, Published: record.Timestamp,
+	}, at)
 	if message.OrderingKey == "" {
 		message.OrderingKey = string(record.Key)
 	}

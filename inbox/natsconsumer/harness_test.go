@@ -170,7 +170,7 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 	t.Helper()
 	var proxy *toxic.Proxy
 	source := &consumertest.Source{
-		Publish: s.publish,
+		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
 			url := s.url
 			if settings.ThroughNetwork {
@@ -212,6 +212,17 @@ func (s *jetServer) publish(t *testing.T, messages ...consumertest.Message) {
 	for _, result := range s.broker.Publish(t.Context(), out) {
 		require.NoError(t, result.Err)
 	}
+}
+
+// publishForeign publishes as another program does.
+func (s *jetServer) publishForeign(t *testing.T, key string, payload []byte, attributes map[string]string) {
+	t.Helper()
+	m := &nats.Msg{Subject: "ordering" + s.name + ".order", Data: payload, Header: nats.Header{inbox.FieldOrderingKey: {key}}}
+	for name, value := range attributes {
+		m.Header[name] = []string{value, "second of two"}
+	}
+	_, err := s.js.PublishMsg(t.Context(), m)
+	require.NoError(t, err)
 }
 
 func (s *jetServer) unconfirmed(t *testing.T) int {

@@ -140,9 +140,12 @@ func (r *run) fetch(n int, wait time.Duration, take func(m jetstream.Msg, meta *
 // arrive claims a message.
 func (r *run) arrive(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) {
 	position := strconv.FormatUint(meta.Sequence.Stream, 10)
-	message, broken := session.Decode(m.Data(), attributesOf(m), r.stream, position)
+	attributes := attributesOf(m)
 	o := &r.config
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(r.stream), position, meta.Timestamp
+	message, broken := session.Read(&o.ConsumerConfig, &inbox.RawMessage{
+		Payload: m.Data(), Attributes: attributes, OrderingKey: attributes[inbox.FieldOrderingKey],
+		Source: o.Source(r.stream), Position: position, Published: meta.Timestamp,
+	}, position)
 	message.Deliveries = int(min(meta.NumDelivered, 1<<30))
 	r.Arrive(ctx, &session.Entry{
 		ID:    idOf(meta),

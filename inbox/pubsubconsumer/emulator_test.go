@@ -158,6 +158,19 @@ func (e *emulator) source(t *testing.T) *consumertest.Source {
 				e.mu.Unlock()
 			}
 		},
+		PublishForeign: func(t *testing.T, key string, payload []byte, attributes map[string]string) {
+			t.Helper()
+			if len(payload) == 0 && len(attributes) == 0 { // which Pub/Sub refuses
+				attributes = map[string]string{"content-type": "text/plain"}
+			}
+			answer, err := e.publisher.Publish(t.Context(), &pubsubpb.PublishRequest{Topic: e.topic, Messages: []*pubsubpb.PubsubMessage{
+				{Data: payload, Attributes: attributes, OrderingKey: key},
+			}})
+			require.NoError(t, err)
+			e.mu.Lock()
+			e.published[answer.GetMessageIds()[0]] = true
+			e.mu.Unlock()
+		},
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
 			t.Helper()
 			addr := e.addr

@@ -1,6 +1,7 @@
 package pubsubconsumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"cloud.google.com/go/pubsub/v2"
 
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
@@ -50,8 +52,10 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 	if m.OrderingKey != "" && !r.unordered.Load() {
 		e.Ordered, e.Gap = true, r.pace.gap
 	}
-	message, broken := session.Decode(m.Data, m.Attributes, r.subscription, m.ID)
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(r.subscription), m.ID, m.PublishTime
+	message, broken := session.Read(&o.ConsumerConfig, &inbox.RawMessage{
+		Payload: m.Data, Attributes: m.Attributes, OrderingKey: cmp.Or(m.OrderingKey, m.Attributes[inbox.FieldOrderingKey]),
+		Source: o.Source(r.subscription), Position: m.ID, Published: m.PublishTime,
+	}, m.ID)
 	if m.OrderingKey != "" {
 		message.OrderingKey = m.OrderingKey
 	}

@@ -129,6 +129,23 @@ func (q *queue) source(t *testing.T) *consumertest.Source {
 			q.publish(t, messages...)
 			published.Add(int64(len(messages)))
 		},
+		PublishForeign: func(t *testing.T, key string, payload []byte, attributes map[string]string) {
+			out := amqp.Publishing{Body: payload, ContentType: attributes["content-type"], Type: attributes["type"], Headers: amqp.Table{inbox.FieldOrderingKey: key}}
+			for name, value := range attributes {
+				out.Headers[strings.Replace(name, "ce-", "cloudEvents:", 1)] = value
+			}
+			q.do(t, func(ch *amqp.Channel) error {
+				if err := ch.Confirm(false); err != nil {
+					return err
+				}
+				confirmation, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), q.name, "foreign", true, false, out)
+				if err == nil {
+					_, err = confirmation.WaitContext(t.Context())
+				}
+				return err
+			})
+			published.Add(1)
+		},
 		Consumer: func(t *testing.T, handler inbox.Handler, s *consumertest.Settings) consumertest.Consumer {
 			url := tapped
 			if s.ThroughNetwork {

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
@@ -172,8 +173,11 @@ func (c *claims) why() error {
 func (c *claims) take(d *amqp.Delivery) {
 	o := &c.run.config
 	position := strconv.FormatUint(d.DeliveryTag, 10)
-	message, broken := session.Decode(d.Body, attributesOf(d), c.run.queue, d.MessageId)
-	message.Consumer, message.Source, message.Position, message.Published = o.Consumer, o.Source(c.run.queue), position, d.Timestamp
+	attributes := attributesOf(d)
+	message, broken := session.Read(&o.ConsumerConfig, &inbox.RawMessage{
+		Payload: d.Body, Attributes: attributes, OrderingKey: attributes[inbox.FieldOrderingKey],
+		Source: o.Source(c.run.queue), Position: position, Published: d.Timestamp,
+	}, d.MessageId)
 	if count, counted := number(d.Headers["x-delivery-count"]); counted {
 		message.Deliveries = int(min(count, 1<<30)) + 1
 	}

@@ -67,6 +67,16 @@ func source(t *testing.T, client redis.UniversalClient, stream, kind string) *co
 				require.NoError(t, result.Err)
 			}
 		},
+		PublishForeign: func(t *testing.T, key string, payload []byte, attributes map[string]string) {
+			fields := []any{inbox.FieldOrderingKey, key}
+			if payload != nil {
+				fields = append(fields, "data", payload)
+			}
+			for name, value := range attributes {
+				fields = append(fields, name, value)
+			}
+			require.NoError(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, Values: fields}).Err())
+		},
 		Unconfirmed: func(t *testing.T) int { return unconfirmed(t, client, stream) },
 		DeadLetters: func(t *testing.T) (all []consumertest.DeadLetter) {
 			letters, err := client.XRange(t.Context(), redisconsumer.DeadStream(stream, group), "-", "+").Result()

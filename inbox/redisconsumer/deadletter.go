@@ -2,7 +2,6 @@ package redisconsumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -61,7 +60,7 @@ func (r *run) writeDeadLetter(ctx context.Context, d *delivery, e *session.Entry
 		return false, nil
 	}
 	fields := []any{dataField, e.Message.Payload}
-	if errors.Is(e.Why, errNoData) {
+	if e.Message.Payload == nil {
 		fields = nil
 	}
 	for name, value := range e.Message.Attributes {

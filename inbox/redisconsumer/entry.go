@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
@@ -71,34 +72,24 @@ func sizeOf(fields map[string]string) (bytes int64) {
 	return bytes
 }
 
-// message reads an entry; see [decode].
+// message reads the fields of an entry. The message is never nil: of one that cannot be read it holds
+// what there is.
 func (c *Consumer) message(st *stream, id entryID, count int64, fields map[string]string) (*inbox.Message, error) {
-	m, err := decode(fields)
-	m.Consumer, m.Source, m.Position, m.Deliveries = c.config.Consumer, st.source, id.String(), int(count)
-	m.Published = time.UnixMilli(int64(min(id.ms, 1<<62)))
-	return m, err
-}
-
-// decode reads the fields of an entry. The message is never nil: of one that cannot be read it
-// holds what there is.
-func decode(fields map[string]string) (*inbox.Message, error) {
-	payload, ok := fields[dataField]
-	attributes := make(map[string]string, len(fields))
+	raw := &inbox.RawMessage{Source: st.source, Position: id.String(), Published: time.UnixMilli(int64(min(id.ms, 1<<62)))}
+	raw.Attributes = make(map[string]string, len(fields))
 	for name, value := range fields {
-		if name != dataField {
-			attributes[name] = value
+		if name == dataField {
+			raw.Payload = []byte(value)
+		} else {
+			raw.Attributes[name] = value
 		}
 	}
-	err := errNoData
-	if ok {
-		var m *inbox.Message
-		if m, err = inbox.Decode([]byte(payload), attributes); err == nil {
-			return m, nil
-		}
-	}
-	m := &inbox.Message{ID: attributes["id"], Type: attributes["type"], Payload: []byte(payload), Attributes: attributes}
-	if m.ID != "" {
-		m.Key = inbox.KeyOf("", m.ID)
+	raw.OrderingKey = raw.Attributes[inbox.FieldOrderingKey]
+	m, err := session.Read(&c.config.ConsumerConfig, raw, raw.Position)
+	m.Deliveries = int(count)
+	var unread *envelope.DecodeError
+	if raw.Payload == nil && errors.As(err, &unread) {
+		err = errNoData
 	}
 	return m, err
 }

@@ -32,6 +32,9 @@ func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group 
 	fill(p, "MaxOutstandingBytes", &c.MaxOutstandingBytes, inbox.DefaultMaxOutstandingBytes)
 	fill(p, "Timeout", &c.Timeout, inbox.DefaultTimeout)
 	c.ShutdownTimeout = max(cmp.Or(c.ShutdownTimeout, inbox.DefaultShutdownTimeout), 0)
+	c.Unreadable = cmp.Or(c.Unreadable, inbox.UnreadableDeadLetter)
+	p.If(c.Unreadable != inbox.UnreadableDeadLetter && c.Unreadable != inbox.UnreadableSkip, "Unreadable is %.40q: give %q or %q, or nothing for %[2]q",
+		c.Unreadable, inbox.UnreadableDeadLetter, inbox.UnreadableSkip)
 	p.If(handler == nil, "the handler is nil")
 	if handler != nil {
 		if err := inbox.Validate(handler); err != nil {
@@ -115,5 +118,6 @@ func SettingsOf(c *inbox.ConsumerConfig, handler inbox.Handler, log *slog.Logger
 	return Settings{
 		Runner:  inbox.Runner{Handler: handler, Retry: c.Retry, Timeout: c.Timeout, Observer: c.Observer, Log: c.Log},
 		Workers: c.Workers, Shutdown: c.ShutdownTimeout, Grace: grace, Log: log, Counts: counts,
+		Decoder: c.Decoder, Unreadable: c.Unreadable,
 	}
 }

@@ -16,14 +16,14 @@ type Entry struct {
 	ID string
 	// Bytes is how much room it takes.
 	Bytes int
-	// Message is not nil when the entry is claimed; see [Decode]. Its ordering key, empty for none, says
+	// Message is not nil when the entry is claimed; see [Read]. Its ordering key, empty for none, says
 	// what it waits for. See [Session.Unload] for later.
 	Message *inbox.Message
 	// Scope is what its ordering key is a key of: the same key of two scopes is two keys.
 	Scope string
 	// Low messages are handled only while no other one could be.
 	Low bool
-	// Broken says why it cannot be read.
+	// Broken is the error of [Read].
 	Broken error
 	// Gap is how long its place in its key is kept where it is given back and others of the key may come
 	// before it comes again. Zero: not at all.
@@ -46,6 +46,7 @@ type Entry struct {
 	admitted bool       // it takes room
 	held     bool       // it is abandoned, and there is no place to put it
 	told     time.Time  // when that was said last
+	counted  bool       // among those that cannot be read
 	loads    int        // that have failed; see [Settings.Load]
 	due      time.Time  // before then it is not tried again
 	timer    *time.Timer

@@ -54,6 +54,10 @@ type Settings struct {
 	// DeadLetter puts an abandoned message away; nil where there is no place. An error is tried
 	// again, with pauses.
 	DeadLetter func(ctx context.Context, e *Entry) error
+	// Decoder reads messages again whose reading was [inbox.Unavailable]; Unreadable says what happens with
+	// those that cannot be read.
+	Decoder    inbox.Decoder
+	Unreadable inbox.Unreadable
 	// HandBack reports whether the broker itself puts the message away when it is given back often
 	// enough. Nil: never.
 	HandBack func(e *Entry) bool
@@ -145,7 +149,11 @@ func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 	if s.Recurs {
 		s.memory.restore(e)
 	}
-	s.queues.add(e, e.Message.OrderingKey)
+	key := e.Message.OrderingKey
+	if s.homeless(e) { // it will be held, and its key is not to wait for it
+		key = ""
+	}
+	s.queues.add(e, key)
 	return true
 }
 
@@ -402,17 +410,4 @@ func Within(done <-chan struct{}, d time.Duration) bool {
 // Pause waits for d, and reports false when ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	return !Within(ctx.Done(), d)
-}
-
-// Decode reads a delivery. The message is never nil; what cannot be read has no envelope. id is
-// what the broker knows it by.
-func Decode(payload []byte, attributes map[string]string, source, id string) (*inbox.Message, error) {
-	message, err := inbox.Decode(payload, attributes)
-	if err != nil {
-		message = &inbox.Message{
-			Key: inbox.KeyOf(source, id), ID: attributes["id"], Type: attributes["type"], OrderingKey: attributes[inbox.FieldOrderingKey],
-			Payload: payload, Attributes: attributes,
-		}
-	}
-	return message, err
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
 )
 
 // tellAgain is how often it is said of one message that it is held.
@@ -24,15 +26,9 @@ func (s *Session) work(e *Entry) {
 	}
 	switch {
 	case e.Why == nil && e.Broken == nil:
-		s.attempt(e)
+		s.attempt(e, s.Runner.Handler)
 	case e.Why == nil:
-		log := s.logOf(e)
-		log.ErrorContext(s.handling, "message cannot be read", "error", e.Broken)
-		if s.learn(e, func() { e.Why = e.Broken }) {
-			s.putAway(e)
-		} else {
-			s.nack(e)
-		}
+		s.unreadable(e)
 	default:
 		s.putAway(e)
 	}
@@ -54,7 +50,7 @@ func (s *Session) load(e *Entry) bool {
 }
 
 // attempt runs the handler.
-func (s *Session) attempt(e *Entry) {
+func (s *Session) attempt(e *Entry, handler inbox.Handler) {
 	ctx, cancel := context.WithCancelCause(s.handling)
 	defer cancel(nil)
 	s.mu.Lock()
@@ -64,7 +60,7 @@ func (s *Session) attempt(e *Entry) {
 	}
 	s.mu.Unlock()
 	runner := s.Runner
-	runner.Overdue = s.overdue
+	runner.Handler, runner.Overdue = handler, s.overdue
 	a := runner.Attempt(ctx, e.Message, e.Past)
 	if a.Done() {
 		s.Counts.outcome(a.Outcome)
@@ -169,15 +165,16 @@ func (s *Session) handBack(e *Entry) {
 // hold keeps a message for which there is no place, and tries it again now and then.
 func (s *Session) hold(e *Entry) {
 	now := time.Now()
-	if now.Sub(e.told) >= tellAgain {
+	switch {
+	case e.Broken != nil:
+		s.report(e, slog.LevelError, "held")
+	case now.Sub(e.told) >= tellAgain:
 		log := s.logOf(e)
 		log.ErrorContext(s.handling, "message held without a place for dead letters", "error", e.Why)
 		e.told = now
 	}
 	s.learn(e, func() {
-		if e.Broken == nil {
-			e.Why = nil // its handler may be fixed
-		}
+		e.Why = nil // its handler may be fixed, or a place be found
 		if !e.held {
 			e.held = true
 			s.Counts.held.Add(1)

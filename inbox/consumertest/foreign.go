@@ -1,0 +1,247 @@
+package consumertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// selective is a handler that skips what is not of the suite's type, as inbox.Handlers do.
+type selective struct{ *ledger }
+
+func (selective) Skips(wireType string) bool { return wireType != handledType }
+
+func (s selective) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+	if s.Skips(m.Type) {
+		return inbox.Skipped, nil
+	}
+	return s.ledger.Handle(ctx, m)
+}
+
+// keeping is one that keeps messages which cannot be read, as inbox.Handlers do.
+type keeping struct {
+	selective
+
+	mu   sync.Mutex
+	kept map[string][]string // the payloads by key
+}
+
+func (k *keeping) Reject(_ context.Context, m *inbox.Message, why error) error {
+	if why == nil || m.Consumer == "" || m.Source == "" {
+		return inbox.Unavailable(errors.New("there is something missing"))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil {
+		k.kept = map[string][]string{}
+	}
+	key := m.Key.String()
+	if !slices.Contains(k.kept[key], string(m.Payload)) { // what comes again is kept once
+		k.kept[key] = append(k.kept[key], string(m.Payload))
+	}
+	return nil
+}
+
+// publishForeign puts each shape between two good messages of a key of its own, and returns how many
+// there are of each fate.
+func publishForeign(t *testing.T, source *Source) (of map[fate]int) {
+	t.Helper()
+	if source.PublishForeign == nil {
+		t.Skip("NOT TESTED: PublishForeign of the source is nil")
+	}
+	of = map[fate]int{}
+	all := shapes()
+	require.GreaterOrEqual(t, len(all), 21)
+	for i := range all {
+		s := &all[i]
+		source.Publish(t, message(s.name, 0))
+		source.PublishForeign(t, s.name, s.payload, s.attributes)
+		of[s.fate]++
+	}
+	for i := range all {
+		source.Publish(t, message(all[i].name, 1))
+	}
+	return of
+}
+
+// goOn waits until the good messages of all keys are handled, in their order, but for keys that wait for a
+// message which its handler may be fixed for.
+func (s *suite) goOn(t *testing.T, l *ledger, but ...fate) {
+	t.Helper()
+	all := slices.DeleteFunc(shapes(), func(shape shape) bool { return slices.Contains(but, shape.fate) })
+	s.eventually(t, func() bool {
+		done := l.firsts()
+		return !slices.ContainsFunc(all, func(shape shape) bool { return !slices.Contains(done, seen{shape.name, 1}) })
+	}, "each key goes on")
+	if !s.Shuffles {
+		next := map[string]int{}
+		for _, it := range l.firsts() {
+			if it.n < 2 {
+				assert.Equal(t, next[it.key], it.n, "key %s", it.key)
+				next[it.key]++
+			}
+		}
+	}
+}
+
+// foreign messages go to the dead letters by default, those of types that are not handled are skipped, and
+// no key waits for them. Each is accounted for.
+func (s *suite) foreign(t *testing.T, source *Source) {
+	of := publishForeign(t, source)
+	l := newLedger(t, nil)
+	settings := usual()
+	settings.HasDeadLetters = true
+	p := s.start(t, source, selective{l}, settings)
+	s.goOn(t, l)
+	s.confirmed(t, source)
+	require.NoError(t, p.stop())
+	stats := p.Stats()
+	assert.Equal(t, []int64{int64(2*len(shapes()) + of[good]), int64(of[otherType]), int64(of[unreadable] + of[failing])},
+		[]int64{stats.Handled, stats.Skipped, stats.Forwarded}, "handled, skipped and forwarded")
+	assert.GreaterOrEqual(t, stats.Unreadable, int64(of[unreadable]))
+	letters := source.DeadLetters(t)
+	require.Len(t, letters, of[unreadable]+of[failing])
+	for _, shape := range shapes() {
+		if shape.fate == unreadable {
+			assert.True(t, slices.ContainsFunc(letters, func(letter DeadLetter) bool {
+				return string(letter.Payload) == string(shape.payload) && letter.Reason != ""
+			}), "the dead letter of %s is as it was, with a reason", shape.name)
+		}
+	}
+}
+
+// foreignSkipped: where the consumer is to skip what it cannot read, there are no dead letters of it.
+func (s *suite) foreignSkipped(t *testing.T, source *Source) {
+	of := publishForeign(t, source)
+	l := newLedger(t, nil)
+	var j journal
+	settings := usual()
+	settings.HasDeadLetters, settings.Unreadable, settings.Log = true, inbox.UnreadableSkip, j.logger()
+	p := s.start(t, source, selective{l}, settings)
+	s.goOn(t, l)
+	s.confirmed(t, source)
+	require.NoError(t, p.stop())
+	stats := p.Stats()
+	assert.Equal(t, []int64{int64(2*len(shapes()) + of[good]), int64(of[otherType] + of[unreadable]), int64(of[failing])},
+		[]int64{stats.Handled, stats.Skipped, stats.Forwarded}, "handled, skipped and forwarded")
+	assert.Len(t, source.DeadLetters(t), of[failing])
+	assert.Equal(t, 1, j.count(`shape="JSON array"`), "several are logged once")
+	assert.Equal(t, 1, j.count("shape=Debezium"))
+}
+
+// foreignKept: where the broker has no place for them, the handler keeps them.
+func (s *suite) foreignKept(t *testing.T, source *Source) {
+	if s.AlwaysDeadLetters {
+		t.Skip("there is always a place for dead letters")
+	}
+	of := publishForeign(t, source)
+	l := newLedger(t, nil)
+	k := &keeping{selective: selective{l}}
+	p := s.start(t, source, k, usual())
+	s.goOn(t, l, failing)
+	s.eventually(t, func() bool { return p.Stats().DeadLettered >= int64(of[unreadable]) }, "they are kept")
+	require.NoError(t, p.stop())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var kept []string
+	for key, payloads := range k.kept {
+		assert.Len(t, payloads, 1, "key %s is that of one message", key)
+		kept = append(kept, payloads...)
+	}
+	for _, shape := range shapes() {
+		assert.True(t, shape.fate != unreadable || slices.Contains(kept, string(shape.payload)), "%s is kept", shape.name)
+	}
+}
+
+// foreignHeld: without any place at all they are held, and keys do not wait for them; nothing is confirmed that
+// was not done.
+func (s *suite) foreignHeld(t *testing.T, source *Source) {
+	if s.AlwaysDeadLetters {
+		t.Skip("there is always a place for dead letters")
+	}
+	of := publishForeign(t, source)
+	l := newLedger(t, nil)
+	p := s.start(t, source, selective{l}, usual())
+	s.eventually(t, func() bool { return p.Stats().Held == int64(of[unreadable]+of[failing]) }, "they are held")
+	assert.GreaterOrEqual(t, source.Unconfirmed(t), of[unreadable]+of[failing])
+	if !s.OneOfAKey {
+		s.goOn(t, l, failing)
+	}
+	require.NoError(t, p.stop())
+	source.expire(t)
+	settings := usual()
+	settings.HasDeadLetters = true
+	p = s.start(t, source, selective{l}, settings)
+	s.confirmed(t, source)
+	require.NoError(t, p.stop())
+	assert.Len(t, source.DeadLetters(t), of[unreadable]+of[failing])
+}
+
+// decoder: a decoder makes events of foreign messages, which are handled in the order of their key; what it
+// refuses, or panics at, costs that message alone, and what it is not for is read as ever.
+func (s *suite) decoder(t *testing.T, source *Source) {
+	if source.PublishForeign == nil {
+		t.Skip("NOT TESTED: PublishForeign of the source is nil")
+	}
+	var (
+		mu   sync.Mutex
+		outs int
+	)
+	settings := usual()
+	settings.HasDeadLetters = true
+	settings.Decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
+		if raw.Source == "" || raw.Position == "" {
+			t.Error("it has a source and a position")
+		}
+		switch text := string(raw.Payload); text {
+		case "skip":
+			return nil, inbox.ErrSkip
+		case "panic":
+			panic("no")
+		case "refuse":
+			return nil, errors.New("no")
+		case "unnamed":
+			return &envelope.CloudEvent{Type: handledType}, nil
+		case "out":
+			mu.Lock()
+			defer mu.Unlock()
+			if outs++; outs < 4 {
+				return nil, inbox.Unavailable(errors.New("out"))
+			}
+			fallthrough
+		case "event":
+			return &envelope.CloudEvent{ID: raw.OrderingKey + text, Type: handledType, Data: []byte(`{"key":"` + raw.OrderingKey + `","n":1}`)}, nil
+		}
+		return nil, nil //nolint:nilnil // it is another's
+	}
+	keys := []string{"skip", "panic", "refuse", "unnamed", "out", "event"}
+	for _, key := range keys {
+		source.Publish(t, message(key, 0))
+		source.PublishForeign(t, key, []byte(key), nil)
+		source.Publish(t, message(key, 2))
+	}
+	l := newLedger(t, nil)
+	p := s.start(t, source, l, settings)
+	s.eventually(t, func() bool { return len(l.firsts()) == 2*len(keys)+2 }, "all are done")
+	s.confirmed(t, source)
+	require.NoError(t, p.stop())
+	stats := p.Stats()
+	assert.Equal(t, []int64{int64(2*len(keys) + 2), 1, 3}, []int64{stats.Handled, stats.Skipped, stats.Forwarded}, "handled, skipped and forwarded")
+	for _, key := range []string{"out", "event"} {
+		of := slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != key })
+		s.same(t, []seen{{key, 0}, {key, 1}, {key, 2}}, of)
+	}
+	for _, letter := range source.DeadLetters(t) {
+		assert.Contains(t, map[string]string{
+			"panic": "inbox: the decoder panicked: no", "refuse": "no", "unnamed": "inbox: the decoder's event has no ID: set it",
+		}[string(letter.Payload)], letter.Reason)
+	}
+}
