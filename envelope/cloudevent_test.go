@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -135,18 +136,40 @@ func TestDecodeForeignCloudEvent(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Data in base64 is there as bytes, and as JSON where it is JSON that can be understood in one way alone.
+func TestDecodeCloudEventBinary(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{"\x08\x96\x01", "", "null", `{"a":1,"a":2}`, `{"a":1}`} {
+		ce, err := envelope.DecodeCloudEvent([]byte(ceWith(`"data_base64":"` + base64.StdEncoding.EncodeToString([]byte(data)) + `"`)))
+		require.NoError(t, err)
+		require.Equal(t, data, string(ce.Binary))
+		if data == `{"a":1}` {
+			require.Equal(t, data, string(ce.Data))
+		} else {
+			require.Nil(t, ce.Data, data)
+		}
+		require.Nil(t, ce.Extensions)
+	}
+	ce, err := envelope.DecodeCloudEvent([]byte(ceWith(`"data":1,"data_base64":null`)))
+	require.NoError(t, err)
+	require.Nil(t, ce.Binary)
+	require.Equal(t, "1", string(ce.Data))
+}
+
 func TestDecodeCloudEventErrors(t *testing.T) {
 	t.Parallel()
 	const remedy = ": check which producer writes to this stream, and its format"
 	for in, want := range map[string]string{
-		"\"\xff\"":                    "it is not valid UTF-8" + remedy,
-		`{"specversion":"0.3"}`:       "attribute id is missing" + remedy,
-		`{}`:                          "attribute specversion is missing" + remedy,
-		`null`:                        "attribute specversion is missing" + remedy,
-		`{"specversion":1}`:           "attribute specversion: json: cannot unmarshal number into Go value of type string" + remedy,
-		ceWith(`"specversion":"0.3"`): `specversion is "0.3", known is "1.0": update this consumer`,
-		ceWith(`"time":"yesterday"`):  `attribute time is "yesterday", not a time of RFC 3339` + remedy,
-		ceWith(`"data_base64":"AA="`): "its data is binary: read it with a CloudEvents SDK",
+		"\"\xff\"":                              "it is not valid UTF-8" + remedy,
+		`{"specversion":"0.3"}`:                 "attribute id is missing" + remedy,
+		`{}`:                                    "attribute specversion is missing" + remedy,
+		`null`:                                  "attribute specversion is missing" + remedy,
+		`{"specversion":1}`:                     "attribute specversion: json: cannot unmarshal number into Go value of type string" + remedy,
+		ceWith(`"specversion":"0.3"`):           `specversion is "0.3", known is "1.0": update this consumer`,
+		ceWith(`"time":"yesterday"`):            `attribute time is "yesterday", not a time of RFC 3339` + remedy,
+		ceWith(`"data_base64":"AA="`):           "member data_base64: illegal base64 data at input byte 3" + remedy,
+		ceWith(`"data_base64":[0,1]`):           "member data_base64: json: cannot unmarshal array into Go value of type string" + remedy,
+		ceWith(`"data":1,"data_base64":"AA=="`): "it has both data and data_base64" + remedy,
 	} {
 		_, err := envelope.DecodeCloudEvent([]byte(in))
 		require.EqualError(t, err, "envelope: decode cloudevents message: "+want, in)

@@ -177,6 +177,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nativeWith(`,"domain":{"priority":1,"expected_version":2},"envelope":{"checksum":"x"}`)))
 	f.Add([]byte(ceWith(`"id":"` + uuid.Max.String() + `","data":{"a":1},"extra":{"b":2}`)))
 	f.Add([]byte(`{"data":1,"metadata":{"headers":{"traceparent":{}}}}`))
+	for _, foreign := range []string{
+		"", "null", "[]", "42", "text", "\x00\x00\x00\x00\x2a\xff", "\xff\xfe", `{"data":`, `{"op":"c","source":{},"after":{}}`,
+		ceWith(`"data_base64":"CJYB"`), ceWith(`"data_base64":"eyJhIjoxfQ=="`), ceWith(`"specversion":"2.0"`),
+	} {
+		f.Add([]byte(foreign))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		form, m, err := envelope.Decode(b)
 		_, _ = envelope.DecodeInternal(b)

@@ -93,6 +93,31 @@ func TestDecodeForeignEvents(t *testing.T) {
 	assert.Equal(t, "application/json", binary.CloudEvent.DataContentType)
 }
 
+// The data of a CloudEvent is the handler's to read, in binary mode, too: it is JSON where it can be, and bytes
+// where its content type, or what it is, says so.
+func TestDecodeBinaryData(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ payload, contentType, data, binary string }{
+		{`{"x":1}`, "", `{"x":1}`, ""},
+		{`{"x":1}`, "application/json; charset=utf-8", `{"x":1}`, ""},
+		{`{"x":1}`, "application/vnd.shop+json", `{"x":1}`, ""},
+		{`{"x":1}`, "application/protobuf", `{"x":1}`, `{"x":1}`},
+		{"\x08\x96\x01", "application/protobuf", "", "\x08\x96\x01"},
+		{"\x08\x96\x01", "application/json", "", "\x08\x96\x01"},
+		{`{"x":1,"x":2}`, "application/json", "", `{"x":1,"x":2}`},
+		{"null", "application/json", "", "null"},
+		{"", "application/json", "", ""},
+	} {
+		m, err := Decode([]byte(c.payload), map[string]string{
+			"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "t", "content-type": c.contentType, "ce-data": "x", "ce-data_base64": "x",
+		})
+		require.NoError(t, err, c.payload)
+		assert.Equal(t, []string{c.data, c.data, c.binary, c.contentType},
+			[]string{string(m.Envelope.Data), string(m.CloudEvent.Data), string(m.CloudEvent.Binary), m.CloudEvent.DataContentType}, c.payload)
+		assert.Equal(t, []string{"t", c.payload}, []string{m.Type, string(m.Payload)})
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for payload, attributes := range map[string]map[string]string{
@@ -102,7 +127,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"data":1}`: nil,
 		`{"specversion":"1.0","id":"7","type":"t"}`:              nil,
 		`{"specversion":"0.3","id":"7","source":"/","type":"t"}`: nil,
-		"\xff":    {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "t"},
+		"\xff":    {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a"},
 		`{"x":1}`: {"ce-specversion": "1.0", "ce-id": "7"},
 	} {
 		_, err := Decode([]byte(payload), attributes)
@@ -146,6 +171,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add(payload, "", "")
 	f.Add([]byte(`{"specversion":"1.0","id":"7","source":"/a","type":"t","data":null}`), "", "traceparent")
 	f.Add([]byte(`{"x":1}`), "7", "/a")
+	for _, foreign := range []string{
+		"", "null", "[]", "42", "text", "\x00\x00\x00\x00\x2a\xff", "\xff", `{"data":`, `{"op":"c","source":{},"after":{}}`, "\x08\x96\x01",
+		`{"specversion":"1.0","id":"7","source":"/a","type":"t","data_base64":"CJYB"}`, `{"specversion":"2.0","id":"7"}`,
+	} {
+		f.Add([]byte(foreign), "", "")
+		f.Add([]byte(foreign), "7", "/a")
+	}
 	f.Fuzz(func(t *testing.T, payload []byte, id, other string) {
 		attributes := map[string]string{"traceparent": other, "tracestate": id}
 		if id != "" {

@@ -22,6 +22,27 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
+// An event of a type that is handled, whose data is not JSON, becomes a dead letter that says so.
+func TestDataThatIsNotJSON(t *testing.T) {
+	t.Parallel()
+	db := consumerDB(t)
+	h := NewHandlers(db, WithLogger(slog.New(slog.DiscardHandler)))
+	On(h, "T.v1", func(*gorm.DB, orderV1, *Message) error { return errors.New("it must not run") })
+	m, err := Decode([]byte("\x08\x96\x01"), map[string]string{
+		"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "T.v1", "content-type": "application/protobuf",
+	})
+	require.NoError(t, err)
+	m.Consumer, m.Source = "billing", "orders"
+	outcome, err := h.Handle(t.Context(), m)
+	require.NoError(t, err)
+	assert.Equal(t, DeadLettered, outcome)
+	letters, err := DeadLetters(t.Context(), db, DeadLetterFilter{})
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	assert.Contains(t, letters[0].LastError.Message, `the data, of content type "application/protobuf", is not JSON: give the consumer a Decoder`)
+	assert.Equal(t, m.Payload, letters[0].Payload)
+}
+
 // The versions of one event, as a consumer knows them.
 type (
 	orderV1 struct{ Customer string }
