@@ -18,6 +18,9 @@
 //	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{})
 //	// ... and Run each of the three until the service stops.
 //
+// Messages that other programs have written are events where a [Decoder] makes events of them; what cannot be
+// read blocks no key, and becomes a dead letter or is skipped, as [Unreadable] says.
+//
 // State that is not in that database needs more than one transaction: package inbox/dedup has the
 // algorithm and its stores.
 //

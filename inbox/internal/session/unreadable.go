@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -51,10 +50,10 @@ func (s *Session) unreadable(e *Entry) {
 	case s.skipsType(m.Type):
 		s.attemptWith(e, s.Runner.Handler)
 	case s.Unreadable == inbox.UnreadableSkip:
-		s.report(e, slog.LevelWarn, "skipped")
+		s.reportSkipped(e)
 		s.attemptWith(e, inbox.HandlerFunc(skip))
 	case s.hasPlace(e):
-		s.report(e, slog.LevelError, "forwarded")
+		s.reportKept(e, "forwarded")
 		if s.learn(e, func() { e.Why = e.Broken }) {
 			s.putAway(e)
 		} else {
@@ -133,12 +132,20 @@ func (s *Session) readAgain(e *Entry) {
 	s.work(e)
 }
 
-// report logs a message that cannot be read, once a minute at most for each shape and outcome.
-func (s *Session) report(e *Entry, level slog.Level, outcome string) {
+// What cannot be read is logged once a minute at most for each shape, and for each outcome.
+func (s *Session) reportKept(e *Entry, outcome string) {
 	shape := shapeOf(e.Message)
 	if n := s.Counts.notice(shape+" "+outcome, time.Now()); n > 0 {
 		log := s.logOf(e)
-		log.Log(s.handling, level, "message cannot be read", "outcome", outcome, "shape", shape, "messages", n, "error", e.Broken)
+		log.ErrorContext(s.handling, "message cannot be read", "outcome", outcome, "shape", shape, "messages", n, "error", e.Broken)
+	}
+}
+
+func (s *Session) reportSkipped(e *Entry) {
+	shape := shapeOf(e.Message)
+	if n := s.Counts.notice(shape+" skipped", time.Now()); n > 0 {
+		log := s.logOf(e)
+		log.WarnContext(s.handling, "unreadable message skipped", "shape", shape, "messages", n, "error", e.Broken)
 	}
 }
 

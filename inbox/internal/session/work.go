@@ -167,7 +167,7 @@ func (s *Session) hold(e *Entry) {
 	now := time.Now()
 	switch {
 	case e.Broken != nil:
-		s.report(e, slog.LevelError, "held")
+		s.reportKept(e, "held")
 	case now.Sub(e.told) >= tellAgain:
 		log := s.logOf(e)
 		log.ErrorContext(s.handling, "message held without a place for dead letters", "error", e.Why)
