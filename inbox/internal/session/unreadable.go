@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,19 +19,12 @@ func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Mes
 	if err != nil {
 		a := raw.Attributes
 		message = &inbox.Message{
-			Key: inbox.UnreadableKey(raw.Source, id, raw.Payload), ID: first(a["id"], a["ce-id"]), Type: first(a["type"], a["ce-type"]),
+			Key: inbox.UnreadableKey(raw.Source, id, raw.Payload), ID: cmp.Or(a["id"], a["ce-id"]), Type: cmp.Or(a["type"], a["ce-type"]),
 			OrderingKey: a[inbox.FieldOrderingKey], Payload: raw.Payload, Attributes: a,
 		}
 	}
 	message.Consumer, message.Source, message.Position, message.Published = c.Consumer, raw.Source, raw.Position, raw.Published
 	return message, err
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // unreadable decides about a message that cannot be read.
@@ -40,13 +34,15 @@ func (s *Session) unreadable(e *Entry) {
 		s.readAgain(e)
 		return
 	}
+	if errors.Is(e.Broken, inbox.ErrSkip) {
+		s.attemptWith(e, inbox.HandlerFunc(skip))
+		return
+	}
 	if !e.counted {
 		e.counted = true
 		s.Counts.unreadable.Add(1)
 	}
 	switch {
-	case errors.Is(e.Broken, inbox.ErrSkip):
-		s.attemptWith(e, inbox.HandlerFunc(skip))
 	case s.skipsType(m.Type):
 		s.attemptWith(e, s.Runner.Handler)
 	case s.Unreadable == inbox.UnreadableSkip:
