@@ -78,9 +78,9 @@ type CloudEvent struct {
 	Extensions      Extensions // other attributes: bool, string, json.Number
 	// Data is the data where it is JSON.
 	Data json.RawMessage
-	// Binary is the data as bytes: decoded data_base64, or the body of an event in binary mode whose
-	// datacontenttype is not JSON, or whose body is not. Data is set as well where these bytes are JSON.
-	// Only decoded events have it.
+	// Binary is the data as bytes: decoded data_base64, or the body of an event in binary mode
+	// whose datacontenttype is not JSON, or whose body is not. Data is set as well where these
+	// bytes are JSON. Only decoded events have it.
 	Binary []byte
 }
 

@@ -136,7 +136,8 @@ func TestDecodeForeignCloudEvent(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Data in base64 is there as bytes, and as JSON where it is JSON that can be understood in one way alone.
+// Data in base64 is there as bytes, and as JSON where it is JSON that can be understood in one way
+// alone.
 func TestDecodeCloudEventBinary(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{"\x08\x96\x01", "", "null", `{"a":1,"a":2}`, `{"a":1}`} {

@@ -48,8 +48,9 @@ type ConsumerConfig struct {
 	// ShutdownTimeout is how long running handlers may continue after the context of Run has ended,
 	// before their own contexts end. Default 30 s; negative: their contexts end at once.
 	ShutdownTimeout time.Duration
-	// Decoder makes events of messages that other programs have written in forms of their own; it is
-	// asked before anything else. Default: none, so that all forms but those of [Decode] are unreadable.
+	// Decoder makes events of messages that other programs have written in forms of their own; it
+	// is asked before anything else. Default: none, so that all forms but those of [Decode] are
+	// unreadable.
 	Decoder Decoder
 	// Unreadable says what happens with messages that cannot be read. Default: [UnreadableDeadLetter].
 	Unreadable Unreadable
@@ -72,14 +73,14 @@ type ConsumerConfig struct {
 type Unreadable string
 
 const (
-	// UnreadableDeadLetter keeps them. They go to the dead letters of the broker (DeadLetters, or the
-	// broker's own policy); where there are none, to those of the handler (see [Rejecter]), as
-	// [Handlers] have them in the inbox table. Where there is no such place either, they are held, with
-	// an error in the log: neither confirmed nor lost. What is held blocks no key, but it takes room
-	// (MaxOutstandingMessages).
+	// UnreadableDeadLetter keeps them. They go to the dead letters of the broker (DeadLetters, or
+	// the broker's own policy); where there are none, to those of the handler (see [Rejecter]), as
+	// [Handlers] have them in the inbox table. Where there is no such place either, they are held,
+	// with an error in the log: neither confirmed nor lost. What is held blocks no key, but it
+	// takes room (MaxOutstandingMessages).
 	UnreadableDeadLetter Unreadable = "dead_letter"
-	// UnreadableSkip confirms them: they are counted as skipped, and logged as a warning, once a minute
-	// at most for each shape. What the broker does not keep is lost.
+	// UnreadableSkip confirms them: they are counted as skipped, and logged as a warning, once a
+	// minute at most for each shape. What the broker does not keep is lost.
 	UnreadableSkip Unreadable = "skip"
 )
 

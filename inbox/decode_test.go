@@ -93,8 +93,8 @@ func TestDecodeForeignEvents(t *testing.T) {
 	assert.Equal(t, "application/json", binary.CloudEvent.DataContentType)
 }
 
-// The data of a CloudEvent is the handler's to read, in binary mode, too: it is JSON where it can be, and bytes
-// where its content type, or what it is, says so.
+// The data of a CloudEvent is the handler's to read, in binary mode, too: it is JSON where it can
+// be, and bytes where its content type, or what it is, says so.
 func TestDecodeBinaryData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ payload, contentType, data, binary string }{

@@ -20,12 +20,12 @@ type RawMessage struct {
 	Payload []byte
 	// Attributes are the flat fields, headers or properties beside it.
 	Attributes map[string]string
-	// OrderingKey is the broker's own: the key of Kafka's record, the ordering key of Pub/Sub; else the
-	// attribute [FieldOrderingKey].
+	// OrderingKey is the broker's own: the key of Kafka's record, the ordering key of Pub/Sub; else
+	// the attribute [FieldOrderingKey].
 	OrderingKey string
-	// Source, Position and Published are as in [Message]. The position stays the same when the message
-	// comes again, except on RabbitMQ, which has none that would. In a [Redeliver] it is the key of the
-	// dead letter.
+	// Source, Position and Published are as in [Message]. The position stays the same when the
+	// message comes again, except on RabbitMQ, which has none that would. In a [Redeliver] it is
+	// the key of the dead letter.
 	Source, Position string
 	Published        time.Time
 }
@@ -40,11 +40,13 @@ type RawMessage struct {
 //   - nil and no error leaves the message to [Decode].
 //   - [ErrSkip] skips it: it is confirmed and counted, and not logged.
 //   - An error that is marked by [Unavailable], as where a registry of schemas is out, has it asked again
-//     after a pause, for as long as it takes; the key waits. Any other error makes the message
-//     unreadable, and so does a panic: see [Unreadable].
+//     after a pause, for as long as it takes; the broker's ordering key waits, and remains the
+//     message's. Any other error makes the message unreadable, and so does a panic: see
+//     [Unreadable].
 //
-// It is asked about every message, those of Fanout included, as they arrive, one after the other: it
-// should be quick. Several goroutines may call it. It must always answer the same for the same message.
+// It is asked about every message, those of Fanout included, as they arrive, one after the other:
+// it should be quick. Several goroutines may call it. It must always answer the same for the same
+// message.
 type Decoder func(raw *RawMessage) (*envelope.CloudEvent, error)
 
 // ErrSkip is the answer of a [Decoder] to a message that the consumer has no use for.

@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// change is what this consumer needs of a change event of Debezium, as its JSON converter writes it without
-// schemas.
+// change is what this consumer needs of a change event of Debezium, as its JSON converter writes it
+// without schemas.
 type change struct {
 	Op    string          `json:"op"`
 	After json.RawMessage `json:"after"`
@@ -24,8 +24,8 @@ type change struct {
 	} `json:"source"`
 }
 
-// debezium makes an event of each change of a row: "orders.c" where one was inserted. Ordering keys are those of
-// the topic's records, the primary keys of rows.
+// debezium makes an event of each change of a row: "orders.c" where one was inserted. Ordering keys
+// are those of the topic's records, the primary keys of rows.
 func debezium(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
 	if len(raw.Payload) == 0 { // the tombstone behind a deletion, for the compaction of the topic
 		return nil, inbox.ErrSkip

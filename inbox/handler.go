@@ -53,10 +53,10 @@ func Validate(h Handler) error {
 	return nil
 }
 
-// A Skipper is a [Handler] that knows which types it skips, as [Handlers] do. Where a flat field says
-// the type of a message that cannot be read, and the handler skips that type, the message is skipped by
-// Handle, as if it could be read: its Envelope has id and type alone. A handler around another one
-// should have the methods of both, which it has where it embeds the other.
+// A Skipper is a [Handler] that knows which types it skips, as [Handlers] do. Where a flat field
+// says the type of a message that cannot be read, and the handler skips that type, the message is
+// skipped by Handle, as if it could be read: its Envelope has id and type alone. A handler around
+// another one should have the methods of both, which it has where it embeds the other.
 type Skipper interface {
 	Handler
 	// Skips reports whether messages of a type are skipped whatever is in them.

@@ -151,8 +151,8 @@ func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 		}
 	}
 	if ce := m.CloudEvent; ce != nil && m.Envelope.Data == nil && ce.Binary != nil {
-		return h.reject(ctx, m, fmt.Errorf("inbox: the data, of content type %.100q, is not JSON: give the consumer a Decoder that makes JSON of it, or handle the type with a Handler of your own",
-			ce.DataContentType))
+		return h.reject(ctx, m, fmt.Errorf("inbox: the data, of content type %.100q, is not JSON: "+
+			"give the consumer a Decoder that makes JSON of it, or handle the type with a Handler of your own", ce.DataContentType))
 	}
 	event, err := route.event(m.Envelope.Data)
 	if err != nil {
@@ -174,8 +174,9 @@ func (h *Handlers) Skips(wireType string) bool {
 	return ignored || !h.rejectUnknown && len(otherVersions(wireType, routes)) == 0
 }
 
-// Reject implements [Rejecter]: the message becomes a dead letter of the inbox table, under its key and
-// without a type, as its type is not certain. So it is with [WithTokens], too: the key is nobody's.
+// Reject implements [Rejecter]: the message becomes a dead letter of the inbox table, under its key
+// and without a type, as its type is not certain. So it is with [WithTokens], too: the key is
+// nobody's.
 func (h *Handlers) Reject(ctx context.Context, m *Message, why error) error {
 	kept := *m
 	kept.Type = ""

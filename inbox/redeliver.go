@@ -76,24 +76,9 @@ type redelivery struct {
 
 // hand deals with one message. Its error ends the run.
 func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
-	m, err := r.decoder.Decode(&RawMessage{
-		Payload: letter.Payload, Attributes: letter.Attributes, OrderingKey: letter.Attributes[FieldOrderingKey],
-		Source: letter.Source, Position: letter.Key.String(),
-	})
+	m, err := r.read(letter)
 	if err != nil {
-		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
-	}
-	m.Consumer, m.Key, m.Source = letter.Consumer, letter.Key, letter.Source // it is found again by what the row has
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrSkip):
-		r.done++
-		return r.finish(ctx, m)
-	case IsUnavailable(err):
-		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
-	default:
-		r.problem(m, err)
-		return Reject(ctx, r.db, m, err, r.options()...)
+		return r.unreadable(ctx, m, err)
 	}
 	outcome, err := r.run(ctx, m)
 	var counted *FailedError
@@ -120,6 +105,32 @@ func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
 		return err
 	}
 	return nil
+}
+
+// read reads a dead letter. The message is never nil.
+func (r *redelivery) read(letter *DeadLetter) (*Message, error) {
+	m, err := r.decoder.Decode(&RawMessage{
+		Payload: letter.Payload, Attributes: letter.Attributes, OrderingKey: letter.Attributes[FieldOrderingKey],
+		Source: letter.Source, Position: letter.Key.String(),
+	})
+	if err != nil {
+		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
+	}
+	m.Consumer, m.Key, m.Source = letter.Consumer, letter.Key, letter.Source // it is found again by what the row has
+	return m, err
+}
+
+// unreadable deals with a message that cannot be read. Its error ends the run.
+func (r *redelivery) unreadable(ctx context.Context, m *Message, why error) error {
+	switch {
+	case errors.Is(why, ErrSkip):
+		r.done++
+		return r.finish(ctx, m)
+	case IsUnavailable(why):
+		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, why)
+	}
+	r.problem(m, why)
+	return Reject(ctx, r.db, m, why, r.options()...)
 }
 
 func (r *redelivery) options() []Option {

@@ -17,8 +17,10 @@ import (
 // selective is a handler that skips what is not of the suite's type, as inbox.Handlers do.
 type selective struct{ *ledger }
 
+// Skips implements [inbox.Skipper].
 func (selective) Skips(wireType string) bool { return wireType != handledType }
 
+// Handle implements [inbox.Handler].
 func (s selective) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 	if s.Skips(m.Type) {
 		return inbox.Skipped, nil
@@ -34,6 +36,7 @@ type keeping struct {
 	kept map[string][]string // the payloads by key
 }
 
+// Reject implements [inbox.Rejecter].
 func (k *keeping) Reject(_ context.Context, m *inbox.Message, why error) error {
 	if why == nil || m.Consumer == "" || m.Source == "" {
 		return inbox.Unavailable(errors.New("there is something missing"))
@@ -72,8 +75,8 @@ func publishForeign(t *testing.T, source *Source) (of map[fate]int) {
 	return of
 }
 
-// goOn waits until the good messages of all keys are handled, in their order, but for keys that wait for a
-// message which its handler may be fixed for.
+// goOn waits until the good messages of all keys are handled, in their order, but for keys that
+// wait for a message which its handler may be fixed for.
 func (s *suite) goOn(t *testing.T, l *ledger, but ...fate) {
 	t.Helper()
 	all := slices.DeleteFunc(shapes(), func(shape shape) bool { return slices.Contains(but, shape.fate) })
@@ -92,8 +95,8 @@ func (s *suite) goOn(t *testing.T, l *ledger, but ...fate) {
 	}
 }
 
-// foreign messages go to the dead letters by default, those of types that are not handled are skipped, and
-// no key waits for them. Each is accounted for.
+// foreign messages go to the dead letters by default, those of types that are not handled are
+// skipped, and no key waits for them. Each is accounted for.
 func (s *suite) foreign(t *testing.T, source *Source) {
 	of := publishForeign(t, source)
 	l := newLedger(t, nil)
@@ -161,8 +164,8 @@ func (s *suite) foreignKept(t *testing.T, source *Source) {
 	}
 }
 
-// foreignHeld: without any place at all they are held, and keys do not wait for them; nothing is confirmed that
-// was not done.
+// foreignHeld: without any place at all they are held, and keys do not wait for them; nothing is
+// confirmed that was not done.
 func (s *suite) foreignHeld(t *testing.T, source *Source) {
 	if s.AlwaysDeadLetters {
 		t.Skip("there is always a place for dead letters")
@@ -185,8 +188,8 @@ func (s *suite) foreignHeld(t *testing.T, source *Source) {
 	assert.Len(t, source.DeadLetters(t), of[unreadable]+of[failing])
 }
 
-// decoder: a decoder makes events of foreign messages, which are handled in the order of their key; what it
-// refuses, or panics at, costs that message alone, and what it is not for is read as ever.
+// decoder: a decoder makes events of foreign messages, which are handled in the order of their key;
+// what it refuses, or panics at, costs that message alone, and what it is not for is read as ever.
 func (s *suite) decoder(t *testing.T, source *Source) {
 	if source.PublishForeign == nil {
 		t.Skip("NOT TESTED: PublishForeign of the source is nil")

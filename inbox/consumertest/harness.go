@@ -35,8 +35,8 @@ type Harness struct {
 	// Shuffles says that a server forgets the order of a key when a message is given back or a connection
 	// ends, as emulators do: the suite asks for order only where neither happens.
 	Shuffles bool
-	// OneOfAKey says that the server may deliver no message of a key while an earlier one is not confirmed:
-	// one that is held then blocks its key at the server.
+	// OneOfAKey says that the server may deliver no message of a key while an earlier one is not
+	// confirmed: one that is held then blocks its key at the server.
 	OneOfAKey bool
 	// Patience bounds every wait for something that has to happen; it matters only where something
 	// is broken. Default 1 min.
@@ -48,10 +48,10 @@ type Harness struct {
 type Source struct {
 	// Publish adds messages, in their order, and returns when the broker has confirmed them.
 	Publish func(t *testing.T, messages ...Message)
-	// PublishForeign adds a message as a program writes it that knows nothing of Fanout: with these flat
-	// fields alone, and with the key as the broker's own ordering key, where it has one, or the field
-	// ordering_key. A payload that is nil is none at all, where the broker can tell. Nil: cases that need it
-	// are skipped, with a word.
+	// PublishForeign adds a message as a program writes it that knows nothing of Fanout: with these
+	// flat fields alone, and with the key as the broker's own ordering key, where it has one, or
+	// the field ordering_key. A payload that is nil is none at all, where the broker can tell. Nil:
+	// cases that need it are skipped, with a word.
 	PublishForeign func(t *testing.T, key string, payload []byte, attributes map[string]string)
 	// Consumer makes a consumer of the source: one process of the group.
 	Consumer func(t *testing.T, handler inbox.Handler, settings *Settings) Consumer

@@ -148,8 +148,6 @@ func (c *claim) Ack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bytes -= sizeOf(c.record)
-	// Behind one that is not done it may wait long for the commit: all of that time its payload is of no use.
-	c.record = &kgo.Record{LeaderEpoch: c.record.LeaderEpoch, Offset: c.record.Offset}
 	if p.lost { // it is another's by now, and its offset, too
 		return
 	}

@@ -67,9 +67,10 @@
 //     of Retry, for as long as it takes; an error is logged once a minute, Held of the stats shows
 //     it. Its key waits behind it.
 //
-// A message that cannot be read is asked about of the Decoder first, and skipped where a flat field says a
-// type that the handler skips, or where Unreadable says so. Without a subject for dead letters, inbox.Handlers keep it in
-// their table; only with neither it is held, and its key does not wait for it.
+// The Decoder is asked first about a message that cannot be read. The message is skipped where a
+// flat field says a type that the handler skips, or where Unreadable says so. Without a subject for
+// dead letters, inbox.Handlers keep it in their table; only with neither it is held, and its key
+// does not wait for it.
 //
 // Failures are counted in this process; [inbox.Message.Deliveries] is the server's count. A message whose
 // handler kills the process is tried again by the next one; inbox.Handle does not see it, since its

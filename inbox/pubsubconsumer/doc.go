@@ -57,10 +57,10 @@
 //     for as long as it takes; an error is logged once a minute, [Stats.Held] shows it. Its key
 //     waits behind it. Give a topic, or let [inbox.Handle] reject such messages.
 //
-// A message that cannot be read is asked about of the Decoder first, and skipped where a flat field says a
-// type that the handler skips, or where Unreadable says so. Without topic and policy, inbox.Handlers keep it in
-// their table; only with neither it is held, and its key does not wait for it here, while Pub/Sub
-// may deliver nothing more of its ordering key.
+// The Decoder is asked first about a message that cannot be read. The message is skipped where a
+// flat field says a type that the handler skips, or where Unreadable says so. Without topic and
+// policy, inbox.Handlers keep it in their table; only with neither it is held, and its key does not
+// wait for it here, while Pub/Sub may deliver nothing more of its ordering key.
 //
 // Failures are counted in this process. With a dead letter policy Pub/Sub counts deliveries
 // ([inbox.Message.Deliveries]), and all but the last one count as failures, so that processes that

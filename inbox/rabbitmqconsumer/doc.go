@@ -57,9 +57,10 @@
 //     for as long as it takes; an error is logged once a minute, Held of the stats shows it. Its
 //     key waits behind it.
 //
-// A message that cannot be read is asked about of the Decoder first, and skipped where a flat field says a
-// type that the handler skips, or where Unreadable says so. Without a place for dead letters, inbox.Handlers keep it in
-// their table; only with neither it is held, and its key does not wait for it.
+// The Decoder is asked first about a message that cannot be read. The message is skipped where a
+// flat field says a type that the handler skips, or where Unreadable says so. Without a place for
+// dead letters, inbox.Handlers keep it in their table; only with neither it is held, and its key
+// does not wait for it.
 //
 // Failures are counted in this process. Quorum queues count deliveries ([inbox.Message.Deliveries]), and
 // put a message away that has come too often (x-delivery-limit, 20 by default from RabbitMQ 4.0 on): so

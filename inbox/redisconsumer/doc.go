@@ -48,9 +48,9 @@
 //
 // A message whose handler fails is tried again, after a pause, up to the attempts of Retry; then
 // inbox.Handle makes a dead letter of it in its table. After other handlers it goes to the dead
-// letters here, a stream of their own, as does one that cannot be read, unless the Decoder makes
-// an event of it, its type is skipped by the handler, or Unreadable says skip. [ResendDeadLetters] sends
-// them again, to all groups of their stream.
+// letters here, a stream of their own, as does one that cannot be read, unless the Decoder makes an
+// event of it, its type is skipped by the handler, or Unreadable says skip. [ResendDeadLetters]
+// sends them again, to all groups of their stream.
 //
 // A message whose handler kills the process cannot be counted there. What three processes had
 // claimed when they died is therefore handled alone: everything else is given back, so that other

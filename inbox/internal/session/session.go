@@ -54,8 +54,8 @@ type Settings struct {
 	// DeadLetter puts an abandoned message away; nil where there is no place. An error is tried
 	// again, with pauses.
 	DeadLetter func(ctx context.Context, e *Entry) error
-	// Decoder reads messages again whose reading was [inbox.Unavailable]; Unreadable says what happens with
-	// those that cannot be read.
+	// Decoder reads messages again whose reading was [inbox.Unavailable]; Unreadable says what
+	// happens with those that cannot be read.
 	Decoder    inbox.Decoder
 	Unreadable inbox.Unreadable
 	// HandBack reports whether the broker itself puts the message away when it is given back often

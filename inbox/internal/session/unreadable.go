@@ -10,10 +10,10 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// Read reads a delivery, by the decoder of a completed configuration and by what all consumers can read.
-// The message is never nil; one that cannot be read has what there is, and no envelope. id is what the
-// broker knows it by, the same each time that it comes. Deliveries and the ordering key of the broker
-// are the transport's to set.
+// Read reads a delivery, by the decoder of a completed configuration and by what all consumers can
+// read. The message is never nil; one that cannot be read has what there is, and no envelope. id is
+// what the broker knows it by, the same each time that it comes. Deliveries and the ordering key of
+// the broker are the transport's to set.
 func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Message, error) {
 	message, err := c.Decoder.Decode(raw)
 	if err != nil {
@@ -79,7 +79,8 @@ func (s *Session) attemptWith(e *Entry, handler inbox.Handler) {
 	s.attempt(e, handler)
 }
 
-// skipsType reports whether the handler skips a type, known from a flat field, whatever its messages hold.
+// skipsType reports whether the handler skips a type, known from a flat field, whatever its
+// messages hold.
 func (s *Session) skipsType(wireType string) bool {
 	skipper, is := s.Runner.Handler.(inbox.Skipper)
 	return is && wireType != "" && skipper.Skips(wireType)

@@ -37,8 +37,8 @@ func arrived(c *inbox.ConsumerConfig, key, id, payload string, attributes map[st
 	return &Entry{ID: id, Message: m, Broken: broken}
 }
 
-// Where the broker has no place for them, messages that cannot be read go to the table of the handlers, with
-// tokens, too; those of types that are not handled are skipped; keys go on.
+// Where the broker has no place for them, messages that cannot be read go to the table of the
+// handlers, with tokens, too; those of types that are not handled are skipped; keys go on.
 func TestUnreadableMessagesGoToTheInbox(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]inbox.HandlersOption{nil, {inbox.WithTokens()}} {
@@ -108,8 +108,8 @@ func (l *lines) said() []string {
 	return slices.Clone(l.all)
 }
 
-// Without any place they are held, block no key, and are logged once a minute for each shape; when there is a
-// place, they go there.
+// Without any place they are held, block no key, and are logged once a minute for each shape; when
+// there is a place, they go there.
 func TestUnreadableMessagesAreHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,8 @@ func TestUnreadableMessagesAreHeld(t *testing.T) {
 	})
 }
 
-// A message whose decoder is out is read again after a pause, and its key waits; no attempt is charged.
+// A message whose decoder is out is read again after a pause, and its key waits; no attempt is
+// charged.
 func TestDecoderIsOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestDecoderIsOut(t *testing.T) {
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
-		"": "empty", " \n": "empty", "\x00\x00\x00\x00\x2a\xff": "schema registry", "Obj\x01\x04": "Avro", "\xff\xfe": "binary", "hello": "text",
+		"": "empty", "\n": "empty", "\x00\x00\x00\x00\x2a\xff": "schema registry", "Obj\x01\x04": "Avro", "\xff\xfe": "binary", "hello": "text",
 		`{"a":`: "broken JSON", `[1]`: "JSON array", `[1`: "text", `42`: "JSON value", `null`: "JSON value", `{"a":1}`: "JSON object",
 		`{"op":"c","source":{}}`: "Debezium", `{"schema":{},"payload":{"op":"c","source":{}}}`: "Debezium", `{"schema":{},"payload":{"a":1}}`: "Kafka Connect",
 		`{"schema":{},"payload":1}`: "Kafka Connect", `{"specversion":"2.0"}`: "CloudEvent", `{"data":{},"metadata":{}}`: "envelope",
@@ -208,7 +209,8 @@ func TestShapes(t *testing.T) {
 	assert.Equal(t, "CloudEvent in binary mode", shapeOf(&inbox.Message{Attributes: map[string]string{"ce-specversion": "1.0"}}))
 }
 
-// FuzzRead: whatever arrives is a message, and one that cannot be read has a key of its own and a shape.
+// FuzzRead: whatever arrives is a message, and one that cannot be read has a key of its own and a
+// shape.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "[]", "42", "\x00\x00\x00\x00\x2a\xff", "\xff", `{"op":"c","source":{}}`, `{"schema":{},"payload":null}`, event("T", "1"),
