@@ -3,10 +3,10 @@
 //
 // A consumer (inbox/redisconsumer, inbox/pubsubconsumer, inbox/kafkaconsumer,
 // inbox/rabbitmqconsumer, inbox/natsconsumer) hands each delivery, a [Message], to a [Handler] and
-// confirms it at the broker when the handler says that it is done. The handler that most consumers
-// want is [Handlers]: typed functions by event type, each run in a GORM transaction of the
-// consumer's own database by [Handle], which notes the message in the same transaction. A copy of a
-// message that was handled changes nothing, whoever sent it again and however long after.
+// confirms it at the broker when the handler says that it is done. The handler that
+// most consumers want is [Handlers]: typed functions by event type, each run in a GORM transaction
+// of the consumer's own database by [Handle], which notes the message in the same transaction. A
+// copy of a message that was handled changes nothing, whoever sent it again and however long after.
 //
 //	_, err := inbox.Migrate(ctx, db)                  // db is the consumer's own *gorm.DB
 //	handlers := inbox.NewHandlers(db)

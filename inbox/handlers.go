@@ -175,8 +175,8 @@ func (h *Handlers) Skips(wireType string) bool {
 }
 
 // Reject implements [Rejecter]: the message becomes a dead letter of the inbox table, under its key
-// and without a type, as its type is not certain. So it is with [WithTokens], too: the key is
-// nobody's.
+// and without a type, as its type is not certain. It needs no token with [WithTokens], as no
+// producer has its key.
 func (h *Handlers) Reject(ctx context.Context, m *Message, why error) error {
 	kept := *m
 	kept.Type = ""
