@@ -35,6 +35,7 @@ type Broker struct {
 type client struct {
 	*kgo.Client
 
+	said    said
 	greeted bool // a server has answered
 	closing sync.Once
 
@@ -76,7 +77,9 @@ func (c *client) OnBrokerWrite(server kgo.BrokerMetadata, key int16, _ int, _, _
 	if key == int16(kmsg.Produce) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.writes[server.NodeID]++
+		if c.writes[server.NodeID]++; c.writes[server.NodeID] > 1 {
+			c.said.closely.Store(true)
+		}
 	}
 }
 
@@ -99,6 +102,7 @@ func (c *client) place(record *kgo.Record) {
 // begin begins a round of items, at least one, which abandon ends where no server can be reached. The
 // channel is closed when each has its partition, or an error instead.
 func (c *client) begin(round []item, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
+	c.said.begin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes, c.misses, c.abandon = map[int32]int{}, 0, abandon
@@ -142,7 +146,7 @@ func (b *Broker) acquire(ctx context.Context) (*client, error) {
 	}
 	if err := b.question(ctx, c, ping); err != nil {
 		b.release(c, false)
-		return nil, classified("connect", err)
+		return nil, notConnected(err)
 	}
 	c.greeted = true
 	return c, nil
@@ -175,7 +179,7 @@ func (b *Broker) take() (*client, error) {
 		c, b.idle = b.idle[last], b.idle[:last]
 	} else {
 		c = &client{writes: map[int32]int{}}
-		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.WithHooks(c))...)
+		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: connect: %w", err)
 		}

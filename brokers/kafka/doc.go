@@ -31,25 +31,31 @@
 //
 // # What errors mean
 //
-//	Kafka says                                   class                     what to do
-//	nothing (no connection, no answer)           unavailable broker        check addresses, also those that the servers advertise
-//	33, 34, 58 login                             unavailable broker        check user, password and mechanism
-//	31 cluster rights                            unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
-//	7, 8, 13, 89 slow, throttled                 unavailable broker        see the servers' logs, and the quotas
-//	14, 15, 16 no controller                     unavailable broker        bring servers back
-//	35 version                                   unavailable broker        Kafka 0.11 or later is needed
-//	45, 47, 49, 59, 90 the producer's number     unavailable broker        nothing: the next call begins with a new one
-//	3, 100 no such topic                         unavailable destination   create it, or use WithCreateTopics
-//	17, 37, 38, 44 cannot be created             unavailable destination   check the settings, or create it yourself
-//	29 rights for the topic                      unavailable destination   grant Write and Describe
-//	5, 6, 74, 75 no leader                       unavailable destination   nothing: it passes
-//	19, 20 not enough replicas                   unavailable destination   bring servers back
-//	56 disk                                      unavailable destination   see the log of the partition's leader
-//	32, 43 the topic takes none of ours          unavailable destination   check this machine's clock, or message.format.version
-//	10, 18 too large                             permanent                 raise max.message.bytes or segment.bytes
-//	87 not for this topic                        permanent                 see cleanup.policy: compact needs a key
-//	2 damaged                                    retryable                 -
-//	anything else                                retryable
+//	Kafka says                                 class                     what to do
+//	nothing (no connection, no answer)         unavailable broker        check addresses, also those that the servers advertise
+//	33, 34, 58 login                           unavailable broker        check user, password and mechanism
+//	31 cluster rights                          unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
+//	8, 13, 89 down, throttled                  unavailable broker        see the servers' logs, and the quotas
+//	14, 15, 16, 41 no controller               unavailable broker        bring servers back
+//	21, 35 version                             unavailable broker        Kafka 0.11 or later is needed
+//	3, 100, 103 no such topic                  unavailable destination   create it, or use WithCreateTopics
+//	17, 37, 38, 39, 40, 44 cannot be created   unavailable destination   check the settings, or create it yourself
+//	29 rights for the topic                    unavailable destination   grant Write and Describe
+//	32, 43, 76 the topic takes none of ours    unavailable destination   check this machine's clock, message.format.version, compression.type
+//	5, 6, 9, 72, 74, 75, 78 no leader          unavailable destination   nothing: it passes
+//	7, 19, 20 not enough replicas              unavailable destination   bring servers back
+//	56, 57 disk, -1 unknown                    unavailable destination   see the log of the partition's leader
+//	45, 47, 48, 49, 51, 59, 90 the producer    unavailable destination   nothing: the next call begins with a new one
+//	10, 18 too large                           permanent destination     raise max.message.bytes or segment.bytes
+//	87 not for this topic                      permanent destination     see cleanup.policy: compact needs a key
+//	2 damaged                                  retryable                 -
+//	another that Kafka says passes             unavailable destination   see the log of the partition's leader
+//	anything else                              retryable destination     see the log of the partition's leader
+//
+// Permanent and retryable with a destination are refusals of which it is unknown whether they are the
+// message's or the topic's ([brokers.Refused]): where others of the topic are delivered, it is the
+// message's, and until then the topic counts as unavailable. So a topic that was made compacted, or
+// whose limit was set too low, costs no message its life.
 //
 // A user needs Write and Describe on the topics, for WithCreateTopics also Create; before Kafka 3.0
 // IdempotentWrite on the cluster as well.

@@ -30,58 +30,108 @@ func brokerOut(advice string) rule {
 	return rule{brokers.ClassUnavailable, brokers.ScopeBroker, advice}
 }
 
+// refusedBy is the rule of a refusal that may be the message's or the destination's, for which see
+// [brokers.Refused].
+func refusedBy(class brokers.Class, advice string) rule {
+	return rule{class, brokers.ScopeDestination, advice}
+}
+
 const (
 	passes    = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
 	replicas  = "bring servers back, or lower min.insync.replicas of the topic"
+	slow      = "the replicas do not confirm in time: see the servers' logs, and kafka-topics --describe --under-replicated-partitions"
+	storage   = "a disk of the partition's leader is offline; see its log"
 	producer  = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
 	starting  = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
 	loginFail = "check user, password and mechanism of SASL"
+	seeLog    = "see the log of the partition's leader"
 )
 
-// rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). Every other code is
-// retryable.
+// rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). For every other code
+// see [ruleOf].
 var rules = map[int16]rule{
-	kerr.UnknownTopicOrPartition.Code:      destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
-	kerr.UnknownTopicID.Code:               destinationOut("the topic was deleted, and perhaps made anew: the next call asks for it by its name again"),
-	kerr.InvalidTopicException.Code:        destinationOut("choose another destination, or in Go another topic for it (WithTopic)"),
-	kerr.TopicAuthorizationFailed.Code:     destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
-	kerr.PolicyViolation.Code:              destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),
-	kerr.InvalidPartitions.Code:            destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
-	kerr.InvalidReplicationFactor.Code:     destinationOut("check the settings of the topics (topics, WithCreateTopics), and the number of servers"),
+	kerr.UnknownTopicOrPartition.Code:    destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
+	kerr.UnknownTopicID.Code:             destinationOut(madeAnew),
+	kerr.InconsistentTopicID.Code:        destinationOut(madeAnew),
+	kerr.InvalidTopicException.Code:      destinationOut("choose another destination, or in Go another topic for it (WithTopic)"),
+	kerr.TopicAuthorizationFailed.Code:   destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
+	kerr.PolicyViolation.Code:            destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),
+	kerr.InvalidPartitions.Code:          destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
+	kerr.InvalidReplicationFactor.Code:   destinationOut("check the settings of the topics (topics, WithCreateTopics), and the number of servers"),
+	kerr.InvalidReplicaAssignment.Code:   destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
+	kerr.InvalidConfig.Code:              destinationOut("the cluster's defaults for new topics are invalid: create the topic yourself"),
+	kerr.UnsupportedCompressionType.Code: destinationOut("set compression.type of the topic to producer"),
+	// Both are said of every message of the topic: each has headers, and the time of this machine.
+	kerr.InvalidTimestamp.Code:            destinationOut("check this machine's clock, and message.timestamp.before.max.ms and after.max.ms of the topic"),
+	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
+
+	// What a partition's leader says of its state; no message is to blame.
+	kerr.UnknownServerError.Code:           destinationOut(seeLog),
+	kerr.RequestTimedOut.Code:              destinationOut(slow),
 	kerr.NotEnoughReplicas.Code:            destinationOut(replicas),
 	kerr.NotEnoughReplicasAfterAppend.Code: destinationOut(replicas),
 	kerr.LeaderNotAvailable.Code:           destinationOut(passes),
 	kerr.NotLeaderForPartition.Code:        destinationOut(passes),
+	kerr.ReplicaNotAvailable.Code:          destinationOut(passes),
 	kerr.FencedLeaderEpoch.Code:            destinationOut(passes),
 	kerr.UnknownLeaderEpoch.Code:           destinationOut(passes),
-	kerr.KafkaStorageError.Code:            destinationOut("a disk of the partition's leader is offline; see its log"),
-	// Both are said of every message of the topic: each has headers, and the time of this machine.
-	kerr.InvalidTimestamp.Code:            destinationOut("check this machine's clock, and message.timestamp.before.max.ms and after.max.ms of the topic"),
-	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
+	kerr.OffsetNotAvailable.Code:           destinationOut(passes),
+	kerr.ListenerNotFound.Code:             destinationOut("the partition's leader does not listen where this server does: give all servers the same listeners"),
+	kerr.KafkaStorageError.Code:            destinationOut(storage),
+	kerr.LogDirNotFound.Code:               destinationOut(storage),
+	kerr.OutOfOrderSequenceNumber.Code:     destinationOut(producer),
+	kerr.InvalidProducerEpoch.Code:         destinationOut(producer),
+	kerr.InvalidTxnState.Code:              destinationOut(producer),
+	kerr.InvalidProducerIDMapping.Code:     destinationOut(producer),
+	kerr.ConcurrentTransactions.Code:       destinationOut(producer),
+	kerr.UnknownProducerID.Code:            destinationOut(producer),
+	kerr.ProducerFenced.Code:               destinationOut(producer),
 
 	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user Write on the topics, and before Kafka 3.0 IdempotentWrite on the cluster as well (kafka-acls)"),
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
 	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
 	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
 	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
-	kerr.RequestTimedOut.Code:            brokerOut("the cluster is slow or short of servers; see its logs"),
-	kerr.BrokerNotAvailable.Code:         brokerOut(""),
+	kerr.BrokerNotAvailable.Code:         brokerOut("see the servers' logs"),
+	kerr.NetworkException.Code:           brokerOut("see the servers' logs"),
 	// A server that has no controller to get producers' numbers from.
 	kerr.CoordinatorLoadInProgress.Code: brokerOut(starting),
 	kerr.CoordinatorNotAvailable.Code:   brokerOut(starting),
 	kerr.NotCoordinator.Code:            brokerOut(starting),
-	kerr.NetworkException.Code:          brokerOut(""),
+	kerr.NotController.Code:             brokerOut(starting),
 	kerr.UnsupportedVersion.Code:        brokerOut("Kafka 0.11 or later is needed"),
-	kerr.OutOfOrderSequenceNumber.Code:  brokerOut(producer),
-	kerr.UnknownProducerID.Code:         brokerOut(producer),
-	kerr.InvalidProducerIDMapping.Code:  brokerOut(producer),
-	kerr.InvalidProducerEpoch.Code:      brokerOut(producer),
-	kerr.ProducerFenced.Code:            brokerOut(producer),
+	kerr.InvalidRequiredAcks.Code:       brokerOut("Kafka 0.11 or later is needed"),
 
-	kerr.MessageTooLarge.Code:    {brokers.ClassPermanent, "", "raise max.message.bytes of the topic, or lower max_payload_bytes"},
-	kerr.RecordListTooLarge.Code: {brokers.ClassPermanent, "", "raise segment.bytes of the topic, or lower max_payload_bytes"},
-	kerr.InvalidRecord.Code:      {brokers.ClassPermanent, "", "the topic takes no such message: see its cleanup.policy (compact needs a key)"},
+	// The limit and the policy are the topic's: where they are wrong, they refuse every message.
+	kerr.MessageTooLarge.Code:    refusedBy(brokers.ClassPermanent, "raise max.message.bytes of the topic, or lower max_payload_bytes"),
+	kerr.RecordListTooLarge.Code: refusedBy(brokers.ClassPermanent, "raise segment.bytes of the topic, or lower max_payload_bytes"),
+	kerr.InvalidRecord.Code:      refusedBy(brokers.ClassPermanent, "the topic takes no such message: see its cleanup.policy (compact needs a key)"),
 	kerr.CorruptMessage.Code:     {brokers.ClassRetryable, "", "the batch was damaged on its way"},
+}
+
+const madeAnew = "the topic was deleted, and perhaps made anew: the next call asks for it by its name again"
+
+// The rules for the rest: codes that Kafka has for other requests, and those that it will have. Kafka
+// itself says of some that they pass.
+var (
+	restPasses  = destinationOut(seeLog)
+	restRefuses = refusedBy(brokers.ClassRetryable, seeLog)
+)
+
+// ruleOf finds the rule for a code. One at which a topic could not be created says nothing of the message,
+// nor of other topics.
+func ruleOf(code int16, err error) rule {
+	r, known := rules[code]
+	switch {
+	case errors.Is(err, errNotCreated) && (r.class != brokers.ClassUnavailable || r.scope != brokers.ScopeDestination || r.advice == seeLog):
+		return destinationOut("create the topic yourself, or grant the user Create (kafka-acls)")
+	case known:
+		return r
+	case kerr.IsRetriable(kerr.ErrorForCode(code)):
+		return restPasses
+	default:
+		return restRefuses
+	}
 }
 
 // refusals are codes that say something about a message of a batch, and refuse all of the batch.
@@ -106,22 +156,12 @@ func unsure(err error) bool {
 	switch code(err) {
 	case 0:
 		return !errors.As(err, new(topicError)) && !errors.Is(err, kgo.ErrMaxBuffered)
-	case kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.NetworkException.Code, kerr.KafkaStorageError.Code:
+	case kerr.UnknownServerError.Code, kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.NetworkException.Code, kerr.KafkaStorageError.Code:
 		return true
 	default:
-		_, known := rules[code(err)] // UNKNOWN_SERVER_ERROR, too, may come after the batch was taken
+		_, known := rules[code(err)]
 		return !known
 	}
-}
-
-// ruleOf finds the rule for a code. One at which a topic could not be created says nothing of the message,
-// nor of other topics.
-func ruleOf(code int16, err error) (r rule, known bool) {
-	r, known = rules[code]
-	if errors.Is(err, errNotCreated) && r.scope != brokers.ScopeDestination {
-		return destinationOut("create the topic yourself, or grant the user Create (kafka-acls)"), true
-	}
-	return r, known
 }
 
 // classified gives an error its class and scope, and says what to do.
@@ -129,20 +169,29 @@ func classified(what string, err error) error {
 	said := fmt.Errorf("kafka: %s: %w", what, err)
 	advise := func(advice string) error { return failure.Advise(said, advice) }
 	if n := code(err); n != 0 {
-		r, known := ruleOf(n, err)
-		switch {
-		case !known || r.class == brokers.ClassRetryable:
-			return brokers.Retryable(advise(r.advice))
-		case r.class == brokers.ClassPermanent:
-			return brokers.Permanent(advise(r.advice))
-		default:
+		switch r := ruleOf(n, err); {
+		case r.class == brokers.ClassUnavailable:
 			return brokers.Unavailable(r.scope, advise(r.advice))
+		case r.scope != "":
+			return brokers.Refused(r.scope, &brokers.Error{Class: r.class, Err: advise(r.advice)})
+		default:
+			return brokers.Retryable(advise(r.advice))
 		}
 	}
 	if errors.As(err, new(topicError)) {
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	}
 	return brokers.Unreachable(brokers.ScopeBroker, advise(unanswered(err)))
+}
+
+// notConnected classifies the error of a first question, which is the broker's whatever its code means
+// for a topic.
+func notConnected(err error) error {
+	failure := classified("connect", err)
+	if class, scope := brokers.Classify(failure); class == brokers.ClassUnavailable && scope == brokers.ScopeBroker {
+		return failure
+	}
+	return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("kafka: connect: %w", err))
 }
 
 // unanswered says what to do about an error that is not Kafka's word; empty: that is not known.

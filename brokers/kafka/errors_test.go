@@ -19,18 +19,39 @@ import (
 //go:embed doc.go
 var docGo string
 
-// Each code that has a rule stands in the documentation, with its class and scope, and no other code does.
+// Each code of Kafka has a class and scope, and the documentation says which: that of its line, or that
+// of the lines for the rest.
 func TestErrorsAreDocumented(t *testing.T) {
 	t.Parallel()
-	for code := range int16(200) {
-		r, known := rules[code]
-		pattern := fmt.Sprintf(`(?m)^//\t[0-9, ]*\b%d\b[^\n]* %s `, code, strings.TrimSpace(string(r.class)+" "+string(r.scope)))
-		if known {
-			assert.Regexp(t, pattern, docGo, "%d %v", code, kerr.ErrorForCode(code))
-		} else {
-			assert.NotRegexp(t, fmt.Sprintf(`(?m)^//\t[0-9, ]*\b%d\b`, code), docGo)
-		}
+	line := func(of string, r rule) string {
+		return fmt.Sprintf(`(?m)^//\t%s.* {2,}%s {2,}`, of, strings.TrimSpace(string(r.class)+" "+string(r.scope)))
 	}
+	assert.Regexp(t, line("another that Kafka says passes", restPasses), docGo)
+	assert.Regexp(t, line("anything else", restRefuses), docGo)
+	walked := 0
+	for code := kerr.UnknownServerError.Code; code < 1000; code++ {
+		r, ruled := rules[code]
+		known := kerr.TypedErrorForCode(code)
+		if code == 0 || known.Code != code {
+			assert.False(t, ruled, "%d is no code", code)
+			continue
+		}
+		walked++
+		of := fmt.Sprintf(`(?:[^\n]*[ ,])?%d(?:,| [a-z])`, code)
+		if ruled {
+			assert.Regexp(t, line(of, r), docGo, "%d %v", code, known)
+			assert.NotEmpty(t, r.advice, "%d %v", code, known)
+			continue
+		}
+		assert.NotRegexp(t, `(?m)^//\t`+of, docGo, "%d %v", code, known)
+		if kerr.IsRetriable(known) {
+			r = restPasses
+		} else {
+			r = restRefuses
+		}
+		assert.Equal(t, r, ruleOf(code, known), "%d %v", code, known)
+	}
+	assert.Greater(t, walked, 130)
 }
 
 func TestErrors(t *testing.T) {
@@ -49,7 +70,9 @@ func TestErrors(t *testing.T) {
 		{kerr.UnsupportedForMessageFormat, brokers.ClassUnavailable, brokers.ScopeDestination, "message.format.version"},
 		{kerr.MessageTooLarge, brokers.ClassPermanent, "", "raise max.message.bytes"},
 		{kerr.CorruptMessage, brokers.ClassRetryable, "", "damaged"},
-		{kerr.UnknownServerError, brokers.ClassRetryable, "", "UNKNOWN_SERVER_ERROR"},
+		{kerr.UnknownServerError, brokers.ClassUnavailable, brokers.ScopeDestination, "see the log of the partition's leader"},
+		{fmt.Errorf("%w (last answer: %w)", kgo.ErrRecordRetries, kerr.OutOfOrderSequenceNumber), brokers.ClassUnavailable, brokers.ScopeDestination, "begins with a new one"},
+		{kerr.GroupIDNotFound, brokers.ClassRetryable, "", "see the log"},
 		{context.DeadlineExceeded, brokers.ClassUnavailable, brokers.ScopeBroker, "addresses that they advertise"},
 		{fmt.Errorf("unable to initialize a producer ID: %w", kerr.CoordinatorLoadInProgress), brokers.ClassUnavailable, brokers.ScopeBroker, "when most of its servers run"},
 		{kgo.ErrRecordRetries, brokers.ClassUnavailable, brokers.ScopeBroker, "when the partition has a leader"},
@@ -65,5 +88,8 @@ func TestErrors(t *testing.T) {
 		require.ErrorContains(t, got, "kafka: publish: ")
 		require.ErrorContains(t, got, test.says)
 		assert.NotErrorIs(t, got, brokers.ErrNotSent)
+		refusal, refused := brokers.Refusal(got)
+		assert.Equal(t, class != brokers.ClassUnavailable && !errors.Is(test.err, kerr.CorruptMessage), refused, "%v", got)
+		assert.Equal(t, refused, refusal == brokers.ScopeDestination)
 	}
 }

@@ -48,7 +48,7 @@ type publication struct {
 	msgs   []brokers.Message
 	client *client
 	topics map[string]destination // by name
-	stale  bool                   // the client knows a topic that is no more
+	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
 
 // A destination is what is known of it in a call.
@@ -263,12 +263,20 @@ func (p *publication) exchange(ctx context.Context, round []item) (repeated bool
 		p.drop()
 	}
 	answers.Wait()
-	if p.client == nil {
-		for i := range round {
-			if round[i].err != nil {
-				round[i].err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, round[i].err)
-			}
+	for i := range round {
+		err := round[i].err
+		if err == nil {
+			continue
 		}
+		if p.client == nil {
+			err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, err)
+		}
+		if last := client.said.of(round[i].record); code(err) == 0 && last != nil {
+			err = fmt.Errorf("%w (last answer: %w)", err, last)
+		}
+		round[i].err = err
+	}
+	if p.client == nil {
 		return true
 	}
 	return p.client.repeated()
@@ -284,7 +292,7 @@ func (p *publication) drop() {
 
 // settle gives an item that failed its result.
 func (p *publication) settle(ctx context.Context, it item, err error, repeated bool) {
-	if errors.Is(err, kerr.UnknownTopicID) {
+	if advice := rules[code(err)].advice; advice == madeAnew || advice == producer {
 		// A client keeps to the id that it has learned for a name. That it forgets a topic
 		// (PurgeTopicsFromProducing) would have it count from 0 again under the same producer's number:
 		// where the topic is there all the same, Kafka would take a new batch for an old one.

@@ -155,6 +155,9 @@ func TestCompactedTopic(t *testing.T) {
 	results := open(t, c.servers).Publish(t.Context(), []brokers.Message{numbered(name, "a", 1), numbered(name, "", 2), numbered(name, "a", 3)})
 	assert.Equal(t, []string{"", "permanent", ""}, classes(results))
 	require.ErrorContains(t, results[1].Err, "compact needs a key")
+	scope, refused := brokers.Refusal(results[1].Err)
+	assert.True(t, refused, "it may be the topic that was made so")
+	assert.Equal(t, brokers.ScopeDestination, scope)
 	assert.Len(t, c.received(t, name), 2)
 }
 
@@ -289,6 +292,55 @@ func (c *cluster) answer(err *kerr.Error, so *atomic.Bool) {
 	})
 }
 
+// The last word of a server stands in the error, with its class and what to do, however the client has
+// repeated the batch: it ends with words of its own.
+func TestLastCodeIsKept(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		*kerr.Error
+
+		class, says string
+	}{
+		{kerr.UnknownServerError, "unavailable destination", "see the log of the partition's leader"},
+		{kerr.RequestTimedOut, "unavailable destination", "the replicas do not confirm in time"},
+		{kerr.ReplicaNotAvailable, "unavailable destination", "when the partition has a leader"},
+		{kerr.NotEnoughReplicas, "unavailable destination", "lower min.insync.replicas"},
+		{kerr.NotEnoughReplicasAfterAppend, "unavailable destination", "lower min.insync.replicas"},
+		{kerr.OutOfOrderSequenceNumber, "unavailable destination", "the next call begins with a new one"},
+		{kerr.InvalidProducerEpoch, "unavailable destination", "the next call begins with a new one"},
+		{kerr.InvalidProducerIDMapping, "unavailable destination", "the next call begins with a new one"},
+		{kerr.ConcurrentTransactions, "unavailable destination", "the next call begins with a new one"},
+		{kerr.UnknownProducerID, "unavailable destination", "the next call begins with a new one"},
+		{kerr.LogDirNotFound, "unavailable destination", "a disk of the partition's leader is offline"},
+		{kerr.ListenerNotFound, "unavailable destination", "the same listeners"},
+		{kerr.OffsetNotAvailable, "unavailable destination", "when the partition has a leader"},
+		{kerr.MessageTooLarge, "permanent destination", "raise max.message.bytes"},
+		{kerr.RecordListTooLarge, "permanent destination", "raise segment.bytes"},
+		{kerr.InvalidRecord, "permanent destination", "compact needs a key"},
+		{kerr.GroupIDNotFound, "retryable destination", "see the log of the partition's leader"},
+	} {
+		t.Run(test.Message, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ill"))
+			var ill atomic.Bool
+			ill.Store(true)
+			c.answer(test.Error, &ill)
+			b := open(t, c.seeds(), kafka.WithTimeout(2*time.Second))
+			msgs := []brokers.Message{numbered("ill", "a", 1)}
+			results := b.Publish(t.Context(), msgs)
+			class := classes(results)[0]
+			if scope, refused := brokers.Refusal(results[0].Err); refused {
+				class += " " + string(scope)
+			}
+			assert.Equal(t, test.class, class, "%v", results[0].Err)
+			require.ErrorIs(t, results[0].Err, test.Error)
+			require.ErrorContains(t, results[0].Err, test.says)
+			ill.Store(false)
+			assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), msgs)))
+		})
+	}
+}
+
 // A server that does not say what went wrong may have taken a batch: none of it counts as not sent.
 func TestUnknownServerError(t *testing.T) {
 	t.Parallel()
@@ -298,7 +350,7 @@ func TestUnknownServerError(t *testing.T) {
 	c.answer(kerr.UnknownServerError, &ill)
 	b := open(t, c.seeds())
 	msgs := []brokers.Message{numbered("ill", "a", 1), numbered("ill", "a", 2)}
-	assert.Equal(t, []string{"retryable", "retryable"}, classes(b.Publish(t.Context(), msgs)))
+	assert.Equal(t, []string{"unavailable destination", "unavailable destination"}, classes(b.Publish(t.Context(), msgs)))
 	ill.Store(false)
 	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
 }
