@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -21,119 +20,16 @@ import (
 // Broker publishes to one Kafka cluster. Make one with [Open]. All methods are safe for concurrent use.
 type Broker struct {
 	options  options
+	seeds    []string
 	settings []kgo.Opt // of each client; they hold the password
 	gate     adapter.Gate
+	servers  servers
 
 	mu     sync.Mutex
 	idle   []*client
 	active map[*client]bool
 	closed bool // no client is kept any more
 }
-
-// A client is one caller's at a time. A call that ends without knowing what became of its messages
-// closes it, so that nothing of them is sent any more.
-type client struct {
-	*kgo.Client
-
-	said    said
-	greeted bool // a server has answered
-	closing sync.Once
-
-	mu       sync.Mutex
-	writes   map[int32]int // of requests with messages in a round, also of those that failed, by server
-	misses   int           // connections that failed since a server last said something
-	abandon  context.CancelCauseFunc
-	homeless map[*kgo.Record]bool // records of the round whose partition is not known yet
-	placed   chan struct{}        // closed when there are none
-}
-
-// mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
-// until the end of the round, since what it has sent once may be there.
-const mostMisses = 6
-
-// OnBrokerConnect implements [kgo.HookBrokerConnect].
-func (c *client) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if err == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.misses++; c.misses >= mostMisses && c.abandon != nil {
-		c.abandon(err)
-	}
-}
-
-// OnBrokerRead implements [kgo.HookBrokerRead].
-func (c *client) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
-	if err == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.misses = 0
-	}
-}
-
-// OnBrokerWrite implements [kgo.HookBrokerWrite].
-func (c *client) OnBrokerWrite(server kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
-	if key == int16(kmsg.Produce) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.writes[server.NodeID]++; c.writes[server.NodeID] > 1 {
-			c.said.closely.Store(true)
-		}
-	}
-}
-
-// OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
-func (c *client) OnProduceRecordPartitioned(record *kgo.Record, _ int32) { c.place(record) }
-
-// place notes that the partition of a record is known, or that it will never be.
-func (c *client) place(record *kgo.Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.homeless[record] {
-		return
-	}
-	delete(c.homeless, record)
-	if len(c.homeless) == 0 {
-		close(c.placed)
-	}
-}
-
-// begin begins a round of items, at least one, which abandon ends where no server can be reached. The
-// channel is closed when each has its partition, or an error instead.
-func (c *client) begin(round []item, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
-	c.said.begin()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writes, c.misses, c.abandon = map[int32]int{}, 0, abandon
-	c.homeless, c.placed = make(map[*kgo.Record]bool, len(round)), make(chan struct{})
-	for i := range round {
-		it := &round[i]
-		if it.sent { // what was refused with others goes again, as it was
-			old := it.record
-			it.record = &kgo.Record{Topic: old.Topic, Key: old.Key, Value: old.Value, Headers: old.Headers}
-		}
-		it.sent = true
-		c.homeless[it.record] = true
-	}
-	return c.placed
-}
-
-// repeated reports whether a server got more than one request in the round: then what it refused may
-// be there nevertheless, by an earlier request of which nothing was heard.
-func (c *client) repeated() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.writes {
-		if n > 1 {
-			return true
-		}
-	}
-	return false
-}
-
-// close ends everything that the client does. What is unconfirmed gets an error.
-func (c *client) close() { c.closing.Do(c.Close) }
 
 // acquire returns a client of which a server has answered at least once. An error is classified.
 func (b *Broker) acquire(ctx context.Context) (*client, error) {
@@ -178,8 +74,8 @@ func (b *Broker) take() (*client, error) {
 	if last := len(b.idle) - 1; last >= 0 {
 		c, b.idle = b.idle[last], b.idle[:last]
 	} else {
-		c = &client{writes: map[int32]int{}}
-		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
+		c = newClient(&b.servers)
+		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect), kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: connect: %w", err)
 		}
@@ -339,6 +235,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		closing.Go(c.close)
 	}
 	closing.Wait()
+	b.servers.close()
 	if err != nil {
 		return fmt.Errorf("kafka: close: %w", err)
 	}

@@ -187,7 +187,7 @@ func TestLeadersAreKilled(t *testing.T) {
 	failing := func() (n int) {
 		for _, p := range publishers {
 			p.mu.Lock()
-			n += p.failures["unavailable broker"] + p.failures["unavailable destination"]
+			n += p.failures["unavailable broker"] + p.failures["unavailable destination"] + p.failures["unavailable partition"]
 			p.mu.Unlock()
 		}
 		return n

@@ -29,28 +29,46 @@
 // Attributes and the correlation id that do not fit into the limit of a message, with all that is
 // before them, are left out, and named in the Result.
 //
+// # Servers that are out
+//
+// The partitions of a server that cannot be reached, is silent or stands still are unavailable, and those
+// of the others go on: a server that has said nothing for a second is asked, and is out where it does not
+// answer within another one although others do. From then on nothing is sent to its partitions, so that it
+// costs no call any time; messages without a key go to other partitions. It is asked again after 1 s, 2 s,
+// 4 s and so on, up to every 30 s, and all goes on when it answers, or when its partitions have another
+// leader. Where no server answers, the broker is unavailable.
+//
+// The client itself repeats little, since what a relay holds back keeps its attempts: what is refused for
+// the moment 8 times, within 0.2 s; what is stored but not on enough replicas (7, 20) for 2 s. A round that
+// is not confirmed within the timeout ([WithTimeout]) is an outage of the partitions that have not, and
+// where that happens again they are left alone for as long, and then twice as long, up to a minute.
+//
 // # What errors mean
 //
 //	Kafka says                                 class                     what to do
-//	nothing (no connection, no answer)         unavailable broker        check addresses, also those that the servers advertise
+//	nothing, no server of the cluster          unavailable broker        check addresses, also those that the servers advertise
+//	nothing, one server of several             unavailable partition     check that server, and the address that it advertises
 //	33, 34, 58 login                           unavailable broker        check user, password and mechanism
 //	31 cluster rights                          unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
-//	8, 13, 89 down, throttled                  unavailable broker        see the servers' logs, and the quotas
+//	89 throttled                               unavailable broker        raise the user's quota, or publish more slowly
 //	14, 15, 16, 41 no controller               unavailable broker        bring servers back
 //	21, 35 version                             unavailable broker        Kafka 0.11 or later is needed
 //	3, 100, 103 no such topic                  unavailable destination   create it, or use WithCreateTopics
 //	17, 37, 38, 39, 40, 44 cannot be created   unavailable destination   check the settings, or create it yourself
 //	29 rights for the topic                    unavailable destination   grant Write and Describe
 //	32, 43, 76 the topic takes none of ours    unavailable destination   check this machine's clock, message.format.version, compression.type
-//	5, 6, 9, 72, 74, 75, 78 no leader          unavailable destination   nothing: it passes
-//	7, 19, 20 not enough replicas              unavailable destination   bring servers back
-//	56, 57 disk, -1 unknown                    unavailable destination   see the log of the partition's leader
-//	45, 47, 48, 49, 51, 59, 90 the producer    unavailable destination   nothing: the next call begins with a new one
+//	5, 6, 9, 72, 74, 75, 78 no leader          unavailable partition     nothing: it passes
+//	7, 19, 20 not enough replicas              unavailable partition     bring servers back
+//	56, 57 disk, -1, 8, 13 unknown             unavailable partition     see the log of the partition's leader
+//	45, 47, 48, 49, 51, 59, 90 the producer    unavailable partition     nothing: the next call begins with a new one
 //	10, 18 too large                           permanent destination     raise max.message.bytes or segment.bytes
 //	87 not for this topic                      permanent destination     see cleanup.policy: compact needs a key
 //	2 damaged                                  retryable                 -
-//	another that Kafka says passes             unavailable destination   see the log of the partition's leader
+//	another that Kafka says passes             unavailable partition     see the log of the partition's leader
 //	anything else                              retryable destination     see the log of the partition's leader
+//
+// What a partition's leader says of its state is the partition's; where no partition of the topic can be
+// used it is the destination's.
 //
 // Permanent and retryable with a destination are refusals of which it is unknown whether they are the
 // message's or the topic's ([brokers.Refused]): where others of the topic are delivered, it is the

@@ -26,6 +26,12 @@ func destinationOut(advice string) rule {
 	return rule{brokers.ClassUnavailable, brokers.ScopeDestination, advice}
 }
 
+// partitionOut is the rule of what a partition's leader says of its state. It counts as an outage of the
+// destination where no other partition of the topic can be used.
+func partitionOut(advice string) rule {
+	return rule{brokers.ClassUnavailable, brokers.ScopePartition, advice}
+}
+
 func brokerOut(advice string) rule {
 	return rule{brokers.ClassUnavailable, brokers.ScopeBroker, advice}
 }
@@ -66,34 +72,34 @@ var rules = map[int16]rule{
 	kerr.UnsupportedForMessageFormat.Code: destinationOut("raise message.format.version of the topic: headers need 0.11"),
 
 	// What a partition's leader says of its state; no message is to blame.
-	kerr.UnknownServerError.Code:           destinationOut(seeLog),
-	kerr.RequestTimedOut.Code:              destinationOut(slow),
-	kerr.NotEnoughReplicas.Code:            destinationOut(replicas),
-	kerr.NotEnoughReplicasAfterAppend.Code: destinationOut(replicas),
-	kerr.LeaderNotAvailable.Code:           destinationOut(passes),
-	kerr.NotLeaderForPartition.Code:        destinationOut(passes),
-	kerr.ReplicaNotAvailable.Code:          destinationOut(passes),
-	kerr.FencedLeaderEpoch.Code:            destinationOut(passes),
-	kerr.UnknownLeaderEpoch.Code:           destinationOut(passes),
-	kerr.OffsetNotAvailable.Code:           destinationOut(passes),
-	kerr.ListenerNotFound.Code:             destinationOut("the partition's leader does not listen where this server does: give all servers the same listeners"),
-	kerr.KafkaStorageError.Code:            destinationOut(storage),
-	kerr.LogDirNotFound.Code:               destinationOut(storage),
-	kerr.OutOfOrderSequenceNumber.Code:     destinationOut(producer),
-	kerr.InvalidProducerEpoch.Code:         destinationOut(producer),
-	kerr.InvalidTxnState.Code:              destinationOut(producer),
-	kerr.InvalidProducerIDMapping.Code:     destinationOut(producer),
-	kerr.ConcurrentTransactions.Code:       destinationOut(producer),
-	kerr.UnknownProducerID.Code:            destinationOut(producer),
-	kerr.ProducerFenced.Code:               destinationOut(producer),
+	kerr.UnknownServerError.Code:           partitionOut(seeLog),
+	kerr.BrokerNotAvailable.Code:           partitionOut(seeLog),
+	kerr.NetworkException.Code:             partitionOut(seeLog),
+	kerr.RequestTimedOut.Code:              partitionOut(slow),
+	kerr.NotEnoughReplicas.Code:            partitionOut(replicas),
+	kerr.NotEnoughReplicasAfterAppend.Code: partitionOut(replicas),
+	kerr.LeaderNotAvailable.Code:           partitionOut(passes),
+	kerr.NotLeaderForPartition.Code:        partitionOut(passes),
+	kerr.ReplicaNotAvailable.Code:          partitionOut(passes),
+	kerr.FencedLeaderEpoch.Code:            partitionOut(passes),
+	kerr.UnknownLeaderEpoch.Code:           partitionOut(passes),
+	kerr.OffsetNotAvailable.Code:           partitionOut(passes),
+	kerr.ListenerNotFound.Code:             partitionOut("the partition's leader does not listen where this server does: give all servers the same listeners"),
+	kerr.KafkaStorageError.Code:            partitionOut(storage),
+	kerr.LogDirNotFound.Code:               partitionOut(storage),
+	kerr.OutOfOrderSequenceNumber.Code:     partitionOut(producer),
+	kerr.InvalidProducerEpoch.Code:         partitionOut(producer),
+	kerr.InvalidTxnState.Code:              partitionOut(producer),
+	kerr.InvalidProducerIDMapping.Code:     partitionOut(producer),
+	kerr.ConcurrentTransactions.Code:       partitionOut(producer),
+	kerr.UnknownProducerID.Code:            partitionOut(producer),
+	kerr.ProducerFenced.Code:               partitionOut(producer),
 
 	kerr.ClusterAuthorizationFailed.Code: brokerOut("grant the user Write on the topics, and before Kafka 3.0 IdempotentWrite on the cluster as well (kafka-acls)"),
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
 	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
 	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
 	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
-	kerr.BrokerNotAvailable.Code:         brokerOut("see the servers' logs"),
-	kerr.NetworkException.Code:           brokerOut("see the servers' logs"),
 	// A server that has no controller to get producers' numbers from.
 	kerr.CoordinatorLoadInProgress.Code: brokerOut(starting),
 	kerr.CoordinatorNotAvailable.Code:   brokerOut(starting),
@@ -114,7 +120,7 @@ const madeAnew = "the topic was deleted, and perhaps made anew: the next call as
 // The rules for the rest: codes that Kafka has for other requests, and those that it will have. Kafka
 // itself says of some that they pass.
 var (
-	restPasses  = destinationOut(seeLog)
+	restPasses  = partitionOut(seeLog)
 	restRefuses = refusedBy(brokers.ClassRetryable, seeLog)
 )
 
@@ -123,7 +129,7 @@ var (
 func ruleOf(code int16, err error) rule {
 	r, known := rules[code]
 	switch {
-	case errors.Is(err, errNotCreated) && (r.class != brokers.ClassUnavailable || r.scope != brokers.ScopeDestination || r.advice == seeLog):
+	case errors.Is(err, errNotCreated) && (r.class != brokers.ClassUnavailable || r.scope != brokers.ScopeDestination):
 		return destinationOut("create the topic yourself, or grant the user Create (kafka-acls)")
 	case known:
 		return r
@@ -155,7 +161,7 @@ func code(err error) int16 {
 func unsure(err error) bool {
 	switch code(err) {
 	case 0:
-		return !errors.As(err, new(topicError)) && !errors.Is(err, kgo.ErrMaxBuffered)
+		return !errors.As(err, new(topicError)) && !errors.As(err, new(*unsent)) && !errors.Is(err, kgo.ErrMaxBuffered)
 	case kerr.UnknownServerError.Code, kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.NetworkException.Code, kerr.KafkaStorageError.Code:
 		return true
 	default:
@@ -178,8 +184,17 @@ func classified(what string, err error) error {
 			return brokers.Retryable(advise(r.advice))
 		}
 	}
-	if errors.As(err, new(topicError)) {
+	switch {
+	case errors.As(err, new(topicError)):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
+	case errors.As(err, new(*serverOut)):
+		return brokers.Unreachable(brokers.ScopePartition, advise("check that the server runs, and that the address that it advertises can be reached"))
+	case errors.Is(err, errUnplaced):
+		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
+	case errors.Is(err, errUnreached):
+		return brokers.Unreachable(brokers.ScopePartition, advise(passes))
+	case errors.Is(err, errSlow):
+		return brokers.Unreachable(brokers.ScopePartition, advise(slow))
 	}
 	return brokers.Unreachable(brokers.ScopeBroker, advise(unanswered(err)))
 }

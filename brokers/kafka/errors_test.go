@@ -64,14 +64,14 @@ func TestErrors(t *testing.T) {
 	}{
 		{kerr.UnknownTopicOrPartition, brokers.ClassUnavailable, brokers.ScopeDestination, "create the topic"},
 		{fmt.Errorf("x: %w", kerr.SaslAuthenticationFailed), brokers.ClassUnavailable, brokers.ScopeBroker, "check user, password and mechanism"},
-		{kerr.NotEnoughReplicas, brokers.ClassUnavailable, brokers.ScopeDestination, "min.insync.replicas"},
+		{kerr.NotEnoughReplicas, brokers.ClassUnavailable, brokers.ScopePartition, "min.insync.replicas"},
 		// The time is this machine's, and given anew at each attempt: a clock that is wrong costs no message its life.
 		{kerr.InvalidTimestamp, brokers.ClassUnavailable, brokers.ScopeDestination, "this machine's clock"},
 		{kerr.UnsupportedForMessageFormat, brokers.ClassUnavailable, brokers.ScopeDestination, "message.format.version"},
 		{kerr.MessageTooLarge, brokers.ClassPermanent, "", "raise max.message.bytes"},
 		{kerr.CorruptMessage, brokers.ClassRetryable, "", "damaged"},
-		{kerr.UnknownServerError, brokers.ClassUnavailable, brokers.ScopeDestination, "see the log of the partition's leader"},
-		{fmt.Errorf("%w (last answer: %w)", kgo.ErrRecordRetries, kerr.OutOfOrderSequenceNumber), brokers.ClassUnavailable, brokers.ScopeDestination, "begins with a new one"},
+		{kerr.UnknownServerError, brokers.ClassUnavailable, brokers.ScopePartition, "see the log of the partition's leader"},
+		{fmt.Errorf("%w (last answer: %w)", kgo.ErrRecordRetries, kerr.OutOfOrderSequenceNumber), brokers.ClassUnavailable, brokers.ScopePartition, "begins with a new one"},
 		{kerr.GroupIDNotFound, brokers.ClassRetryable, "", "see the log"},
 		{context.DeadlineExceeded, brokers.ClassUnavailable, brokers.ScopeBroker, "addresses that they advertise"},
 		{fmt.Errorf("unable to initialize a producer ID: %w", kerr.CoordinatorLoadInProgress), brokers.ClassUnavailable, brokers.ScopeBroker, "when most of its servers run"},

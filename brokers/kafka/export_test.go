@@ -19,7 +19,7 @@ func (b *Broker) Encode(ctx context.Context, msgs []brokers.Message) int {
 
 // WithDialer lets tests stand between the client and its servers.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return withClient(kgo.Dialer(dial))
+	return func(o *options) { o.dial = dial }
 }
 
 // WithoutCompression lets tests read what is sent.

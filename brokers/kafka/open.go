@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,11 @@ const (
 	// mostServers is more than anybody lists: one that answers is enough.
 	mostServers = 100
 
-	dialTimeout = 5 * time.Second
+	dialTimeout = 3 * time.Second
+	// requestTimeout bounds a request of the client's own, which it then puts to another server.
+	requestTimeout = 3 * time.Second
+	// leastProduceTimeout is the least that the client takes.
+	leastProduceTimeout = 100 * time.Millisecond
 	// Between the client's attempts: doubled from the one to the other. A round is over after the
 	// timeout anyway, and the processor has a backoff of its own.
 	leastBackoff = 20 * time.Millisecond
@@ -39,13 +44,15 @@ func Open(servers []string, opts ...Option) (*Broker, error) {
 	if o.mechanisms > 1 {
 		return nil, errors.New("kafka: open: there are several options for SASL; use one")
 	}
-	b := &Broker{options: o}
+	b := &Broker{options: o, seeds: slices.Clone(servers)}
+	b.servers.begin(o.dial, b.returned)
 	b.settings = append([]kgo.Opt{
-		kgo.SeedBrokers(servers...), kgo.ClientID("fanout"), kgo.DialTimeout(dialTimeout), kgo.DisableClientMetrics(),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ClientID("fanout"), kgo.RequestTimeoutOverhead(requestTimeout), kgo.DisableClientMetrics(),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// Each call has a client of its own, and sends what goes into one batch of each partition at a time.
 		kgo.ManualFlushing(), kgo.MaxBufferedRecords(2 * roundMessages), kgo.ProducerBatchMaxBytes(int32(o.maxBytes)), //nolint:gosec // bounded by WithMaxMessageBytes
-		kgo.ProduceRequestTimeout(o.timeout), kgo.RecordRetries(recordRetries), kgo.UnknownTopicRetries(1), kgo.RequestRetries(2),
+		// Before the round ends, so that the server says what it waits for.
+		kgo.ProduceRequestTimeout(max(o.timeout*3/4, leastProduceTimeout)), kgo.RecordRetries(recordRetries), kgo.UnknownTopicRetries(1), kgo.RequestRetries(2),
 		kgo.RetryBackoffFn(func(tries int) time.Duration { return min(leastBackoff<<min(tries, 10), mostBackoff) }),
 		kgo.MetadataMinAge(metadataAge),
 	}, o.client...)

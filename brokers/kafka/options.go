@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,17 +25,20 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
 type options struct {
 	topic      func(destination string) string
 	maxBytes   int
 	timeout    time.Duration
 	topics     *TopicSettings // nil = missing topics are not created
+	dial       dialer
 	client     []kgo.Opt
 	mechanisms int
 }
 
 func defaults() options {
-	return options{topic: TopicName, maxBytes: DefaultMaxMessageBytes, timeout: defaultTimeout}
+	return options{topic: TopicName, maxBytes: DefaultMaxMessageBytes, timeout: defaultTimeout, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
 }
 
 // An Option changes a broker. Options that have no sensible meaning (a negative number) count as not
@@ -64,8 +68,9 @@ func WithMaxMessageBytes(n int) Option {
 }
 
 // WithTimeout bounds one round of a call of Publish (what goes out together) and one question, within
-// the context of the call. Default 10 s. A round that is not confirmed by then counts as an outage of
-// the broker.
+// the context of the call. Default 10 s. What is not confirmed by then counts as an outage, of its
+// partition where a server has said something in the round, and else of the broker. A server that does not
+// answer for a second while others do is not waited for that long.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) {
 		if d > 0 {
@@ -95,7 +100,7 @@ func WithCreateTopics(settings TopicSettings) Option {
 func WithTLS(config *tls.Config) Option {
 	return func(o *options) {
 		if config != nil {
-			o.client = append(o.client, kgo.DialTLSConfig(config))
+			o.dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: config}).DialContext
 		}
 	}
 }

@@ -47,6 +47,8 @@ type publication struct {
 
 	msgs   []brokers.Message
 	client *client
+	seen   *client                // the last one: it knows the leaders, also when it is closed
+	shut   map[partition]error    // partitions that were out in a round: nothing further is sent there
 	topics map[string]destination // by name
 	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
@@ -69,17 +71,13 @@ func (p *publication) work(ctx context.Context) {
 	if len(p.msgs) == 0 {
 		return
 	}
-	if ctx.Err() == nil {
-		var err error
-		if p.client, err = p.acquire(ctx); err != nil {
-			p.unreachable(ctx, err)
-		} else {
-			defer func() {
-				if p.client != nil {
-					p.release(p.client, !p.stale)
-				}
-			}()
+	defer func() {
+		if p.client != nil {
+			p.release(p.client, !p.stale)
 		}
+	}()
+	if ctx.Err() == nil {
+		p.connect(ctx, 0)
 	}
 	for next := 0; next < len(p.msgs); {
 		var round []item
@@ -88,13 +86,22 @@ func (p *publication) work(ctx context.Context) {
 	}
 }
 
-// unreachable ends a call that found no server: its first message ran into the outage, the others are
-// not sent.
-func (p *publication) unreachable(ctx context.Context, err error) {
-	p.Stop(err)
-	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.fail(0, err)
+// connect gets a client, and reports whether there is one. Where no server can be reached the call ends:
+// the message at the index ran into the outage, the others are not sent.
+func (p *publication) connect(ctx context.Context, i int) bool {
+	if p.client != nil {
+		return true
 	}
+	client, err := p.acquire(ctx)
+	if err != nil {
+		p.Stop(err)
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			p.fail(i, err)
+		}
+		return false
+	}
+	p.client, p.seen = client, client
+	return true
 }
 
 // round collects messages from next on that go out together. Those that cannot be sent get their
@@ -154,15 +161,17 @@ func (p *publication) send(ctx context.Context, round []item) {
 		}
 		sendable = append(sendable, it)
 	}
-	if len(sendable) == 0 {
+	if len(sendable) == 0 || !p.connect(ctx, sendable[0].index) {
 		return
 	}
 	repeated := p.exchange(ctx, sendable)
+	p.shutPartitions(sendable)
 	var missing, refused []item
 	for _, it := range sendable {
 		switch {
 		case it.err == nil:
 			r := it.record
+			p.servers.confirm(partition{r.Topic, r.Partition})
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
@@ -213,6 +222,9 @@ func (p *publication) createAndSend(ctx context.Context, missing []item) {
 		d.created = true
 		p.topics[name] = d
 		create := func(ctx context.Context, c *client) error { return p.create(ctx, c, d.topic) }
+		if !p.connect(ctx, it.index) {
+			return
+		}
 		if err := p.question(ctx, p.client, create); err != nil {
 			p.fail(it.index, classified(fmt.Sprintf("publish to %q", d.topic), err))
 		}
@@ -230,24 +242,26 @@ func (p *publication) createAndSend(ctx context.Context, missing []item) {
 
 // exchange hands items to the client and waits for all answers. Each item then has its error. repeated
 // is true where requests were written more than once, so that a refusal may follow a success.
-func (p *publication) exchange(ctx context.Context, round []item) (repeated bool) {
-	ctx, cancel := context.WithTimeout(ctx, p.options.timeout)
+func (p *publication) exchange(caller context.Context, round []item) (repeated bool) {
+	ctx, cancel := context.WithTimeout(caller, p.options.timeout)
 	defer cancel()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	client := p.client
-	placed := client.begin(round, abandon)
+	placed := client.begin(round, p.shut, abandon)
 	var answers sync.WaitGroup
 	answers.Add(len(round))
 	patient := context.WithoutCancel(ctx) // that of a record would end it alone, and let one behind it go
 	for i := range round {
 		it := &round[i]
 		client.Produce(patient, it.record, func(record *kgo.Record, err error) {
-			it.err = err
-			client.place(record)
+			if it.err = client.done(record); it.err == nil {
+				it.err = err
+			}
 			answers.Done()
 		})
 	}
+	stop := p.look(ctx, client, abandon)
 	// The records of a topic that the client has yet to learn of get their partitions one by one, and a
 	// flush would send the first of them while the others are on their way: in two batches, of which
 	// the second may be taken though the first is refused.
@@ -255,31 +269,125 @@ func (p *publication) exchange(ctx context.Context, round []item) (repeated bool
 	case <-placed:
 	case <-ctx.Done():
 	}
-	var why error
-	if client.Flush(ctx) != nil {
+	var (
+		why    error
+		fate   map[partition]error
+		failed = client.Flush(ctx) != nil
+	)
+	stop()
+	if failed {
 		// What is unconfirmed must not be written any more when this call has returned.
 		why = context.Cause(ctx)
-		p.Stop(why)
+		if fate = p.fates(caller, client, why); fate == nil {
+			p.Stop(why)
+		}
 		p.drop()
 	}
 	answers.Wait()
+	if !failed || fate != nil {
+		fate = p.unreached(client, round, fate)
+	}
 	for i := range round {
-		err := round[i].err
-		if err == nil {
+		round[i].err = client.explain(&round[i], why, fate)
+	}
+	if !failed && client.turnedAway() {
+		client.ForceMetadataRefresh() // a partition may have another leader by now
+	}
+	return failed || client.repeated()
+}
+
+// fates says why the partitions have not confirmed a round that ended for a reason: their servers are out,
+// or slow. It is nil where it is not a part of the cluster that is out: no server answers, or the caller
+// does not wait any longer.
+func (p *publication) fates(caller context.Context, c *client, why error) map[partition]error {
+	slow := errors.Is(why, context.DeadlineExceeded) && c.answered(noServer)
+	if caller.Err() != nil || !slow && !errors.Is(why, errPartOut) {
+		return nil
+	}
+	fate := map[partition]error{}
+	for _, of := range c.waiting() {
+		if fate[of] = p.servers.isOut(c.leader(of)); fate[of] == nil {
+			fate[of] = errSlow
+		}
+	}
+	return fate
+}
+
+// unreached says why partitions were given up by the client, which could not send to their leaders although
+// other servers answered, and adds it to the fate of others. Those that it could not connect to are out.
+func (p *publication) unreached(c *client, items []item, fate map[partition]error) map[partition]error {
+	for i := range items {
+		of := partition{items[i].record.Topic, items[i].record.Partition}
+		if err := items[i].err; err == nil || fate[of] != nil || !errors.Is(err, kgo.ErrRecordRetries) || c.said.of(of) != nil {
 			continue
 		}
-		if p.client == nil {
-			err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, err)
+		leader := c.leader(of)
+		if !c.answered(leader) {
+			continue
 		}
-		if last := client.said.of(round[i].record); code(err) == 0 && last != nil {
-			err = fmt.Errorf("%w (last answer: %w)", err, last)
+		if fate == nil {
+			fate = map[partition]error{}
 		}
-		round[i].err = err
+		fate[of] = errUnreached
+		if address, why := c.suspected(leader); why != nil {
+			p.servers.lose(leader, address, why)
+			fate[of] = p.servers.isOut(leader)
+		}
 	}
-	if p.client == nil {
-		return true
+	return fate
+}
+
+// explain is the error of an item: what ended the round, where it has no answer, and what its server said
+// last, where the client has words of its own.
+func (c *client) explain(it *item, why error, fate map[partition]error) error {
+	err := it.err
+	if err == nil || errors.As(err, new(*unsent)) {
+		return err
 	}
-	return p.client.repeated()
+	of := partition{it.record.Topic, it.record.Partition}
+	switch {
+	case code(err) != 0:
+	case fate[of] != nil:
+		err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", fate[of], err)
+	case why != nil && fate != nil:
+		err = fmt.Errorf("%w (%w)", errUnplaced, err)
+	case why != nil:
+		err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, err)
+	}
+	if last := c.said.of(of); code(err) == 0 && last != nil {
+		err = fmt.Errorf("%w (last answer: %w)", err, last)
+	}
+	return err
+}
+
+// turnedAway reports whether records were not sent, since their partitions are out.
+func (c *client) turnedAway() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.unsent) > 0
+}
+
+// shutPartitions notes the partitions that are out, in this call and for those to come.
+func (p *publication) shutPartitions(items []item) {
+	for i := range items {
+		err := items[i].err
+		if err == nil || errors.As(err, new(*unsent)) {
+			continue
+		}
+		if _, scope := brokers.Classify(classified("", err)); scope == brokers.ScopePartition {
+			of := partition{items[i].record.Topic, items[i].record.Partition}
+			if p.shut[of] == nil {
+				if p.shut == nil {
+					p.shut = map[partition]error{}
+				}
+				p.shut[of] = err
+				if errors.As(err, new(*serverOut)) {
+					p.servers.learn(of.topic, p.seen.leader)
+				}
+				p.servers.fail(of, errors.Is(err, errSlow), p.options.timeout)
+			}
+		}
+	}
 }
 
 // drop closes the client.
@@ -298,16 +406,33 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 		// where the topic is there all the same, Kafka would take a new batch for an old one.
 		p.stale = true
 	}
+	var away *unsent
+	if errors.As(err, &away) {
+		if why := p.shut[away.partition]; why != nil {
+			p.Skip(it.index, why)
+			return
+		}
+		repeated = false
+	}
 	if why := p.Held(it.index); why != nil && !repeated && !unsure(err) {
 		p.Skip(it.index, why) // refused, as was the one before it
 		return
 	}
 	d := p.destination(p.msgs[it.index].Destination)
-	failure := classified(fmt.Sprintf("publish to %q", d.topic), err)
+	failure := p.widened(d.topic, classified(fmt.Sprintf("publish to %q", d.topic), err))
 	if errors.Is(ctx.Err(), context.Canceled) && p.client == nil {
 		failure = brokers.Retryable(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)) // the caller stopped waiting: the cluster need not be ill
 	}
 	p.fail(it.index, failure)
+}
+
+// widened is an outage of a partition, and one of the destination where no other partition can be used.
+func (p *publication) widened(topic string, failure error) error {
+	var known *brokers.Error
+	if p.seen != nil && errors.As(failure, &known) && known.Scope == brokers.ScopePartition && p.servers.allOut(topic, p.seen.leader) {
+		known.Scope = brokers.ScopeDestination // it is this call's own
+	}
+	return failure
 }
 
 // fail records the failure of a message. Where the broker as a whole is out, the client is closed: the next call
@@ -316,5 +441,8 @@ func (p *publication) fail(i int, err error) {
 	p.Fail(i, err)
 	if class, scope := brokers.Classify(err); class == brokers.ClassUnavailable && scope == brokers.ScopeBroker {
 		p.drop()
+		if brokers.Unanswered(err) {
+			p.servers.forget()
+		}
 	}
 }

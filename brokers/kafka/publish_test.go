@@ -359,14 +359,23 @@ func TestUnknownServerError(t *testing.T) {
 func TestNotEnoughReplicas(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "ill", "well"))
-	var ill atomic.Bool
+	var (
+		ill   atomic.Bool
+		tries atomic.Int32
+	)
 	ill.Store(true)
+	c.fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		tries.Add(1)
+		return nil, nil, false //nolint:nilnil // the next one answers
+	})
 	c.answer(kerr.NotEnoughReplicas, &ill)
 	b := open(t, c.seeds())
 	msgs := []brokers.Message{numbered("ill", "a", 1), numbered("ill", "a", 2)}
 	results := b.Publish(t.Context(), msgs)
 	assert.Equal(t, []string{"unavailable destination", "unavailable destination"}, classes(results), "they were sent several times")
 	require.ErrorContains(t, results[0].Err, "lower min.insync.replicas of the topic")
+	assert.EqualValues(t, 1+8, tries.Load(), "the client repeats as often as documented")
 
 	ill.Store(false)
 	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))

@@ -51,10 +51,17 @@ func (s *said) begin() {
 }
 
 // of is the last code of a partition, nil where there is none.
-func (s *said) of(record *kgo.Record) *kerr.Error {
+func (s *said) of(of partition) *kerr.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last[partition{record.Topic, record.Partition}]
+	return s.last[of]
+}
+
+// unconfirmed reports whether the server has said of a partition's batch that it is there, but not on
+// enough replicas.
+func (s *said) unconfirmed(of partition) bool {
+	last := s.of(of)
+	return last != nil && (last.Code == kerr.RequestTimedOut.Code || last.Code == kerr.NotEnoughReplicasAfterAppend.Code)
 }
 
 func (s *said) note(of partition, err *kerr.Error) {

@@ -141,6 +141,9 @@ func (o *Own) begin(ctx context.Context) (err error) {
 	return nil
 }
 
+// Signal sends the server a signal, SIGSTOP or SIGCONT say.
+func (o *Own) Signal(signal os.Signal) error { return o.process.Signal(signal) }
+
 // End sends the server a signal and waits until its process has ended.
 func (o *Own) End(signal os.Signal, patience time.Duration) error {
 	return o.process.Stop(child.Step{Signal: signal, Patience: patience})

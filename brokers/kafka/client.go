@@ -1,0 +1,238 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A client is one caller's at a time. A call that ends without knowing what became of its messages
+// closes it, so that nothing of them is sent any more.
+type client struct {
+	*kgo.Client
+
+	servers *servers
+	said    said
+	greeted bool // a server has answered
+	closing sync.Once
+
+	mu        sync.Mutex
+	addresses map[int32]string // of servers, by id, as far as it has connected to them
+	round
+}
+
+// A round is what a client knows of what goes out together.
+type round struct {
+	began    time.Time
+	writes   map[int32]int // of requests with messages, also of those that failed, by server
+	misses   int           // connections that failed since a server last said something
+	abandon  context.CancelCauseFunc
+	open     map[*kgo.Record]bool // records that have no answer yet; true where their partition is known
+	homeless int                  // records whose partition is not known yet
+	placed   chan struct{}        // closed when there are none
+	verdicts map[partition]error  // why records for a partition are not sent; nil: they are
+	unsent   map[*kgo.Record]error
+	shut     map[partition]error // partitions that were out in an earlier round of the call
+	suspects map[int32]*suspect
+	heard    map[int32]time.Time // when a server last said something
+}
+
+// A suspect is a server with records that says nothing, or cannot be connected to.
+type suspect struct {
+	since time.Time // of its trouble; zero where it is only silent
+	asked time.Time // when it was last asked
+	open  bool      // a question is
+	why   error
+}
+
+func newClient(of *servers) *client {
+	return &client{servers: of, addresses: map[int32]string{}, round: round{writes: map[int32]int{}}}
+}
+
+// mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
+// until the end of the round, since what it has sent once may be there.
+const mostMisses = 6
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (c *client) OnBrokerConnect(server kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if server.NodeID >= 0 {
+		c.addresses[server.NodeID] = net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
+	}
+	if err == nil {
+		if server.NodeID >= 0 {
+			c.servers.meet(server.NodeID, c.addresses[server.NodeID])
+		}
+		return
+	}
+	c.trouble(server.NodeID, err)
+	if c.misses++; c.misses >= mostMisses && c.abandon != nil {
+		c.abandon(err)
+	}
+}
+
+// OnBrokerRead implements [kgo.HookBrokerRead].
+func (c *client) OnBrokerRead(server kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.trouble(server.NodeID, err)
+		return
+	}
+	c.misses = 0
+	if c.heard != nil {
+		c.heard[server.NodeID] = time.Now()
+	}
+	delete(c.suspects, server.NodeID)
+}
+
+// OnBrokerWrite implements [kgo.HookBrokerWrite].
+func (c *client) OnBrokerWrite(server kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.Produce) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.writes[server.NodeID]++; c.writes[server.NodeID] > 1 {
+			c.said.closely.Store(true)
+		}
+	}
+}
+
+func (c *client) trouble(server int32, err error) {
+	if c.suspects == nil || server < 0 { // between rounds, or one of the bootstrap servers
+		return
+	}
+	s := c.suspects[server]
+	if s == nil {
+		s = &suspect{}
+		c.suspects[server] = s
+	}
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	s.why = err
+}
+
+// OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
+func (c *client) OnProduceRecordPartitioned(record *kgo.Record, _ int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, open := c.open[record]; open && !known {
+		c.open[record] = true
+		c.place()
+	}
+}
+
+// place notes that the partition of a record is known, or that it will never be.
+func (c *client) place() {
+	if c.homeless--; c.homeless == 0 {
+		close(c.placed)
+	}
+}
+
+// done notes that a record has its answer, and says why it was not sent, if it was not.
+func (c *client) done(record *kgo.Record) (unsent error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, open := c.open[record]; open && !known {
+		c.place()
+	}
+	delete(c.open, record)
+	return c.unsent[record]
+}
+
+// begin begins a round of items, at least one, which abandon ends where no server can be reached. The
+// channel is closed when each has its partition, or an error instead.
+func (c *client) begin(items []item, shut map[partition]error, abandon context.CancelCauseFunc) (placed <-chan struct{}) {
+	c.said.begin()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.round = round{
+		began: time.Now(), writes: map[int32]int{}, abandon: abandon,
+		open: make(map[*kgo.Record]bool, len(items)), homeless: len(items), placed: make(chan struct{}),
+		verdicts: map[partition]error{}, unsent: map[*kgo.Record]error{}, shut: shut,
+		suspects: map[int32]*suspect{}, heard: map[int32]time.Time{},
+	}
+	for i := range items {
+		it := &items[i]
+		if it.sent { // what was refused with others goes again, as it was
+			old := it.record
+			it.record = &kgo.Record{Topic: old.Topic, Key: old.Key, Value: old.Value, Headers: old.Headers}
+		}
+		it.sent = true
+		c.open[it.record] = false
+	}
+	return c.placed
+}
+
+// repeated reports whether a server got more than one request in the round: then what it refused may
+// be there nevertheless, by an earlier request of which nothing was heard.
+func (c *client) repeated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.writes {
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// waiting are the partitions that have records without an answer.
+func (c *client) waiting() []partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[partition]bool{}
+	for record, known := range c.open {
+		if known {
+			found[partition{record.Topic, record.Partition}] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// answered reports whether a server other than one has said anything in the round.
+func (c *client) answered(but int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.heard {
+		if id != but {
+			return true
+		}
+	}
+	return false
+}
+
+// suspected says why a server could not be connected to, or broke its connection, in the round; nil: it did
+// not.
+func (c *client) suspected(id int32) (address string, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.suspects[id]; s != nil {
+		why = s.why
+	}
+	return c.addresses[id], why
+}
+
+// noServer is the id of no server.
+const noServer = -1
+
+// leader is the server that leads a partition, as far as the client knows; noServer: none does, or it
+// does not know.
+func (c *client) leader(of partition) int32 {
+	id, _, err := c.PartitionLeader(of.topic, of.number)
+	if err != nil {
+		return noServer
+	}
+	return id
+}
+
+// close ends everything that the client does. What is unconfirmed gets an error.
+func (c *client) close() { c.closing.Do(c.Close) }

@@ -1,0 +1,332 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// leastWatch is the pause before a server that is out is asked again; it doubles up to mostWatch.
+	leastWatch = time.Second
+	mostWatch  = 30 * time.Second
+	// mostSlow is the longest time for which a partition is left alone that did not confirm a round.
+	mostSlow = time.Minute
+	// illFor is how long a partition counts as out of which nothing more is heard.
+	illFor = time.Minute
+	// mostRemembered bounds what is remembered of partitions and topics.
+	mostRemembered = 100_000
+)
+
+// servers remembers, for all clients of a broker, which servers of the cluster are out while others
+// answer, and which partitions: so that a call that has messages for them costs nothing more. Where no
+// server answers it remembers nothing: that is an outage of the broker, which the relay probes.
+type servers struct {
+	dial dialer
+	// returned reports whether a server can be reached again, and under which address it is known now.
+	returned func(ctx context.Context, id int32, address string) (is bool, now string)
+
+	ctx     context.Context //nolint:containedctx // it is that of the watches, and ends with them
+	cancel  context.CancelFunc
+	watches sync.WaitGroup
+
+	some  atomic.Bool // anything is out
+	mu    sync.Mutex
+	ended bool
+	met   map[int32]string // addresses of servers that were connected to, by id
+	out   map[int32]*serverOut
+	ill   map[partition]illness
+	sizes map[string]int // of topics, in partitions
+}
+
+// An illness is what is remembered of a partition that failed.
+type illness struct {
+	since time.Time
+	// until then nothing is sent to it, and then one round; zero where its server answers at once.
+	until time.Time
+	pause time.Duration
+}
+
+// serverOut is why nothing is sent to a partition: the server that leads it does not answer.
+type serverOut struct {
+	id      int32
+	address string
+	why     error
+	// leads are partitions that it is known to lead, for clients that have yet to learn of a topic: they
+	// give the records that wait for it their partitions before they say who leads them.
+	leads map[partition]bool
+}
+
+func (e *serverOut) Error() string {
+	return fmt.Sprintf("server %d (%s), which leads the partition, does not answer: %v", e.id, e.address, e.why)
+}
+
+func (e *serverOut) Unwrap() error { return e.why }
+
+var (
+	// errSlow is why nothing is sent to a partition for a while.
+	errSlow = errors.New("the partition's leader answers, but confirms nothing in time")
+	// errUnreached is why the client has given a batch up that it could not send.
+	errUnreached = errors.New("the partition's leader does not answer")
+	// errUnplaced is why a record was not sent whose partition was not found while servers answered.
+	errUnplaced = errors.New("the topic's partitions were not found in time")
+)
+
+// unsent is the error of a record that was not sent, since its partition is out.
+type unsent struct {
+	partition partition
+	why       error
+}
+
+func (e *unsent) Error() string { return e.why.Error() }
+func (e *unsent) Unwrap() error { return e.why }
+
+func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
+	s.dial, s.returned = dial, returned
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.met, s.out, s.ill, s.sizes = map[int32]string{}, map[int32]*serverOut{}, map[partition]illness{}, map[string]int{}
+}
+
+// meet notes where a server is.
+func (s *servers) meet(id int32, address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.met[id]; known || len(s.met) < mostServers {
+		s.met[id] = address
+	}
+}
+
+// seeds are the addresses that a new client begins with: while servers are out, also those that were
+// heard of since, as the only one that was configured may be out.
+func (s *servers) seeds(configured []string) []string {
+	if !s.some.Load() {
+		return configured
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(slices.Collect(maps.Values(s.met)), configured...)
+}
+
+// spawn runs f beside its caller, unless the broker is closed.
+func (s *servers) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.watches.Go(f)
+	}
+	return !s.ended
+}
+
+// connect is the dialer of clients. It refuses a server that is out at once: a request of the client's
+// own, for metadata say, then goes to another one.
+func (s *servers) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := s.refuse(address); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return s.dial(ctx, network, address)
+}
+
+func (s *servers) refuse(address string) error {
+	if !s.some.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.out {
+		if o.address == address {
+			return o
+		}
+	}
+	return nil
+}
+
+// isOut says why a server is out; nil: it is not known to be.
+func (s *servers) isOut(id int32) error {
+	if !s.some.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.out[id]; o != nil {
+		return o
+	}
+	return nil // and not an error that is a nil *serverOut
+}
+
+// lost is the server that leads a partition and is out, nil where it is not.
+func (s *servers) lost(of partition, leader int32) *serverOut {
+	if leader != noServer {
+		return s.out[leader]
+	}
+	for _, o := range s.out {
+		if o.leads[of] {
+			return o
+		}
+	}
+	return nil
+}
+
+// learn notes the partitions of a topic that are led by servers that are out.
+func (s *servers) learn(topic string, leader func(partition) int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number := range int32(s.sizes[topic]) { //nolint:gosec // Kafka counts partitions in 32 bits
+		of := partition{topic, number}
+		if o := s.out[leader(of)]; o != nil && len(o.leads) < mostRemembered {
+			o.leads[of] = true
+		}
+	}
+}
+
+// admit says why nothing is sent to a partition with this leader; nil: it may be, for this round.
+func (s *servers) admit(of partition, leader int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.lost(of, leader); o != nil {
+		return o
+	}
+	i, ill := s.ill[of]
+	now := time.Now()
+	switch {
+	case !ill || i.until.IsZero():
+		return nil
+	case now.Before(i.until):
+		return errSlow
+	default:
+		i.until = now.Add(i.pause) // the others wait for this round
+		s.ill[of] = i
+		return nil
+	}
+}
+
+// lose notes that a server is out, until it answers.
+func (s *servers) lose(id int32, address string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.out[id] != nil {
+		return
+	}
+	o := &serverOut{id: id, address: address, why: why, leads: map[partition]bool{}}
+	s.out[id] = o
+	s.some.Store(true)
+	s.watches.Go(func() { s.watch(o) })
+}
+
+// watch asks a server that is out whether it is back.
+func (s *servers) watch(o *serverOut) {
+	address := o.address
+	for pause := leastWatch; ; pause = min(2*pause, mostWatch) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-s.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if !s.still(o) {
+			return
+		}
+		back, now := s.returned(s.ctx, o.id, address)
+		address = now
+		if back {
+			s.find(o)
+			return
+		}
+	}
+}
+
+func (s *servers) still(o *serverOut) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out[o.id] == o
+}
+
+func (s *servers) find(o *serverOut) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out[o.id] == o {
+		delete(s.out, o.id)
+		s.some.Store(len(s.out)+len(s.ill) > 0)
+	}
+}
+
+// forget forgets everything: no server answers.
+func (s *servers) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.out)
+	clear(s.ill)
+	s.some.Store(false)
+}
+
+// fail notes that a partition failed; slow: its leader answers, but did not confirm a round within its
+// timeout.
+func (s *servers) fail(of partition, slow bool, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, known := s.ill[of]
+	if !known && len(s.ill) >= mostRemembered {
+		return
+	}
+	i.since = time.Now()
+	if slow { // twice in a row: once may be a pause of the server's
+		if i.pause > 0 {
+			i.until = i.since.Add(i.pause)
+		}
+		i.pause = min(max(2*i.pause, timeout), max(mostSlow, timeout))
+	}
+	s.ill[of] = i
+	s.some.Store(true)
+}
+
+// confirm notes that a partition has taken a batch.
+func (s *servers) confirm(of partition) {
+	if !s.some.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ill, of)
+	s.some.Store(len(s.out)+len(s.ill) > 0)
+}
+
+// sized notes how many partitions a topic has.
+func (s *servers) sized(topic string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.sizes[topic]; known || len(s.sizes) < mostRemembered {
+		s.sizes[topic] = n
+	}
+}
+
+// allOut reports whether no partition of a topic can be used, by what is known of them and of their
+// leaders.
+func (s *servers) allOut(topic string, leader func(partition) int32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.sizes[topic]
+	for number := range int32(n) { //nolint:gosec // Kafka counts partitions in 32 bits
+		of := partition{topic, number}
+		i, ill := s.ill[of]
+		ill = ill && time.Since(i.since) < illFor
+		if !ill && s.lost(of, leader(of)) == nil {
+			return false
+		}
+	}
+	return true // also where the client never learned of one
+}
+
+// close ends the watches.
+func (s *servers) close() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.cancel()
+	s.watches.Wait()
+}
