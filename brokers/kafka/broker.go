@@ -75,7 +75,8 @@ func (b *Broker) take() (*client, error) {
 		c, b.idle = b.idle[last], b.idle[:last]
 	} else {
 		c = newClient(&b.servers)
-		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect), kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
+		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect),
+			kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: connect: %w", err)
 		}

@@ -187,7 +187,7 @@ func classified(what string, err error) error {
 	switch {
 	case errors.As(err, new(topicError)):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
-	case errors.As(err, new(*serverOut)):
+	case errors.As(err, new(*serverError)):
 		return brokers.Unreachable(brokers.ScopePartition, advise("check that the server runs, and that the address that it advertises can be reached"))
 	case errors.Is(err, errUnplaced):
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))

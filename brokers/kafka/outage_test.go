@@ -178,45 +178,46 @@ func newTrio(t *testing.T, r *reader, spread func(t *testing.T, topic string)) *
 }
 
 // A load publishes numbered messages as a relay does: what was not confirmed goes again, in the order of
-// its key, after a while, and other keys go on.
+// its key, and other keys go on.
 type load struct {
 	*kafka.Broker
 
 	topic    string
 	keys     []string
-	next     map[string]int       // the number of the next message, by key
-	pause    map[string]time.Time // until then a key waits
-	failures map[string]int       // by class and scope
+	next     map[string]int    // the number of the next message, by key
+	place    map[string]string // topic and partition, by key
+	failures map[string]int    // by class and scope
 	said     map[string]string
-	slowest  time.Duration
 }
 
-// call publishes four messages of each key that does not wait, and reports how many were confirmed.
-func (l *load) call(t *testing.T, held time.Duration) (confirmed int) {
+// call publishes four messages of each key, and reports how many were confirmed.
+func (l *load) call(t *testing.T) (confirmed int) {
+	t.Helper()
 	var msgs []brokers.Message
 	for n := range 4 {
 		for _, key := range l.keys {
-			if time.Now().After(l.pause[key]) {
-				m := numbered(l.topic, key, l.next[key]+n)
-				m.ID = key + "/" + strconv.Itoa(l.next[key]+n)
-				msgs = append(msgs, m)
-			}
+			m := numbered(l.topic, key, l.next[key]+n)
+			m.ID = key + "/" + strconv.Itoa(l.next[key]+n)
+			msgs = append(msgs, m)
 		}
 	}
-	began := time.Now()
 	results := l.Publish(t.Context(), msgs)
-	l.slowest = max(l.slowest, time.Since(began))
 	failed := map[string]bool{}
 	for i, result := range results {
 		key := msgs[i].OrderingKey
 		if result.Err != nil {
-			failed[key], l.pause[key] = true, time.Now().Add(held)
+			failed[key] = true
 			kind := classes(results[i : i+1])[0]
 			l.failures[kind]++
 			l.said[kind] = result.Err.Error()
 			continue
 		}
 		assert.False(t, failed[key], "%s was confirmed although one before it was not", msgs[i].ID)
+		place := result.BrokerMessageID[:strings.LastIndexByte(result.BrokerMessageID, ':')]
+		if l.place[key] == "" {
+			l.place[key] = place
+		}
+		assert.Equal(t, l.place[key], place, "the partition of %s", key)
 		confirmed++
 		l.next[key]++
 	}
@@ -226,7 +227,7 @@ func (l *load) call(t *testing.T, held time.Duration) (confirmed int) {
 func (c *trio) load(t *testing.T, options ...kafka.Option) *load {
 	l := &load{
 		Broker: open(t, c.servers, append(c.options, options...)...), topic: c.topic,
-		next: map[string]int{}, pause: map[string]time.Time{}, failures: map[string]int{}, said: map[string]string{},
+		next: map[string]int{}, place: map[string]string{}, failures: map[string]int{}, said: map[string]string{},
 	}
 	for k := range 24 {
 		l.keys = append(l.keys, fmt.Sprint("key-", k))
@@ -240,11 +241,10 @@ func (c *trio) load(t *testing.T, options ...kafka.Option) *load {
 func TestOneServerIsOut(t *testing.T) {
 	trios(t, func(t *testing.T, c *trio) {
 		l := c.load(t, kafka.WithTimeout(10*time.Minute))
-		const now = 0
-		require.Equal(t, 4*len(l.keys), l.call(t, now), "%v", l.said)
+		require.Equal(t, 4*len(l.keys), l.call(t), "%v", l.said)
 		c.ill(t)
 		for range 10 {
-			l.call(t, now)
+			l.call(t)
 		}
 		assert.Positive(t, l.failures["unavailable partition"])
 		for kind := range l.failures {
@@ -269,7 +269,7 @@ func TestOneServerIsOut(t *testing.T) {
 		}
 
 		c.well(t)
-		require.Eventually(t, func() bool { return l.call(t, now) == 4*len(l.keys) }, 2*patience, 5*time.Millisecond, "all keys go on: %v", l.said)
+		require.Eventually(t, func() bool { return l.call(t) == 4*len(l.keys) }, 2*patience, 5*time.Millisecond, "all keys go on: %v", l.said)
 		order := map[string]int{}
 		for _, m := range c.received(t, c.topic) {
 			if m.OrderingKey == "" {
@@ -336,18 +336,18 @@ func TestRoundEndsInPart(t *testing.T) {
 	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
 		if f.CurrentNode() != c.victim || !ill.Load() {
-			return nil, nil, false
+			return nil, nil, false //nolint:nilnil // the fake cluster answers
 		}
 		f.SleepControl(func() {
 			for ill.Load() && t.Context().Err() == nil {
 				time.Sleep(time.Millisecond)
 			}
 		})
-		return nil, nil, false
+		return nil, nil, false //nolint:nilnil // see above
 	})
 	l := c.load(t, kafka.WithTimeout(2*time.Second))
 	for range 2 {
-		l.call(t, 0)
+		l.call(t)
 	}
 	for kind := range l.failures {
 		assert.Contains(t, []string{"unavailable partition", "not_sent"}, kind, l.said[kind])
@@ -356,8 +356,8 @@ func TestRoundEndsInPart(t *testing.T) {
 	for _, key := range l.keys {
 		assert.Contains(t, []int{0, 8}, l.next[key], key)
 	}
-	l.call(t, 0)
+	l.call(t)
 	assert.Contains(t, l.said["unavailable partition"], "confirms nothing in time: the replicas", "it is left alone, and costs nothing")
 	ill.Store(false)
-	require.Eventually(t, func() bool { return l.call(t, 0) == 4*len(l.keys) }, patience, 5*time.Millisecond, "all keys go on: %v", l.said)
+	require.Eventually(t, func() bool { return l.call(t) == 4*len(l.keys) }, patience, 5*time.Millisecond, "all keys go on: %v", l.said)
 }

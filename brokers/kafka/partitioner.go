@@ -51,7 +51,7 @@ func (p *topicPartitioner) Partition(record *kgo.Record, n int) int {
 
 // choose returns a partition that is well, and any where none is.
 func (p *topicPartitioner) choose(n int) int {
-	first := rand.IntN(n) //nolint:gosec // it spreads load
+	first := rand.IntN(n)
 	well := nowhere
 	for i := range n {
 		number := (first + i) % n

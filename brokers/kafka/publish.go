@@ -247,6 +247,7 @@ func (p *publication) exchange(caller context.Context, round []item) (repeated b
 	defer cancel()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
+	p.servers.tidy()
 	client := p.client
 	placed := client.begin(round, p.shut, abandon)
 	var answers sync.WaitGroup
@@ -381,7 +382,7 @@ func (p *publication) shutPartitions(items []item) {
 					p.shut = map[partition]error{}
 				}
 				p.shut[of] = err
-				if errors.As(err, new(*serverOut)) {
+				if errors.As(err, new(*serverError)) {
 					p.servers.learn(of.topic, p.seen.leader)
 				}
 				p.servers.fail(of, errors.Is(err, errSlow), p.options.timeout)

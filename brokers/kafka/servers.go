@@ -40,7 +40,7 @@ type servers struct {
 	mu    sync.Mutex
 	ended bool
 	met   map[int32]string // addresses of servers that were connected to, by id
-	out   map[int32]*serverOut
+	out   map[int32]*serverError
 	ill   map[partition]illness
 	sizes map[string]int // of topics, in partitions
 }
@@ -53,8 +53,8 @@ type illness struct {
 	pause time.Duration
 }
 
-// serverOut is why nothing is sent to a partition: the server that leads it does not answer.
-type serverOut struct {
+// serverError is why nothing is sent to a partition: the server that leads it does not answer.
+type serverError struct {
 	id      int32
 	address string
 	why     error
@@ -63,11 +63,11 @@ type serverOut struct {
 	leads map[partition]bool
 }
 
-func (e *serverOut) Error() string {
+func (e *serverError) Error() string {
 	return fmt.Sprintf("server %d (%s), which leads the partition, does not answer: %v", e.id, e.address, e.why)
 }
 
-func (e *serverOut) Unwrap() error { return e.why }
+func (e *serverError) Unwrap() error { return e.why }
 
 var (
 	// errSlow is why nothing is sent to a partition for a while.
@@ -90,7 +90,7 @@ func (e *unsent) Unwrap() error { return e.why }
 func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
 	s.dial, s.returned = dial, returned
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.met, s.out, s.ill, s.sizes = map[int32]string{}, map[int32]*serverOut{}, map[partition]illness{}, map[string]int{}
+	s.met, s.out, s.ill, s.sizes = map[int32]string{}, map[int32]*serverError{}, map[partition]illness{}, map[string]int{}
 }
 
 // meet notes where a server is.
@@ -156,11 +156,11 @@ func (s *servers) isOut(id int32) error {
 	if o := s.out[id]; o != nil {
 		return o
 	}
-	return nil // and not an error that is a nil *serverOut
+	return nil // and not an error that is a nil *serverError
 }
 
 // lost is the server that leads a partition and is out, nil where it is not.
-func (s *servers) lost(of partition, leader int32) *serverOut {
+func (s *servers) lost(of partition, leader int32) *serverError {
 	if leader != noServer {
 		return s.out[leader]
 	}
@@ -212,14 +212,14 @@ func (s *servers) lose(id int32, address string, why error) {
 	if s.ended || s.out[id] != nil {
 		return
 	}
-	o := &serverOut{id: id, address: address, why: why, leads: map[partition]bool{}}
+	o := &serverError{id: id, address: address, why: why, leads: map[partition]bool{}}
 	s.out[id] = o
 	s.some.Store(true)
 	s.watches.Go(func() { s.watch(o) })
 }
 
 // watch asks a server that is out whether it is back.
-func (s *servers) watch(o *serverOut) {
+func (s *servers) watch(o *serverError) {
 	address := o.address
 	for pause := leastWatch; ; pause = min(2*pause, mostWatch) {
 		timer := time.NewTimer(pause)
@@ -241,13 +241,13 @@ func (s *servers) watch(o *serverOut) {
 	}
 }
 
-func (s *servers) still(o *serverOut) bool {
+func (s *servers) still(o *serverError) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out[o.id] == o
 }
 
-func (s *servers) find(o *serverOut) {
+func (s *servers) find(o *serverError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.out[o.id] == o {
@@ -283,6 +283,21 @@ func (s *servers) fail(of partition, slow bool, timeout time.Duration) {
 	}
 	s.ill[of] = i
 	s.some.Store(true)
+}
+
+// tidy forgets what is old of partitions that nothing is sent to any more.
+func (s *servers) tidy() {
+	if !s.some.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, i := range s.ill {
+		if time.Since(i.since) > illFor && time.Since(i.until) > illFor {
+			delete(s.ill, of)
+		}
+	}
+	s.some.Store(len(s.out)+len(s.ill) > 0)
 }
 
 // confirm notes that a partition has taken a batch.

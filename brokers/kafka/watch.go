@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ func (b *Broker) look(ctx context.Context, c *client, abandon context.CancelCaus
 				return
 			case <-tick.C:
 			}
-			if b.judge(c) {
+			if b.judge(c) { //nolint:contextcheck // a question that is put ends by its own timeout: the round does not wait for it
 				abandon(errPartOut)
 				return
 			}
@@ -65,11 +66,11 @@ func (b *Broker) judge(c *client) (over bool) {
 	seen := map[int32]bool{}
 	for _, of := range waiting {
 		id := c.leader(of)
-		if id == noServer {
+		switch {
+		case id == noServer:
 			over = false
-		} else if c.said.unconfirmed(of) && c.age() > mostRepeats {
-			continue
-		} else if !seen[id] && b.servers.isOut(id) == nil {
+		case c.said.unconfirmed(of) && c.age() > mostRepeats, seen[id], b.servers.isOut(id) != nil:
+		default:
 			over = false
 			b.suspect(c, id)
 		}
@@ -208,7 +209,7 @@ func (b *Broker) returned(ctx context.Context, id int32, address string) (is boo
 	} else if known {
 		address = found
 	}
-	c, err := kgo.NewClient(append(b.settings[:len(b.settings):len(b.settings)], kgo.SeedBrokers(address), kgo.Dialer(b.options.dial))...)
+	c, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(address), kgo.Dialer(b.options.dial))...)
 	if err != nil {
 		return false, address
 	}
