@@ -162,7 +162,7 @@ func (b *Broker) ask(ctx context.Context, what string, question func(context.Con
 	err = b.question(ctx, c, question)
 	b.release(c, err == nil)
 	if err != nil {
-		return classified(what, err)
+		return ofTopic(classified(what, err))
 	}
 	return nil
 }

@@ -199,6 +199,15 @@ func classified(what string, err error) error {
 	return brokers.Unreachable(brokers.ScopeBroker, advise(unanswered(err)))
 }
 
+// ofTopic makes an outage of a partition, which is the caller's own, one of the destination.
+func ofTopic(failure error) error {
+	var known *brokers.Error
+	if errors.As(failure, &known) && known.Scope == brokers.ScopePartition {
+		known.Scope = brokers.ScopeDestination
+	}
+	return failure
+}
+
 // notConnected classifies the error of a first question, which is the broker's whatever its code means
 // for a topic.
 func notConnected(err error) error {

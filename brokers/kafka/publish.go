@@ -226,7 +226,7 @@ func (p *publication) createAndSend(ctx context.Context, missing []item) {
 			return
 		}
 		if err := p.question(ctx, p.client, create); err != nil {
-			p.fail(it.index, classified(fmt.Sprintf("publish to %q", d.topic), err))
+			p.fail(it.index, ofTopic(classified(fmt.Sprintf("publish to %q", d.topic), err)))
 		}
 	}
 	again := missing[:0:0]
@@ -401,11 +401,18 @@ func (p *publication) drop() {
 
 // settle gives an item that failed its result.
 func (p *publication) settle(ctx context.Context, it item, err error, repeated bool) {
-	if advice := rules[code(err)].advice; advice == madeAnew || advice == producer {
-		// A client keeps to the id that it has learned for a name. That it forgets a topic
-		// (PurgeTopicsFromProducing) would have it count from 0 again under the same producer's number:
-		// where the topic is there all the same, Kafka would take a new batch for an old one.
-		p.stale = true
+	if n := code(err); n != 0 {
+		switch ruleOf(n, err).advice {
+		case madeAnew:
+			// A client keeps to the id that it has learned for a name. That it forgets a topic
+			// (PurgeTopicsFromProducing) would have it count from 0 again under the same producer's number:
+			// where the topic is there all the same, Kafka would take a new batch for an old one.
+			p.stale = true
+		case producer, seeLog:
+			// It keeps to an error with which it was refused a number, too, and does not say of which
+			// request one is.
+			p.stale = true
+		}
 	}
 	var away *unsent
 	if errors.As(err, &away) {
@@ -429,9 +436,8 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 
 // widened is an outage of a partition, and one of the destination where no other partition can be used.
 func (p *publication) widened(topic string, failure error) error {
-	var known *brokers.Error
-	if p.seen != nil && errors.As(failure, &known) && known.Scope == brokers.ScopePartition && p.servers.allOut(topic, p.seen.leader) {
-		known.Scope = brokers.ScopeDestination // it is this call's own
+	if p.seen != nil && p.servers.allOut(topic, p.seen.leader) {
+		return ofTopic(failure)
 	}
 	return failure
 }

@@ -355,6 +355,46 @@ func TestUnknownServerError(t *testing.T) {
 	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
 }
 
+// A client that got no number as a producer keeps to that error: it is not used again.
+func TestNumberIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []*kerr.Error{kerr.UnknownServerError, kerr.InvalidRequest, kerr.ClusterAuthorizationFailed, kerr.RequestTimedOut} {
+		c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+		var ill atomic.Bool
+		ill.Store(true)
+		c.fake.ControlKey(int16(kmsg.InitProducerID), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			c.fake.KeepControl()
+			answer := request.ResponseKind().(*kmsg.InitProducerIDResponse)
+			answer.ErrorCode = reason.Code
+			return answer, nil, ill.Load()
+		})
+		b := open(t, c.seeds())
+		msgs := []brokers.Message{numbered("there", "a", 1)}
+		require.ErrorIs(t, b.Publish(t.Context(), msgs)[0].Err, reason)
+		ill.Store(false)
+		assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), msgs)), "%v", reason)
+	}
+}
+
+// What is said of a partition's leader where a topic is asked for is said of the topic.
+func TestTopicWithoutLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+	b := open(t, c.seeds())
+	require.NoError(t, b.CheckDestination(t.Context(), "there"))
+	c.fake.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		answer, topic := request.ResponseKind().(*kmsg.MetadataResponse), kmsg.NewMetadataResponseTopic()
+		topic.Topic, topic.ErrorCode = kmsg.StringPtr("there"), kerr.LeaderNotAvailable.Code
+		answer.Topics = append(answer.Topics, topic)
+		return answer, nil, true
+	})
+	err := b.CheckDestination(t.Context(), "there")
+	require.ErrorIs(t, err, kerr.LeaderNotAvailable)
+	_, scope := brokers.Classify(err)
+	assert.Equal(t, brokers.ScopeDestination, scope)
+}
+
 // A partition without enough replicas is its topic's matter alone, and passes.
 func TestNotEnoughReplicas(t *testing.T) {
 	t.Parallel()
