@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -360,4 +361,34 @@ func TestRoundEndsInPart(t *testing.T) {
 	assert.Contains(t, l.said["unavailable partition"], "confirms nothing in time: the replicas", "it is left alone, and costs nothing")
 	ill.Store(false)
 	require.Eventually(t, func() bool { return l.call(t) == 4*len(l.keys) }, patience, 5*time.Millisecond, "all keys go on: %v", l.said)
+}
+
+// A server that says late that its replicas do not confirm, and nothing after that, has said what is
+// wrong.
+func TestLateWord(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+	f, over, requests := c.fake, make(chan struct{}), 0
+	f.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		requests++
+		if requests > 1 {
+			f.SleepControl(func() { <-over })
+			return nil, nil, false //nolint:nilnil // the fake cluster answers
+		}
+		f.SleepControl(func() { time.Sleep(1500 * time.Millisecond) }) // as a server does that waits
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			out, p := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+			out.Topic, out.TopicID, p.ErrorCode = topic.Topic, topic.TopicID, kerr.RequestTimedOut.Code
+			out.Partitions = append(out.Partitions, p)
+			answer.Topics = append(answer.Topics, out)
+		}
+		return answer, nil, true
+	})
+	b := open(t, c.seeds(), kafka.WithTimeout(4*time.Second))
+	t.Cleanup(func() { close(over) }) // before the cluster and the broker close
+	err := b.Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})[0].Err
+	require.ErrorIs(t, err, kerr.RequestTimedOut)
+	require.ErrorContains(t, err, "the replicas do not confirm in time")
 }

@@ -61,22 +61,25 @@ func (b *Broker) look(ctx context.Context, c *client, abandon context.CancelCaus
 // judge reports whether all that a round waits for is for partitions that are out. It asks the servers of
 // which it is not known.
 func (b *Broker) judge(c *client) (over bool) {
-	waiting := c.waiting()
-	over = len(waiting) > 0
-	seen := map[int32]bool{}
+	waiting, age := c.waiting(), c.age()
+	if age > silence {
+		c.said.closely.Store(true)
+	}
+	over = len(waiting) > 0 && c.settled()
+	asked := map[int32]bool{}
 	for _, of := range waiting {
 		id := c.leader(of)
 		switch {
-		case id == noServer:
+		case id != noServer && b.servers.isOut(id) != nil:
+		case age > mostRepeats && c.said.unconfirmed(of):
+		case id == noServer || asked[id]:
 			over = false
-		case c.said.unconfirmed(of) && c.age() > mostRepeats, seen[id], b.servers.isOut(id) != nil:
 		default:
-			over = false
+			over, asked[id] = false, true
 			b.suspect(c, id)
 		}
-		seen[id] = true
 	}
-	return over && c.settled()
+	return over
 }
 
 // age is how long the round has lasted.
@@ -90,9 +93,6 @@ func (c *client) age() time.Duration {
 func (c *client) settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.began) > silence {
-		c.said.closely.Store(true)
-	}
 	return c.homeless == 0
 }
 
