@@ -198,12 +198,13 @@ func (c *client) waiting() []partition {
 	return slices.Collect(maps.Keys(found))
 }
 
-// answered reports whether a server other than one has said anything in the round.
+// answered reports whether a server other than one has said anything in the round. One of the bootstrap
+// servers may be that one, under another id.
 func (c *client) answered(but int32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.heard {
-		if id != but {
+		if id != but && (id >= 0 || but == noServer) {
 			return true
 		}
 	}
