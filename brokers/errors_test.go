@@ -55,11 +55,11 @@ func TestRefusal(t *testing.T) {
 	scope, is = brokers.Refusal(io.EOF)
 	assert.True(t, is, "an error without a class does not say whose it is")
 	assert.Equal(t, brokers.ScopeDestination, scope)
-	for _, clear := range []error{
+	for _, other := range []error{
 		nil, brokers.Retryable(io.EOF), brokers.ErrClosed, brokers.NotSentBecause(io.EOF), brokers.Permanent(io.EOF), brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ErrNotSent,
 	} {
-		_, is := brokers.Refusal(clear)
-		assert.False(t, is, "%v", clear)
+		_, is := brokers.Refusal(other)
+		assert.False(t, is, "%v", other)
 	}
 }
 

@@ -124,17 +124,8 @@ var elsewhere = map[string]string{
 // one, and what is chosen there. No servers: it is not known.
 func place(broker Broker) (servers []string, inside string) {
 	switch address := broker.URL.Reveal(); {
-	case broker.Type == TypeRedis && len(broker.Redis.URLs) > 0:
-		port := "6379"
-		if broker.Redis.Master != "" {
-			port = "26379"
-		}
-		for _, secret := range broker.Redis.URLs {
-			servers = append(servers, urlPlace(secret.Reveal(), port, "0", "db"))
-		}
-		return servers, broker.Redis.Master
-	case broker.Type == TypeRedis && address != "":
-		return []string{urlPlace(address, "6379", "0", "db")}, ""
+	case broker.Type == TypeRedis:
+		return redisServers(broker), broker.Redis.Master
 	case broker.Type == TypeRabbitMQ && address != "":
 		server := urlPlace(address, "5672", "/", "")
 		if strings.HasPrefix(address, "amqps:") {
@@ -153,6 +144,20 @@ func place(broker Broker) (servers []string, inside string) {
 	default:
 		return nil, ""
 	}
+}
+
+// redisServers are those that a broker of type redis names, none where it names none.
+func redisServers(broker Broker) (servers []string) {
+	port := "6379"
+	if broker.Redis.Master != "" {
+		port = "26379"
+	}
+	for _, secret := range slices.Concat(broker.Redis.URLs, []Secret{broker.URL}) {
+		if address := secret.Reveal(); address != "" {
+			servers = append(servers, urlPlace(address, port, "0", "db"))
+		}
+	}
+	return servers
 }
 
 // urlPlace is the server of a URL and what is chosen there, by its path or by a parameter, whoever

@@ -226,6 +226,7 @@ func (c *Call) Fail(i int, err error) {
 		c.out = err
 	case brokers.ScopeDestination:
 		c.close(i, err)
+	case brokers.ScopePartition: // which other keys are there is not known
 	}
 }
 

@@ -126,18 +126,29 @@ func (s Servers) read() (settings *redis.Options, addresses []string, sentinel u
 		if n == 0 {
 			settings, sentinel = parsed, parameters
 		}
-		switch {
-		case parsed.Network == "unix" && (s.Master != "" || s.Cluster):
-			return nil, nil, nil, errors.New("redisstreams: open: a unix socket is one server: leave Master and Cluster out")
-		case parsed.DB != 0 && s.Cluster:
-			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has database %d, and a cluster has 0 alone", parsed.Addr, parsed.DB)
-		case len(parameters) > 0 && s.Master == "":
-			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has %s or %s, which do nothing without Master", parsed.Addr, sentinelUser, sentinelPassword)
-		case !same(settings, parsed):
-			return nil, nil, nil, fmt.Errorf("redisstreams: open: the URL of %s has another user, password, database or TLS than that of %s: the first one's hold for all", parsed.Addr, settings.Addr)
+		if err := s.fits(settings, parsed, parameters); err != nil {
+			return nil, nil, nil, err
 		}
 	}
 	return settings, addresses, sentinel, nil
+}
+
+// fits says why what a URL says does not go with the first one, or with what the servers are.
+func (s Servers) fits(first, parsed *redis.Options, sentinel url.Values) error {
+	wrong := ""
+	switch {
+	case parsed.Network == "unix" && (s.Master != "" || s.Cluster):
+		return errors.New("redisstreams: open: a unix socket is one server: leave Master and Cluster out")
+	case parsed.DB != 0 && s.Cluster:
+		wrong = fmt.Sprintf("database %d, and a cluster has 0 alone", parsed.DB)
+	case len(sentinel) > 0 && s.Master == "":
+		wrong = sentinelUser + " or " + sentinelPassword + ", which do nothing without Master"
+	case !same(first, parsed):
+		wrong = fmt.Sprintf("another user, password, database or TLS than that of %s: the first one's hold for all", first.Addr)
+	default:
+		return nil
+	}
+	return fmt.Errorf("redisstreams: open: the URL of %s has %s", parsed.Addr, wrong)
 }
 
 // same reports whether a URL has what the first one has, or leaves it out.

@@ -3,7 +3,6 @@ package watermill_test
 import (
 	"fmt"
 	"strings"
-
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"

@@ -38,7 +38,8 @@ func judge(status int, said error) error {
 		// Of the message, or of everything: an endpoint with another secret may answer 400 as well as
 		// 401. An attempt is spent even then, as is usual with webhooks, and nothing is final: of two
 		// servers behind one address the new one may be wrong.
-		return brokers.Refused(brokers.ScopeBroker, brokers.Retryable(failure.Advise(said, "if it refuses all messages: check the secret, the URL and the format, with the partner")))
+		const advice = "if it refuses all messages: check the secret, the URL and the format, with the partner"
+		return brokers.Refused(brokers.ScopeBroker, brokers.Retryable(failure.Advise(said, advice)))
 	case status == http.StatusServiceUnavailable:
 		return brokers.Unavailable(brokers.ScopeBroker, said)
 	default: // of the endpoint, or of a gateway before it: it may have failed at the message

@@ -78,20 +78,24 @@ func classify(call *Call, past evidence, maxAttempts int, messages []classified)
 		one := classifyOne(m, err, maxAttempts)
 		if at, refused := placeOf(m, err); refused {
 			one = judgeRefusal(call, i, at, past, maxAttempts)
-			err = one.err
 		}
 		switch {
 		case one.scope == brokers.ScopeBroker:
-			c.unavailable = err
+			c.unavailable = one.err
 		case one.scope == brokers.ScopeDestination:
 			out[m.Stream] = true
 		case one.verdict == verdictRelease && one.scope == "" && out[m.Stream]: // held up by its destination, not by its key
 			one.scope = brokers.ScopeDestination
 		}
-		c.reached = c.reached || one.verdict != verdictRelease || one.scope != "" && one.scope != brokers.ScopeBroker
+		c.reached = c.reached || one.answered()
 		c.messages = append(c.messages, one)
 	}
 	return c
+}
+
+// answered reports whether the broker has taken or judged the message.
+func (c *classified) answered() bool {
+	return c.verdict != verdictRelease || c.scope != "" && c.scope != brokers.ScopeBroker
 }
 
 // soleOutage is the only result with an outage of the broker, -1 where there is none or several.

@@ -137,24 +137,11 @@ func (d *delivery) carryOut(c *classification) {
 			continue
 		}
 		d.hold(m)
-		var delay time.Duration
-		switch {
-		case charged:
+		if charged {
 			d.p.log.Warn("message charged with an outage", "message_id", m.MessageID, "type", m.Type,
 				"error", d.call.Results[i].Err)
-		case one.scope == brokers.ScopeDestination:
-			if to.fail(one.err) {
-				d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
-			}
-			delay = d.delay(m)
-			if d.refused(i) {
-				delay += to.breaker.afterTry()
-			}
-		case one.scope == brokers.ScopePartition:
-			delay = d.partitionDelay(m, one.err)
-		case i == c.alone, one.verdict == verdictRelease && d.refused(i):
-			delay = d.p.breaker.afterTry()
 		}
+		delay := d.pause(c, i)
 		outcome := one.outcome(m, d.p.policy.Retry, time.Now())
 		if outcome.Status == outbox.StatusAbandoned {
 			d.abandon(m, outcome)
@@ -162,6 +149,32 @@ func (d *delivery) carryOut(c *classification) {
 		}
 		outcome.Delay = max(outcome.Delay, delay)
 		d.completion.Other = append(d.completion.Other, outcome)
+	}
+}
+
+// pause is for how long at least a message of the last call waits that was not published. What is
+// unavailable for it is noted, and reported.
+func (d *delivery) pause(c *classification, i int) time.Duration {
+	one, m := &c.messages[i], d.call.Messages[i]
+	to := d.to(m)
+	switch {
+	case c.charged && i == c.alone:
+		return 0
+	case one.scope == brokers.ScopeDestination:
+		if to.fail(one.err) {
+			d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
+		}
+		delay := d.delay(m)
+		if d.refused(i) {
+			delay += to.breaker.afterTry()
+		}
+		return delay
+	case one.scope == brokers.ScopePartition:
+		return d.partitionDelay(m, one.err)
+	case i == c.alone, one.verdict == verdictRelease && d.refused(i):
+		return d.p.breaker.afterTry()
+	default:
+		return 0
 	}
 }
 

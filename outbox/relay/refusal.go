@@ -162,8 +162,8 @@ func (r *refusals) note(m *driver.Message, at place, proven bool) {
 	if _, known := r.passed[at]; !known {
 		r.passed[at] = time.Time{}
 	}
-	first, any := r.alone[at]
-	if !any {
+	first, refusedBefore := r.alone[at]
+	if !refusedBefore {
 		first.id = m.ID
 	}
 	first.others = first.others || first.id != m.ID
