@@ -93,12 +93,18 @@ func Unreachable(scope Scope, err error) error {
 
 // Refused marks err as a refusal that does not say whose it is: an endpoint that answers 400 may mean
 // this message, or have the wrong secret and refuse them all; so may a topic with a schema. err comes
-// from [Permanent] or [Retryable], and has that class where the message is refused again although
-// others of the scope were delivered that were sent after the first time. Until then the scope counts
-// as unavailable, and the message keeps its attempts. Where no other is sent there, each refusal but
-// the first spends an attempt.
+// from [Permanent] or [Retryable].
+//
+// Until the refusal is proven to be the message's own, the scope counts as unavailable and the message
+// keeps its attempts. It is proven where others of the scope are delivered in the same call, or before
+// and after it while nothing else is refused. Refused again in a call that delivers others, the message
+// has the class of err; refused again while nothing else is refused, it spends an attempt. So does one
+// beside which nothing is sent to the scope. An err that is unavailable or not sent is returned as it is.
 func Refused(scope Scope, err error) error {
 	class, _ := Classify(err)
+	if class == ClassUnavailable || class == ClassNotSent { // which says whose it is
+		return err
+	}
 	if classified, ok := err.(*Error); ok { //nolint:errorlint // so that the class is said once; what wraps it says more
 		err = classified.Err
 	}

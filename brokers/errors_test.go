@@ -29,6 +29,8 @@ func TestClassify(t *testing.T) {
 		"a partition":            {brokers.Unreachable(brokers.ScopePartition, io.EOF), brokers.ClassUnavailable, brokers.ScopePartition},
 		"refused":                {brokers.Refused(brokers.ScopeBroker, brokers.Permanent(io.EOF)), brokers.ClassPermanent, ""},
 		"refused, no class":      {brokers.Refused(brokers.ScopeBroker, io.EOF), brokers.ClassRetryable, ""},
+		"refused, and out":       {brokers.Refused(brokers.ScopeBroker, brokers.Unavailable(brokers.ScopeDestination, io.EOF)), brokers.ClassUnavailable, brokers.ScopeDestination},
+		"refused, and not sent":  {brokers.Refused(brokers.ScopeBroker, brokers.ErrNotSent), brokers.ClassNotSent, ""},
 		"wrapped":                {fmt.Errorf("more: %w", brokers.Permanent(io.EOF)), brokers.ClassPermanent, ""},
 		"not sent":               {brokers.ErrNotSent, brokers.ClassNotSent, ""},
 		"not sent, with reason":  {brokers.NotSentBecause(io.EOF), brokers.ClassNotSent, ""},

@@ -41,7 +41,7 @@ type refuser struct {
 
 // mostRefused messages are refused before one is confirmed, and nothing further is sent there: what
 // refuses all of them must not get them all in each call.
-const mostRefused = 10
+const mostRefused = 50
 
 // A hold keeps what is behind a message of a key from being sent.
 type hold struct {

@@ -273,15 +273,15 @@ func TestClosed(t *testing.T) {
 // a refusal is cannot be told from one.
 func TestRefusalOfAll(t *testing.T) {
 	t.Parallel()
-	const messages = 40
+	const messages = 200
 	for name, test := range map[string]struct {
 		scope brokers.Scope
 		pass  func(i int) bool
 		sent  int
 	}{
-		"an endpoint that refuses all":   {brokers.ScopeBroker, func(int) bool { return false }, 10},
+		"an endpoint that refuses all":   {brokers.ScopeBroker, func(int) bool { return false }, 50},
 		"one that refuses some":          {brokers.ScopeBroker, func(i int) bool { return i == 5 }, messages},
-		"a destination that refuses all": {brokers.ScopeDestination, func(i int) bool { return i%2 == 1 }, 10 + messages/2},
+		"a destination that refuses all": {brokers.ScopeDestination, func(i int) bool { return i%2 == 1 }, 50 + messages/2},
 		"one that takes a message":       {brokers.ScopeDestination, func(i int) bool { return i%2 == 1 || i == 4 }, messages},
 		"a partition":                    {brokers.ScopePartition, func(int) bool { return false }, messages},
 	} {

@@ -46,10 +46,10 @@
 // the stream with HTTP/2. Retry-After is a date or seconds, also with a fraction.
 //
 // An answer of 401 or 404 says something about the endpoint, not about the message, and would be that of
-// every other one: nothing is lost while a secret is wrong. One of 400 or 422 may mean either: a relay
-// counts it as an outage until it has delivered another message that it sent afterwards, and spends an
-// attempt on each refusal that is repeated then ([brokers.Refused]). It does the same for a message
-// at which the endpoint fails although it takes others. No answer ends a message at once.
+// every other one: nothing is lost while a secret is wrong. One of 400 or 422 may mean either: it spends an
+// attempt only where a relay has proof that it is the message's own, by others that get through
+// ([brokers.Refused]). The same goes for a message at which the endpoint fails although it takes others. No
+// answer ends a message at once.
 //
 // # Secrets
 //

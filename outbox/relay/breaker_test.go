@@ -177,7 +177,7 @@ func TestDestinations(t *testing.T) {
 		d := &destinations{policy: outbox.Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
 		c := d.try("a")
 		for range 1000 {
-			assert.True(t, c.admit())
+			assert.True(t, c.admit(false))
 		}
 		c.reached = true
 		assert.False(t, c.end())
@@ -185,7 +185,7 @@ func TestDestinations(t *testing.T) {
 
 		c = d.try("a")
 		assert.False(t, c.fail(errOutage), "the first time it might be chance")
-		assert.False(t, c.admit(), "but in this batch it gets no more")
+		assert.False(t, c.admit(false), "but in this batch it gets no more")
 		assert.False(t, c.fail(errOutage))
 		assert.GreaterOrEqual(t, c.delay(0), time.Second)
 		assert.False(t, c.end())
@@ -194,16 +194,16 @@ func TestDestinations(t *testing.T) {
 		assert.True(t, c.fail(errOutage))
 		assert.False(t, c.end())
 		assert.Equal(t, []string{"a"}, d.unavailable())
-		assert.False(t, d.try("a").admit())
-		assert.True(t, d.try("b").admit(), "the others go on")
+		assert.False(t, d.try("a").admit(false))
+		assert.True(t, d.try("b").admit(false), "the others go on")
 
 		time.Sleep(time.Second)
 		c = d.try("a")
 		for range probeLimit {
-			assert.True(t, c.admit())
+			assert.True(t, c.admit(false))
 		}
-		assert.False(t, c.admit(), "a few try")
-		assert.False(t, d.try("a").admit(), "of one worker")
+		assert.False(t, c.admit(false), "a few try")
+		assert.False(t, d.try("a").admit(false), "of one worker")
 		c.reached = true
 		assert.True(t, c.end())
 		assert.Empty(t, d.breakers)
@@ -247,7 +247,7 @@ func TestDestinationsAreForgotten(t *testing.T) {
 		assert.True(t, d.try("waits").fail(errOutage))
 		time.Sleep(maxWait) // the longest between two tries of a destination that has messages
 		c := d.try("waits")
-		assert.True(t, c.admit())
+		assert.True(t, c.admit(false))
 		assert.False(t, c.fail(errOutage))
 		assert.Equal(t, []string{"renamed", "waits"}, d.unavailable())
 		time.Sleep(maxWait + time.Minute)

@@ -32,6 +32,7 @@ type classified struct {
 	verdict verdict
 	scope   brokers.Scope // whose failure it is; "" where nothing failed
 	err     error         // what the row keeps; nil: its last error still stands
+	alone   bool          // charged although nothing was delivered: it says nothing about the broker
 }
 
 // classification is what a call means.
@@ -45,6 +46,8 @@ type classification struct {
 	// charged is true when that is its own fault.
 	alone   int
 	charged bool
+	// showings are of the places that have refused messages; nil, as a rule: of none.
+	showings map[place]*showing
 }
 
 // evidence is what earlier calls have shown of a call's first message. One that has met an outage
@@ -69,6 +72,7 @@ type evidence struct {
 func classify(call *Call, past evidence, maxAttempts int, messages []classified) classification {
 	c := classification{messages: messages[:0], alone: soleOutage(call.Results)}
 	c.charged = c.alone == 0 && past.known && past.passed.After(past.since) && brokers.Unanswered(call.Results[0].Err)
+	c.showings = showings(call, past.refused)
 	out := map[string]bool{} // destinations that proved unavailable
 	for i, m := range call.Messages {
 		err := call.Results[i].Err
@@ -77,7 +81,7 @@ func classify(call *Call, past evidence, maxAttempts int, messages []classified)
 		}
 		one := classifyOne(m, err, maxAttempts)
 		if at, refused := placeOf(m, err); refused {
-			one = judgeRefusal(call, i, at, past, maxAttempts)
+			one = judgeRefusal(call, i, at, c.showings[at], past, maxAttempts)
 		}
 		switch {
 		case one.scope == brokers.ScopeBroker:
@@ -95,7 +99,7 @@ func classify(call *Call, past evidence, maxAttempts int, messages []classified)
 
 // answered reports whether the broker has taken or judged the message.
 func (c *classified) answered() bool {
-	return c.verdict != verdictRelease || c.scope != "" && c.scope != brokers.ScopeBroker
+	return !c.alone && (c.verdict != verdictRelease || c.scope != "" && c.scope != brokers.ScopeBroker)
 }
 
 // soleOutage is the only result with an outage of the broker, -1 where there is none or several.
@@ -120,11 +124,11 @@ func classifyOne(m *driver.Message, err error, maxAttempts int) classified {
 	case class == brokers.ClassNotSent:
 		return classified{verdict: verdictRelease}
 	case class == brokers.ClassUnavailable:
-		return classified{verdictRelease, scope, err}
+		return classified{verdict: verdictRelease, scope: scope, err: err}
 	case class == brokers.ClassPermanent || m.Attempts+1 >= maxAttempts:
-		return classified{verdictAbandon, scopeMessage, err}
+		return classified{verdict: verdictAbandon, scope: scopeMessage, err: err}
 	default:
-		return classified{verdictRetry, scopeMessage, err}
+		return classified{verdict: verdictRetry, scope: scopeMessage, err: err}
 	}
 }
 
@@ -139,7 +143,8 @@ func (b *breakdown) Error() string { return "the broker's implementation " + b.w
 func chargeBreakdowns(results []brokers.Result, worked bool) {
 	for i := range results {
 		class, scope := brokers.Classify(results[i].Err)
-		worked = worked || class != brokers.ClassNotSent && scope != brokers.ScopeBroker
+		_, refused := brokers.Refusal(results[i].Err) // of all, perhaps
+		worked = worked || class != brokers.ClassNotSent && scope != brokers.ScopeBroker && !refused
 	}
 	for i := range results {
 		if broken := (*breakdown)(nil); worked && errors.As(results[i].Err, &broken) {

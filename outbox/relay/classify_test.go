@@ -199,15 +199,20 @@ func TestClassify(t *testing.T) {
 		"refused beside another":      {results: "wp", want: []string{"release message", published}, reached: true},
 		"refused by a destination":    {results: "vvP", want: []string{destination, destination, published}, reached: true},
 		"beside another there":        {results: "vp", want: []string{"release message", published}, reached: true},
-		"refused again, others too":   {results: "ww", past: refusedBefore(before, noon.Add(-2*time.Second), true), want: []string{broker, broker}, unavailable: true},
-		"refused again, others were":  {results: "w", past: refusedBefore(before, noon, false), want: []string{retry}, reached: true},
-		"refused again, others are":   {results: "wp", past: refusedBefore(before, time.Time{}, false), want: []string{retry, published}, reached: true},
-		"refused in a later call":     {results: "wp", past: refusedBefore(after, time.Time{}, false), want: []string{"release message", published}, reached: true},
-		"refused for good":            {results: "vp", past: refusedBefore(before, time.Time{}, false), want: []string{abandon, published}, reached: true},
-		"others are at another place": {results: "vP", past: refusedBefore(before, time.Time{}, false), want: []string{destination, published}, reached: true},
-		"refused alone":               {results: "w", past: refusedBefore(before, time.Time{}, true), want: []string{retry}, reached: true},
-		"with its last attempt":       {results: "v", past: refusedBefore(before, time.Time{}, true), attempts: 2, want: []string{abandon}, reached: true},
-		"final, but alone":            {results: "v", past: refusedBefore(before, time.Time{}, true), want: []string{retry}, reached: true},
+		"refused again, others too":   {results: "ww", past: refusedBefore(refused{since: before, lone: true, passed: noon.Add(-2 * time.Second), quiet: true}), want: []string{broker, broker}, unavailable: true},
+		"refused again, others were":  {results: "wn", past: refusedBefore(refused{since: before, lone: true, passed: noon, quiet: true}), want: []string{retry, release}},
+		"among others, then passed":   {results: "wn", past: refusedBefore(refused{since: before, passed: noon, quiet: true}), want: []string{broker, release}, unavailable: true},
+		"and others are refused now":  {results: "ww", past: refusedBefore(refused{since: before, proven: true, quiet: true}), want: []string{broker, broker}, unavailable: true},
+		"or were since":               {results: "w", past: refusedBefore(refused{since: before, proven: true}), want: []string{broker}, unavailable: true},
+		"refused again, others are":   {results: "wp", past: refusedBefore(refused{since: before, quiet: true}), want: []string{"release message", published}, reached: true},
+		"proven, beside others":       {results: "wp", past: refusedBefore(refused{since: before, proven: true}), want: []string{retry, published}, reached: true},
+		"proven, in a later call":     {results: "wp", past: refusedBefore(refused{since: after, proven: true}), want: []string{"release message", published}, reached: true},
+		"proven, for good":            {results: "vp", past: refusedBefore(refused{since: before, proven: true}), want: []string{abandon, published}, reached: true},
+		"proven, but nothing passed":  {results: "v", past: refusedBefore(refused{since: before, proven: true, quiet: true}), want: []string{retry}},
+		"others are at another place": {results: "vP", past: refusedBefore(refused{since: before, proven: true}), want: []string{destination, published}, reached: true},
+		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{retry}},
+		"while another waits":         {results: "wn", past: refusedBefore(refused{since: before, quiet: true}), want: []string{broker, release}, unavailable: true},
+		"with its last attempt":       {results: "v", past: refusedBefore(refused{since: before, quiet: true}), attempts: 2, want: []string{abandon}},
 		"a later call passed":         {results: "op", past: met(before, after), want: []string{retry, published}, reached: true, alone: 1, charged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,11 +237,8 @@ func met(since, passed time.Time) evidence {
 	return evidence{known: true, since: since, passed: passed}
 }
 
-// refusedBefore is the evidence that message 0 was refused then, the last times alone, and of when
-// others passed.
-func refusedBefore(since, passed time.Time, alone bool) evidence {
-	return evidence{refused: map[int64]refused{0: {since: since, passed: passed, alone: alone}}}
-}
+// refusedBefore is the evidence of what is known of message 0.
+func refusedBefore(what refused) evidence { return evidence{refused: map[int64]refused{0: what}} }
 
 // lettered is a call at noon whose results are as in TestClassify.
 func lettered(results string, attempts int) *Call {
@@ -290,7 +292,7 @@ func TestClassifyHolds(t *testing.T) {
 			case scope == brokers.ScopeBroker:
 				outages++
 			case scope == brokers.ScopeDestination, scope == brokers.ScopePartition:
-				require.Equal(t, classified{verdictRelease, scope, results[i].Err}, one)
+				require.Equal(t, classified{verdict: verdictRelease, scope: scope, err: results[i].Err}, one)
 				taken = true
 			default:
 				lasts := class == brokers.ClassPermanent || call.Messages[i].Attempts >= 2
@@ -329,6 +331,7 @@ func TestChargeBreakdowns(t *testing.T) {
 		{"bn", false, []string{outage, "not_sent "}},
 		{"bo", false, []string{outage, outage}},
 		{"bo", true, []string{charged, outage}},
+		{"bw", false, []string{outage, "retryable "}}, // which all may get
 	} {
 		results := lettered(test.results, 0).Results
 		for i, letter := range test.results {

@@ -27,6 +27,8 @@ type delivery struct {
 	call         Call                    // the current one, or the last
 	classified   []classified            // its messages
 	unavailable  error                   // the broker as a whole
+	suspects     map[int64]bool          // messages that were refused before, or met an outage, and those behind them
+	probes       probes                  // of a try of the broker
 	asked        bool                    // the broker was handed something
 	reached      bool                    // the broker has confirmed or judged something
 }
@@ -61,6 +63,8 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 		d.send(ctx, sending, messages, outgoing)
 		messages, outgoing = messages[:0], outgoing[:0]
 	}
+	d.suspects = d.p.history.suspectsLast(d.batch.Messages, d.p.policy.Unordered)
+	d.probes = d.p.history.probes(d.pass.probe)
 	for i := range d.batch.Messages {
 		m := &d.batch.Messages[i]
 		out, outcome, ok := prepare(m, &d.p.policy, time.Now(), d.began)
@@ -97,8 +101,10 @@ func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message
 		switch {
 		case d.stopped(ctx), d.holds(m):
 			d.release(m, 0)
-		case !d.to(m).admit():
+		case !d.to(m).admit(d.suspects[m.ID]):
 			d.release(m, d.delay(m))
+		case !d.probes.admit(d.suspects[m.ID]):
+			d.release(m, d.p.breaker.afterTry())
 		default:
 			messages[kept], outgoing[kept] = m, outgoing[i]
 			kept++
@@ -122,7 +128,7 @@ func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message
 	c := classify(&d.call, d.p.history.of(&d.call), d.p.policy.Retry.MaxAttempts, d.classified)
 	d.p.history.learn(&d.call, &c)
 	d.carryOut(&c)
-	d.p.sizing.learn(c.unavailable == nil, kept, d.call.Took)
+	d.p.sizing.learn(c.unavailable == nil || len(c.showings) > 0, kept, d.call.Took) // what is refused was answered
 }
 
 // carryOut does what the classification of the last call says.
@@ -131,7 +137,7 @@ func (d *delivery) carryOut(c *classification) {
 	for i, m := range d.call.Messages {
 		one, to := &c.messages[i], d.to(m)
 		charged := c.charged && i == c.alone
-		to.reached = to.reached || one.verdict == verdictPublished || one.scope == scopeMessage && !charged
+		to.reached = to.reached || one.verdict == verdictPublished || one.scope == scopeMessage && !charged && !one.alone
 		if one.verdict == verdictPublished {
 			d.completion.Published = append(d.completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: fitting(d.call.Results[i].BrokerMessageID)})
 			continue
@@ -225,6 +231,9 @@ func (d *delivery) to(m *driver.Message) *destination {
 	to := d.destinations[m.Stream]
 	if to == nil {
 		to = d.p.destinations.try(m.Stream)
+		if to.pass.probe {
+			to.probes = d.p.history.probes(true)
+		}
 		d.destinations[m.Stream] = to
 	}
 	return to

@@ -34,6 +34,9 @@ const (
 	maxWait = time.Hour
 	// maxDestinations bounds the memory for them. What is forgotten is tried again too early once.
 	maxDestinations = 1000
+	// partitionWait bounds the same for a partition, in delays of the breaker: what is there is tried by
+	// other messages as well, so it is known soon when it is back.
+	partitionWait = 4
 	// partitionSuffix makes of a destination's name that of its partitions that are out, all together.
 	partitionSuffix = "\x00partition"
 )
@@ -118,7 +121,7 @@ func (d *destinations) partitionDelay(name string, took time.Duration) (delay ti
 	part.last = now
 	least := min(max(now.Sub(part.since), d.policy.MinDelay), d.policy.MaxDelay)
 	d.mu.Unlock()
-	return d.delay(name+partitionSuffix, least, took), news
+	return min(d.delay(name+partitionSuffix, least, took), partitionWait*d.policy.MaxDelay), news
 }
 
 // A destination is what one delivery sends to it.
@@ -127,7 +130,7 @@ type destination struct {
 	name    string
 	breaker *breaker // nil while it has none
 	pass    pass
-	left    int  // messages that may still be sent; negative = any number
+	probes  probes
 	out     bool // it has proved unavailable, or may not be tried now
 	reached bool // it has taken or judged a message
 }
@@ -135,7 +138,7 @@ type destination struct {
 // try begins to send to a destination.
 func (d *destinations) try(name string) *destination {
 	d.mu.Lock()
-	to := &destination{all: d, name: name, breaker: d.breakers[name], left: -1}
+	to := &destination{all: d, name: name, breaker: d.breakers[name], probes: probes{-1, -1}}
 	d.mu.Unlock()
 	if to.breaker != nil {
 		var ok bool
@@ -143,17 +146,28 @@ func (d *destinations) try(name string) *destination {
 		to.out = !ok
 	}
 	if to.pass.probe {
-		to.left = probeLimit
+		to.probes = probes{probeLimit, probeLimit}
 	}
 	return to
 }
 
 // admit says whether another message may be sent.
-func (d *destination) admit() bool {
-	if d.out || d.left == 0 {
+func (d *destination) admit(suspect bool) bool { return !d.out && d.probes.admit(suspect) }
+
+// probes are how many messages may still be sent in a try of what was unavailable: some that nothing is
+// known against, and some that were refused before, or met an outage. Where these come through, too,
+// it is over; where they alone do not, it was theirs. Negative: any number.
+type probes struct{ unsuspected, suspects int }
+
+func (p *probes) admit(suspect bool) bool {
+	left := &p.unsuspected
+	if suspect {
+		left = &p.suspects
+	}
+	if *left == 0 {
 		return false
 	}
-	d.left--
+	*left--
 	return true
 }
 

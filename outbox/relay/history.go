@@ -2,15 +2,19 @@ package relay
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // history remembers, for failure classification, at which messages an outage of the broker was
 // noticed, and when messages were last delivered. All workers of a processor share it.
 type history struct {
 	count    atomic.Int64 // of met: as a rule there are none, and that costs no lock to know
+	suspects atomic.Int64 // of these and of refused messages
 	mu       sync.Mutex
 	met      map[int64]time.Time // by row id; see evidence
 	passed   time.Time           // see evidence
@@ -61,8 +65,9 @@ func (h *history) learn(call *Call, c *classification) {
 			h.note(m.ID, time.Now())
 		}
 	}
-	h.count.Store(int64(len(h.met)))
 	h.refusals.learn(call, c)
+	h.count.Store(int64(len(h.met)))
+	h.suspects.Store(int64(len(h.met) + len(h.refusals.known)))
 }
 
 func (h *history) note(id int64, at time.Time) {
@@ -70,4 +75,53 @@ func (h *history) note(id int64, at time.Time) {
 		h.met = make(map[int64]time.Time)
 	}
 	h.met[id] = at
+}
+
+// probeLimit is how many messages that nothing is known against try out what was unavailable.
+func (h *history) probeLimit() int {
+	if h.suspects.Load() > h.count.Load() {
+		return refusedLimit
+	}
+	return probeLimit
+}
+
+// probes are how many messages may be sent in a try, and any number in what is none.
+func (h *history) probes(try bool) probes {
+	if try {
+		return probes{h.probeLimit(), probeLimit}
+	}
+	return probes{-1, -1}
+}
+
+// suspectsLast moves messages that met an outage before, or were refused, behind the others, and with
+// them what is behind them on their keys: a try must not spend itself on those. It returns them; nil,
+// as a rule: there are none.
+func (h *history) suspectsLast(messages []driver.Message, unordered bool) map[int64]bool {
+	if h.suspects.Load() == 0 {
+		return nil
+	}
+	suspects, keys := map[int64]bool{}, map[string]bool{}
+	h.mu.Lock()
+	for i := range messages {
+		m := &messages[i]
+		_, met := h.met[m.ID]
+		_, refused := h.refusals.known[m.ID]
+		keyed := m.OrderingKey != "" && !unordered
+		if met || refused || keyed && keys[m.OrderingKey] {
+			suspects[m.ID] = true
+			keys[m.OrderingKey] = keyed
+		}
+	}
+	h.mu.Unlock()
+	slices.SortStableFunc(messages, func(a, b driver.Message) int {
+		switch {
+		case suspects[a.ID] == suspects[b.ID]:
+			return 0
+		case suspects[a.ID]:
+			return 1
+		default:
+			return -1
+		}
+	})
+	return suspects
 }

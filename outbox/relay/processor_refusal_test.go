@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -70,16 +71,22 @@ func TestProcessorRefusalOfSome(t *testing.T) {
 			}
 			return nil
 		}}
-		r := start(t, path, broker, outbox.Policy{Workers: 1, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond})
+		r := start(t, path, broker, outbox.Policy{
+			Workers: 1, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond, Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: time.Second},
+		})
 		for i := range 50 {
 			r.insert(fmt.Sprint("k", i), fmt.Sprint("bad", i))
 		}
 		for i := range 100 {
 			r.insert(fmt.Sprint("k", i), fmt.Sprint("good", i))
 		}
-		r.until(10*time.Minute, func() bool { return r.open() == "0" })
+		for i := 0; r.open() != "0" && i < 100; i++ { // others get through
+			r.insert("", fmt.Sprint("more", i))
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, "0", r.open())
 		assert.Equal(t, "50", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'abandoned'"))
-		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
+		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published' AND ordering_key IS NOT NULL"))
 		assert.Contains(t, r.query("SELECT max(last_error) FROM outbox_messages WHERE status = 'abandoned'"), `"class":"permanent"`)
 		r.stop()
 	})
@@ -108,6 +115,106 @@ func TestProcessorRefusalOfOneAlone(t *testing.T) {
 		r = start(t, path, broker, r.policy) // a process that knows nothing of it
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, "pending 0", r.status("next"))
+		r.stop()
+	})
+}
+
+// Messages that are refused when nothing else is there do not keep what comes later from being tried,
+// however many they are; and then they end.
+func TestProcessorRefusedHeads(t *testing.T) {
+	t.Parallel()
+	for _, heads := range []int{2, 5, 60, 400} {
+		t.Run(fmt.Sprint(heads), func(t *testing.T) {
+			forBoth(t, func(t *testing.T, path string, scope brokers.Scope) {
+				broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+					if strings.HasPrefix(m.ID, "bad") {
+						return refuses(scope)
+					}
+					return nil
+				}}
+				r := start(t, path, broker, outbox.Policy{
+					Workers: 2, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond, Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: time.Second},
+				})
+				for i := range heads {
+					r.insert(fmt.Sprint("b", i), fmt.Sprint("bad", i))
+				}
+				time.Sleep(3 * time.Minute)
+				assert.Equal(t, fmt.Sprint(heads), r.open(), "there is no proof")
+				for i := range 50 {
+					r.insert(fmt.Sprint("g", i), fmt.Sprint("good", i))
+				}
+				r.until(3*time.Minute, func() bool { return len(broker.delivered()) == 50 })
+				for i := 0; r.open() != "0" && i < 200; i++ {
+					r.insert("", fmt.Sprint("more", i))
+					time.Sleep(5 * time.Second)
+				}
+				assert.Equal(t, fmt.Sprint(heads), r.query("SELECT count(*) FROM outbox_messages WHERE status = 'abandoned'"))
+				r.stop()
+			})
+		})
+	}
+}
+
+// The same holds for messages at which the connection breaks.
+func TestProcessorHeadsThatBreakTheConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if strings.HasPrefix(m.ID, "bad") {
+				return brokers.Unreachable(brokers.ScopeBroker, errors.New("connection reset"))
+			}
+			return nil
+		}}
+		r := start(t, path, broker, outbox.Policy{Workers: 2, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond})
+		for i := range 5 {
+			r.insert(fmt.Sprint("b", i), fmt.Sprint("bad", i))
+		}
+		time.Sleep(3 * time.Minute)
+		for i := range 20 {
+			r.insert(fmt.Sprint("g", i), fmt.Sprint("good", i))
+		}
+		r.until(5*time.Minute, func() bool { return len(broker.delivered()) == 20 })
+		r.stop()
+	})
+}
+
+// What was refused with all else before a short good spell is not proven by it.
+func TestProcessorRefusalAroundAGoodSpell(t *testing.T) {
+	forBoth(t, func(t *testing.T, path string, scope brokers.Scope) {
+		var wrong atomic.Bool
+		wrong.Store(true)
+		broker := &fake{publish: func(context.Context, brokers.Message) error {
+			if wrong.Load() {
+				return refuses(scope)
+			}
+			return nil
+		}}
+		r := start(t, path, broker, outbox.Policy{Workers: 2, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond})
+		for i := range 1000 {
+			r.insert(fmt.Sprint("b", i), fmt.Sprint("m", i))
+		}
+		time.Sleep(2 * time.Minute)
+		wrong.Store(false)
+		r.until(time.Hour, func() bool { return len(broker.delivered()) > 0 })
+		wrong.Store(true)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, "0", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'abandoned'"))
+		assert.Equal(t, "0", r.query("SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL AND attempts > 1"))
+		r.stop()
+	})
+}
+
+// One of two that were refused ends when the other has gone.
+func TestProcessorRefusalOfTheLastOne(t *testing.T) {
+	forBoth(t, func(t *testing.T, path string, scope brokers.Scope) {
+		broker := &fake{publish: func(context.Context, brokers.Message) error { return refuses(scope) }}
+		r := start(t, path, broker, outbox.Policy{Workers: 1, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond, Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: time.Second}})
+		r.insert("", "one")
+		r.insert("", "two")
+		time.Sleep(time.Minute)
+		assert.Equal(t, "2", r.open())
+		_, err := r.db.ExecContext(t.Context(), "DELETE FROM outbox_messages WHERE CAST(payload AS TEXT) = 'two'")
+		require.NoError(t, err)
+		r.until(15*time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 	})
 }
@@ -145,6 +252,29 @@ func TestProcessorPartitionOut(t *testing.T) {
 			}
 		}
 		assert.Equal(t, []string{"out0", "out1", "out2", "out3", "out4", "out5", "out6", "out7", "out8", "out9"}, order)
+		r.stop()
+	})
+}
+
+// However many keys a partition has, they come soon after it is back.
+func TestProcessorPartitionIsBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		var out atomic.Bool
+		out.Store(true)
+		broker := &fake{publish: func(context.Context, brokers.Message) error {
+			if out.Load() {
+				time.Sleep(100 * time.Millisecond)
+				return brokers.Unreachable(brokers.ScopePartition, context.DeadlineExceeded)
+			}
+			return nil
+		}}
+		r := start(t, path, broker, outbox.Policy{Workers: 2, PollMin: 100 * time.Millisecond, PollMax: 500 * time.Millisecond})
+		for i := range 1000 {
+			r.insert(fmt.Sprint("k", i), fmt.Sprint("out", i))
+		}
+		time.Sleep(5 * time.Minute)
+		out.Store(false)
+		r.until(2*time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 	})
 }

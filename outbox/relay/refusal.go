@@ -7,20 +7,25 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Refusals of which it is unknown whose they are (see brokers.Refused). A refusal is the message's own
-// where others get through that were sent after it was refused before; the endpoint with the wrong
-// secret, or the topic with the wrong schema, lets none through. Else it is an outage, and the message
-// is kept. One for which nothing can speak, since no other is sent there, spends its attempts.
+// Refusals that do not say whose they are (see brokers.Refused). Whoever has the wrong secret, or the
+// wrong schema, refuses every message, so a refusal is the message's own only where it is proven:
+// others were delivered in the same call, or before and after it while nothing else was refused. A
+// proven one is charged where it is refused again. Without proof it is an outage and costs nothing,
+// but for a message beside which none is sent: nothing else could ever speak for it.
 
 // A refused message is what is known of one that was refused before.
 type refused struct {
 	since  time.Time // when it was refused last
-	passed time.Time // when the last call began in which another message of the place was delivered
-	// alone is true where all that the place has refused since it delivered something is this message.
-	alone bool
-	// proven is true where it was refused beside others that were delivered.
+	lone   bool      // nothing else was, whose fault was unknown, between a delivery there and then
 	proven bool
+
+	// Of the place that refused it, as it is now.
+	passed time.Time // when the last call began in which another message was delivered
+	quiet  bool      // it has refused no other, whose fault is unknown, since it delivered something
 }
+
+// isProven reports whether the refusals of a message are its own fault.
+func (r refused) isProven() bool { return r.proven || r.lone && r.passed.After(r.since) }
 
 // A place is what refuses messages: a broker as a whole, or one of its destinations.
 type place struct {
@@ -45,16 +50,6 @@ func (at place) covers(m *driver.Message) bool {
 	return at.scope == brokers.ScopeBroker || m.Stream == at.destination
 }
 
-// delivered reports whether a call has delivered a message to the place.
-func (at place) delivered(call *Call) bool {
-	for i, m := range call.Messages {
-		if call.Results[i].Err == nil && at.covers(m) {
-			return true
-		}
-	}
-	return false
-}
-
 // sole reports whether a call has only one message for the place, and no other is known to wait for
 // it: whatever waits behind others may, but not behind a message without a key.
 func (at place) sole(call *Call, m *driver.Message) bool {
@@ -75,39 +70,93 @@ func (at place) sole(call *Call, m *driver.Message) bool {
 	return !waiting || m.OrderingKey == "" && at.scope == brokers.ScopeDestination
 }
 
+// A showing is what a call shows of a place.
+type showing struct {
+	delivered bool
+	doubted   int // messages that it refused, and that are not proven
+}
+
+// showings are those of the places that have refused something in a call.
+func showings(call *Call, past map[int64]refused) map[place]*showing {
+	var all map[place]*showing
+	for i, m := range call.Messages {
+		at, is := placeOf(m, call.Results[i].Err)
+		if !is {
+			continue
+		}
+		if all == nil {
+			all = map[place]*showing{}
+		}
+		if all[at] == nil {
+			all[at] = &showing{}
+		}
+		if !past[m.ID].isProven() {
+			all[at].doubted++
+		}
+	}
+	for at, shown := range all {
+		for i, m := range call.Messages {
+			shown.delivered = shown.delivered || call.Results[i].Err == nil && at.covers(m)
+		}
+	}
+	return all
+}
+
+// undisturbed reports whether a place refuses nothing but the message, and what is proven.
+func (s *showing) undisturbed(before refused) bool {
+	return before.quiet && (s.doubted == 0 || s.doubted == 1 && !before.isProven())
+}
+
 // judgeRefusal says what it means that a message of a call was refused at a place.
-func judgeRefusal(call *Call, i int, at place, past evidence, maxAttempts int) classified {
+func judgeRefusal(call *Call, i int, at place, shown *showing, past evidence, maxAttempts int) classified {
 	m, err := call.Messages[i], call.Results[i].Err
 	before, known := past.refused[m.ID]
-	delivered := at.delivered(call)
 	switch {
-	case known && (before.passed.After(before.since) || delivered && call.Began.After(before.since)):
+	case shown.delivered && before.isProven() && call.Began.After(before.since):
 		return classifyOne(m, err, maxAttempts)
-	case delivered: // perhaps before the place began to refuse
-		return classified{verdictRelease, scopeMessage, err}
-	case before.alone && (before.proven || at.sole(call, m)):
+	case shown.delivered: // perhaps before the place began to refuse
+		return classified{verdict: verdictRelease, scope: scopeMessage, err: err}
+	case known && shown.undisturbed(before) && (before.isProven() || at.sole(call, m)):
 		one := classifyOne(m, brokers.Retryable(err), maxAttempts)
-		one.err = err
+		one.err, one.alone = err, true
 		return one
 	default:
 		if refusal, ok := err.(*brokers.Error); ok { //nolint:errorlint // whose class it has not
 			err = refusal.Err
 		}
-		return classified{verdictRelease, at.scope, brokers.Unavailable(at.scope, err)}
+		return classified{verdict: verdictRelease, scope: at.scope, err: brokers.Unavailable(at.scope, err)}
 	}
 }
 
 // refusals is the part of a history that remembers refused messages.
 type refusals struct {
-	known  map[int64]refused     // without what is the place's, by row id
-	passed map[place]time.Time   // when the last call began that delivered a message there
-	alone  map[place]soleRefusal // what a place has refused since it delivered something
+	known  map[int64]refused   // by row id
+	passed map[place]time.Time // when the last call began that delivered a message there
+	doubts map[place]doubt     // since it delivered something
 }
 
-// A soleRefusal is the first message that a place has refused.
-type soleRefusal struct {
-	id     int64
-	others bool // it was not the only one
+// A doubt is about a place that refuses messages which are not proven.
+type doubt struct {
+	id      int64     // of the last one
+	at      time.Time // when that was
+	otherAt time.Time // when the last one before was that is another message
+}
+
+const (
+	// maxRefused bounds the messages in it. Those forgotten are noticed again.
+	maxRefused = 10_000
+	// doubtAge is for how long a refused message speaks for an outage: much longer than until it is
+	// tried again, which it no longer is where it was discarded, or delivered by another process.
+	doubtAge = 5 * time.Minute
+)
+
+// quiet reports whether a place refuses no message but one.
+func (d doubt) quiet(id int64, now time.Time) bool {
+	last := d.otherAt
+	if d.id != id {
+		last = d.at
+	}
+	return now.Sub(last) > doubtAge
 }
 
 // of is what is known of the messages of a call that were refused before; nil, as a rule: of none.
@@ -115,6 +164,7 @@ func (r *refusals) of(call *Call) (all map[int64]refused) {
 	if len(r.known) == 0 {
 		return nil
 	}
+	now := time.Now()
 	for i, m := range call.Messages {
 		at, is := placeOf(m, call.Results[i].Err)
 		one, known := r.known[m.ID]
@@ -124,7 +174,7 @@ func (r *refusals) of(call *Call) (all map[int64]refused) {
 		if all == nil {
 			all = map[int64]refused{}
 		}
-		one.passed, one.alone = r.passed[at], r.alone[at] == soleRefusal{id: m.ID}
+		one.passed, one.quiet = r.passed[at], r.doubts[at].quiet(m.ID, now)
 		all[m.ID] = one
 	}
 	return all
@@ -132,18 +182,24 @@ func (r *refusals) of(call *Call) (all map[int64]refused) {
 
 // learn remembers what a call has shown.
 func (r *refusals) learn(call *Call, c *classification) {
+	if len(r.passed) == 0 && len(c.showings) == 0 { // as a rule
+		return
+	}
+	streams := map[string]bool{}
 	for i, m := range call.Messages {
-		at, is := placeOf(m, call.Results[i].Err)
-		if is {
-			r.note(m, at, c.messages[i].scope == scopeMessage)
+		if call.Results[i].Err == nil {
+			streams[m.Stream] = true
+		}
+		if at, is := placeOf(m, call.Results[i].Err); is {
+			r.note(m, at, c.showings[at])
 		}
 		if verdict := c.messages[i].verdict; verdict == verdictPublished || verdict == verdictAbandon {
 			delete(r.known, m.ID)
 		}
 	}
 	for at, passed := range r.passed {
-		if at.delivered(call) {
-			delete(r.alone, at)
+		if streams[at.destination] || at.scope == brokers.ScopeBroker && len(streams) > 0 {
+			delete(r.doubts, at)
 			if call.Began.After(passed) {
 				r.passed[at] = call.Began
 			}
@@ -151,21 +207,24 @@ func (r *refusals) learn(call *Call, c *classification) {
 	}
 }
 
-// note notes that a message was refused, beside others or not. Where there are too many, all begins
-// anew.
-func (r *refusals) note(m *driver.Message, at place, proven bool) {
-	if r.known == nil || len(r.known) >= maxHistory || len(r.passed) >= maxHistory {
-		*r = refusals{known: map[int64]refused{}, passed: map[place]time.Time{}, alone: map[place]soleRefusal{}}
+// note notes that a message was refused. Where there are too many, all begins anew.
+func (r *refusals) note(m *driver.Message, at place, shown *showing) {
+	now := time.Now()
+	before, known := r.known[m.ID]
+	if _, seen := r.passed[at]; r.known == nil || !known && len(r.known) >= maxRefused || !seen && len(r.passed) >= maxHistory {
+		*r = refusals{known: map[int64]refused{}, passed: map[place]time.Time{}, doubts: map[place]doubt{}}
 	}
-	one := r.known[m.ID]
-	r.known[m.ID] = refused{since: time.Now(), proven: one.proven || proven}
-	if _, known := r.passed[at]; !known {
-		r.passed[at] = time.Time{}
+	before.passed, before.quiet = r.passed[at], r.doubts[at].quiet(m.ID, now)
+	proven := shown.delivered || before.isProven()
+	r.known[m.ID] = refused{since: now, lone: shown.undisturbed(before), proven: proven}
+	r.passed[at] = before.passed
+	if proven {
+		return
 	}
-	first, refusedBefore := r.alone[at]
-	if !refusedBefore {
-		first.id = m.ID
+	d, doubted := r.doubts[at]
+	if doubted && d.id != m.ID {
+		d.otherAt = d.at
 	}
-	first.others = first.others || first.id != m.ID
-	r.alone[at] = first
+	d.id, d.at = m.ID, now
+	r.doubts[at] = d
 }

@@ -38,8 +38,11 @@ const (
 	// busyTime is how long a shard is left alone that another process is claiming from: much longer
 	// than a claim takes.
 	busyTime = 20 * time.Millisecond
-	// probeLimit is how many rows try out a broker, or a destination, that was unavailable.
-	probeLimit = 10
+	// probeLimit is how many rows try out a broker, or a destination, that was unavailable, and
+	// refusedLimit how many where it refuses what it gets: that is an answer and costs nobody a
+	// timeout, and what it would take may be behind many that it refuses.
+	probeLimit   = 10
+	refusedLimit = 50
 )
 
 // run works until ctx ends; what is claimed then is published while sending lasts, and completed
@@ -182,8 +185,8 @@ func (w *worker) claim(shard int) *driver.Claim {
 		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
 		AroundLocked: w.p.locked.around(shard),
 	}
-	if w.pass.probe {
-		claim.Limit = min(claim.Limit, probeLimit)
+	if w.pass.probe { // a few, and those behind which they may wait
+		claim.Limit = min(claim.Limit, w.p.history.probeLimit()+int(w.p.history.suspects.Load()))
 	}
 	return claim
 }
