@@ -137,7 +137,7 @@ allocations: ## Run the tests that count allocations, of which the race detector
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos
-	@exec $(WITHSERVERS) -- $(BUILD)/chaos $(ARGS)
+	@exec $(WITHSERVERS) -kafka -- $(BUILD)/chaos $(ARGS)
 
 bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \

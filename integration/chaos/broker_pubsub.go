@@ -55,7 +55,7 @@ func startFake(ctx context.Context, s *fixture) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chaos: the fake of Pub/Sub did not start: %w", err)
 	}
-	at := &server{}
+	at := &server{nodes: []*node{{}}}
 	if _, err := fmt.Sscan(line, &at.url, &s.servers.messages); err != nil {
 		return nil, fmt.Errorf("chaos: the fake of Pub/Sub said %q: %w", line, err)
 	}

@@ -46,7 +46,7 @@ var queues = map[string]amqp.Table{
 // declareQueues makes exchange and queues. On a server that the rig did not start, they are removed
 // first, and in the end.
 func declareQueues(_ context.Context, s *fixture, at *server) error {
-	if at.own == nil {
+	if !at.ours() {
 		remove := func() error { return askRabbitMQ(at.url, removeQueues) }
 		s.closers = append(s.closers, remove)
 		if err := remove(); err != nil {

@@ -31,7 +31,7 @@ var redisServer = &serverKind{
 
 // borrowStreams empties the streams of a server that the rig did not start, now and in the end.
 func borrowStreams(ctx context.Context, s *fixture, at *server) error {
-	if at.own != nil {
+	if at.ours() {
 		return nil
 	}
 	empty := func() error {

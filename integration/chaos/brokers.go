@@ -71,6 +71,15 @@ var brokers = []*broker{
 		ordered:  true, // by one process alone
 		read:     readNATS,
 	},
+	{
+		name: scenario.Kafka, server: kafkaServer,
+		settings: func(url string) string {
+			return fmt.Sprintf("type: kafka, bootstrap_servers: %q, format: cloudevents", url)
+		},
+		mayLeave: cloudEvents,
+		ordered:  true, // by the partitions, which are one member's at a time
+		read:     readKafka,
+	},
 }
 
 // brokersOf are the internal broker and the external ones of those names; all for none.

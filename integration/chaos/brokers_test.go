@@ -18,7 +18,7 @@ func TestBrokersOf(t *testing.T) {
 	t.Parallel()
 	all, err := brokersOf(nil)
 	require.NoError(t, err)
-	assert.Len(t, all, 5)
+	assert.Len(t, all, 6)
 	chosen, err := brokersOf([]string{scenario.NATS, scenario.Partner})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)
@@ -27,17 +27,18 @@ func TestBrokersOf(t *testing.T) {
 	}
 	assert.Equal(t, brokers, all, "it was not changed")
 	_, err = brokersOf([]string{scenario.Internal})
-	require.ErrorContains(t, err, "no external broker \"default\"; there are partner, pubsub, rabbitmq, nats")
+	require.ErrorContains(t, err, "no external broker \"default\"; there are partner, pubsub, rabbitmq, nats, kafka")
 
 	kind, err := databaseOf("postgres")
 	require.NoError(t, err)
 	s := &fixture{brokers: all, database: kind, options: Options{}.withDefaults()}
 	cfg, err := config.Parse([]byte(s.configuration("postgres://127.0.0.1/x", map[*serverKind]string{
 		redisServer: "redis://127.0.0.1:1", pubSubServer: "127.0.0.1:2", rabbitMQServer: "amqp://127.0.0.1:3/", natsServer: "nats://127.0.0.1:4",
+		kafkaServer: "127.0.0.1:5,127.0.0.1:6",
 	})), "chaos.yaml")
 	require.NoError(t, err)
-	assert.Len(t, cfg.Brokers, 5)
-	assert.Equal(t, []string{"partner", "pubsub", "rabbitmq", "nats"}, cfg.Outbox.ExternalBrokers)
+	assert.Len(t, cfg.Brokers, 6)
+	assert.Equal(t, []string{"partner", "pubsub", "rabbitmq", "nats", "kafka"}, cfg.Outbox.ExternalBrokers)
 }
 
 // Whatever kind of fault a server has, there is a server that has it, and a place in the deck.

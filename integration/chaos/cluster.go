@@ -12,12 +12,32 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
 
-// assemble makes the processes of the cluster, each with a network of its own.
-func (s *fixture) assemble(ctx context.Context) error {
+// makeNetwork makes the network, which servers can have links in before there are processes.
+func (s *fixture) makeNetwork(context.Context) error {
 	s.network = newNetwork()
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
+	return nil
+}
+
+// connected are the names of the processes that use all brokers.
+func (s *fixture) connected() (names []string) {
+	for n := range s.options.Relays {
+		names = append(names, relayName(n))
+	}
+	for n := range s.options.Projectors {
+		names = append(names, projectorName(n))
+	}
+	return names
+}
+
+func relayName(n int) string     { return fmt.Sprintf("relay-%d", n) }
+func projectorName(n int) string { return fmt.Sprintf("projector-%d", n) }
+
+// assemble makes the processes of the cluster, each with a network of its own.
+func (s *fixture) assemble(ctx context.Context) error {
 	s.processes = map[string]*process{}
-	s.cluster = cluster{clocks: !s.options.TrueClocks, lease: s.options.Lease, servers: s.servers.kinds(), strains: s.database.strain.kinds()}
+	s.cluster.clocks, s.cluster.lease = !s.options.TrueClocks, s.options.Lease
+	s.cluster.servers, s.cluster.nodes, s.cluster.strains = s.servers.kinds(), s.servers.nodes(), s.database.strain.kinds()
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
 		s.cluster.producers = append(s.cluster.producers, name)
@@ -26,14 +46,14 @@ func (s *fixture) assemble(ctx context.Context) error {
 		}
 	}
 	for n := range s.options.Relays {
-		name := fmt.Sprintf("relay-%d", n)
+		name := relayName(n)
 		s.cluster.relays = append(s.cluster.relays, name)
 		if err := s.addConnected(ctx, name, "relay"); err != nil {
 			return err
 		}
 	}
 	for n := range s.options.Projectors {
-		name := fmt.Sprintf("projector-%d", n)
+		name := projectorName(n)
 		s.cluster.projectors = append(s.cluster.projectors, name)
 		var environ []string
 		if n == 0 {
@@ -68,13 +88,22 @@ func (s *fixture) addProducer(ctx context.Context, name string) error {
 
 // addObserver adds the process that writes down what a server gives out.
 func (s *fixture) addObserver(name string, kind *serverKind) error {
-	url := s.servers.brokers[kind].url
-	address, err := s.connect(name, kind.name, kind.address(url))
+	url, err := s.reach(name, kind)
 	if err != nil {
 		return err
 	}
-	s.add(name, "observe-"+kind.name, worker.ServerVariable+"="+kind.through(url, address))
+	s.add(name, "observe-"+kind.name, worker.ServerVariable+"="+url)
 	return nil
+}
+
+// reach links a process with a server, unless that has done so itself, and returns the URL for it.
+func (s *fixture) reach(client string, kind *serverKind) (url string, err error) {
+	at := s.servers.brokers[kind]
+	if at.reached != nil {
+		return at.reached[client], nil
+	}
+	address, err := s.connect(client, kind.name, kind.address(at.url))
+	return kind.through(at.url, address), err
 }
 
 // addConnected adds a process that uses the database and all brokers.
@@ -89,15 +118,15 @@ func (s *fixture) addConnected(ctx context.Context, name, role string, environ .
 		if urls[kind] != "" {
 			continue
 		}
-		url := s.servers.brokers[kind].url
-		address, err := s.connect(name, kind.name, kind.address(url))
-		if err != nil {
+		if urls[kind], err = s.reach(name, kind); err != nil {
 			return err
 		}
-		urls[kind] = kind.through(url, address)
-		if s.options.Slow > 0 && role == "relay" {
-			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
-			if err := s.network.links[name+"/"+kind.name].slowDown(away); err != nil {
+		if s.options.Slow == 0 || role != "relay" {
+			continue
+		}
+		away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
+		for _, n := range s.servers.brokers[kind].nodes {
+			if err := s.network.links[name+"/"+n.name].slowDown(away); err != nil {
 				return err
 			}
 		}

@@ -178,7 +178,7 @@ func (s *fixture) makeDatabase(ctx context.Context) error {
 		return fmt.Errorf("chaos: create a database: %w", err)
 	}
 	s.servers.database.url, s.databaseName = kind.inside(server, name), name
-	if s.servers.database.own == nil { // the others end with their server
+	if !s.servers.database.ours() { // the others end with their server
 		s.closers = append(s.closers, func() error { return administer(fmt.Sprintf(kind.drop, name)) })
 	}
 	return nil

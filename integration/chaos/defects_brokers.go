@@ -8,7 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// brokerDefects are those of the brokers and consumers of RabbitMQ and NATS.
+// brokerDefects are those of the brokers and consumers of RabbitMQ, NATS and Kafka.
 func brokerDefects() []Defect {
 	return []Defect{
 		{
@@ -19,11 +19,20 @@ func brokerDefects() []Defect {
 					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Fail(m.index, err)\n",
 					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Confirm(m.index, \"\")\n",
 				},
-				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.Fail(f.i, p.failed(ctx, f.lane.subject, err))\n}\n\n// await", "\t<-p.slots\n\tp.Confirm(f.i, \"\")\n}\n\n// await"},
+				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.Fail(f.i, p.failed(ctx, f.lane.subject, err))\n}\n\n// A message", "\t<-p.slots\n\tp.Confirm(f.i, \"\")\n}\n\n// A message"},
 			},
 			options: func(o *Options) { // messages that are long on their way when the server dies
 				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond
 			},
+		},
+		{
+			Name: "counts-sent-kafka", What: "the broker of Kafka counts what it has sent as published, whatever becomes of it", Rules: []Rule{Lost, Unconfirmed},
+			At: []string{scenario.Kafka}, brokers: []string{scenario.Kafka},
+			edits: []edit{{
+				"brokers/kafka/publish.go", "\t\tdefault:\n\t\t\tp.settle(ctx, it, it.err, repeated)\n",
+				"\t\tdefault:\n\t\t\tp.Confirm(it.index, \"\")\n",
+			}},
+			options: func(o *Options) { o.Only, o.Every = []Kind{KafkaQuorum, KafkaKill}, 2*time.Second },
 		},
 		{
 			Name: "acks-first", What: "consumers of RabbitMQ and NATS confirm a message at the broker before it is handled", Rules: []Rule{Projection},

@@ -27,6 +27,7 @@ type fixture struct {
 	programs programs
 	database *database
 	brokers  []*broker
+	without  []string // brokers that are left out, since there is no server of theirs
 	servers  *servers
 	// The name of the database of the run.
 	databaseName string
@@ -52,7 +53,7 @@ func (s *fixture) setUp(ctx context.Context) error {
 	if s.brokers, err = brokersOf(s.options.Brokers); err != nil {
 		return err
 	}
-	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
+	steps := []func(context.Context) error{s.makeDir, s.build, s.makeNetwork, s.startServers, s.makeTables, s.assemble}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err

@@ -37,7 +37,8 @@ type Options struct {
 	// Database is the kind of database, as drivers of a configuration are called: postgres, the
 	// default, mysql, or sqlserver, whose server has to be given.
 	Database string
-	// Brokers are the external ones: partner, pubsub, rabbitmq, nats. Default: all.
+	// Brokers are the external ones: partner, pubsub, rabbitmq, nats, kafka. Default: all, kafka only where
+	// the variable of its directory and Java are there.
 	Brokers []string
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind

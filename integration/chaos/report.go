@@ -78,11 +78,11 @@ func (r *Report) Print(w io.Writer) {
 		p.Committed, p.RolledBack, p.Unknown, p.Completed, p.Events)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "broker\tevents\theld\tlost\tphantom\tout of order\tstuck\tabandoned\tleaks\tunseen\tmax attempts\tduplicates\trate\t")
+	fmt.Fprintln(table, "broker\tevents\theld\tlost\tphantom\tout of order\tstuck\tabandoned\tleaks\tunseen\tmax attempts\tspent\tduplicates\trate\t")
 	for i := range r.Brokers {
 		b := &r.Brokers[i]
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f %%\t\n", b.Broker, b.Expected, b.Held, b.Lost, b.Phantom, b.OutOfOrder, b.Stuck,
-			b.Abandoned, b.Leaks, b.Unseen, b.MaxAttempts, b.Duplicates, 100*b.Rate())
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f %%\t\n", b.Broker, b.Expected, b.Held, b.Lost, b.Phantom, b.OutOfOrder, b.Stuck,
+			b.Abandoned, b.Leaks, b.Unseen, b.MaxAttempts, b.Spent, b.Duplicates, 100*b.Rate())
 	}
 	_ = table.Flush()
 	for i := range r.Brokers {

@@ -177,8 +177,11 @@ func (s *fixture) report(r *Report, e *evidence) {
 	for _, f := range e.faults {
 		r.Performed[f.Kind]++
 	}
+	for _, name := range s.without {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("the broker %s, whose server is not on this machine", name))
+	}
 	for _, at := range s.servers.all() {
-		if at.own == nil && len(at.signals) > 0 {
+		if !at.ours() && len(at.signals) > 0 {
 			r.Skipped = append(r.Skipped, fmt.Sprintf("all faults of the server %s, which is not the rig's own", at.name))
 		}
 	}

@@ -44,12 +44,17 @@ const (
 	RabbitMQKill      Kind = "rabbitmq-kill"
 	NATSTerm          Kind = "nats-term"
 	NATSKill          Kind = "nats-kill"
+	KafkaTerm         Kind = "kafka-term"   // of one node
+	KafkaKill         Kind = "kafka-kill"   // of one node
+	KafkaFreeze       Kind = "kafka-freeze" // of one node: SIGSTOP, and SIGCONT
+	KafkaQuorum       Kind = "kafka-quorum" // all nodes but the target are killed
 )
 
 // serverOf names the server that a kind of fault is of.
 var serverOf = map[Kind]string{
 	DatabaseFast: "database", DatabaseImmediate: "database", DatabaseKill: "database", RedisTerm: "redis", RedisKill: "redis",
 	RabbitMQTerm: "rabbitmq", RabbitMQKill: "rabbitmq", NATSTerm: "nats", NATSKill: "nats",
+	KafkaTerm: "kafka", KafkaKill: "kafka", KafkaFreeze: "kafka", KafkaQuorum: "kafka",
 }
 
 // The kinds that links have.
@@ -87,16 +92,17 @@ func (f Fault) String() string {
 // cluster names everything that a fault can hit.
 type cluster struct {
 	producers, relays, observers, projectors, links []string
-	servers                                         []Kind // the faults of those that are ours to kill
-	strains                                         []Kind // the faults that the rig can do by statements
-	clocks                                          bool   // can be set
+	servers                                         []Kind              // the faults of those that are ours to kill
+	nodes                                           map[string][]string // by server: what its faults can hit
+	strains                                         []Kind              // the faults that the rig can do by statements
+	clocks                                          bool                // can be set
 	lease                                           time.Duration
 }
 
 // targets returns the members of the cluster that a kind of fault can hit.
 func (c *cluster) targets(kind Kind) []string {
 	if server := serverOf[kind]; server != "" {
-		return []string{server}
+		return c.nodes[server]
 	}
 	switch kind {
 	case Kill:
@@ -176,6 +182,8 @@ func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 		fault.Skew = c.skew(random)
 	case DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill:
 		fault.For = between(500*time.Millisecond, 3*time.Second)
+	case KafkaTerm, KafkaKill, KafkaFreeze, KafkaQuorum:
+		fault.For = between(500*time.Millisecond, 12*time.Second) // the controller waits for 9 s before it gives up on a node
 	case Delay:
 		fault.Amount = 20 + random.IntN(700)
 	case Throttle:

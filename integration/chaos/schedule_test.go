@@ -15,7 +15,8 @@ func wholeCluster() cluster {
 	return cluster{
 		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, observers: []string{"observer-redis", "observer-nats"}, projectors: []string{"projector-0"},
 		links:   []string{"producer-0/database", "relay-0/database", "relay-0/redis", "relay-1/pubsub"},
-		servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill},
+		servers: []Kind{DatabaseFast, DatabaseImmediate, DatabaseKill, RedisTerm, RedisKill, RabbitMQTerm, RabbitMQKill, NATSTerm, NATSKill, KafkaTerm, KafkaKill, KafkaFreeze, KafkaQuorum},
+		nodes:   map[string][]string{"database": {"database"}, "redis": {"redis"}, "rabbitmq": {"rabbitmq"}, "nats": {"nats"}, "kafka": {"kafka-1", "kafka-2", "kafka-3"}},
 		strains: []Kind{LockRows, UpdateRows, StopInPipeline}, clocks: true, lease: 3 * time.Second,
 	}
 }

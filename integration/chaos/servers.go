@@ -15,12 +15,16 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // A serverKind is a server of brokers, and how the rig has one.
 type serverKind struct {
 	name string // in the names of links, of its faults' target and of its observer
+	// Optional servers are left out where there is none.
+	optional bool
 	// Start starts one, or takes that of the environment.
 	start func(ctx context.Context, s *fixture) (*server, error)
 	// Prepare makes what consumers and the ledger need on it. Nil: nothing.
@@ -31,21 +35,34 @@ type serverKind struct {
 }
 
 // observer is the process that writes down what comes from the server.
-func (k *serverKind) observer() string { return "observer-" + k.name }
+func (k *serverKind) observer() string { return observerOf(k.name) }
+
+func observerOf(server string) string { return "observer-" + server }
 
 // server is one that processes talk to.
 type server struct {
 	name    string
-	url     string // of the server itself, which no fault of the network hits
-	own     own    // nil where it is not the rig's to end
+	url     string  // of the server itself, which no fault of the network hits
+	nodes   []*node // the one that it is, or those of a cluster
 	signals map[Kind]syscall.Signal
-	away    sync.Mutex // held while it is
+	reached map[string]string // its URLs by processes, where it has made their links itself
+}
+
+// ours reports whether the rig can end it.
+func (s *server) ours() bool { return s.nodes[0].own != nil }
+
+// node is one process of a server, and what faults have as their target.
+type node struct {
+	name string
+	own  own        // nil where it is not the rig's to end
+	away sync.Mutex // held while it is
 }
 
 // own is a server of the rig's own.
 type own interface {
 	End(signal os.Signal, patience time.Duration) error
 	Start(ctx context.Context) error
+	Signal(signal os.Signal) error
 	Close() error
 }
 
@@ -79,30 +96,48 @@ func (s *servers) urls() map[*serverKind]string {
 // kinds are the faults of the servers that are ours to end.
 func (s *servers) kinds() (kinds []Kind) {
 	for _, at := range s.all() {
-		if at.own != nil {
+		if at.ours() {
 			kinds = append(kinds, slices.Sorted(maps.Keys(at.signals))...)
 		}
 	}
 	return kinds
 }
 
+// nodes are the targets of the faults of clusters, by the cluster.
+func (s *servers) nodes() map[string][]string {
+	names := map[string][]string{}
+	for _, at := range s.all() {
+		for _, n := range at.nodes {
+			names[at.name] = append(names[at.name], n.name)
+		}
+	}
+	return names
+}
+
 // startServers starts a database and the servers of the brokers. In place of one whose binary is not
-// there, that of a variable of make test is used, and its faults are left out, which the log is told.
+// there, that of a variable of make test is used, and its faults are left out, which the log is told. A
+// broker whose server is optional is left out with it, unless it was asked for.
 func (s *fixture) startServers(ctx context.Context) (err error) {
 	s.servers = &servers{brokers: map[*serverKind]*server{}}
 	if s.servers.database, err = s.startServer(ctx, s.database.own, s.database.variable); err != nil {
 		return err
 	}
-	s.servers.database.name, s.servers.database.signals = "database", s.database.signals
-	for _, b := range s.brokers {
+	s.servers.database.become("database", s.database.signals)
+	for _, b := range slices.Clone(s.brokers) {
 		if s.servers.brokers[b.server] != nil {
 			continue
 		}
 		at, err := b.server.start(ctx, s)
+		if b.server.optional && len(s.options.Brokers) == 0 && errors.Is(err, testservers.ErrNoBinary) {
+			fmt.Fprintf(s.log, "NOTE: running WITHOUT %s: %v\n", b.name, err)
+			s.without = append(s.without, b.name)
+			s.brokers = slices.DeleteFunc(slices.Clone(s.brokers), func(other *broker) bool { return other == b })
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		at.name, at.signals = b.server.name, b.server.signals
+		at.become(b.server.name, b.server.signals)
 		s.servers.brokers[b.server] = at
 		if b.server.prepare == nil {
 			continue
@@ -112,6 +147,14 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// become names a server that was started, and its faults.
+func (s *server) become(name string, signals map[Kind]syscall.Signal) {
+	s.name, s.signals = name, signals
+	if len(s.nodes) == 1 {
+		s.nodes[0].name = name
+	}
 }
 
 // startServer starts a server, or takes the one that a variable names.
@@ -131,35 +174,60 @@ func (s *fixture) startServer(ctx context.Context, start func(context.Context) (
 		return nil, fmt.Errorf("chaos: no server: %w; set %s", err, variable)
 	}
 	fmt.Fprintf(s.log, "NOTE: %v: using that of %s, and SKIPPING all faults that kill or restart it\n", err, variable)
-	return &server{url: given}, nil
+	return &server{url: given, nodes: []*node{{}}}, nil
 }
 
 // owned is a server that tearDown ends.
 func (s *fixture) owned(own *testservers.Own) *server {
 	s.closers = append(s.closers, own.Close)
 	fmt.Fprintf(s.log, "a server of its own: %s %s\n", own.Name, own.Version)
-	return &server{url: own.URL, own: own}
+	return &server{url: own.URL, nodes: []*node{{own: own}}}
 }
 
 // errAway says that a fault found its server away. Otherwise the outages of a server that takes long to
 // start would queue up on a busy machine, and it would hardly ever be there.
 var errAway = errors.New("chaos: the server is not back from the last fault")
 
-// outage ends a server in one of the ways that faults have, and starts it again after a while.
+// outage does to a server, or to nodes of it, what a fault says, until it is over.
 func (s *servers) outage(ctx context.Context, f Fault) error {
 	all := s.all()
-	at := all[slices.IndexFunc(all, func(at *server) bool { return at.name == f.Target })]
-	if !at.away.TryLock() {
-		return errAway
+	at := all[slices.IndexFunc(all, func(at *server) bool { return at.name == serverOf[f.Kind] })]
+	var over errgroup.Group
+	hit := slices.DeleteFunc(slices.Clone(at.nodes), func(n *node) bool { return (n.name == f.Target) == (f.Kind == KafkaQuorum) })
+	for i, n := range hit {
+		if !n.away.TryLock() {
+			for _, locked := range hit[:i] {
+				locked.away.Unlock()
+			}
+			return errAway
+		}
 	}
-	defer at.away.Unlock()
-	if err := at.own.End(at.signals[f.Kind], 30*time.Second); err != nil {
+	for _, n := range hit {
+		over.Go(func() error {
+			defer n.away.Unlock()
+			return n.outage(ctx, f, at.signals[f.Kind])
+		})
+	}
+	return over.Wait()
+}
+
+// outage freezes a node for a while, or ends it and starts it again.
+func (n *node) outage(ctx context.Context, f Fault, signal syscall.Signal) error {
+	if signal == syscall.SIGSTOP {
+		err := n.own.Signal(signal)
+		pauseFor(ctx, f.For)
+		if err := errors.Join(err, n.own.Signal(syscall.SIGCONT)); err != nil {
+			return fmt.Errorf("chaos: %s: %w", f.Kind, err)
+		}
+		return nil
+	}
+	if err := n.own.End(signal, 30*time.Second); err != nil {
 		return fmt.Errorf("chaos: %s: %w", f.Kind, err)
 	}
 	pauseFor(ctx, f.For)
 	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), startPatience)
 	defer cancel()
-	if err := at.own.Start(again); err != nil {
+	if err := n.own.Start(again); err != nil {
 		return fmt.Errorf("chaos: %s: start again: %w", f.Kind, err)
 	}
 	return nil

@@ -121,6 +121,7 @@ type BrokerVerdict struct {
 	Stuck       int            `json:"stuck"`
 	Abandoned   int            `json:"abandoned"`
 	MaxAttempts int            `json:"max_attempts"`
+	Spent       int            `json:"spent"` // attempts beyond the one that published a message
 	Leaks       int            `json:"leaks"`
 	Unseen      int            `json:"unseen"`
 }
@@ -210,6 +211,7 @@ func (e *evidence) judgeRows(d *findings, v *BrokerVerdict, arrived map[event]bo
 		}
 		states[r.event] = r.status
 		v.MaxAttempts = max(v.MaxAttempts, r.attempts)
+		v.Spent += max(0, r.attempts-1)
 		if r.attempts > maxAttempts {
 			d.addf(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
 		}

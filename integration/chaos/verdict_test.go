@@ -50,7 +50,7 @@ func TestSoundEvidence(t *testing.T) {
 	assert.Empty(t, violations)
 	assert.Equal(t, ConsumerVerdict{Broker: scenario.Internal, Expected: 3, Handled: 3, Sums: 1, Right: 1}, e.consumers[0])
 	assert.Equal(t, ConsumerVerdict{Broker: scenario.Partner, Expected: 2, Handled: 2, Sums: 1, Right: 1}, e.consumers[1])
-	require.Len(t, verdicts, 5)
+	require.Len(t, verdicts, 6)
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
 }

@@ -131,11 +131,15 @@ type kafkaNode struct {
 	id         int
 	voters     []string // the addresses of all controllers, by id from 1 on
 	secured    string   // the port of a listener with a login; empty: there is none
+	further    []furtherListener
 }
+
+// furtherListener is a node's of a [KafkaListener].
+type furtherListener struct{ name, address, advertised string }
 
 // newKafkaNodes prepares the nodes of a new cluster. With secured each has a listener with SASL PLAIN
 // beside the one of everyone, for the users of [SecuredKafka].
-func newKafkaNodes(ctx context.Context, libs string, n int, secured bool) (nodes []*kafkaNode, err error) {
+func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, further ...KafkaListener) (nodes []*kafkaNode, err error) {
 	java, err := findJava(ctx, kafkaJava)
 	if err != nil {
 		return nil, err
@@ -169,6 +173,9 @@ func newKafkaNodes(ctx context.Context, libs string, n int, secured bool) (nodes
 			}
 		}
 		nodes = append(nodes, node)
+		if err := node.listen(ctx, further); err != nil {
+			return nodes, err
+		}
 	}
 	for _, node := range nodes {
 		node.voters = voters
@@ -177,6 +184,23 @@ func newKafkaNodes(ctx context.Context, libs string, n int, secured bool) (nodes
 		}
 	}
 	return nodes, nil
+}
+
+// listen finds the addresses of further listeners.
+func (n *kafkaNode) listen(ctx context.Context, further []KafkaListener) error {
+	for _, listener := range further {
+		port, err := freePort(ctx)
+		if err != nil {
+			return err
+		}
+		address := net.JoinHostPort("127.0.0.1", port)
+		advertised, err := listener.Advertise(n.id, address)
+		if err != nil {
+			return fmt.Errorf("testservers: the address of listener %s of %s: %w", listener.Name, kafkaName, err)
+		}
+		n.further = append(n.further, furtherListener{listener.Name, address, advertised})
+	}
+	return nil
 }
 
 // The users of a secured listener, with their passwords.
@@ -194,6 +218,11 @@ func (n *kafkaNode) settings(port string) []string {
 	if n.secured != "" {
 		listeners, security = listeners+",SECURED://127.0.0.1:"+n.secured, security+",SECURED:SASL_PLAINTEXT"
 	}
+	advertised := listeners
+	for _, l := range n.further {
+		listeners, advertised = listeners+","+l.name+"://"+l.address, advertised+","+l.name+"://"+l.advertised
+		security += "," + l.name + ":PLAINTEXT"
+	}
 	voters := make([]string, len(n.voters))
 	for i, address := range n.voters {
 		voters[i] = strconv.Itoa(i+1) + "@" + address
@@ -208,7 +237,7 @@ func (n *kafkaNode) settings(port string) []string {
 		"inter.broker.listener.name=CLIENTS",
 		"listener.security.protocol.map=" + security,
 		"listeners=" + listeners + ",CONTROLLER://" + n.voters[n.id-1],
-		"advertised.listeners=" + listeners,
+		"advertised.listeners=" + advertised,
 		"log.dirs=" + n.files.path("data"),
 		"default.replication.factor=" + replicas,
 		"min.insync.replicas=" + confirming,

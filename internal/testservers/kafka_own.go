@@ -28,7 +28,7 @@ type SecuredKafka struct {
 
 // OwnSecuredKafka starts a new cluster of one node, as [OwnKafka] does.
 func OwnSecuredKafka(ctx context.Context) (*SecuredKafka, error) {
-	cluster, ports, err := ownKafka(ctx, 1, true)
+	cluster, ports, err := ownKafka(ctx, 1, true, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -41,19 +41,29 @@ type KafkaCluster struct {
 	Nodes []*Own // of which the first has id 1, and so on
 }
 
-// OwnKafkaCluster starts a new cluster of n nodes, and returns when all answer. The error is
-// [ErrNoBinary] where that is the reason.
-func OwnKafkaCluster(ctx context.Context, n int) (*KafkaCluster, error) {
-	cluster, _, err := ownKafka(ctx, n, false)
+// A KafkaListener is one that each node has beside that of its URL. A client is told the addresses of all
+// nodes by the first one that it asks, and would go past a proxy: by a listener of its own it is told those
+// of its proxies.
+type KafkaListener struct {
+	Name string // of capital letters, digits and underscores
+	// Advertise returns the address that clients of the listener are told for a node, by its id and the
+	// address at which it listens.
+	Advertise func(node int, address string) (string, error)
+}
+
+// OwnKafkaCluster starts a new cluster of n nodes, with listeners of the caller's, and returns when all
+// answer. The error is [ErrNoBinary] where that is the reason.
+func OwnKafkaCluster(ctx context.Context, n int, further ...KafkaListener) (*KafkaCluster, error) {
+	cluster, _, err := ownKafka(ctx, n, false, further)
 	return cluster, err
 }
 
-func ownKafka(ctx context.Context, n int, secured bool) (cluster *KafkaCluster, securedPorts []string, err error) {
+func ownKafka(ctx context.Context, n int, secured bool, further []KafkaListener) (cluster *KafkaCluster, securedPorts []string, err error) {
 	libs, found := findKafka(ctx)
 	if !found {
 		return nil, nil, noBinary(kafka)
 	}
-	nodes, err := newKafkaNodes(ctx, libs, n, secured)
+	nodes, err := newKafkaNodes(ctx, libs, n, secured, further...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,6 +59,14 @@ func (s *Servers) startOptional(ctx context.Context, services []*service) error 
 	return s.launch(ctx, started)
 }
 
+// FindKafka finds or fetches the binaries of Kafka, for a command that starts a cluster of its own, as
+// [Servers.StartOptional] does.
+func (s *Servers) FindKafka(ctx context.Context) {
+	if _, reason := s.chooseOptional(ctx, kafka); reason != "" {
+		fmt.Fprintf(s.log, "testservers: no %s: %s. %s\n", kafka.name, reason, kafka.remedy)
+	}
+}
+
 // chooseOptional picks the source of a server, and fetches its binary where that is the one: unlike
 // the other servers', before a container, since tests kill servers of their own. The reason says
 // why there is none.

@@ -18,6 +18,7 @@ const (
 	PubSub   = "pubsub"   // Pub/Sub: published events in the native form
 	RabbitMQ = "rabbitmq" // RabbitMQ: published events as CloudEvents
 	NATS     = "nats"     // NATS JetStream: published events in the native form
+	Kafka    = "kafka"    // Kafka: published events as CloudEvents
 )
 
 // Context is the bounded context of the application, and so the stream of events without an
@@ -40,8 +41,8 @@ func PartnerStreams() []string {
 	return streams
 }
 
-// ProjectionGroup is the consumer group of the projections in Redis, and their durable consumer of
-// JetStream.
+// ProjectionGroup is the consumer group of the projections in Redis and Kafka, and their durable
+// consumer of JetStream.
 const ProjectionGroup = "projection"
 
 // ProjectionSubscription is the whole name of the projections' subscription of a stream's topic.
@@ -76,6 +77,18 @@ const JetStream = "CHAOS"
 
 // Subject is that of a stream's messages, as brokers/nats documents it.
 func Subject(stream string) string { return strings.ReplaceAll(stream, "::", ".") }
+
+// Partitions is how many each topic of Kafka has.
+const Partitions = 4
+
+// Topics are those of Kafka, by the streams, as brokers/kafka documents it.
+func Topics() []string {
+	topics := Streams()
+	for i := range topics {
+		topics[i] = strings.ReplaceAll(topics[i], "::", ".")
+	}
+	return topics
+}
 
 // Account is the aggregate. Seq counts its events, in the transactions that write them: the order
 // of its commits.

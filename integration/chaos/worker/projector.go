@@ -53,6 +53,7 @@ var projections = map[string]func(p *projector, broker string, cfg config.Broker
 	config.TypePubSub:   projectPubSub,
 	config.TypeRabbitMQ: projectRabbitMQ,
 	config.TypeNATS:     projectNATS,
+	config.TypeKafka:    projectKafka,
 }
 
 func project(ctx context.Context, ledger *scenario.Ledger) error {

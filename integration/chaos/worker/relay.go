@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/config"
@@ -35,7 +36,8 @@ func relay(ctx context.Context, ledger *scenario.Ledger) error {
 	opening, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
 	opened, err := fanout.Open(opening, cfg, append(Drivers(), fanout.WithName(os.Getenv(NameVariable)), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
-		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig), fanout.WithBrokerType(config.TypeNATS, nats.FromConfig))...)
+		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig), fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
+		fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig))...)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 	NameVariable   = "CHAOS_NAME"   // of the process
 	LedgerVariable = "CHAOS_LEDGER" // path of its ledger
 	ConfigVariable = "CHAOS_CONFIG" // path of the configuration of Fanout: producers, relays and projectors
-	ServerVariable = "CHAOS_SERVER" // URL or address: of what an observer reads, or of a server itself
+	ServerVariable = "CHAOS_SERVER" // URL or addresses: of what an observer reads, or of a server itself
 	StoreVariable  = "CHAOS_STORE"  // of a server: the directory of its data
 	SoleVariable   = "CHAOS_SOLE"   // of a projector: not empty where it consumes what one process at a time may
 	SeedVariable   = "CHAOS_SEED"   // of a producer
@@ -54,6 +54,7 @@ var roles = map[string]func(context.Context, *scenario.Ledger) error{
 	"observe-pubsub":   observePubSub,
 	"observe-rabbitmq": observeRabbitMQ,
 	"observe-nats":     observeNATS,
+	"observe-kafka":    observeKafka,
 	"serve-pubsub":     servePubSub,
 	"serve-nats":       serveNATS,
 }

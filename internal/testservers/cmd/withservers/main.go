@@ -7,7 +7,8 @@
 // FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
 // servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR,
 // FANOUT_TEST_REDIS_BIN, FANOUT_TEST_MYSQL_BIN and FANOUT_TEST_RABBITMQ_BIN, to start servers of its
-// own. With -optional before the -- it also gets those of the optional servers that can be had. With
+// own. With -optional before the -- it also gets those of the optional servers that can be had, with
+// -kafka the binaries of Kafka, for a command that starts clusters of its own. With
 // -each-postgres it runs once with each version of PostgreSQL that FANOUT_TEST_POSTGRES_VERSIONS
 // chooses and that can be had.
 //
@@ -46,6 +47,7 @@ const (
 // choice is what the flags say.
 type choice struct {
 	optional     bool // servers that tests can do without
+	kafka        bool // its binaries
 	eachPostgres bool // in turn, in place of the usual PostgreSQL
 }
 
@@ -56,6 +58,8 @@ func main() {
 		switch arguments[0] {
 		case "-optional":
 			chosen.optional = true
+		case "-kafka":
+			chosen.kafka = true
 		case "-each-postgres":
 			chosen.eachPostgres = true
 		default:
@@ -69,7 +73,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: withservers [-optional] [-each-postgres] -- COMMAND [ARGUMENT...]")
+	fmt.Fprintln(os.Stderr, "usage: withservers [-optional] [-kafka] [-each-postgres] -- COMMAND [ARGUMENT...]")
 	os.Exit(exitUsage)
 }
 
@@ -116,6 +120,9 @@ func start(ctx context.Context, log io.Writer, chosen choice) (*testservers.Serv
 		return nil, err
 	}
 	err = servers.StartToxiproxy(ctx)
+	if err == nil && chosen.kafka {
+		servers.FindKafka(ctx)
+	}
 	if err == nil && chosen.optional {
 		err = servers.StartOptional(ctx)
 	}
