@@ -298,13 +298,13 @@ func (n *kafkaNode) local(ctx context.Context) *local {
 			return cmd
 		},
 		ready: func(ctx context.Context, port string, _ int) error {
-			cluster, ids, err := kafkaMembers(ctx, net.JoinHostPort("127.0.0.1", port))
+			cluster, members, err := kafkaMembers(ctx, net.JoinHostPort("127.0.0.1", port))
 			switch {
 			case err != nil:
 				return err
 			case cluster != n.cluster:
 				return fmt.Errorf("another server answers, of cluster %q", cluster)
-			case !ids[int32(n.id)]: //nolint:gosec // a small number
+			case members[int32(n.id)] == "": //nolint:gosec // a small number
 				return errors.New("the node has not joined its cluster yet")
 			}
 			return nil

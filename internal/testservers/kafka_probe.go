@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 )
 
@@ -72,9 +73,9 @@ func kafkaRelease(answer *kafkaAnswer) string {
 	return "unknown" // one that speaks the protocol
 }
 
-// kafkaMembers asks a server for the id of its cluster, and for the ids of the nodes that clients can
-// use.
-func kafkaMembers(ctx context.Context, address string) (cluster string, ids map[int32]bool, err error) {
+// kafkaMembers asks a server for the id of its cluster, and for the nodes that clients can use: their
+// addresses by their ids.
+func kafkaMembers(ctx context.Context, address string) (cluster string, members map[int32]string, err error) {
 	// No topics (an empty list has length 1), no creation of any, no rights, no further fields.
 	answer, err := askKafka(ctx, address, kafkaMetadata, kafkaMetadataVersion, []byte{1, 0, 0, 0, 0})
 	if err != nil {
@@ -82,16 +83,15 @@ func kafkaMembers(ctx context.Context, address string) (cluster string, ids map[
 	}
 	answer.fields(nil) // of the header
 	answer.skip(4)     // throttled for
-	ids = map[int32]bool{}
+	members = map[int32]string{}
 	for range answer.count() {
-		ids[answer.int32()] = true
-		answer.text() // the host
-		answer.skip(4)
+		id, host, port := answer.int32(), answer.text(), answer.int32()
+		members[id] = net.JoinHostPort(host, strconv.Itoa(int(port)))
 		answer.text() // the rack
 		answer.fields(nil)
 	}
 	cluster = answer.text()
-	return cluster, ids, answer.err
+	return cluster, members, answer.err
 }
 
 // askKafka puts a request to a server and returns the answer without the number of the request.

@@ -3,6 +3,7 @@ package testservers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,15 +41,21 @@ func TestLaunchKafka(t *testing.T) {
 }
 
 // A cluster goes on without one of its nodes, which is a member again when it is back. What it keeps is
-// tested where its client is linked.
+// tested where its client is linked. Clients of a further listener are told the addresses that it has for
+// them.
 func TestOwnKafkaCluster(t *testing.T) {
 	t.Parallel()
 	kafkaHere(t)
-	own, err := OwnKafkaCluster(t.Context(), 3)
+	doors, want := []string{}, map[int32]string{}
+	own, err := OwnKafkaCluster(t.Context(), 3, KafkaListener{Name: "RELAY_0", Advertise: func(node int, address string) (string, error) {
+		doors = append(doors, address)
+		want[int32(node)] = fmt.Sprintf("127.0.0.1:%d", node) // of a proxy, say
+		return want[int32(node)], nil
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, own.Close()) })
 	members := func() int {
-		var most map[int32]bool
+		var most map[int32]string
 		for _, node := range own.Nodes {
 			if _, ids, err := kafkaMembers(t.Context(), node.URL); err == nil && len(ids) > len(most) {
 				most = ids
@@ -65,6 +72,11 @@ func TestOwnKafkaCluster(t *testing.T) {
 		}))
 	}
 	become(3)
+	for _, door := range doors {
+		_, told, err := kafkaMembers(t.Context(), door)
+		require.NoError(t, err)
+		require.Equal(t, want, told)
+	}
 	require.NoError(t, own.Nodes[0].End(syscall.SIGKILL, patience))
 	become(2)
 	require.NoError(t, own.Nodes[0].Start(t.Context()))
