@@ -149,9 +149,6 @@ func (o *Own) End(signal os.Signal, patience time.Duration) error {
 	return o.process.Stop(child.Step{Signal: signal, Patience: patience})
 }
 
-// Signal sends the server a signal, such as one that freezes it.
-func (o *Own) Signal(signal os.Signal) error { return o.process.Signal(signal) }
-
 // Start starts a server that has ended, at the same port and with its data, and returns when it
 // answers. After a kill, what is left of the old one can be in its way for a moment: it is tried
 // again until ctx ends.
