@@ -58,6 +58,22 @@ func TestFaultsOfServers(t *testing.T) {
 	assert.Equal(t, serverOf, signals)
 }
 
+// A fault hits its node, and one that takes the quorum all others. One that finds a node of its away does
+// nothing, to the others as well.
+func TestFaultsOfNodes(t *testing.T) {
+	t.Parallel()
+	at := &server{nodes: []*node{{name: "kafka-1"}, {name: "kafka-2"}, {name: "kafka-3"}}}
+	at.become("kafka", kafkaServer.signals)
+	assert.Equal(t, at.nodes[1:2], at.hit(Fault{Kind: KafkaKill, Target: "kafka-2"}))
+	assert.Equal(t, []*node{at.nodes[0], at.nodes[2]}, at.hit(Fault{Kind: KafkaQuorum, Target: "kafka-2"}))
+	s := &servers{database: &server{}, brokers: map[*serverKind]*server{kafkaServer: at}}
+	assert.Equal(t, []string{"kafka-1", "kafka-2", "kafka-3"}, s.nodes()["kafka"])
+
+	at.nodes[2].away.Lock()
+	require.ErrorIs(t, s.outage(t.Context(), Fault{Kind: KafkaQuorum, Target: "kafka-2"}), errAway)
+	assert.True(t, at.nodes[0].away.TryLock(), "it waits for no end of a fault that was not")
+}
+
 // A defect is noticed where each of its rules is reported at each of its brokers.
 func TestMissed(t *testing.T) {
 	t.Parallel()

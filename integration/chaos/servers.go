@@ -192,8 +192,7 @@ var errAway = errors.New("chaos: the server is not back from the last fault")
 func (s *servers) outage(ctx context.Context, f Fault) error {
 	all := s.all()
 	at := all[slices.IndexFunc(all, func(at *server) bool { return at.name == serverOf[f.Kind] })]
-	var over errgroup.Group
-	hit := slices.DeleteFunc(slices.Clone(at.nodes), func(n *node) bool { return (n.name == f.Target) == (f.Kind == KafkaQuorum) })
+	hit := at.hit(f)
 	for i, n := range hit {
 		if !n.away.TryLock() {
 			for _, locked := range hit[:i] {
@@ -202,6 +201,7 @@ func (s *servers) outage(ctx context.Context, f Fault) error {
 			return errAway
 		}
 	}
+	var over errgroup.Group
 	for _, n := range hit {
 		over.Go(func() error {
 			defer n.away.Unlock()
@@ -209,6 +209,16 @@ func (s *servers) outage(ctx context.Context, f Fault) error {
 		})
 	}
 	return over.Wait()
+}
+
+// hit are the nodes that have a fault: its target, or all others.
+func (s *server) hit(f Fault) (nodes []*node) {
+	for _, n := range s.nodes {
+		if (n.name == f.Target) != (f.Kind == KafkaQuorum) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // outage freezes a node for a while, or ends it and starts it again.
