@@ -30,7 +30,7 @@ func brokerDefects() []Defect {
 			At: []string{scenario.Kafka}, brokers: []string{scenario.Kafka},
 			edits: []edit{{
 				"brokers/kafka/publish.go", "\t\tdefault:\n\t\t\tp.settle(ctx, it, it.err, repeated)\n",
-				"\t\tdefault:\n\t\t\tp.Confirm(it.index, \"\")\n",
+				"\t\tdefault:\n\t\t\t_ = repeated\n\t\t\tp.Confirm(it.index, \"\")\n",
 			}},
 			options: func(o *Options) { o.Only, o.Every = []Kind{KafkaQuorum, KafkaKill}, 2*time.Second },
 		},
