@@ -19,7 +19,10 @@ func brokerDefects() []Defect {
 					"brokers/rabbitmq/outcome.go", "\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Fail(m.index, err)\n",
 					"\t\tp.cannot(ctx, why)\n\t\treturn false\n\t}\n\tfor _, m := range flight {\n\t\tp.Confirm(m.index, \"\")\n",
 				},
-				{"brokers/nats/publish.go", "\t<-p.slots\n\tp.Fail(f.i, p.failed(ctx, f.lane.subject, err))\n}\n\n// A message", "\t<-p.slots\n\tp.Confirm(f.i, \"\")\n}\n\n// A message"},
+				{
+					"brokers/nats/publish.go", "\t<-p.slots\n\tp.Fail(f.i, p.failed(ctx, f.lane.subject, err))\n}\n\n// A message",
+					"\t<-p.slots\n\tp.Confirm(f.i, \"\")\n}\n\n// A message",
+				},
 			},
 			options: func(o *Options) { // messages that are long on their way when the server dies
 				o.Only, o.Every, o.Slow = []Kind{RabbitMQKill, NATSKill}, 2*time.Second, 120*time.Millisecond

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -214,15 +215,16 @@ const (
 
 // settings are the node's, with its port.
 func (n *kafkaNode) settings(port string) []string {
-	listeners, security := "CLIENTS://127.0.0.1:"+port, "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	listeners, security := []string{"CLIENTS://127.0.0.1:" + port}, []string{"CLIENTS:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
 	if n.secured != "" {
-		listeners, security = listeners+",SECURED://127.0.0.1:"+n.secured, security+",SECURED:SASL_PLAINTEXT"
+		listeners, security = append(listeners, "SECURED://127.0.0.1:"+n.secured), append(security, "SECURED:SASL_PLAINTEXT")
 	}
-	advertised := listeners
+	advertised := slices.Clone(listeners)
 	for _, l := range n.further {
-		listeners, advertised = listeners+","+l.name+"://"+l.address, advertised+","+l.name+"://"+l.advertised
-		security += "," + l.name + ":PLAINTEXT"
+		listeners, advertised = append(listeners, l.name+"://"+l.address), append(advertised, l.name+"://"+l.advertised)
+		security = append(security, l.name+":PLAINTEXT")
 	}
+	listeners = append(listeners, "CONTROLLER://"+n.voters[n.id-1])
 	voters := make([]string, len(n.voters))
 	for i, address := range n.voters {
 		voters[i] = strconv.Itoa(i+1) + "@" + address
@@ -235,9 +237,9 @@ func (n *kafkaNode) settings(port string) []string {
 		"controller.quorum.voters=" + strings.Join(voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=CLIENTS",
-		"listener.security.protocol.map=" + security,
-		"listeners=" + listeners + ",CONTROLLER://" + n.voters[n.id-1],
-		"advertised.listeners=" + advertised,
+		"listener.security.protocol.map=" + strings.Join(security, ","),
+		"listeners=" + strings.Join(listeners, ","),
+		"advertised.listeners=" + strings.Join(advertised, ","),
 		"log.dirs=" + n.files.path("data"),
 		"default.replication.factor=" + replicas,
 		"min.insync.replicas=" + confirming,

@@ -79,7 +79,7 @@ func main() {
 	flags.IntVar(&o.Keys, "keys", 0, "accounts that are written (40)")
 	flags.BoolVar(&o.TrueClocks, "true-clocks", false, "leave the clocks of processes alone")
 	flags.StringVar(&o.Keep, "keep", "", "directory to keep ledgers and logs in")
-	flags.StringVar(&s.brokers, "brokers", "", "external ones, with commas between them: partner (Redis, CloudEvents), pubsub, rabbitmq, nats, kafka (all; kafka only where it is on this machine)")
+	flags.StringVar(&s.brokers, "brokers", "", "external ones, with commas between: partner (CloudEvents), pubsub, rabbitmq, nats, kafka (all; kafka only where there is one)")
 	flags.StringVar(&s.only, "only", "", "kinds of faults, with commas between them (all)")
 	flags.StringVar(&s.json, "json", "", "file to write the report to, as JSON")
 	flags.Var(&s.broken, "broken", "build in a defect (--broken=NAME), or each of them in turn (--broken), and fail if it is not noticed")
