@@ -128,10 +128,7 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 			continue
 		}
 		at, err := b.server.start(ctx, s)
-		if b.server.optional && len(s.options.Brokers) == 0 && errors.Is(err, testservers.ErrNoBinary) {
-			fmt.Fprintf(s.log, "NOTE: running WITHOUT %s: %v\n", b.name, err)
-			s.without = append(s.without, b.name)
-			s.brokers = slices.DeleteFunc(slices.Clone(s.brokers), func(other *broker) bool { return other == b })
+		if s.leavesOut(b, err) {
 			continue
 		}
 		if err != nil {
@@ -147,6 +144,17 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// leavesOut leaves a broker out whose server did not start, where it may be missing, and says so.
+func (s *fixture) leavesOut(b *broker, err error) bool {
+	if !b.server.optional || len(s.options.Brokers) > 0 || !errors.Is(err, testservers.ErrNoBinary) {
+		return false
+	}
+	fmt.Fprintf(s.log, "NOTE: running WITHOUT %s: %v\n", b.name, err)
+	s.without = append(s.without, b.name)
+	s.brokers = slices.DeleteFunc(slices.Clone(s.brokers), func(other *broker) bool { return other == b })
+	return true
 }
 
 // become names a server that was started, and its faults.

@@ -55,6 +55,26 @@ func TestSoundEvidence(t *testing.T) {
 	assert.Equal(t, BrokerVerdict{Broker: scenario.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
 }
 
+// What a message has spent is what it had beyond the attempt that published it.
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	e := sound()
+	for i := range e.rows {
+		if e.rows[i].broker == scenario.Kafka {
+			e.rows[i].attempts = 3
+		}
+	}
+	verdicts, violations := e.judge()
+	assert.Empty(t, violations)
+	for _, v := range verdicts {
+		want := 0
+		if v.Broker == scenario.Kafka {
+			want = 2 + 2 // of each of its messages
+		}
+		assert.Equal(t, want, v.Spent, v.Broker)
+	}
+}
+
 // Each rule is found, by itself or with what follows from it.
 func TestCrimes(t *testing.T) {
 	t.Parallel()
