@@ -38,7 +38,7 @@ var kafka = &service{
 	launch:       launchKafka,
 	probe:        probeKafka,
 	containerURL: func(address string) string { return address },
-	remedy: "make test-all fetches it where Java " + strconv.Itoa(kafkaJava) + " and Maven are; " + KafkaVariable + " names a cluster, " +
+	remedy: "make test-all and make chaos fetch it where Java " + strconv.Itoa(kafkaJava) + " and Maven are; " + KafkaVariable + " names a cluster, " +
 		KafkaLibVariable + " the libs directory of a Kafka 4",
 }
 
