@@ -135,7 +135,7 @@ func (s Servers) read() (settings *redis.Options, addresses []string, sentinel u
 
 // fits says why what a URL says does not go with the first one, or with what the servers are.
 func (s Servers) fits(first, parsed *redis.Options, sentinel url.Values) error {
-	wrong := ""
+	var wrong string
 	switch {
 	case parsed.Network == "unix" && (s.Master != "" || s.Cluster):
 		return errors.New("redisstreams: open: a unix socket is one server: leave Master and Cluster out")
