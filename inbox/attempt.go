@@ -35,6 +35,9 @@ type Runner struct {
 	// Log gets a line for each attempt that failed, and an error for each message that becomes a
 	// dead letter or is abandoned. Default: slog.Default().
 	Log *slog.Logger
+	// QuietDeadLetters leaves out the line for a message that becomes a dead letter of its handler:
+	// whoever runs it writes its own.
+	QuietDeadLetters bool
 }
 
 // Past is what a consumer has seen of a message so far.
@@ -173,6 +176,7 @@ func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome 
 		}()
 		err = errGone
 		outcome, err = r.Handler.Handle(ctx, m)
+		err = sound(err)
 	}()
 	timer := time.NewTimer(max(r.timeout(), r.timeout()+min(r.timeout(), overdueGrace))) // it may overflow
 	defer timer.Stop()
@@ -214,7 +218,7 @@ func (r *Runner) logOf(m *Message) *slog.Logger {
 	if log == nil {
 		log = slog.Default()
 	}
-	return log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type))
+	return log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", cut(m.ID, maxText)), slog.String("type", cut(m.Type, maxText)))
 }
 
 // judge decides about an attempt that failed.
@@ -250,7 +254,7 @@ func (r *Runner) report(ctx context.Context, a *Attempt) {
 	if r.Observer != nil {
 		r.Observer.End(ctx, a)
 	}
-	if a.Err == nil && a.Outcome != DeadLettered {
+	if a.Err == nil && (a.Outcome != DeadLettered || r.QuietDeadLetters) {
 		return
 	}
 	log := r.logOf(a.Message)

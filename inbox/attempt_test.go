@@ -84,7 +84,29 @@ func TestPanicIsAFailure(t *testing.T) {
 	assert.Equal(t, 1, a.Failures)
 }
 
-// A handler that ends its goroutine fails like any other: nobody waits for it for ever.
+// causeError is an error whose nil pointer, returned as an error, is none: it panics where it is read.
+type causeError struct{ cause error }
+
+func (e *causeError) Error() string { return e.cause.Error() }
+func (e *causeError) Unwrap() error { return e.cause }
+
+// A nil pointer that is returned as an error costs its message an attempt, and the process nothing:
+// whoever reads the error later finds one that says what is wrong.
+func TestNilPointersAsErrors(t *testing.T) {
+	t.Parallel()
+	var failed *causeError
+	r := Runner{Log: slog.New(slog.DiscardHandler), Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { return "", failed })}
+	a := r.Attempt(t.Context(), &Message{}, Past{})
+	assert.Equal(t, 1, a.Failures)
+	require.ErrorContains(t, a.Err, "*inbox.causeError")
+	require.ErrorContains(t, a.Err, "return nil itself")
+
+	_, err := Decoder(func(*RawMessage) (*envelope.CloudEvent, error) { return nil, failed }).Decode(&RawMessage{})
+	require.ErrorContains(t, err, "*inbox.causeError")
+	assert.False(t, IsUnavailable(err))
+}
+
+// A handler that ends its goroutine fails like any other: no one waits for it for ever.
 func TestGoexitIsAFailure(t *testing.T) {
 	t.Parallel()
 	r := &Runner{Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { runtime.Goexit(); return Handled, nil }), Log: slog.New(slog.DiscardHandler)}

@@ -73,9 +73,10 @@ type ConsumerConfig struct {
 type Unreadable string
 
 const (
-	// UnreadableDeadLetter keeps them. They go to the dead letters of the broker (DeadLetters, or
-	// the broker's own policy); where there are none, to those of the handler (see [Rejecter]), as
-	// [Handlers] have them in the inbox table. Where there is no such place either, they are held,
+	// UnreadableDeadLetter keeps them. They go to the dead letters of the broker (DeadLetters); where
+	// there are none, to those of the handler (see [Rejecter]), as [Handlers] have them in the inbox
+	// table. Where there are none either, Pub/Sub's dead letter policy takes them, which delivers them
+	// and all that is behind them in their key again until then. Without any place they are held,
 	// with an error in the log: neither confirmed nor lost. What is held blocks no key, but it
 	// takes room (MaxOutstandingMessages).
 	UnreadableDeadLetter Unreadable = "dead_letter"

@@ -29,24 +29,32 @@ const redriveBatch = 1000
 // handled. One whose id is another's is a [*RefusedError]. Where db is in a transaction, it becomes
 // a dead letter when that commits. The message needs a consumer and a key, but no envelope.
 func Reject(ctx context.Context, db *gorm.DB, m *Message, why error, opts ...Option) error {
+	_, err := reject(ctx, db, m, why, opts...)
+	return err
+}
+
+// reject also says what the message is now.
+func reject(ctx context.Context, db *gorm.DB, m *Message, why error, opts ...Option) (Outcome, error) {
 	s, statements, err := prepare(db, opts)
 	if err != nil {
-		return Unavailable(err)
+		return "", Unavailable(err)
 	}
 	if err := checkMessage(m); err != nil {
-		return err
+		return "", err
 	}
 	if why == nil {
 		why = errors.New("rejected without a reason")
 	}
 	h := newHandling(s, statements, m, db)
-	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); refused(err) {
-		return Permanent(err)
-	} else if err != nil {
-		return Unavailable(fmt.Errorf("inbox: make the message a dead letter of %s: %w", s.table, explain(err)))
+	outcome, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0)
+	switch {
+	case refused(err):
+		return "", Permanent(err)
+	case err != nil:
+		return "", Unavailable(fmt.Errorf("inbox: make the message a dead letter of %s: %w", s.table, explain(err)))
 	}
-	tellWhy(ctx, why)
-	return nil
+	tellWhy(ctx, h.why(why))
+	return outcome, nil
 }
 
 // A DeadLetter is a message that failed for good, and waits for a person: who sees to the cause,
@@ -62,9 +70,12 @@ type DeadLetter struct {
 	// At is when it became a dead letter, by the database's clock, in UTC.
 	At        time.Time
 	LastError LastError
-	// Payload and Attributes are those of the delivery that became a dead letter; see [Message].
+	// Payload and Attributes are those of the delivery that became a dead letter; see [Message]. One
+	// that was too large to keep has none; see [WithMaxDeadLetterBytes].
 	Payload    []byte
 	Attributes map[string]string
+
+	beside beside
 }
 
 // DeadLetterFilter chooses dead letters.
@@ -126,7 +137,7 @@ func scanDeadLetter(rows *sql.Rows) (DeadLetter, error) {
 	if json.Unmarshal([]byte(lastError), &m.LastError) != nil {
 		m.LastError = LastError{Message: lastError}
 	}
-	_ = json.Unmarshal([]byte(attributes), &m.Attributes)
+	m.readAttributes(attributes)
 	return m, nil
 }
 

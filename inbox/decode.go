@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -27,6 +29,13 @@ const (
 	FieldDeadLetterAttempts = "dead_letter_attempts" // how often it had failed
 	FieldDeadLetterSource   = "dead_letter_source"   // where it came from, as the broker knows it
 	FieldDeadLetterPosition = "dead_letter_position" // its place there
+)
+
+// What a dead letter has instead of a payload that is too large for the place of dead letters, beside
+// [FieldDeadLetterPosition].
+const (
+	FieldDeadLetterBytes  = "dead_letter_bytes"  // the size of the payload
+	FieldDeadLetterDigest = "dead_letter_digest" // of the payload: "sha256:" and 64 hexadecimal digits
 )
 
 // keyVersion is that of UUIDs which are made as their maker likes; version 5 is made by SHA-1,
@@ -105,6 +114,11 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 	structured := map[string]any{}
 	for name, value := range attributes {
 		if short, ok := strings.CutPrefix(name, "ce-"); ok && short != "data" && short != "data_base64" { // those are the payload
+			if !utf8.ValidString(name) || !utf8.ValidString(value) { // JSON would make one id of two
+				return nil, &envelope.DecodeError{
+					Format: envelope.FormatCloudEvents, Cause: fmt.Errorf("the attribute %.100q is not valid UTF-8", name), Remedy: "have its producer encode it as UTF-8",
+				}
+			}
 			structured[short] = value
 		}
 	}

@@ -93,6 +93,19 @@ func TestDecodeForeignEvents(t *testing.T) {
 	assert.Equal(t, "application/json", binary.CloudEvent.DataContentType)
 }
 
+// Attributes in Latin-1 are no text: of two ids JSON would make one, and a copy of the second event.
+func TestBinaryModeIsUTF8(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"ce-id", "ce-source", "ce-type", "ce-own"} {
+		attributes := map[string]string{"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/s", "ce-type": "T.v1"}
+		attributes[bad] = "M\xfcller"
+		_, err := Decode([]byte(`{"n":1}`), attributes)
+		var unread *envelope.DecodeError
+		require.ErrorAs(t, err, &unread)
+		assert.ErrorContains(t, err, bad)
+	}
+}
+
 // The data of a CloudEvent is the handler's to read, in binary mode, too: it is JSON where it can
 // be, and bytes where its content type, or what it is, says so.
 func TestDecodeBinaryData(t *testing.T) {

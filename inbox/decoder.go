@@ -1,10 +1,13 @@
 package inbox
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -24,8 +27,8 @@ type RawMessage struct {
 	// the attribute [FieldOrderingKey].
 	OrderingKey string
 	// Source, Position and Published are as in [Message]. The position stays the same when the
-	// message comes again, except on RabbitMQ, which has none that would. In a [Redeliver] it is
-	// the key of the dead letter.
+	// message comes again, except on RabbitMQ, which has none that would. A [Redeliver] has all of
+	// them from the table; the position of a dead letter that was made without one is its key.
 	Source, Position string
 	Published        time.Time
 }
@@ -46,7 +49,10 @@ type RawMessage struct {
 //
 // It is asked about every message, those of Fanout included, as they arrive, one after the other:
 // it should be quick. Several goroutines may call it. It must always answer the same for the same
-// message.
+// message. A consumer waits for its answer up to a second, then goes on with other messages: that one
+// waits, as if the answer were [Unavailable], until there is one. A decoder that never returns has its
+// message wait for ever, with a warning once a minute: give what it calls a timeout. [Redeliver] itself
+// waits for it.
 type Decoder func(raw *RawMessage) (*envelope.CloudEvent, error)
 
 // ErrSkip is the answer of a [Decoder] to a message that the consumer has no use for.
@@ -68,6 +74,9 @@ func (d Decoder) Decode(raw *RawMessage) (*Message, error) {
 	if read.Time.IsZero() {
 		read.Time = raw.Published
 	}
+	if string(bytes.TrimSpace(read.Data)) == "null" { // as a field of the message that is null: there is none
+		read.Data = nil
+	}
 	if err := checkEvent(&read); err != nil {
 		return nil, err
 	}
@@ -86,7 +95,8 @@ func (d Decoder) ask(raw *RawMessage) (event *envelope.CloudEvent, err error) {
 			event, err = nil, fmt.Errorf("inbox: the decoder panicked: %v", value)
 		}
 	}()
-	return d(raw)
+	event, err = d(raw)
+	return event, sound(err)
 }
 
 // checkEvent checks what a decoder has made.
@@ -110,14 +120,26 @@ func checkEvent(e *envelope.CloudEvent) error {
 		}
 	}
 	if e.Data != nil && !envelope.IsData(e.Data) {
-		return errors.New("inbox: the decoder's event has data that is not JSON, is null, or has a member twice: marshal it with encoding/json, or set Binary")
+		return errors.New("inbox: the decoder's event has data that is not JSON, or has a member twice: marshal it with encoding/json, or set Binary")
 	}
 	return nil
 }
 
+// unread is the namespace of the keys of messages that cannot be read: whatever a sender calls an
+// event, its key is in another one.
+var unread = uuid.MustParse("9a5b6d0e-3c1f-4e0a-8f57-6e2f1f3b9c42")
+
 // UnreadableKey is the key under which a message that cannot be read is kept: made of its source, of
-// what the broker knows it by, and of its payload, so that it is never that of a message that can be.
-func UnreadableKey(source, id string, payload []byte) uuid.UUID {
-	digest := sha256.Sum256(payload)
-	return uuid.NewHash(sha256.New(), foreign, fmt.Appendf(nil, "unreadable\x00%s\x00%s\x00%x", source, id, digest), keyVersion)
+// what the broker knows it by (id), and of all that it holds, so that it is never that of a message
+// that can be read, nor of another one at its place in a topic that was made anew.
+func UnreadableKey(raw *RawMessage, id string) uuid.UUID {
+	parts := []string{raw.Source, id, string(raw.Payload), raw.OrderingKey, raw.Published.UTC().Format(time.RFC3339Nano)}
+	for _, name := range slices.Sorted(maps.Keys(raw.Attributes)) {
+		parts = append(parts, name, raw.Attributes[name])
+	}
+	digest := sha256.New()
+	for _, part := range parts { // with their lengths, so that no two messages are one text
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part)
+	}
+	return uuid.NewHash(sha256.New(), unread, digest.Sum(nil), keyVersion)
 }

@@ -81,6 +81,21 @@ func (e *RefusedError) Error() string {
 		e.Key, e.Source, e.RecordedType, e.Type)
 }
 
+// sound replaces an error that panics when it is asked for its text or its cause, as a nil pointer
+// that was returned as an error does: whoever logs, stores or judges it would panic, too.
+func sound(err error) (checked error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			checked = fmt.Errorf("inbox: the error, a %T, panics when it is read: %v: return nil itself where there is no error, not a nil pointer", err, value)
+		}
+	}()
+	_, _ = err.Error(), refused(err) // which asks for all causes
+	return err
+}
+
 func refused(err error) bool {
 	var refusal *RefusedError
 	return errors.As(err, &refusal)

@@ -18,7 +18,7 @@ func StatementsOf(dialect, table string) map[string]string {
 		texts["lock_old_"+status] = statement.text
 	}
 	if dialect == mySQL {
-		texts["release"], texts["lock_dead"] = s.release.text, s.lockDead.text
+		texts["release"], texts["lock_dead"], texts["packet"] = s.release.text, s.lockDead.text, s.packet.text
 	}
 	return texts
 }

@@ -138,6 +138,7 @@ type handling struct {
 	key     string
 	// source and kind are the message's source and type as the table has them.
 	source, kind string
+	omitted      string // see [content]
 }
 
 func newHandling(s settings, statements *statements, m *Message, handle *gorm.DB) *handling {
@@ -236,7 +237,7 @@ func call(f func(*gorm.DB) error, tx *gorm.DB) (err error) {
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return f(tx)
+	return sound(f(tx))
 }
 
 // conn is what statements are sent on: a pool or a transaction. GORM's own processing of raw SQL is

@@ -65,7 +65,7 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	case outcome == "":
 		return "", &FailedError{Attempts: attempts, Max: limit, Err: err}
 	case outcome == DeadLettered:
-		tellWhy(ctx, err)
+		tellWhy(ctx, h.why(err))
 	}
 	return outcome, nil
 }
@@ -89,17 +89,24 @@ func outside(db *gorm.DB) conn {
 
 // count adds charge to the failed attempts of a message, and rejects it where that makes limit.
 // Without an outcome it is to be tried again.
-func (h *handling) count(ctx context.Context, on conn, why string, charge, limit int) (outcome Outcome, attempts int, err error) {
+func (h *handling) count(ctx context.Context, on conn, why LastError, charge, limit int) (outcome Outcome, attempts int, err error) {
 	count := h.sql.count
 	if h.byToken {
 		count = h.sql.countToken
 	}
 	m := h.message
-	attributes, err := json.Marshal(m.Attributes)
+	kept, err := h.content(ctx, on)
 	if err != nil {
 		return "", 0, err
 	}
-	args := []any{m.Consumer, h.key, plain(m.Type), h.source, why, string(attributes), m.Payload, charge, limit}
+	if h.omitted = kept.omitted; h.omitted != "" {
+		why.Message = cut(h.omitted+": "+why.Message, maxErrorText)
+	}
+	text, err := json.Marshal(why)
+	if err != nil {
+		return "", 0, err
+	}
+	args := []any{m.Consumer, h.key, plain(m.Type), h.source, string(text), kept.attributes, kept.payload, charge, limit}
 	var (
 		found  bool
 		status string
@@ -146,7 +153,7 @@ func reported(ctx context.Context, on conn, count statement, args []any) (found 
 }
 
 // describe is the error as the table keeps it.
-func describe(ctx context.Context, err error) string {
+func describe(ctx context.Context, err error) LastError {
 	last := LastError{Class: ClassError, Message: cut(fmt.Sprint(err), maxErrorText)} // Sprint bears errors that panic, as nil pointers do
 	var panicked *PanicError
 	switch {
@@ -157,6 +164,5 @@ func describe(ctx context.Context, err error) string {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		last.Class = ClassTimeout
 	}
-	text, _ := json.Marshal(last) //nolint:errchkjson // two strings
-	return string(text)
+	return last
 }

@@ -68,8 +68,9 @@ type Skipper interface {
 type Rejecter interface {
 	Handler
 	// Reject makes a dead letter of a message that cannot be read. why says why it cannot. Without an
-	// error it is kept, and will be confirmed.
-	Reject(ctx context.Context, m *Message, why error) error
+	// error it is kept, and will be confirmed: it is [DeadLettered], now or before, or a [Duplicate] of
+	// one that has been handled since.
+	Reject(ctx context.Context, m *Message, why error) (Outcome, error)
 }
 
 // UnknownLag stands for a number that the broker does not say.

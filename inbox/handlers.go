@@ -119,7 +119,7 @@ const (
 )
 
 // Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this
-// process has started. Ignored ones are not among them. Beyond a thousand types, further ones are
+// process has started. Ignored ones are not among them. Types are cut at 512 bytes. Beyond a thousand types, further ones are
 // counted together as "(others)".
 func (h *Handlers) Unknown() map[string]int64 {
 	h.mu.RLock()
@@ -177,23 +177,23 @@ func (h *Handlers) Skips(wireType string) bool {
 // Reject implements [Rejecter]: the message becomes a dead letter of the inbox table, under its key
 // and without a type, as its type is not certain. It needs no token with [WithTokens], as no
 // producer has its key.
-func (h *Handlers) Reject(ctx context.Context, m *Message, why error) error {
+func (h *Handlers) Reject(ctx context.Context, m *Message, why error) (Outcome, error) {
 	kept := *m
 	kept.Type = ""
-	err := Reject(ctx, h.db, &kept, why, append(slices.Clip(h.options), func(s *settings) { s.byToken = false })...)
-	if refused(err) { // it was redriven, and read then
-		return nil
-	}
-	return err
+	return reject(ctx, h.db, &kept, why, append(slices.Clip(h.options), func(s *settings) { s.byToken = false })...)
 }
 
 // notHandled decides about a message whose type has no function.
 func (h *Handlers) notHandled(ctx context.Context, m *Message, routes map[string]*route) (Outcome, error) {
 	h.mu.Lock()
 	_, ignored := h.ignored[m.Type]
-	counted := m.Type
-	if _, known := h.unknown[counted]; !known && len(h.unknown) >= maxUnknown {
+	shown := cut(m.Type, maxText) // a header may have any length
+	counted := shown
+	if _, known := h.unknown[counted]; !known {
 		counted = otherTypes
+		if len(h.unknown) < maxUnknown {
+			counted = strings.Clone(shown) // what is kept does not keep its message
+		}
 	}
 	if !ignored {
 		h.unknown[counted]++
@@ -205,14 +205,14 @@ func (h *Handlers) notHandled(ctx context.Context, m *Message, routes map[string
 	}
 	known := otherVersions(m.Type, routes)
 	if len(known) > 0 {
-		return h.reject(ctx, m, fmt.Errorf("inbox: version %s is not handled, only %s: add a handler or an upcast, then redrive it", m.Type, strings.Join(known, ", ")))
+		return h.reject(ctx, m, fmt.Errorf("inbox: version %s is not handled, only %s: add a handler or an upcast, then redrive it", shown, strings.Join(known, ", ")))
 	}
 	if h.rejectUnknown {
-		return h.reject(ctx, m, fmt.Errorf("inbox: type %s is not handled: add a handler and redrive it, or ignore the type", m.Type))
+		return h.reject(ctx, m, fmt.Errorf("inbox: type %s is not handled: add a handler and redrive it, or ignore the type", shown))
 	}
 	if first {
 		h.log.WarnContext(ctx, "message type without handler", slog.String("consumer", m.Consumer), slog.String("source", m.Source),
-			slog.String("type", m.Type), slog.String("message_id", m.ID))
+			slog.String("type", shown), slog.String("message_id", cut(m.ID, maxText)))
 	}
 	return Skipped, nil
 }

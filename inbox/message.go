@@ -35,6 +35,9 @@ type Message struct {
 	// the message has no order:
 	// it waits for no other, and no other waits for it.
 	OrderingKey string
+	// BrokerKey is the ordering key that a [Decoder] is given with the message; see
+	// [RawMessage].OrderingKey.
+	BrokerKey string
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
 	// headers hold Key, type and time; its data is nil where that is not JSON (see CloudEvent.Binary).
 	Envelope *envelope.Message

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/google/uuid"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/uow"
@@ -26,7 +27,9 @@ const (
 // [Message].MaxAttempts times since its redrive, or with a [Permanent] error: then it becomes a dead
 // letter again. MaxAttempts is [DefaultMaxAttempts], unless the handler sets it, or a [Redeliverer]. A
 // payload that cannot be read, also by the decoder of [WithDecoder], becomes a dead letter again at
-// once; one that the decoder skips is done with. The errors are joined, the first
+// once, as does one whose id is recorded with another type than the decoder now says; one that the
+// decoder or the handler skips is done with. A message that was kept unread, and that the decoder can
+// read now, is handled under its event's key, as its copies are. The errors are joined, the first
 // ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
 //
 // Several processes may redeliver at once, and copies may come from the broker: where the handler
@@ -78,22 +81,27 @@ type redelivery struct {
 func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
 	m, err := r.read(letter)
 	if err != nil {
-		return r.unreadable(ctx, m, err)
+		return r.unreadable(ctx, letter, m, err)
 	}
+	elsewhere := m.Key != letter.Key
 	outcome, err := r.run(ctx, m)
 	var counted *FailedError
 	switch {
-	case err == nil && outcome == Skipped, err == nil && outcome == DeadLettered:
-		return nil
+	case err == nil && outcome == DeadLettered:
+		return r.moved(ctx, letter, elsewhere)
 	case err == nil:
 		r.done++
-		return r.finish(ctx, m)
+		return errors.Join(r.finish(ctx, m.Consumer, m.Key, letter.Source), r.moved(ctx, letter, elsewhere))
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), err)
 	case IsUnavailable(err):
 		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
 	}
 	r.problem(m, err)
+	if refused(err) { // it would be so each time
+		m.Key, m.Type = letter.Key, letter.Type
+		return Reject(ctx, r.db, m, err, r.options()...)
+	}
 	if errors.As(err, &counted) || uow.IsConflict(err) {
 		return nil
 	}
@@ -101,31 +109,49 @@ func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
 		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
 	}
 	h := newHandling(r.settings, r.sql, m, r.db)
-	if _, err = h.failed(ctx, err); IsUnavailable(err) {
+	switch outcome, err = h.failed(ctx, err); {
+	case IsUnavailable(err):
 		return err
+	case outcome == DeadLettered:
+		return r.moved(ctx, letter, elsewhere)
 	}
 	return nil
 }
 
-// read reads a dead letter. The message is never nil.
+// read reads a dead letter. The message is never nil. One that was kept unread, for which there is no
+// type, is handled under the key that copies of it have, now that it can be read: so there is one
+// effect for all of them. With tokens those copies are duplicates, as they have none.
 func (r *redelivery) read(letter *DeadLetter) (*Message, error) {
-	m, err := r.decoder.Decode(&RawMessage{
-		Payload: letter.Payload, Attributes: letter.Attributes, OrderingKey: letter.Attributes[FieldOrderingKey],
-		Source: letter.Source, Position: letter.Key.String(),
-	})
+	raw := letter.raw()
+	m, err := (*Message)(nil), letter.checkContent()
+	if err == nil {
+		m, err = r.decoder.Decode(raw)
+	}
 	if err != nil {
 		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
 	}
-	m.Consumer, m.Key, m.Source = letter.Consumer, letter.Key, letter.Source // it is found again by what the row has
+	if err != nil || letter.Type != "" || r.byToken {
+		m.Key = letter.Key
+	}
+	m.Consumer, m.Source, m.Position, m.Published, m.BrokerKey = letter.Consumer, raw.Source, raw.Position, raw.Published, raw.OrderingKey
 	return m, err
 }
 
+// moved ends the row of a dead letter whose message is recorded under another key. Where a process dies
+// before, the next run finds it a duplicate.
+func (r *redelivery) moved(ctx context.Context, letter *DeadLetter, elsewhere bool) error {
+	if !elsewhere {
+		return nil
+	}
+	return r.finish(ctx, letter.Consumer, letter.Key, letter.Source)
+}
+
 // unreadable deals with a message that cannot be read. Its error ends the run.
-func (r *redelivery) unreadable(ctx context.Context, m *Message, why error) error {
+func (r *redelivery) unreadable(ctx context.Context, letter *DeadLetter, m *Message, why error) error {
 	switch {
 	case errors.Is(why, ErrSkip):
 		r.done++
-		return r.finish(ctx, m)
+		return r.finish(ctx, letter.Consumer, letter.Key, letter.Source)
 	case IsUnavailable(why):
 		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, why)
 	}
@@ -150,19 +176,20 @@ func (r *redelivery) run(ctx context.Context, m *Message) (outcome Outcome, err 
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return r.handler.Handle(ctx, m)
+	outcome, err = r.handler.Handle(ctx, m)
+	return outcome, sound(err)
 }
 
 // finish notes a message as handled where its handler has not.
-func (r *redelivery) finish(ctx context.Context, m *Message) error {
+func (r *redelivery) finish(ctx context.Context, consumer string, key uuid.UUID, source string) error {
 	end := r.sql.finish
 	if r.byToken {
 		end = r.sql.finishToken
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	if _, err := exec(ctx, outside(r.db), end, m.Consumer, m.Key.String(), m.Source); err != nil {
-		return Unavailable(fmt.Errorf("inbox: note that message %s is handled: %w", m.Key, err))
+	if _, err := exec(ctx, outside(r.db), end, consumer, key.String(), source); err != nil {
+		return Unavailable(fmt.Errorf("inbox: note that message %s is handled: %w", key, err))
 	}
 	return nil
 }

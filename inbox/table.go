@@ -48,6 +48,8 @@ type settings struct {
 	table   string
 	byToken bool
 	decoder Decoder
+
+	maxDeadLetter int // bytes
 }
 
 // WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at
@@ -72,12 +74,15 @@ func WithDecoder(d Decoder) Option { return func(s *settings) { s.decoder = d } 
 
 // prepare applies options and finds the statements for a handle.
 func prepare(db *gorm.DB, options []Option) (settings, *statements, error) {
-	s := settings{table: DefaultTable}
+	s := settings{table: DefaultTable, maxDeadLetter: DefaultMaxDeadLetterBytes}
 	for _, option := range options {
 		option(&s)
 	}
 	if db == nil || db.Statement == nil || db.Dialector == nil {
 		return s, nil, errors.New("inbox: the GORM handle is nil or was not opened: use gorm.Open")
+	}
+	if s.maxDeadLetter <= 0 || s.maxDeadLetter > MaxDeadLetterBytes {
+		return s, nil, fmt.Errorf("inbox: WithMaxDeadLetterBytes is %d: give 1 to %d, or leave it out for %d", s.maxDeadLetter, MaxDeadLetterBytes, DefaultMaxDeadLetterBytes)
 	}
 	texts, err := statementsFor(db.Name(), s.table)
 	return s, texts, err
@@ -118,6 +123,7 @@ type statements struct {
 	migrate, versions, record statement
 	lock                      statement // empty where one transaction writes at a time anyway
 	release                   statement // of a lock that does not end with a transaction
+	packet                    statement // the largest that the server takes; empty where that is no bound
 }
 
 // A statement takes its parameters by position.
@@ -236,7 +242,7 @@ func newStatements(dialect, table string) *statements {
 		s.lock = read("lock")
 	}
 	if dialect == mySQL {
-		s.release, s.lockDead, s.lockOld = read("release"), read("lock_dead"), map[string]statement{}
+		s.release, s.lockDead, s.packet, s.lockOld = read("release"), read("lock_dead"), read("packet"), map[string]statement{}
 		for status := range s.purge {
 			s.lockOld[status] = withStatus("lock_old", status)
 		}

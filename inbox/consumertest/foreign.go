@@ -37,9 +37,9 @@ type keeping struct {
 }
 
 // Reject implements [inbox.Rejecter].
-func (k *keeping) Reject(_ context.Context, m *inbox.Message, why error) error {
+func (k *keeping) Reject(_ context.Context, m *inbox.Message, why error) (inbox.Outcome, error) {
 	if why == nil || m.Consumer == "" || m.Source == "" {
-		return inbox.Unavailable(errors.New("there is something missing"))
+		return "", inbox.Unavailable(errors.New("there is something missing"))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,7 +50,7 @@ func (k *keeping) Reject(_ context.Context, m *inbox.Message, why error) error {
 	if !slices.Contains(k.kept[key], string(m.Payload)) { // what comes again is kept once
 		k.kept[key] = append(k.kept[key], string(m.Payload))
 	}
-	return nil
+	return inbox.DeadLettered, nil
 }
 
 // publishForeign puts each shape between two good messages of a key of its own, and returns how many

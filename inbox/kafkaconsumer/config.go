@@ -18,12 +18,19 @@ const maxName = 249
 
 // Config is what a [Consumer] is made of, besides its arguments. The zero value has all defaults.
 //
-// MaxOutstandingMessages and MaxOutstandingBytes hold for each partition. One that has as many is
-// not read on until it has half as many; what was read until then comes on top, up to 500 messages.
-// With the defaults 20 partitions can hold 1.25 GiB of messages, and take twice as much memory, if
-// messages are larger than 128 KiB and handlers are slow or fail: lower them there. Followers of a
-// failing message fill the room until that one is done with or abandoned; then other keys of its
-// partition wait as well, other partitions go on.
+// MaxOutstandingMessages and MaxOutstandingBytes hold for each partition, and count keys and headers,
+// of which each takes 64 bytes beside its own. A partition that has as many is not read on until it has
+// half as many; what was polled until then comes on top: up to 500 messages, of about an eighth of
+// the bytes together, or one that is larger. With the defaults 20 partitions can hold 1.4 GiB of
+// messages, and take twice as much memory, if messages are larger than 128 KiB and handlers are slow
+// or fail: lower them there. Followers of a failing message fill the room until that one is done with
+// or abandoned; then other keys of its partition wait as well, other partitions go on.
+//
+// What the client has fetched and the consumer has not claimed comes on top of that. Kafka bounds it as
+// it is on the wire, by kgo.FetchMaxBytes (50 MiB of each server by default), and batches that compress
+// well take many times as much: up to 2 GiB each, for as long as they are polled from. Where producers
+// that you do not trust write to a topic, give its consumers a smaller kgo.FetchMaxBytes, in Client, and
+// the topic a small max.message.bytes: a batch can be a thousand times as large as that.
 type Config struct {
 	inbox.ConsumerConfig
 

@@ -46,6 +46,9 @@ func NewConsumer(servers []string, group string, topics []string, handler inbox.
 		kgo.FetchMaxWait(fetchWait),         // a partition that is read on after a pause is in the next fetch: an idle one must end soon
 		kgo.ProducerBatchMaxBytes(maxBatch), // how large dead letters may be is for their topic to say
 		kgo.ProducerLinger(0),               // each is waited for
+		// A dead letter has to be as small as its message was, whose producer may compress as well as
+		// there is.
+		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.SnappyCompression(), kgo.NoCompression()),
 	}, config.Client...), kgo.SeedBrokers(servers...))
 	c.produce = common
 	c.client = append(slices.Clip(common), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.Balancers(kgo.CooperativeStickyBalancer()),

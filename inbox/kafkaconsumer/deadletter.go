@@ -2,15 +2,18 @@ package kafkaconsumer
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
@@ -18,7 +21,9 @@ import (
 const publishTimeout = 10 * time.Second
 
 // deadLetter writes a message to the topic of dead letters: as it was, with its key, so that those of
-// one key stay in order, and with headers that say what is known of its end.
+// one key stay in order, and with headers that say what is known of its end. What the topic finds too
+// large, as it may where the message was compressed better, is written without these, and then without
+// the payload: waiting would change nothing.
 func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -30,14 +35,42 @@ func (r *run) deadLetter(ctx context.Context, e *session.Entry) error {
 		headers = append(headers, kgo.RecordHeader{Key: added.Name, Value: []byte(added.Value)})
 	}
 	err := r.letters.produce(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: headers})
-	if errors.Is(err, kerr.MessageTooLarge) {
-		// The message was as large as the topic allows: without anything added it still is.
+	if tooLarge(err) {
 		err = r.letters.produce(ctx, &kgo.Record{Topic: topic, Key: from.Key, Value: from.Value, Headers: from.Headers})
+	}
+	without := tooLarge(err)
+	if without {
+		err = r.letters.produce(ctx, stub(topic, from, session.DeadLetterAttributes(e, from.Topic)))
 	}
 	if err != nil {
 		return fmt.Errorf("produce to %q: %w", topic, err)
 	}
+	if without {
+		r.log.ErrorContext(ctx, "dead letter without its payload", "topic", topic, "source", from.Topic, "position", e.Message.Position, "bytes", sizeOf(from))
+	}
 	return nil
+}
+
+func tooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// maxStubKey bounds the key of a dead letter without its payload: it may be what is too large.
+const maxStubKey = 1024
+
+// stub is a dead letter without its payload. Its value is empty, and not null: where the topic is
+// compacted it deletes nothing.
+func stub(topic string, from *kgo.Record, attributes []session.Attribute) *kgo.Record {
+	record := &kgo.Record{Topic: topic, Value: []byte{}}
+	if len(from.Key) <= maxStubKey {
+		record.Key = from.Key
+	}
+	for _, a := range append(attributes,
+		session.Attribute{Name: inbox.FieldDeadLetterBytes, Value: strconv.Itoa(len(from.Value))},
+		session.Attribute{Name: inbox.FieldDeadLetterDigest, Value: fmt.Sprintf("sha256:%x", sha256.Sum256(from.Value))}) {
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: a.Name, Value: []byte(a.Value)})
+	}
+	return record
 }
 
 // letters is the producer of dead letters, which is made when there is one. It is a client of its own,

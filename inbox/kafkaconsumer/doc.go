@@ -61,11 +61,17 @@
 //
 //   - is written to the topic of DeadLetters, as it was, with its key and the headers of
 //     inbox.FieldDeadLetter..., and counts as done. A crash between the two repeats the dead
-//     letter. Where the topic finds it too large with them, the added headers are left out. A topic
-//     that is missing or refuses blocks the message and its key, loudly, until it takes it.
+//     letter. It is compressed by zstd, so that it is as small as its message could be; Client can say
+//     otherwise. Where the topic finds it too large with them, the added headers are left out, and
+//     where it still does, the payload and the headers of the message: then it says the size, the digest
+//     and the position of the message (inbox.FieldDeadLetterBytes), where the first topic has it until
+//     retention removes it, and an error is logged. So give the topic of dead letters the
+//     max.message.bytes of the first one. A topic that is missing or refuses blocks the message and
+//     its key, loudly, until it takes it.
 //   - is held, without such a topic: nothing is lost. It is tried again after the longest pause of
 //     Retry, for as long as it takes; an error is logged once a minute, Held of the stats shows it.
-//     Its key waits behind it, and the offset of its partition stays where it is.
+//     The key of one that is abandoned waits behind it, and the offset of its partition stays where
+//     it is.
 //
 // The Decoder is asked first about a message that cannot be read. The message is skipped where a
 // flat field says a type that the handler skips, or where Unreadable says so. Without a topic for

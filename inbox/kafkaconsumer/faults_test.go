@@ -2,6 +2,11 @@ package kafkaconsumer
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +127,78 @@ func TestHugeDeadLetter(t *testing.T) {
 		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
 		require.NoError(t, stop())
 	})
+}
+
+// A message that compresses well is as small as a dead letter, and one that is too large for the topic
+// of dead letters is there without its payload: its key goes on.
+func TestOversizedDeadLetters(t *testing.T) {
+	everywhere(t, func(t *testing.T, servers []string) {
+		const huge = 20 << 20
+		for name, c := range map[string]struct {
+			value, key []byte
+			dead       string // max.message.bytes of the dead letters
+			kept       bool
+		}{
+			"Compressed": {make([]byte, huge), []byte("k"), "1000000", true},
+			"Payload":    {random(100_000), []byte("k"), "20000", false},
+			"Key":        {nil, random(100_000), "20000", false},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := newTopic(t, servers)
+				s.dead = s.name + "-small"
+				s.create(t, 1, map[string]*string{"max.message.bytes": ptr(c.dead)}, s.dead)
+				client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.DefaultProduceTopic(s.name),
+					kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(2*huge), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				require.NoError(t, err)
+				defer client.Close()
+				require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Key: c.key, Value: c.value}, &kgo.Record{Key: c.key, Value: message("", "2").Payload}).FirstErr())
+				var log lines
+				consumer, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+					DeadLetters: inbox.Always(s.dead), Log: slog.New(slog.NewTextHandler(&log, nil)),
+				}}))
+				require.NoError(t, err)
+				stop := begin(t, consumer)
+				eventually(t, func() bool { return consumer.Stats().Handled == 1 }, "the key goes on")
+				require.NoError(t, stop())
+				assert.NotContains(t, log.String(), "dead letter not published")
+
+				record := s.letter(t)
+				header := attributesOf(record)
+				digest := fmt.Sprintf("sha256:%x", sha256.Sum256(c.value))
+				assert.Equal(t, "0/0", header[inbox.FieldDeadLetterPosition])
+				assert.Equal(t, s.name, header[inbox.FieldDeadLetterSource])
+				if c.kept {
+					assert.Equal(t, digest, fmt.Sprintf("sha256:%x", sha256.Sum256(record.Value)))
+					assert.Empty(t, header[inbox.FieldDeadLetterBytes])
+					return
+				}
+				assert.Equal(t, []string{strconv.Itoa(len(c.value)), digest}, []string{header[inbox.FieldDeadLetterBytes], header[inbox.FieldDeadLetterDigest]})
+				assert.Equal(t, len(c.key) <= maxStubKey, string(record.Key) == string(c.key))
+				assert.Empty(t, record.Value)
+				assert.NotNil(t, record.Value, "it is no tombstone")
+				assert.Contains(t, log.String(), "dead letter without its payload")
+			})
+		}
+	})
+}
+
+// random returns bytes that no codec makes smaller.
+func random(n int) []byte {
+	all := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(all)
+	return all
+}
+
+// letter is the first dead letter.
+func (s *topic) letter(t *testing.T) *kgo.Record {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ConsumeTopics(s.dead))
+	require.NoError(t, err)
+	defer client.Close()
+	fetches := client.PollFetches(t.Context())
+	require.NoError(t, fetches.Err())
+	return fetches.Records()[0]
 }
 
 // A stop does not wait for a cluster that has gone silent.

@@ -69,15 +69,20 @@ func detached(record *kgo.Record) *kgo.Record {
 		Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, LeaderEpoch: record.LeaderEpoch, Timestamp: record.Timestamp,
 		Key: bytes.Clone(record.Key), Value: bytes.Clone(record.Value),
 	}
+	own.Headers = make([]kgo.RecordHeader, 0, len(record.Headers))
 	for _, header := range record.Headers {
 		own.Headers = append(own.Headers, kgo.RecordHeader{Key: header.Key, Value: bytes.Clone(header.Value)})
 	}
 	return own
 }
 
+// headerBytes is what a header takes beside its bytes: a string and a slice here, and its share of a
+// map in the message. On the wire an empty one takes two.
+const headerBytes = 64
+
 // sizeOf is what a record takes: a foreign producer may put it all into the key and the headers.
 func sizeOf(record *kgo.Record) int {
-	n := len(record.Key) + len(record.Value)
+	n := len(record.Key) + len(record.Value) + headerBytes*len(record.Headers)
 	for i := range record.Headers {
 		n += len(record.Headers[i].Key) + len(record.Headers[i].Value)
 	}

@@ -19,8 +19,12 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/internal/session"
 )
 
-// pollMessages bounds what one look takes out of the client's buffers.
-const pollMessages = 500
+// What one poll takes out of the client's buffers is bounded in messages, and in the part of
+// MaxOutstandingBytes: a partition is not read on only after the poll that fills it.
+const (
+	pollMessages = 500
+	pollPart     = 8
+)
 
 // run is one Run of a consumer.
 type run struct {
@@ -81,8 +85,11 @@ func (r *run) receive(ctx context.Context) error {
 	goesOn, stop := context.WithCancel(life)
 	r.stopCommitting = stop
 	r.commits.Go(func() { r.keepCommitting(goesOn, life) })
+	largest := 0
 	for ctx.Err() == nil {
-		fetches := client.PollRecords(ctx, pollMessages)
+		fetches := client.PollRecords(ctx, r.pollSize(largest))
+		largest = 0
+		fetches.EachRecord(func(record *kgo.Record) { largest = max(largest, sizeOf(record)) })
 		fetches.EachRecord(r.take)
 		client.AllowRebalance()
 		if pause := r.failure(ctx, fetches); pause > 0 {
@@ -90,6 +97,18 @@ func (r *run) receive(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pollSize is how many records to poll. Fetches are bounded as they are compressed, so how large their
+// records are is known when they are in the client's buffers, where headers without bytes count
+// nothing: hence the largest record of the last poll. Of a fetch that is awaited one is polled.
+func (r *run) pollSize(largest int) int {
+	n := int(r.kafka.BufferedFetchRecords())
+	if n <= 1 {
+		return 1
+	}
+	average := int(r.kafka.BufferedFetchBytes()) / n
+	return max(1, min(n, pollMessages, r.config.MaxOutstandingBytes/pollPart/max(1, average, largest)))
 }
 
 // final has advice by code, for errors that waiting does not cure.
@@ -201,16 +220,16 @@ func (r *run) take(record *kgo.Record) {
 	}
 	record = detached(record)
 	at := strconv.FormatInt(int64(record.Partition), 10) + "/" + strconv.FormatInt(record.Offset, 10)
+	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
+	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
 	o := &r.config
 	message, broken := session.Read(&o.ConsumerConfig, &inbox.RawMessage{
 		Payload: record.Value, Attributes: attributesOf(record), OrderingKey: string(record.Key),
 		Source: o.Source(record.Topic), Position: at, Published: record.Timestamp,
-	}, at)
+	}, id)
 	if message.OrderingKey == "" {
 		message.OrderingKey = string(record.Key)
 	}
-	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
-	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
 	r.Take(&session.Entry{ID: id, Bytes: sizeOf(record), Message: message, Broken: broken}, p.add(record, message.ID))
 }
 

@@ -65,7 +65,7 @@
 //     takes blocks the message and its key, loudly, until one does.
 //   - is held, without such a subject: nothing is lost. It is tried again after the longest pause
 //     of Retry, for as long as it takes; an error is logged once a minute, Held of the stats shows
-//     it. Its key waits behind it.
+//     it. The key of one that is abandoned waits behind it.
 //
 // The Decoder is asked first about a message that cannot be read. The message is skipped where a
 // flat field says a type that the handler skips, or where Unreadable says so. Without a subject for

@@ -54,13 +54,16 @@
 //     handler does not run again in this process, and Pub/Sub takes the message away when it has
 //     counted enough deliveries. A graceful stop counts as a delivery as well.
 //   - is held, with neither: nothing is lost. It is tried again after the longest pause of Retry,
-//     for as long as it takes; an error is logged once a minute, [Stats.Held] shows it. Its key
-//     waits behind it. Give a topic, or let [inbox.Handle] reject such messages.
+//     for as long as it takes; an error is logged once a minute, [Stats.Held] shows it. The key
+//     of one that is abandoned waits behind it. Give a topic, or let [inbox.Handle] reject such messages.
 //
 // The Decoder is asked first about a message that cannot be read. The message is skipped where a
-// flat field says a type that the handler skips, or where Unreadable says so. Without topic and
-// policy, inbox.Handlers keep it in their table; only with neither it is held, and its key does not
-// wait for it here, while Pub/Sub may deliver nothing more of its ordering key.
+// flat field says a type that the handler skips, or where Unreadable says so. Without a topic,
+// inbox.Handlers keep it in their table, also where the subscription has a policy. With a handler
+// that keeps nothing the policy takes it, and costs its ordering key: Pub/Sub delivers what is behind
+// it again, too, each time that it is given back, and these deliveries count. So set DeadLetters
+// there. With neither it is held, and its key does not wait for it here, while Pub/Sub may deliver
+// nothing more of its ordering key.
 //
 // Failures are counted in this process. With a dead letter policy Pub/Sub counts deliveries
 // ([inbox.Message.Deliveries]), and all but the last one count as failures, so that processes that

@@ -145,6 +145,9 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
     PRIMARY KEY (version)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 
+-- packet
+SELECT @@max_allowed_packet
+
 -- purge_dead_letter
 DELETE m
   FROM JSON_TABLE(?, '$[*]' COLUMNS (consumer VARCHAR(200) CHARACTER SET utf8mb4 PATH '$.consumer', id CHAR(32) PATH '$.id'

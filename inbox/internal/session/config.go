@@ -32,6 +32,7 @@ func Complete(pkg string, c *inbox.ConsumerConfig, handler inbox.Handler, group 
 	fill(p, "MaxOutstandingBytes", &c.MaxOutstandingBytes, inbox.DefaultMaxOutstandingBytes)
 	fill(p, "Timeout", &c.Timeout, inbox.DefaultTimeout)
 	c.ShutdownTimeout = max(cmp.Or(c.ShutdownTimeout, inbox.DefaultShutdownTimeout), 0)
+	c.Decoder = bounded(c.Decoder)
 	c.Unreadable = cmp.Or(c.Unreadable, inbox.UnreadableDeadLetter)
 	p.If(c.Unreadable != inbox.UnreadableDeadLetter && c.Unreadable != inbox.UnreadableSkip, "Unreadable is %.40q: give %q or %q, or nothing for %[2]q",
 		c.Unreadable, inbox.UnreadableDeadLetter, inbox.UnreadableSkip)

@@ -223,6 +223,20 @@ func (l *queues) resume(at *queue) {
 	}
 }
 
+// part gives a message that is being handled a queue of its own, so that its key goes on without it.
+func (l *queues) part(e *Entry) {
+	own, at := "id "+e.ID, e.queue
+	if l.stopping || e.over || e.leaving || at.key == own {
+		return
+	}
+	at.entries[0] = nil
+	at.entries = at.entries[1:]
+	at.state = idle
+	l.resume(at)
+	e.Gap, e.queue = 0, &queue{key: own, state: running, entries: []*Entry{e}}
+	l.byKey[own] = e.queue
+}
+
 // pause lets a message that was handled wait for its next attempt, and its queue with it, unless others
 // that precede it have come meanwhile.
 func (l *queues) pause(e *Entry) {

@@ -8,6 +8,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
+// maxShape bounds what is parsed: the shape of each message is asked for.
+const maxShape = 64 << 10
+
 // shapeOf says in a few words what a message that cannot be read looks like. There are as many answers
 // as are written here, whatever the messages hold: the log tells shapes apart.
 func shapeOf(m *inbox.Message) string {
@@ -25,6 +28,8 @@ func shapeOf(m *inbox.Message) string {
 		return "Avro"
 	case !utf8.Valid(payload):
 		return "binary"
+	case len(payload) > maxShape:
+		return "long text"
 	}
 	return textShape(bytes.TrimSpace(payload))
 }

@@ -19,11 +19,12 @@ func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Mes
 	if err != nil {
 		a := raw.Attributes
 		message = &inbox.Message{
-			Key: inbox.UnreadableKey(raw.Source, id, raw.Payload), ID: cmp.Or(a["id"], a["ce-id"]), Type: cmp.Or(a["type"], a["ce-type"]),
+			Key: inbox.UnreadableKey(raw, id), ID: shortened(cmp.Or(a["id"], a["ce-id"])), Type: shortened(cmp.Or(a["type"], a["ce-type"])),
 			OrderingKey: a[inbox.FieldOrderingKey], Payload: raw.Payload, Attributes: a,
 		}
 	}
 	message.Consumer, message.Source, message.Position, message.Published = c.Consumer, raw.Source, raw.Position, raw.Published
+	message.BrokerKey = raw.OrderingKey
 	return message, err
 }
 
@@ -42,12 +43,21 @@ func (s *Session) unreadable(e *Entry) {
 		e.counted = true
 		s.Counts.unreadable.Add(1)
 	}
+	rejecter, keeps := s.Runner.Handler.(inbox.Rejecter)
 	switch {
 	case s.skipsType(m.Type):
 		s.attemptWith(e, s.Runner.Handler)
 	case s.Unreadable == inbox.UnreadableSkip:
 		s.reportSkipped(e)
 		s.attemptWith(e, inbox.HandlerFunc(skip))
+	case keeps && s.DeadLetter == nil: // rather than to give it back until the broker's policy takes it, while its key waits
+		s.attemptWith(e, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			outcome, err := rejecter.Reject(ctx, m, e.Broken)
+			if err == nil && outcome == inbox.DeadLettered {
+				s.reportKept(e, "dead-lettered")
+			}
+			return outcome, err
+		}))
 	case s.hasPlace(e):
 		s.reportKept(e, "forwarded")
 		if s.learn(e, func() { e.Why = e.Broken }) {
@@ -56,14 +66,7 @@ func (s *Session) unreadable(e *Entry) {
 			s.nack(e)
 		}
 	default:
-		rejecter, _ := s.Runner.Handler.(inbox.Rejecter)
-		if rejecter == nil {
-			s.hold(e)
-			return
-		}
-		s.attemptWith(e, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-			return inbox.DeadLettered, rejecter.Reject(ctx, m, e.Broken)
-		}))
+		s.hold(e)
 	}
 }
 
@@ -103,11 +106,11 @@ func (s *Session) homeless(e *Entry) bool {
 // readAgain reads a message again whose decoder was out: its key waits for it.
 func (s *Session) readAgain(e *Entry) {
 	was := e.Message
-	m, err := s.Decoder.Decode(&inbox.RawMessage{
-		Payload: was.Payload, Attributes: was.Attributes, OrderingKey: was.OrderingKey, Source: was.Source, Position: was.Position, Published: was.Published,
+	m, err := s.decoderOf(e).Decode(&inbox.RawMessage{
+		Payload: was.Payload, Attributes: was.Attributes, OrderingKey: was.BrokerKey, Source: was.Source, Position: was.Position, Published: was.Published,
 	})
 	if inbox.IsUnavailable(err) {
-		if !s.learn(e, func() { e.Past.Setbacks++ }) {
+		if !s.learn(e, func() { e.Broken, e.Past.Setbacks = err, e.Past.Setbacks+1 }) {
 			s.nack(e)
 			return
 		}
@@ -118,7 +121,7 @@ func (s *Session) readAgain(e *Entry) {
 	}
 	if err == nil {
 		m.Consumer, m.Source, m.Position, m.Published = was.Consumer, was.Source, was.Position, was.Published
-		m.Deliveries, m.OrderingKey = was.Deliveries, was.OrderingKey // it stays in its queue
+		m.Deliveries, m.BrokerKey, m.OrderingKey = was.Deliveries, was.BrokerKey, was.OrderingKey // it stays in its queue
 	} else {
 		m = was
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -194,6 +195,53 @@ func TestDecoderIsOut(t *testing.T) {
 	})
 }
 
+// What is held blocks no key, also where that is known only later than at its arrival, as its decoder
+// was out; copies, stops and what comes later find it in its new place.
+func TestHeldWhenItsDecoderIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out atomic.Bool
+		out.Store(true)
+		var handled atomic.Int64
+		set := settings(func(context.Context, *inbox.Message) error { handled.Add(1); return nil })
+		set.Unreadable = inbox.UnreadableDeadLetter
+		c := inbox.ConsumerConfig{Decoder: func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
+			switch {
+			case strings.HasPrefix(string(raw.Payload), "{"):
+				return nil, nil //nolint:nilnil // it is left to the consumer
+			case out.Load():
+				return nil, inbox.Unavailable(errors.New("registry out"))
+			}
+			return nil, errors.New("no such schema")
+		}}
+		set.Decoder = c.Decoder
+		s := New(t.Context(), &set)
+		var broker told
+		take := func(id, payload string) {
+			e := arrived(&c, "a", id, payload, nil)
+			e.Gap = time.Minute
+			s.Take(e, &broker)
+		}
+		take("1", "avro")
+		take("2", event("T", "2"))
+		take("3", "avro")
+		take("4", event("T", "4"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Zero(t, handled.Load(), "its key waits for its decoder")
+		out.Store(false)
+		time.Sleep(24 * time.Hour)
+		take("1", "avro") // a copy
+		take("5", event("T", "5"))
+		synctest.Wait()
+		stats := set.Counts.Stats(s)
+		assert.Equal(t, []int64{2, 2, 0, 1, 3}, []int64{stats.Held, stats.Claimed, stats.Running, stats.Copies, handled.Load()})
+		s.Stop(func() {})
+		assert.Equal(t, []int64{3, 3}, []int64{broker.acks.Load(), broker.nacks.Load()})
+		assert.Empty(t, s.queues.byKey)
+	})
+}
+
 // There are few shapes, and each message has one.
 func TestShapes(t *testing.T) {
 	t.Parallel()
@@ -205,6 +253,7 @@ func TestShapes(t *testing.T) {
 	} {
 		assert.Equal(t, want, shapeOf(&inbox.Message{Payload: []byte(payload)}), "%q", payload)
 	}
+	assert.Equal(t, "long text", shapeOf(&inbox.Message{Payload: bytes.Repeat([]byte("["), maxShape+1)}))
 	assert.Equal(t, "no payload", shapeOf(&inbox.Message{}))
 	assert.Equal(t, "CloudEvent in binary mode", shapeOf(&inbox.Message{Attributes: map[string]string{"ce-specversion": "1.0"}}))
 }
@@ -221,7 +270,8 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload []byte, name, value, other, more string) {
 		c := inbox.ConsumerConfig{Consumer: "billing"}
-		m, err := Read(&c, &inbox.RawMessage{Payload: payload, Attributes: map[string]string{name: value, other: more}, Source: "orders", Position: "0/1"}, "0/1")
+		raw := &inbox.RawMessage{Payload: payload, Attributes: map[string]string{name: value, other: more}, Source: "orders", Position: "0/1"}
+		m, err := Read(&c, raw, "0/1")
 		require.NotNil(t, m)
 		assert.Equal(t, []string{"billing", "orders", "0/1"}, []string{m.Consumer, m.Source, m.Position})
 		assert.Equal(t, payload, m.Payload)
@@ -229,8 +279,25 @@ func FuzzRead(f *testing.F) {
 			require.NotNil(t, m.Envelope)
 			return
 		}
-		assert.Equal(t, inbox.UnreadableKey("orders", "0/1", payload), m.Key)
+		assert.Equal(t, inbox.UnreadableKey(raw, "0/1"), m.Key)
 		assert.NotEmpty(t, shapeOf(m))
 		_, _ = m.SpanContext(), m.Age(time.Now())
 	})
+}
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// A decoder that returns a nil pointer as its error makes a dead letter of its message, whose fields
+// say so.
+func TestDecoderReturnsANilPointer(t *testing.T) {
+	t.Parallel()
+	c := inbox.ConsumerConfig{Consumer: "billing", Decoder: func(*inbox.RawMessage) (*envelope.CloudEvent, error) {
+		var failed *nilError
+		return nil, failed
+	}}
+	e := arrived(&c, "a", "0/1", "x", nil)
+	e.Why = e.Broken
+	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*session.nilError")
 }

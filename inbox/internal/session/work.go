@@ -60,7 +60,7 @@ func (s *Session) attempt(e *Entry, handler inbox.Handler) {
 	}
 	s.mu.Unlock()
 	runner := s.Runner
-	runner.Handler, runner.Overdue = handler, s.overdue
+	runner.Handler, runner.Overdue, runner.QuietDeadLetters = handler, s.overdue, e.Broken != nil // see reportKept
 	a := runner.Attempt(ctx, e.Message, e.Past)
 	if a.Done() {
 		s.Counts.outcome(a.Outcome)
@@ -179,6 +179,9 @@ func (s *Session) hold(e *Entry) {
 			e.held = true
 			s.Counts.held.Add(1)
 		}
+		if e.Broken != nil { // that it would be held was not known where its decoder was out, or it was to go elsewhere
+			s.queues.part(e)
+		}
 	})
 	s.pause(e, now.Add(s.Runner.Retry.Delay(longest)))
 }
@@ -284,5 +287,5 @@ func (s *Session) AckFailed(confirmation, position string, err error) {
 // logOf is the log for lines about a message.
 func (s *Session) logOf(e *Entry) *slog.Logger {
 	m := e.Message
-	return s.Log.With("message_id", m.ID, "type", m.Type, "position", m.Position, "ordering_key", m.OrderingKey, "attempts", e.Past.Failures)
+	return s.Log.With("message_id", shortened(m.ID), "type", shortened(m.Type), "position", m.Position, "ordering_key", shortened(m.OrderingKey), "attempts", e.Past.Failures)
 }
