@@ -37,6 +37,7 @@ type round struct {
 	open     map[*kgo.Record]bool // records that have no answer yet; true where their partition is known
 	homeless int                  // records whose partition is not known yet
 	placed   chan struct{}        // closed when there are none
+	sizes    map[string]int       // of topics, in partitions
 	verdicts map[partition]error  // why records for a partition are not sent; nil: they are
 	unsent   map[*kgo.Record]error
 	shut     map[partition]error // partitions that were out in an earlier round of the call
@@ -157,7 +158,7 @@ func (c *client) begin(items []item, shut map[partition]error, abandon context.C
 	c.round = round{
 		began: time.Now(), writes: map[int32]int{}, abandon: abandon,
 		open: make(map[*kgo.Record]bool, len(items)), homeless: len(items), placed: make(chan struct{}),
-		verdicts: map[partition]error{}, unsent: map[*kgo.Record]error{}, shut: shut,
+		sizes: map[string]int{}, verdicts: map[partition]error{}, unsent: map[*kgo.Record]error{}, shut: shut,
 		suspects: map[int32]*suspect{}, heard: map[int32]time.Time{},
 	}
 	for i := range items {

@@ -16,8 +16,8 @@
 //
 // A message with an ordering key goes to the partition that Kafka's own Java clients choose for that
 // key (murmur2), so that all messages of a key are in one partition, in order, also beside writers in
-// other languages. It changes when partitions are added: let the consumers catch up first. Messages
-// without a key are spread.
+// other languages. It changes when partitions are added, with what goes out together next: let the
+// consumers catch up first. Messages without a key are spread.
 //
 // The producer is idempotent and waits for all in-sync replicas (acks=all). Messages go out in rounds of
 // which each partition gets one batch, which Kafka takes or refuses as a whole; see Publish. A batch

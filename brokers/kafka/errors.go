@@ -191,7 +191,7 @@ func classified(what string, err error) error {
 		return brokers.Unreachable(brokers.ScopePartition, advise("check that the server runs, and that the address that it advertises can be reached"))
 	case errors.Is(err, errUnplaced):
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
-	case errors.Is(err, errUnreached):
+	case errors.Is(err, errUnreached), errors.Is(err, errOvertook):
 		return brokers.Unreachable(brokers.ScopePartition, advise(passes))
 	case errors.Is(err, errSlow):
 		return brokers.Unreachable(brokers.ScopePartition, advise(slow))

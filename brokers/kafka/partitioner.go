@@ -23,7 +23,6 @@ type topicPartitioner struct {
 	client  *client
 	topic   string
 	keyed   kgo.TopicPartitioner
-	size    int
 	current int // of records without a key
 }
 
@@ -35,18 +34,34 @@ func (*topicPartitioner) RequiresConsistency(*kgo.Record) bool { return true }
 func (p *topicPartitioner) OnNewBatch() { p.current = nowhere }
 
 // Partition implements [kgo.TopicPartitioner].
-func (p *topicPartitioner) Partition(record *kgo.Record, n int) int {
-	if n != p.size {
-		p.size = n
-		p.client.servers.sized(p.topic, n)
-	}
+func (p *topicPartitioner) Partition(record *kgo.Record, there int) int {
+	n := p.client.size(p.topic, there)
+	number := p.current
 	if record.Key != nil {
-		return p.admit(record, p.keyed.Partition(record, n))
+		number = p.keyed.Partition(record, n)
+	} else if number < 0 || number >= n || p.out(number) != nil {
+		number = p.choose(n)
+		p.current = number
 	}
-	if p.current < 0 || p.current >= n || p.out(p.current) != nil {
-		p.current = p.choose(n)
+	if number >= there {
+		return p.refuse(record, number, errUnplaced)
 	}
-	return p.admit(record, p.current)
+	return p.admit(record, number)
+}
+
+// size is the number of a topic's partitions for a round: the first that the client knew in it. The client may
+// learn of another one meanwhile, and of two messages of a key in two partitions one may refuse what the
+// other takes.
+func (c *client) size(topic string, there int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, known := c.sizes[topic]
+	if !known {
+		n = there
+		c.sizes[topic] = n
+		c.servers.sized(topic, n)
+	}
+	return n
 }
 
 // choose returns a partition that is well, and any where none is.
@@ -72,10 +87,13 @@ func (p *topicPartitioner) choose(n int) int {
 }
 
 func (p *topicPartitioner) admit(record *kgo.Record, number int) int {
-	why := p.out(number)
-	if why == nil {
-		return number
+	if why := p.out(number); why != nil {
+		return p.refuse(record, number, why)
 	}
+	return number
+}
+
+func (p *topicPartitioner) refuse(record *kgo.Record, number int, why error) int {
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
 	p.client.unsent[record] = &unsent{p.partition(number), why}

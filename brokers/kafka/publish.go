@@ -167,8 +167,15 @@ func (p *publication) send(ctx context.Context, round []item) {
 	repeated := p.exchange(ctx, sendable)
 	p.shutPartitions(sendable)
 	var missing, refused []item
+	failed := map[string]error{} // by key
 	for _, it := range sendable {
+		key := p.msgs[it.index].OrderingKey
+		if it.err != nil && key != "" && failed[key] == nil {
+			failed[key] = it.err
+		}
 		switch {
+		case it.err == nil && failed[key] != nil: // it goes again behind that one: a round has a key in one partition
+			p.settle(ctx, it, fmt.Errorf("%w (%v)", errOvertook, failed[key]), true)
 		case it.err == nil:
 			r := it.record
 			p.servers.confirm(partition{r.Topic, r.Partition})

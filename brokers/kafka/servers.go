@@ -76,6 +76,8 @@ var (
 	errUnreached = errors.New("the partition's leader does not answer")
 	// errUnplaced is why a record was not sent whose partition was not found while servers answered.
 	errUnplaced = errors.New("the topic's partitions were not found in time")
+	// errOvertook is why a message that a server has confirmed is sent again.
+	errOvertook = errors.New("published before an earlier message of its key, which was not")
 )
 
 // unsent is the error of a record that was not sent, since its partition is out.

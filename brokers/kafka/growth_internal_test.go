@@ -1,0 +1,34 @@
+package kafka
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A topic that gets partitions while a round is handed over has its former number of them until the next
+// round: of two messages of a key in two partitions, one may refuse what the other takes. Where there are fewer,
+// nothing is sent to one that is no more.
+func TestPartitionsOfARound(t *testing.T) {
+	t.Parallel()
+	of := &servers{}
+	of.begin(nil, nil)
+	c := newClient(of)
+	made, err := kgo.NewClient()
+	require.NoError(t, err)
+	t.Cleanup(made.Close)
+	c.Client = made
+	p := partitioner{c}.ForTopic("there")
+	record := func() *kgo.Record { return &kgo.Record{Topic: "there", Key: []byte("key-2")} }
+	round := func() { c.begin([]item{{record: record()}}, nil, func(error) {}) }
+	round()
+	first := p.Partition(record(), 6)
+	assert.Equal(t, first, p.Partition(record(), 7), "two messages of a key of one round")
+	lost := record()
+	assert.Equal(t, nowhere, p.Partition(lost, first))
+	require.ErrorIs(t, c.done(lost), errUnplaced)
+	round()
+	assert.NotEqual(t, first, p.Partition(record(), 7), "it is the next round's")
+}
