@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -80,12 +81,20 @@ func (c *client) OnBrokerConnect(server kgo.BrokerMetadata, _ time.Duration, _ n
 	}
 }
 
+// greetings are requests that a server answers before it has let the client in.
+var greetings = map[int16]bool{
+	int16(kmsg.ApiVersions): true, int16(kmsg.SASLHandshake): true, int16(kmsg.SASLAuthenticate): true,
+}
+
 // OnBrokerRead implements [kgo.HookBrokerRead].
-func (c *client) OnBrokerRead(server kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+func (c *client) OnBrokerRead(server kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		c.trouble(server.NodeID, err)
+		return
+	}
+	if greetings[key] {
 		return
 	}
 	c.misses = 0
@@ -212,15 +221,21 @@ func (c *client) answered(but int32) bool {
 	return false
 }
 
-// suspected says why a server could not be connected to, or broke its connection, in the round; nil: it did
-// not.
-func (c *client) suspected(id int32) (address string, why error) {
+// suspected is the server because of which a record has an error, and why it could not be connected to, or broke
+// its connection, in the round: the leader of its partition, or another one that the error is of; nil: it is not
+// known of any.
+func (c *client) suspected(leader int32, err error) (id int32, address string, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.suspects[id]; s != nil {
-		why = s.why
+	if s := c.suspects[leader]; s != nil && s.why != nil && (code(err) == 0 || errors.Is(err, s.why)) {
+		return leader, c.addresses[leader], s.why
 	}
-	return c.addresses[id], why
+	for id, s := range c.suspects {
+		if s.why != nil && errors.Is(err, s.why) {
+			return id, c.addresses[id], s.why
+		}
+	}
+	return leader, "", nil
 }
 
 // noServer is the id of no server.

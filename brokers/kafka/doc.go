@@ -36,7 +36,9 @@
 // answer within another one although others do. From then on nothing is sent to its partitions, so that it
 // costs no call any time; messages without a key go to other partitions. It is asked again after 1 s, 2 s,
 // 4 s and so on, up to every 30 s, and all goes on when it answers, or when its partitions have another
-// leader. Where no server answers, the broker is unavailable.
+// leader. Where no server answers, the broker is unavailable. A server that closes connections at the
+// first request, talks no Kafka, has a certificate that is not trusted or refuses the login, although
+// others answer, is out at once.
 //
 // The client itself repeats little, since what a relay holds back keeps its attempts: what is refused for
 // the moment 8 times, within 0.2 s; what is stored but not on enough replicas (7, 20) for 2 s. A round that
@@ -48,7 +50,7 @@
 //	Kafka says                                 class                     what to do
 //	nothing, no server of the cluster          unavailable broker        check addresses, also those that the servers advertise
 //	nothing, one server of several             unavailable partition     check that server, and the address that it advertises
-//	33, 34, 58 login                           unavailable broker        check user, password and mechanism
+//	33, 34, 58 login, refused by each server   unavailable broker        check user, password and mechanism
 //	31 cluster rights                          unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
 //	89 throttled                               unavailable broker        raise the user's quota, or publish more slowly
 //	14, 15, 16, 41 no controller               unavailable broker        bring servers back

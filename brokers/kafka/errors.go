@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -43,14 +44,15 @@ func refusedBy(class brokers.Class, advice string) rule {
 }
 
 const (
-	passes    = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
-	replicas  = "bring servers back, or lower min.insync.replicas of the topic"
-	slow      = "the replicas do not confirm in time: see the servers' logs, and kafka-topics --describe --under-replicated-partitions"
-	storage   = "a disk of the partition's leader is offline; see its log"
-	producer  = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
-	starting  = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
-	loginFail = "check user, password and mechanism of SASL"
-	seeLog    = "see the log of the partition's leader"
+	passes     = "this passes by itself when the partition has a leader and enough replicas; see kafka-topics --describe"
+	replicas   = "bring servers back, or lower min.insync.replicas of the topic"
+	slow       = "the replicas do not confirm in time: see the servers' logs, and kafka-topics --describe --under-replicated-partitions"
+	storage    = "a disk of the partition's leader is offline; see its log"
+	producer   = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
+	starting   = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
+	notRunning = "check that the servers run, and that the addresses that they advertise can be reached"
+	loginFail  = "check user, password and mechanism of SASL"
+	seeLog     = "see the log of the partition's leader"
 )
 
 // rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). For every other code
@@ -174,6 +176,14 @@ func unsure(err error) bool {
 func classified(what string, err error) error {
 	said := fmt.Errorf("kafka: %s: %w", what, err)
 	advise := func(advice string) error { return failure.Advise(said, advice) }
+	var out *serverError
+	if errors.As(err, &out) {
+		advice := cmp.Or(unanswered(out.why), notRunning)
+		if n := code(out.why); n != 0 {
+			advice = ruleOf(n, out.why).advice
+		}
+		return brokers.Unreachable(brokers.ScopePartition, advise(advice))
+	}
 	if n := code(err); n != 0 {
 		switch r := ruleOf(n, err); {
 		case r.class == brokers.ClassUnavailable:
@@ -187,8 +197,6 @@ func classified(what string, err error) error {
 	switch {
 	case errors.As(err, new(topicError)):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
-	case errors.As(err, new(*serverError)):
-		return brokers.Unreachable(brokers.ScopePartition, advise("check that the server runs, and that the address that it advertises can be reached"))
 	case errors.Is(err, errUnplaced):
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
 	case errors.Is(err, errUnreached), errors.Is(err, errOvertook):
@@ -238,7 +246,7 @@ func unanswered(err error) (advice string) {
 	case errors.Is(err, io.EOF):
 		return "the server hung up; see its log"
 	case errors.As(err, &refused) && refused.Op == "dial", errors.Is(err, context.DeadlineExceeded):
-		return "check that the servers run, and that the addresses that they advertise can be reached"
+		return notRunning
 	default:
 		return ""
 	}

@@ -90,6 +90,6 @@ func TestErrors(t *testing.T) {
 		assert.NotErrorIs(t, got, brokers.ErrNotSent)
 		refusal, refused := brokers.Refusal(got)
 		assert.Equal(t, class != brokers.ClassUnavailable && !errors.Is(test.err, kerr.CorruptMessage), refused, "%v", got)
-		assert.Equal(t, refused, refusal == brokers.ScopeDestination)
+		assert.Equal(t, refused, refused && refusal == brokers.ScopeDestination)
 	}
 }

@@ -313,7 +313,7 @@ func TestScopeOfAnOutage(t *testing.T) {
 		results := b.Publish(t.Context(), msgs)
 		assert.Equal(t, []string{"unavailable destination", ""}, classes(results)[:2], "%v", results)
 		assert.True(t, brokers.Unanswered(results[0].Err))
-		require.ErrorContains(t, results[0].Err, "check that the server runs")
+		require.ErrorContains(t, results[0].Err, "check that the servers run")
 		require.Error(t, results[2].Err)
 	}
 	c.well(t)

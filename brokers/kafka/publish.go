@@ -166,7 +166,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 	}
 	repeated := p.exchange(ctx, sendable)
 	p.shutPartitions(sendable)
-	var missing, refused []item
+	var missing, refused, again []item
 	failed := map[string]error{} // by key
 	for _, it := range sendable {
 		key := p.msgs[it.index].OrderingKey
@@ -182,6 +182,8 @@ func (p *publication) send(ctx context.Context, round []item) {
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
+		case errors.As(it.err, new(*misplaced)):
+			again = append(again, it)
 		case refusals[code(it.err)]:
 			refused = append(refused, it)
 		default:
@@ -190,6 +192,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 	}
 	p.halve(ctx, refused)
 	p.createAndSend(ctx, missing)
+	p.send(ctx, again) // there is one server less
 }
 
 // halve deals with items that were refused with the others of their batches.
@@ -321,25 +324,40 @@ func (p *publication) fates(caller context.Context, c *client, why error) map[pa
 	return fate
 }
 
-// unreached says why partitions were given up by the client, which could not send to their leaders although
-// other servers answered, and adds it to the fate of others. Those that it could not connect to are out.
+// unreached says why the client has given records up although servers answered, and adds it to the fate of
+// partitions. The server that it could not connect to is out. Where that is not the one that leads the partition, it
+// was asked for a producer's number, or where the partition is: the record was not sent.
 func (p *publication) unreached(c *client, items []item, fate map[partition]error) map[partition]error {
+	answer := map[int32]bool{} // others than a server do
 	for i := range items {
-		of := partition{items[i].record.Topic, items[i].record.Partition}
-		if err := items[i].err; err == nil || fate[of] != nil || !errors.Is(err, kgo.ErrRecordRetries) || c.said.of(of) != nil {
+		it := &items[i]
+		of := partition{it.record.Topic, it.record.Partition}
+		if it.err == nil || fate[of] != nil || errors.As(it.err, new(*unsent)) || c.said.of(of) != nil {
 			continue
 		}
 		leader := c.leader(of)
-		if !c.answered(leader) {
+		culprit, address, why := c.suspected(leader, it.err)
+		if why == nil && !errors.Is(it.err, kgo.ErrRecordRetries) {
 			continue
+		}
+		if _, asked := answer[culprit]; !asked {
+			answer[culprit] = p.othersAnswer(c, culprit)
+		}
+		if !answer[culprit] {
+			continue
+		}
+		if why != nil {
+			p.servers.lose(culprit, address, why)
+			if culprit != leader {
+				it.err = &misplaced{why}
+				continue
+			}
 		}
 		if fate == nil {
 			fate = map[partition]error{}
 		}
-		fate[of] = errUnreached
-		if address, why := c.suspected(leader); why != nil {
-			p.servers.lose(leader, address, why)
-			fate[of] = p.servers.isOut(leader)
+		if fate[of] = p.servers.isOut(leader); fate[of] == nil {
+			fate[of] = errUnreached
 		}
 	}
 	return fate
@@ -349,11 +367,13 @@ func (p *publication) unreached(c *client, items []item, fate map[partition]erro
 // last, where the client has words of its own.
 func (c *client) explain(it *item, why error, fate map[partition]error) error {
 	err := it.err
-	if err == nil || errors.As(err, new(*unsent)) {
+	if err == nil || errors.As(err, new(*unsent)) || errors.As(err, new(*misplaced)) {
 		return err
 	}
 	of := partition{it.record.Topic, it.record.Partition}
 	switch {
+	case fate[of] != nil && code(fate[of]) != 0: // of a login
+		err = fate[of]
 	case code(err) != 0:
 	case fate[of] != nil:
 		err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", fate[of], err)

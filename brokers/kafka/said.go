@@ -65,7 +65,7 @@ func (s *said) unconfirmed(of partition) bool {
 }
 
 func (s *said) note(of partition, err *kerr.Error) {
-	if err == nil {
+	if err == nil || rules[err.Code].advice == loginFail { // which is said of a connection
 		return
 	}
 	s.mu.Lock()

@@ -89,6 +89,13 @@ type unsent struct {
 func (e *unsent) Error() string { return e.why.Error() }
 func (e *unsent) Unwrap() error { return e.why }
 
+// misplaced is the error of a record that was not sent, since the client put a question of its own to a server
+// that is out.
+type misplaced struct{ why error }
+
+func (e *misplaced) Error() string { return e.why.Error() }
+func (e *misplaced) Unwrap() error { return e.why }
+
 func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
 	s.dial, s.returned = dial, returned
 	s.ctx, s.cancel = context.WithCancel(context.Background())
