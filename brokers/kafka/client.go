@@ -24,8 +24,7 @@ type client struct {
 	greeted bool // a server has answered
 	closing sync.Once
 
-	mu        sync.Mutex
-	addresses map[int32]string // of servers, by id, as far as it has connected to them
+	mu sync.Mutex
 	round
 }
 
@@ -55,7 +54,7 @@ type suspect struct {
 }
 
 func newClient(of *servers) *client {
-	return &client{servers: of, addresses: map[int32]string{}, round: round{writes: map[int32]int{}}}
+	return &client{servers: of, round: round{writes: map[int32]int{}}}
 }
 
 // mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
@@ -66,13 +65,7 @@ const mostMisses = 6
 func (c *client) OnBrokerConnect(server kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if server.NodeID >= 0 {
-		c.addresses[server.NodeID] = net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
-	}
 	if err == nil {
-		if server.NodeID >= 0 {
-			c.servers.meet(server.NodeID, c.addresses[server.NodeID])
-		}
 		return
 	}
 	c.trouble(server.NodeID, err)
@@ -224,18 +217,39 @@ func (c *client) answered(but int32) bool {
 // suspected is the server because of which a record has an error, and why it could not be connected to, or broke
 // its connection, in the round: the leader of its partition, or another one that the error is of; nil: it is not
 // known of any.
-func (c *client) suspected(leader int32, err error) (id int32, address string, why error) {
+func (c *client) suspected(leader int32, err error) (id int32, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.suspects[leader]; s != nil && s.why != nil && (code(err) == 0 || errors.Is(err, s.why)) {
-		return leader, c.addresses[leader], s.why
+		return leader, s.why
 	}
 	for id, s := range c.suspects {
 		if s.why != nil && errors.Is(err, s.why) {
-			return id, c.addresses[id], s.why
+			return id, s.why
 		}
 	}
-	return leader, "", nil
+	return leader, nil
+}
+
+// known are the addresses of the cluster's servers, by id, as the client last heard.
+func (c *client) known() map[int32]string {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // where it has heard of none it would ask
+	answer, err := c.RequestCachedMetadata(ctx, serversOnly(), 0)
+	if err != nil {
+		return nil
+	}
+	return addresses(answer)
+}
+
+func addresses(answer *kmsg.MetadataResponse) map[int32]string {
+	all := map[int32]string{}
+	for i := range answer.Brokers {
+		if server := &answer.Brokers[i]; len(all) < mostKnown {
+			all[server.NodeID] = net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
+		}
+	}
+	return all
 }
 
 // noServer is the id of no server.

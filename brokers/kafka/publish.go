@@ -336,7 +336,7 @@ func (p *publication) unreached(c *client, items []item, fate map[partition]erro
 			continue
 		}
 		leader := c.leader(of)
-		culprit, address, why := c.suspected(leader, it.err)
+		culprit, why := c.suspected(leader, it.err)
 		if why == nil && !errors.Is(it.err, kgo.ErrRecordRetries) {
 			continue
 		}
@@ -347,7 +347,7 @@ func (p *publication) unreached(c *client, items []item, fate map[partition]erro
 			continue
 		}
 		if why != nil {
-			p.servers.lose(culprit, address, why)
+			p.servers.lose(culprit, c.known(), why)
 			if culprit != leader {
 				it.err = &misplaced{why}
 				continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -22,6 +21,8 @@ const (
 	illFor = time.Minute
 	// mostRemembered bounds what is remembered of partitions and topics.
 	mostRemembered = 100_000
+	// mostKnown bounds the servers of a cluster whose addresses are kept.
+	mostKnown = 10_000
 )
 
 // servers remembers, for all clients of a broker, which servers of the cluster are out while others
@@ -39,7 +40,7 @@ type servers struct {
 	some  atomic.Bool // anything is out
 	mu    sync.Mutex
 	ended bool
-	met   map[int32]string // addresses of servers that were connected to, by id
+	known map[int32]string // addresses of the cluster's servers, by id, when one was last lost or asked
 	out   map[int32]*serverError
 	ill   map[partition]illness
 	sizes map[string]int // of topics, in partitions
@@ -99,27 +100,31 @@ func (e *misplaced) Unwrap() error { return e.why }
 func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
 	s.dial, s.returned = dial, returned
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.met, s.out, s.ill, s.sizes = map[int32]string{}, map[int32]*serverError{}, map[partition]illness{}, map[string]int{}
+	s.out, s.ill, s.sizes = map[int32]*serverError{}, map[partition]illness{}, map[string]int{}
 }
 
-// meet notes where a server is.
-func (s *servers) meet(id int32, address string) {
+// know notes where the servers of the cluster are.
+func (s *servers) know(known map[int32]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.met[id]; known || len(s.met) < mostServers {
-		s.met[id] = address
-	}
+	s.known = known
 }
 
-// seeds are the addresses that a new client begins with: while servers are out, also those that were
-// heard of since, as the only one that was configured may be out.
+// seeds are the addresses that a new client begins with: while servers are out, also those of the others, as the
+// only one that was configured may be out. They are asked in this order.
 func (s *servers) seeds(configured []string) []string {
 	if !s.some.Load() {
 		return configured
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append(slices.Collect(maps.Values(s.met)), configured...)
+	all := slices.Clone(configured)
+	for id, address := range s.known {
+		if s.out[id] == nil && !slices.Contains(all, address) {
+			all = append(all, address)
+		}
+	}
+	return all
 }
 
 // spawn runs f beside its caller, unless the broker is closed.
@@ -214,13 +219,16 @@ func (s *servers) admit(of partition, leader int32) error {
 	}
 }
 
-// lose notes that a server is out, until it answers.
-func (s *servers) lose(id int32, address string, why error) {
+// lose notes that a server is out, until it answers. known are those of the cluster: one that is not of them
+// leads nothing.
+func (s *servers) lose(id int32, known map[int32]string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.out[id] != nil {
+	address := known[id]
+	if s.ended || s.out[id] != nil || address == "" {
 		return
 	}
+	s.known = known
 	o := &serverError{id: id, address: address, why: why, leads: map[partition]bool{}}
 	s.out[id] = o
 	s.some.Store(true)

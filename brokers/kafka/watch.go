@@ -3,9 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -120,10 +118,7 @@ func (b *Broker) suspect(c *client, id int32) {
 	b.servers.spawn(func() {
 		err := askServer(b.servers.ctx, c, id)
 		if b.convict(c, id, err) && b.othersAnswer(c, id) {
-			c.mu.Lock()
-			address := c.addresses[id]
-			c.mu.Unlock()
-			b.servers.lose(id, address, err)
+			b.servers.lose(id, c.known(), err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -202,13 +197,17 @@ func (b *Broker) othersAnswer(c *client, but int32) bool {
 // returned asks a server that is out, past all clients, which do not connect to it. The cluster knows
 // where it is now; one that it no longer has leads nothing, and is not out.
 func (b *Broker) returned(ctx context.Context, id int32, address string) (is bool, now string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*silence)
-	defer cancel()
-	if found, known := b.address(ctx, id); known && found == "" {
+	asking, cancel := context.WithTimeout(ctx, 2*silence)
+	found, known := b.address(asking, id)
+	cancel()
+	switch {
+	case known && found == "":
 		return true, address
-	} else if known {
+	case known:
 		address = found
 	}
+	ctx, cancel = context.WithTimeout(ctx, 2*silence) // its own: others being slow is not its fault
+	defer cancel()
 	c, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(address), kgo.Dialer(b.options.dial))...)
 	if err != nil {
 		return false, address
@@ -236,10 +235,7 @@ func (b *Broker) address(ctx context.Context, id int32) (address string, known b
 	if err != nil {
 		return "", false
 	}
-	for i := range answer.Brokers {
-		if server := &answer.Brokers[i]; server.NodeID == id {
-			return net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port))), true
-		}
-	}
-	return "", true
+	all := addresses(answer)
+	b.servers.know(all)
+	return all[id], true
 }
