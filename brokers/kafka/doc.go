@@ -42,8 +42,10 @@
 //
 // The client itself repeats little, since what a relay holds back keeps its attempts: what is refused for
 // the moment 8 times, within 0.2 s; what is stored but not on enough replicas (7, 20) for 2 s. A round that
-// is not confirmed within the timeout ([WithTimeout]) is an outage of the partitions that have not, and
-// where that happens again they are left alone for as long, and then twice as long, up to a minute.
+// is not confirmed within the timeout ([WithTimeout], or the caller's deadline where that is sooner) is an
+// outage of the partitions that have not, and where that happens again they are left alone for as long, and
+// then twice as long, up to a minute. So are all partitions of a server that has confirmed none in two such
+// rounds, with several of them. After each pause one call tries whether it confirms again.
 //
 // # What errors mean
 //

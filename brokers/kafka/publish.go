@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -178,7 +179,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 			p.settle(ctx, it, fmt.Errorf("%w (%v)", errOvertook, failed[key]), true)
 		case it.err == nil:
 			r := it.record
-			p.servers.confirm(partition{r.Topic, r.Partition})
+			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
@@ -307,87 +308,6 @@ func (p *publication) exchange(caller context.Context, round []item) (repeated b
 	return failed || client.repeated()
 }
 
-// fates says why the partitions have not confirmed a round that ended for a reason: their servers are out,
-// or slow. It is nil where it is not a part of the cluster that is out: no server answers, or the caller
-// does not wait any longer.
-func (p *publication) fates(caller context.Context, c *client, why error) map[partition]error {
-	slow := errors.Is(why, context.DeadlineExceeded) && c.answered(noServer)
-	if caller.Err() != nil || !slow && !errors.Is(why, errPartOut) {
-		return nil
-	}
-	fate := map[partition]error{}
-	for _, of := range c.waiting() {
-		if fate[of] = p.servers.isOut(c.leader(of)); fate[of] == nil {
-			fate[of] = errSlow
-		}
-	}
-	return fate
-}
-
-// unreached says why the client has given records up although servers answered, and adds it to the fate of
-// partitions. The server that it could not connect to is out. Where that is not the one that leads the partition, it
-// was asked for a producer's number, or where the partition is: the record was not sent.
-func (p *publication) unreached(c *client, items []item, fate map[partition]error) map[partition]error {
-	answer := map[int32]bool{} // others than a server do
-	for i := range items {
-		it := &items[i]
-		of := partition{it.record.Topic, it.record.Partition}
-		if it.err == nil || fate[of] != nil || errors.As(it.err, new(*unsent)) || c.said.of(of) != nil {
-			continue
-		}
-		leader := c.leader(of)
-		culprit, why := c.suspected(leader, it.err)
-		if why == nil && !errors.Is(it.err, kgo.ErrRecordRetries) {
-			continue
-		}
-		if _, asked := answer[culprit]; !asked {
-			answer[culprit] = p.othersAnswer(c, culprit)
-		}
-		if !answer[culprit] {
-			continue
-		}
-		if why != nil {
-			p.servers.lose(culprit, c.known(), why)
-			if culprit != leader {
-				it.err = &misplaced{why}
-				continue
-			}
-		}
-		if fate == nil {
-			fate = map[partition]error{}
-		}
-		if fate[of] = p.servers.isOut(leader); fate[of] == nil {
-			fate[of] = errUnreached
-		}
-	}
-	return fate
-}
-
-// explain is the error of an item: what ended the round, where it has no answer, and what its server said
-// last, where the client has words of its own.
-func (c *client) explain(it *item, why error, fate map[partition]error) error {
-	err := it.err
-	if err == nil || errors.As(err, new(*unsent)) || errors.As(err, new(*misplaced)) {
-		return err
-	}
-	of := partition{it.record.Topic, it.record.Partition}
-	switch {
-	case fate[of] != nil && code(fate[of]) != 0: // of a login
-		err = fate[of]
-	case code(err) != 0:
-	case fate[of] != nil:
-		err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", fate[of], err)
-	case why != nil && fate != nil:
-		err = fmt.Errorf("%w (%w)", errUnplaced, err)
-	case why != nil:
-		err = fmt.Errorf("not confirmed, and perhaps published: %w (%w)", why, err)
-	}
-	if last := c.said.of(of); code(err) == 0 && last != nil {
-		err = fmt.Errorf("%w (last answer: %w)", err, last)
-	}
-	return err
-}
-
 // turnedAway reports whether records were not sent, since their partitions are out.
 func (c *client) turnedAway() bool {
 	c.mu.Lock()
@@ -395,26 +315,48 @@ func (c *client) turnedAway() bool {
 	return len(c.unsent) > 0
 }
 
-// shutPartitions notes the partitions that are out, in this call and for those to come.
+// shutPartitions notes the partitions that are out, in this call and for those to come, and the servers that
+// confirm nothing.
 func (p *publication) shutPartitions(items []item) {
+	var slow map[int32][]partition // by leader
 	for i := range items {
 		err := items[i].err
 		if err == nil || errors.As(err, new(*unsent)) {
 			continue
 		}
-		if _, scope := brokers.Classify(classified("", err)); scope == brokers.ScopePartition {
-			of := partition{items[i].record.Topic, items[i].record.Partition}
-			if p.shut[of] == nil {
-				if p.shut == nil {
-					p.shut = map[partition]error{}
-				}
-				p.shut[of] = err
-				if errors.As(err, new(*serverError)) {
-					p.servers.learn(of.topic, p.seen.leader)
-				}
-				p.servers.fail(of, errors.Is(err, errSlow), p.options.timeout)
-			}
+		of := partition{items[i].record.Topic, items[i].record.Partition}
+		if _, scope := brokers.Classify(classified("", err)); scope != brokers.ScopePartition || p.shut[of] != nil {
+			continue
 		}
+		if p.shut == nil {
+			p.shut = map[partition]error{}
+		}
+		p.shut[of] = err
+		if errors.As(err, new(*serverError)) {
+			p.servers.learn(of.topic, p.seen.leader)
+		}
+		var waited time.Duration
+		if errors.Is(err, errSlow) {
+			waited = min(p.seen.age(), p.options.timeout)
+			if slow == nil {
+				slow = map[int32][]partition{}
+			}
+			leader := p.seen.leader(of)
+			slow[leader] = append(slow[leader], of)
+		}
+		p.servers.fail(of, waited)
+	}
+	if slow == nil {
+		return
+	}
+	delete(slow, noServer)
+	for i := range items {
+		if r := items[i].record; items[i].err == nil {
+			delete(slow, p.seen.leader(partition{r.Topic, r.Partition}))
+		}
+	}
+	for leader, partitions := range slow {
+		p.servers.slowed(leader, partitions, min(p.seen.age(), p.options.timeout))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -43,12 +44,14 @@ type servers struct {
 	known map[int32]string // addresses of the cluster's servers, by id, when one was last lost or asked
 	out   map[int32]*serverError
 	ill   map[partition]illness
-	sizes map[string]int // of topics, in partitions
+	slow  map[int32]illness // servers that have left several partitions unconfirmed, and have confirmed none since
+	sizes map[string]int    // of topics, in partitions
 }
 
-// An illness is what is remembered of a partition that failed.
+// An illness is what is remembered of a partition that failed, and of a server that is slow.
 type illness struct {
 	since time.Time
+	first partition // of those of a server
 	// until then nothing is sent to it, and then one round; zero where its server answers at once.
 	until time.Time
 	pause time.Duration
@@ -100,7 +103,7 @@ func (e *misplaced) Unwrap() error { return e.why }
 func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
 	s.dial, s.returned = dial, returned
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.out, s.ill, s.sizes = map[int32]*serverError{}, map[partition]illness{}, map[string]int{}
+	s.out, s.slow, s.ill, s.sizes = map[int32]*serverError{}, map[int32]illness{}, map[partition]illness{}, map[string]int{}
 }
 
 // know notes where the servers of the cluster are.
@@ -205,18 +208,20 @@ func (s *servers) admit(of partition, leader int32) error {
 	if o := s.lost(of, leader); o != nil {
 		return o
 	}
-	i, ill := s.ill[of]
 	now := time.Now()
-	switch {
-	case !ill || i.until.IsZero():
-		return nil
-	case now.Before(i.until):
+	i, server := s.ill[of], s.slow[leader]
+	if now.Before(i.until) || now.Before(server.until) {
 		return errSlow
-	default:
+	}
+	if !i.until.IsZero() {
 		i.until = now.Add(i.pause) // the others wait for this round
 		s.ill[of] = i
-		return nil
 	}
+	if !server.until.IsZero() {
+		server.until = now.Add(server.pause)
+		s.slow[leader] = server
+	}
+	return nil
 }
 
 // lose notes that a server is out, until it answers. known are those of the cluster: one that is not of them
@@ -269,7 +274,7 @@ func (s *servers) find(o *serverError) {
 	defer s.mu.Unlock()
 	if s.out[o.id] == o {
 		delete(s.out, o.id)
-		s.some.Store(len(s.out)+len(s.ill) > 0)
+		s.note()
 	}
 }
 
@@ -279,12 +284,12 @@ func (s *servers) forget() {
 	defer s.mu.Unlock()
 	clear(s.out)
 	clear(s.ill)
+	clear(s.slow)
 	s.some.Store(false)
 }
 
-// fail notes that a partition failed; slow: its leader answers, but did not confirm a round within its
-// timeout.
-func (s *servers) fail(of partition, slow bool, timeout time.Duration) {
+// fail notes that a partition failed; waited is for how long, where its leader answers but does not confirm.
+func (s *servers) fail(of partition, waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, known := s.ill[of]
@@ -292,14 +297,38 @@ func (s *servers) fail(of partition, slow bool, timeout time.Duration) {
 		return
 	}
 	i.since = time.Now()
-	if slow { // twice in a row: once may be a pause of the server's
-		if i.pause > 0 {
-			i.until = i.since.Add(i.pause)
-		}
-		i.pause = min(max(2*i.pause, timeout), max(mostSlow, timeout))
+	if waited > 0 { // twice in a row: once may be a pause of the server's
+		i.wait(i.pause > 0, waited)
 	}
 	s.ill[of] = i
 	s.some.Store(true)
+}
+
+// slowed notes that a server has confirmed none of its partitions of a round. It is left alone where it has done so
+// in two rounds, and to several partitions: one may wait for a replica that others do not have.
+func (s *servers) slowed(leader int32, partitions []partition, waited time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, known := s.slow[leader]
+	if !known {
+		if len(s.slow) >= mostKnown {
+			return
+		}
+		i.first = partitions[0]
+	}
+	i.since = time.Now()
+	several := len(partitions) > 1 || partitions[0] != i.first || !i.until.IsZero()
+	i.wait(known && several, waited)
+	s.slow[leader] = i
+	s.some.Store(true)
+}
+
+// wait begins a pause where it happens again, and doubles the next one.
+func (i *illness) wait(again bool, waited time.Duration) {
+	if again {
+		i.until = i.since.Add(i.pause)
+	}
+	i.pause = min(max(2*i.pause, waited), max(mostSlow, waited))
 }
 
 // tidy forgets what is old of partitions that nothing is sent to any more.
@@ -309,23 +338,28 @@ func (s *servers) tidy() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for of, i := range s.ill {
-		if time.Since(i.since) > illFor && time.Since(i.until) > illFor {
-			delete(s.ill, of)
-		}
-	}
-	s.some.Store(len(s.out)+len(s.ill) > 0)
+	maps.DeleteFunc(s.ill, func(_ partition, i illness) bool { return i.old() })
+	maps.DeleteFunc(s.slow, func(_ int32, i illness) bool { return i.old() })
+	s.note()
 }
 
-// confirm notes that a partition has taken a batch.
-func (s *servers) confirm(of partition) {
+func (i illness) old() bool { return time.Since(i.since) > illFor && time.Since(i.until) > illFor }
+
+// note notes whether anything is out.
+func (s *servers) note() { s.some.Store(len(s.out)+len(s.ill)+len(s.slow) > 0) }
+
+// confirm notes that a partition has taken a batch, from its leader.
+func (s *servers) confirm(of partition, c *client) {
 	if !s.some.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ill, of)
-	s.some.Store(len(s.out)+len(s.ill) > 0)
+	if len(s.slow) > 0 {
+		delete(s.slow, c.leader(of))
+	}
+	s.note()
 }
 
 // sized notes how many partitions a topic has.
