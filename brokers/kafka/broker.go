@@ -231,6 +231,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		clients = append(clients, c)
 	}
 	b.mu.Unlock()
+	b.servers.cancel()
 	var closing sync.WaitGroup
 	for _, c := range clients {
 		closing.Go(c.close)

@@ -237,6 +237,7 @@ func (p *publication) createAndSend(ctx context.Context, missing []item) {
 			return
 		}
 		if err := p.question(ctx, p.client, create); err != nil {
+			p.drop() // a question that is not answered in time closes its client
 			p.fail(it.index, ofTopic(classified(fmt.Sprintf("publish to %q", d.topic), err)))
 		}
 	}

@@ -146,6 +146,9 @@ func (s *servers) connect(ctx context.Context, network, address string) (net.Con
 	if err := s.refuse(address); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)() // the broker is closed
 	return s.dial(ctx, network, address)
 }
 
@@ -176,14 +179,15 @@ func (s *servers) isOut(id int32) error {
 	return nil // and not an error that is a nil *serverError
 }
 
-// lost is the server that leads a partition and is out, nil where it is not.
+// lost is the server that leads a partition and is out, nil where it is not. One client that knows its leader
+// corrects what others, who do not, go by.
 func (s *servers) lost(of partition, leader int32) *serverError {
-	if leader != noServer {
-		return s.out[leader]
-	}
-	for _, o := range s.out {
-		if o.leads[of] {
+	for id, o := range s.out {
+		switch {
+		case id == leader, leader == noServer && o.leads[of]:
 			return o
+		case leader != noServer:
+			delete(o.leads, of)
 		}
 	}
 	return nil
