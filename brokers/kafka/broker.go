@@ -71,9 +71,14 @@ func (b *Broker) take() (*client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var c *client
-	if last := len(b.idle) - 1; last >= 0 {
+	for last := len(b.idle) - 1; last >= 0 && c == nil; last-- {
 		c, b.idle = b.idle[last], b.idle[:last]
-	} else {
+		if b.outdated(c) {
+			b.servers.spawn(c.close)
+			c = nil
+		}
+	}
+	if c == nil {
 		c = newClient(&b.servers)
 		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect),
 			kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
@@ -89,11 +94,15 @@ func (b *Broker) take() (*client, error) {
 	return c, nil
 }
 
+// outdated reports whether a server went out since a client was made. It would still ask that server, if it is
+// connected to it, and wait.
+func (b *Broker) outdated(c *client) bool { return c.losses != b.servers.losses.Load() }
+
 // release keeps a client for the next caller, or closes it.
 func (b *Broker) release(c *client, keep bool) {
 	b.mu.Lock()
 	delete(b.active, c)
-	keep = keep && !b.closed
+	keep = keep && !b.closed && !b.outdated(c)
 	if keep {
 		b.idle = append(b.idle, c)
 	}

@@ -21,7 +21,8 @@ type client struct {
 
 	servers *servers
 	said    said
-	greeted bool // a server has answered
+	greeted bool  // a server has answered
+	losses  int64 // of servers before it was made: it may be connected to one that went out since
 	closing sync.Once
 
 	mu sync.Mutex
@@ -54,7 +55,7 @@ type suspect struct {
 }
 
 func newClient(of *servers) *client {
-	return &client{servers: of, round: round{writes: map[int32]int{}}}
+	return &client{servers: of, losses: of.losses.Load(), round: round{writes: map[int32]int{}}}
 }
 
 // mostMisses in a row, with the backoff between them, are an outage: the client itself would go on

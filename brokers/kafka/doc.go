@@ -34,7 +34,8 @@
 // The partitions of a server that cannot be reached, is silent or stands still are unavailable, and those
 // of the others go on: a server that has said nothing for a second is asked, and is out where it does not
 // answer within another one although others do. From then on nothing is sent to its partitions, so that it
-// costs no call any time; messages without a key go to other partitions. It is asked again after 1 s, 2 s,
+// costs no call any time; messages without a key go to other partitions. Clients that were connected to
+// it are closed. It is asked again after 1 s, 2 s,
 // 4 s and so on, up to every 30 s, and all goes on when it answers, or when its partitions have another
 // leader. Where no server answers, the broker is unavailable. A server that closes connections at the
 // first request, talks no Kafka, has a certificate that is not trusted or refuses the login, although

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 )
@@ -61,4 +63,28 @@ func TestCloseEndsConnecting(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, b.Close(over), context.Canceled)
 	running.Wait()
+}
+
+// A server that is powered off and leads none of the topics is found out as well, and not asked for each of them.
+func TestServerWithoutPartitionsIsOut(t *testing.T) {
+	t.Parallel()
+	var topics []string
+	for i := range 20 {
+		topics = append(topics, fmt.Sprint("topic-", i))
+	}
+	c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, topics...))
+	for _, topic := range topics {
+		for p := range int32(2) {
+			require.NoError(t, c.fake.MoveTopicPartition(topic, p, p))
+		}
+	}
+	w := newNetwork(c.seeds()[2])
+	b := open(t, c.seeds()[:2], w.option())
+	for _, topic := range topics {
+		n, said := kinds(b.Publish(t.Context(), perKey(topic, 8)))
+		assert.Equal(t, 8, n[""], said)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.LessOrEqual(t, w.hung, 6, "the question whether it is back included")
 }

@@ -38,14 +38,15 @@ type servers struct {
 	cancel  context.CancelFunc
 	watches sync.WaitGroup
 
-	some  atomic.Bool // anything is out
-	mu    sync.Mutex
-	ended bool
-	known map[int32]string // addresses of the cluster's servers, by id, when one was last lost or asked
-	out   map[int32]*serverError
-	ill   map[partition]illness
-	slow  map[int32]illness // servers that have left several partitions unconfirmed, and have confirmed none since
-	sizes map[string]int    // of topics, in partitions
+	some   atomic.Bool  // anything is out
+	losses atomic.Int64 // servers that went out so far
+	mu     sync.Mutex
+	ended  bool
+	known  map[int32]string // addresses of the cluster's servers, by id, when one was last lost or asked
+	out    map[int32]*serverError
+	ill    map[partition]illness
+	slow   map[int32]illness // servers that have left several partitions unconfirmed, and have confirmed none since
+	sizes  map[string]int    // of topics, in partitions
 }
 
 // An illness is what is remembered of a partition that failed, and of a server that is slow.
@@ -238,6 +239,7 @@ func (s *servers) lose(id int32, known map[int32]string, why error) {
 		return
 	}
 	s.known = known
+	s.losses.Add(1)
 	o := &serverError{id: id, address: address, why: why, leads: map[partition]bool{}}
 	s.out[id] = o
 	s.some.Store(true)

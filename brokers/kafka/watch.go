@@ -21,6 +21,8 @@ const (
 	pauseAsking = 200 * time.Millisecond
 	// mostWitnesses bounds the servers that are asked whether it is the network.
 	mostWitnesses = 5
+	// mostSuspects bounds the servers that are suspected at a glance without records of theirs.
+	mostSuspects = 20
 )
 
 // errPartOut ends a round of which all that is left is for partitions that are out.
@@ -63,7 +65,11 @@ func (b *Broker) judge(c *client) (over bool) {
 	if age > silence {
 		c.said.closely.Store(true)
 	}
-	over = len(waiting) > 0 && c.settled()
+	settled, written := c.progress()
+	over = len(waiting) > 0 && settled
+	if age > silence && (!settled || !written) {
+		b.suspectAny(c)
+	}
 	asked := map[int32]bool{}
 	for _, of := range waiting {
 		id := c.leader(of)
@@ -87,11 +93,23 @@ func (c *client) age() time.Duration {
 	return time.Since(c.began)
 }
 
-// settled reports whether each record of the round has its partition.
-func (c *client) settled() bool {
+// progress reports whether each record of the round has its partition, and whether any was written.
+func (c *client) progress() (settled, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.homeless == 0
+	return c.homeless == 0, len(c.writes) > 0
+}
+
+// suspectAny suspects all servers of a client that waits for an answer to a question of its own, for a topic's
+// partitions or a producer's number: it does not say which one it has asked.
+func (b *Broker) suspectAny(c *client) {
+	asked := 0
+	for id := range c.known() { // in any order, so that each has its turn
+		if asked++; asked > mostSuspects {
+			return
+		}
+		b.suspect(c, id)
+	}
 }
 
 // suspect asks a server that has records and says nothing, or cannot be connected to.
