@@ -25,7 +25,8 @@ type client struct {
 	losses  int64 // of servers before it was made: it may be connected to one that went out since
 	closing sync.Once
 
-	mu sync.Mutex
+	mu        sync.Mutex
+	throttled map[int32]time.Time // until when a server has the client wait
 	round
 }
 
@@ -55,7 +56,7 @@ type suspect struct {
 }
 
 func newClient(of *servers) *client {
-	return &client{servers: of, losses: of.losses.Load(), round: round{writes: map[int32]int{}}}
+	return &client{servers: of, losses: of.losses.Load(), throttled: map[int32]time.Time{}, round: round{writes: map[int32]int{}}}
 }
 
 // mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
@@ -92,10 +93,34 @@ func (c *client) OnBrokerRead(server kgo.BrokerMetadata, key int16, _ int, _, _ 
 		return
 	}
 	c.misses = 0
-	if c.heard != nil {
-		c.heard[server.NodeID] = time.Now()
+	c.hear(server.NodeID, time.Now())
+}
+
+// OnBrokerThrottle implements [kgo.HookBrokerThrottle]. The client sends the server nothing until then, so that
+// it says nothing.
+func (c *client) OnBrokerThrottle(server kgo.BrokerMetadata, wait time.Duration, waits bool) {
+	if !waits {
+		return
 	}
-	delete(c.suspects, server.NodeID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.throttled[server.NodeID] = time.Now().Add(wait)
+	c.hear(server.NodeID, c.throttled[server.NodeID])
+}
+
+// hear notes that a server has said something, which counts for a time.
+func (c *client) hear(server int32, at time.Time) {
+	if c.heard != nil && at.After(c.heard[server]) {
+		c.heard[server] = at
+	}
+	delete(c.suspects, server)
+}
+
+// throttles reports whether a server has had the client wait in the round.
+func (c *client) throttles(server int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.throttled[server].After(c.began)
 }
 
 // OnBrokerWrite implements [kgo.HookBrokerWrite].
@@ -163,6 +188,13 @@ func (c *client) begin(items []item, shut map[partition]error, abandon context.C
 		open: make(map[*kgo.Record]bool, len(items)), homeless: len(items), placed: make(chan struct{}),
 		sizes: map[string]int{}, verdicts: map[partition]error{}, unsent: map[*kgo.Record]error{}, shut: shut,
 		suspects: map[int32]*suspect{}, heard: map[int32]time.Time{},
+	}
+	for server, until := range c.throttled {
+		if until.After(c.began) {
+			c.heard[server] = until
+		} else {
+			delete(c.throttled, server)
+		}
 	}
 	for i := range items {
 		it := &items[i]

@@ -56,6 +56,7 @@
 //	33, 34, 58 login, refused by each server   unavailable broker        check user, password and mechanism
 //	31 cluster rights                          unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
 //	89 throttled                               unavailable broker        raise the user's quota, or publish more slowly
+//	nothing in time, since a quota has it wait unavailable partition     raise the user's quota, or publish more slowly
 //	14, 15, 16, 41 no controller               unavailable broker        bring servers back
 //	21, 35 version                             unavailable broker        Kafka 0.11 or later is needed
 //	3, 100, 103 no such topic                  unavailable destination   create it, or use WithCreateTopics

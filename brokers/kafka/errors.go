@@ -51,6 +51,7 @@ const (
 	producer   = "the cluster has forgotten the producer, or gave its number to another; the next call begins with a new one"
 	starting   = "the cluster is starting, or has no controller; this passes by itself when most of its servers run"
 	notRunning = "check that the servers run, and that the addresses that they advertise can be reached"
+	quota      = "raise the user's quota, or publish more slowly"
 	loginFail  = "check user, password and mechanism of SASL"
 	seeLog     = "see the log of the partition's leader"
 )
@@ -101,7 +102,7 @@ var rules = map[int16]rule{
 	kerr.SaslAuthenticationFailed.Code:   brokerOut(loginFail),
 	kerr.UnsupportedSaslMechanism.Code:   brokerOut(loginFail),
 	kerr.IllegalSaslState.Code:           brokerOut(loginFail),
-	kerr.ThrottlingQuotaExceeded.Code:    brokerOut("raise the user's quota, or publish more slowly"),
+	kerr.ThrottlingQuotaExceeded.Code:    brokerOut(quota),
 	// A server that has no controller to get producers' numbers from.
 	kerr.CoordinatorLoadInProgress.Code: brokerOut(starting),
 	kerr.CoordinatorNotAvailable.Code:   brokerOut(starting),
@@ -201,6 +202,8 @@ func classified(what string, err error) error {
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
 	case errors.Is(err, errUnreached), errors.Is(err, errOvertook):
 		return brokers.Unreachable(brokers.ScopePartition, advise(passes))
+	case errors.Is(err, errThrottled):
+		return brokers.Unreachable(brokers.ScopePartition, advise(quota))
 	case errors.Is(err, errSlow):
 		return brokers.Unreachable(brokers.ScopePartition, advise(slow))
 	}

@@ -18,7 +18,13 @@ func (p *publication) fates(caller context.Context, c *client, why error) map[pa
 	}
 	fate := map[partition]error{}
 	for _, of := range c.waiting() {
-		if fate[of] = p.servers.isOut(c.leader(of)); fate[of] == nil {
+		leader := c.leader(of)
+		switch out := p.servers.isOut(leader); {
+		case out != nil:
+			fate[of] = out
+		case c.throttles(leader):
+			fate[of] = errThrottled
+		default:
 			fate[of] = errSlow
 		}
 	}

@@ -77,6 +77,8 @@ func (e *serverError) Unwrap() error { return e.why }
 var (
 	// errSlow is why nothing is sent to a partition for a while.
 	errSlow = errors.New("the partition's leader answers, but confirms nothing in time")
+	// errThrottled is why a partition has not confirmed a round whose leader has the client wait.
+	errThrottled = errors.New("the partition's leader has clients of this user wait")
 	// errUnreached is why the client has given a batch up that it could not send.
 	errUnreached = errors.New("the partition's leader does not answer")
 	// errUnplaced is why a record was not sent whose partition was not found while servers answered.

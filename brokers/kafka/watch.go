@@ -151,11 +151,10 @@ func (b *Broker) convict(c *client, id int32, err error) bool {
 	defer c.mu.Unlock()
 	s := c.suspects[id]
 	switch {
-	case s == nil, errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):
+	case s == nil, time.Now().Before(c.heard[id]), errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):
 		return false
 	case err == nil:
-		delete(c.suspects, id) // it is asked again when it has been silent as long again
-		c.heard[id] = time.Now()
+		c.hear(id, time.Now()) // it is asked again when it has been silent as long again
 		return false
 	case errors.Is(err, context.DeadlineExceeded):
 		return true

@@ -1,0 +1,69 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gorm-fanout/fanout/brokers/kafka"
+)
+
+// A server that waits for its replicas, and has the client wait after each question, is well.
+func TestThrottledQuestions(t *testing.T) {
+	t.Parallel()
+	c := startThree(t, "there", 6)
+	f := c.fake
+	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if f.CurrentNode() == 2 {
+			f.SleepControl(func() { time.Sleep(4 * time.Second) })
+		}
+		return nil, nil, false //nolint:nilnil // the fake cluster answers
+	})
+	f.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if asked := request.(*kmsg.MetadataRequest); asked.Topics == nil || len(asked.Topics) > 0 {
+			return nil, nil, false //nolint:nilnil // see above
+		}
+		answer := request.ResponseKind().(*kmsg.MetadataResponse)
+		answer.ThrottleMillis = 2500
+		for i, port := range c.ports {
+			server := kmsg.NewMetadataResponseBroker()
+			server.NodeID, server.Host, server.Port = int32(i), "127.0.0.1", int32(port)
+			answer.Brokers = append(answer.Brokers, server)
+		}
+		return answer, nil, true
+	})
+	n, said := kinds(open(t, c.seeds()[:1]).Publish(t.Context(), perKey("there", 24)))
+	assert.Equal(t, 24, n[""], said)
+}
+
+// A quota on what is published: the answer confirms, and has the client wait. What waits too long says so.
+func TestThrottledMessages(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
+	f := c.fake
+	f.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		answer.ThrottleMillis = 60_000
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			out := kmsg.NewProduceResponseTopic()
+			out.Topic, out.TopicID = topic.Topic, topic.TopicID
+			out.Partitions = append(out.Partitions, kmsg.NewProduceResponseTopicPartition())
+			answer.Topics = append(answer.Topics, out)
+		}
+		return answer, nil, true
+	})
+	b := open(t, c.seeds(), kafka.WithTimeout(2*time.Second))
+	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 1))) }
+	n, said := publish()
+	require.Equal(t, 1, n[""], said)
+	n, said = publish()
+	require.Equal(t, 1, n["unavailable destination"], said)
+	require.Contains(t, said["unavailable destination"], "raise the user's quota")
+}
