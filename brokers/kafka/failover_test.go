@@ -18,7 +18,7 @@ import (
 // The partitions of a server that is out get another leader. Once one client knows it, new ones do not refuse them.
 func TestLeadersAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	c := startThree(t, "there", 6)
+	c := startThree(t, 6)
 	w := newNetwork()
 	b := open(t, c.seeds()[:2], w.option())
 	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 24))) }

@@ -5,7 +5,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/brokers"
 )
 
 // A topic that gets partitions while a round is handed over has its former number of them until the next
@@ -31,4 +34,26 @@ func TestPartitionsOfARound(t *testing.T) {
 	require.ErrorIs(t, c.done(lost), errUnplaced)
 	round()
 	assert.NotEqual(t, first, p.Partition(record(), 7), "it is the next round's")
+}
+
+// What a server confirms in front of an earlier message of its key, if it ever does, goes again.
+func TestOvertakingMessagesGoAgain(t *testing.T) {
+	t.Parallel()
+	var p publication
+	for _, key := range []string{"a", "a", "b", "", "a", ""} {
+		p.msgs = append(p.msgs, brokers.Message{OrderingKey: key})
+	}
+	items := make([]item, len(p.msgs))
+	for i := range items {
+		items[i].index = i
+	}
+	items[1].err, items[3].err = kerr.MessageTooLarge, errSlow
+	p.recall(items)
+	for i, want := range []error{nil, kerr.MessageTooLarge, nil, errSlow, errOvertook, nil} {
+		require.ErrorIs(t, items[i].err, want)
+	}
+	class, scope := brokers.Classify(classified("publish", items[4].err))
+	assert.Equal(t, brokers.ClassUnavailable, class, "it costs no attempt, whatever is wrong with the other one")
+	assert.Equal(t, brokers.ScopePartition, scope)
+	assert.True(t, unsure(items[4].err))
 }

@@ -17,7 +17,7 @@ import (
 func TestTopicGrowsInAnOutage(t *testing.T) {
 	t.Parallel()
 	const keys, most = 20, 150
-	c := startThree(t, "there", 6)
+	c := startThree(t, 6)
 	w := newNetwork()
 	b := open(t, c.seeds()[:2], w.option())
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))

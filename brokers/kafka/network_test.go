@@ -65,12 +65,12 @@ func (w *network) lose(address string) {
 	}
 }
 
-// startThree starts three servers, of which each leads a third of the partitions of a topic.
-func startThree(t *testing.T, topic string, partitions int32) *cluster {
+// startThree starts three servers, of which each leads a third of the partitions of the topic "there".
+func startThree(t *testing.T, partitions int32) *cluster {
 	t.Helper()
-	c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, topic))
+	c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "there"))
 	for p := range partitions {
-		require.NoError(t, c.fake.MoveTopicPartition(topic, p, p%3))
+		require.NoError(t, c.fake.MoveTopicPartition("there", p, p%3))
 	}
 	return c
 }

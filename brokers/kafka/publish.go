@@ -168,15 +168,9 @@ func (p *publication) send(ctx context.Context, round []item) {
 	repeated := p.exchange(ctx, sendable)
 	p.shutPartitions(sendable)
 	var missing, refused, again []item
-	failed := map[string]error{} // by key
+	p.recall(sendable)
 	for _, it := range sendable {
-		key := p.msgs[it.index].OrderingKey
-		if it.err != nil && key != "" && failed[key] == nil {
-			failed[key] = it.err
-		}
 		switch {
-		case it.err == nil && failed[key] != nil: // it goes again behind that one: a round has a key in one partition
-			p.settle(ctx, it, fmt.Errorf("%w (%v)", errOvertook, failed[key]), true)
 		case it.err == nil:
 			r := it.record
 			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
@@ -194,6 +188,22 @@ func (p *publication) send(ctx context.Context, round []item) {
 	p.halve(ctx, refused)
 	p.createAndSend(ctx, missing)
 	p.send(ctx, again) // there is one server less
+}
+
+// recall has messages go again that were confirmed although an earlier one of their key was not. There are none, as
+// a round has a key in one partition.
+func (p *publication) recall(items []item) {
+	failed := map[string]error{} // by key
+	for i := range items {
+		it, key := &items[i], p.msgs[items[i].index].OrderingKey
+		switch why := failed[key]; {
+		case key == "":
+		case it.err == nil && why != nil:
+			it.err = fmt.Errorf("%w (%s)", errOvertook, why.Error())
+		case it.err != nil && why == nil:
+			failed[key] = it.err
+		}
+	}
 }
 
 // halve deals with items that were refused with the others of their batches.
@@ -298,7 +308,7 @@ func (p *publication) exchange(caller context.Context, round []item) (repeated b
 	}
 	answers.Wait()
 	if !failed || fate != nil {
-		fate = p.unreached(client, round, fate)
+		fate = p.unreached(client, round, fate) //nolint:contextcheck // its questions end by their own timeout
 	}
 	for i := range round {
 		round[i].err = client.explain(&round[i], why, fate)

@@ -18,7 +18,7 @@ import (
 func TestReplacedServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	const service = "127.0.0.1:1" // the name that is configured stays
-	c := startThree(t, "there", 9)
+	c := startThree(t, 9)
 	ids, address := []int32{1, 2, 0}, map[int32]string{}
 	for i, seed := range c.seeds() {
 		address[int32(i)] = seed
@@ -68,7 +68,7 @@ func TestReplacedServersAreForgotten(t *testing.T) {
 // A server that was powered off before it was first connected to is known by the address that it advertises.
 func TestServerIsOutFromTheStart(t *testing.T) {
 	t.Parallel()
-	c := startThree(t, "there", 6)
+	c := startThree(t, 6)
 	victim := c.seeds()[2]
 	for try := range 10 {
 		t.Run(fmt.Sprint(try), func(t *testing.T) {

@@ -151,7 +151,7 @@ func (s *servers) connect(ctx context.Context, network, address string) (net.Con
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() // the broker is closed
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // that of the broker, which may be closed
 	return s.dial(ctx, network, address)
 }
 
@@ -351,7 +351,7 @@ func (s *servers) tidy() {
 	s.note()
 }
 
-func (i illness) old() bool { return time.Since(i.since) > illFor && time.Since(i.until) > illFor }
+func (i *illness) old() bool { return time.Since(i.since) > illFor && time.Since(i.until) > illFor }
 
 // note notes whether anything is out.
 func (s *servers) note() { s.some.Store(len(s.out)+len(s.ill)+len(s.slow) > 0) }

@@ -36,7 +36,7 @@ func (c *cluster) hang(t *testing.T) (on *atomic.Bool, asked *atomic.Int64) {
 // A caller whose deadline is shorter than the broker's timeout learns of the same partitions as one that waits.
 func TestDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
-	c := startThree(t, "there", 6)
+	c := startThree(t, 6)
 	on, _ := c.hang(t)
 	b := open(t, c.seeds(), kafka.WithTimeout(10*time.Minute))
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
@@ -56,7 +56,7 @@ func TestDeadlineOfTheCaller(t *testing.T) {
 // A server that confirms nothing is asked by one call at a time, and not by one for each of its partitions.
 func TestSlownessIsOfTheServer(t *testing.T) {
 	t.Parallel()
-	c := startThree(t, "there", 36)
+	c := startThree(t, 36)
 	on, asked := c.hang(t)
 	on.Store(true)
 	b := open(t, c.seeds(), kafka.WithTimeout(3*time.Second))

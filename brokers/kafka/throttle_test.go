@@ -15,7 +15,7 @@ import (
 // A server that waits for its replicas, and has the client wait after each question, is well.
 func TestThrottledQuestions(t *testing.T) {
 	t.Parallel()
-	c := startThree(t, "there", 6)
+	c := startThree(t, 6)
 	f := c.fake
 	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()

@@ -54,7 +54,7 @@ func TestFinalErrorsOfOneServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := startThree(t, "there", 6)
+			c := startThree(t, 6)
 			victim := c.seeds()[2]
 			costsItsPartitions(t, open(t, c.seeds()[:2], kafka.WithDialer(func(ctx context.Context, network, to string) (net.Conn, error) {
 				if to == victim {
