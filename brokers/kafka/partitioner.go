@@ -67,23 +67,15 @@ func (c *client) size(topic string, there int) int {
 // choose returns a partition that is well, and any where none is.
 func (p *topicPartitioner) choose(n int) int {
 	first := rand.IntN(n)
-	well := nowhere
-	for i := range n {
-		number := (first + i) % n
-		if p.out(number) != nil {
-			continue
-		}
-		if p.client.leader(p.partition(number)) != noServer {
-			return number
-		}
-		if well == nowhere {
-			well = number // the client need not know the leader yet
+	for _, led := range []bool{true, false} { // the client need not know the leaders yet
+		for i := range n {
+			number := (first + i) % n
+			if led == (p.client.leader(p.partition(number)) != noServer) && p.out(number) == nil {
+				return number
+			}
 		}
 	}
-	if well == nowhere {
-		return first
-	}
-	return well
+	return first
 }
 
 func (p *topicPartitioner) admit(record *kgo.Record, number int) int {
