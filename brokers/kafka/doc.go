@@ -35,11 +35,13 @@
 // of the others go on: a server that has said nothing for a second is asked, and is out where it does not
 // answer within another one although others do. From then on nothing is sent to its partitions, so that it
 // costs no call any time; messages without a key go to other partitions. Clients that were connected to
-// it are closed. It is asked again after 1 s, 2 s,
-// 4 s and so on, up to every 30 s, and all goes on when it answers, or when its partitions have another
-// leader. Where no server answers, the broker is unavailable. A server that closes connections at the
-// first request, talks no Kafka, has a certificate that is not trusted or refuses the login, although
-// others answer, is out at once.
+// it are closed. It is asked again after 1 s, 2 s, 4 s and so on, up to every 30 s, and all goes on when it
+// answers, or when its partitions have another leader, which calls that are made at that moment may learn
+// only by one refusal. Where no server answers, the broker is unavailable.
+//
+// A server that closes connections at the first request, talks no Kafka, has a certificate that is not
+// trusted or refuses the login, although others answer, is out at once. One that has the client wait for a
+// quota is not out.
 //
 // The client itself repeats little, since what a relay holds back keeps its attempts: what is refused for
 // the moment 8 times, within 0.2 s; what is stored but not on enough replicas (7, 20) for 2 s. A round that
