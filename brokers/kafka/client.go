@@ -71,9 +71,20 @@ func (c *client) OnBrokerConnect(server kgo.BrokerMetadata, _ time.Duration, _ n
 		return
 	}
 	c.trouble(server.NodeID, err)
-	if c.misses++; c.misses >= mostMisses && c.abandon != nil {
+	if c.misses++; c.misses >= mostMisses && c.abandon != nil && c.quiet() {
 		c.abandon(err)
 	}
+}
+
+// quiet reports whether no server has said anything for a while: where one has, it is not the broker that cannot be
+// connected to, and the server that cannot is put out sooner.
+func (c *client) quiet() bool {
+	for _, at := range c.heard {
+		if time.Since(at) < 2*silence {
+			return false
+		}
+	}
+	return true
 }
 
 // greetings are requests that a server answers before it has let the client in.

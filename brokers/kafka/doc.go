@@ -37,7 +37,9 @@
 // costs no call any time; messages without a key go to other partitions. Clients that were connected to
 // it are closed. It is asked again after 1 s, 2 s, 4 s and so on, up to every 30 s, and all goes on when it
 // answers, or when its partitions have another leader, which calls that are made at that moment may learn
-// only by one refusal. Where no server answers, the broker is unavailable.
+// only by one refusal. Where no server answers, the broker is unavailable. A client that is made while
+// configured servers do not answer, under names other than those that they advertise, takes up to 3 s for
+// each of them.
 //
 // A server that closes connections at the first request, talks no Kafka, has a certificate that is not
 // trusted or refuses the login, although others answer, is out at once. One that has the client wait for a

@@ -48,6 +48,10 @@ func TestFinalErrorsOfOneServer(t *testing.T) {
 			failing(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "kafka-2", IsNotFound: true}}),
 			"check that the servers run",
 		},
+		"name server fails": {
+			failing(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "kafka-2", IsTemporary: true}}),
+			"check that the servers run",
+		},
 		"certificate": {
 			failing(&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}), "certificate authority",
 		},
