@@ -32,7 +32,13 @@ import (
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The fake cluster, not the broker: a control function that sleeps while its connection is closed
+	// leaves its loop in a deadlock.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*Cluster).run"),
+		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*Cluster).runControl.func1"))
+}
 
 const (
 	patience   = 30 * time.Second
