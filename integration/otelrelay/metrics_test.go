@@ -105,7 +105,7 @@ func TestEveryInstrument(t *testing.T) {
 			case "hopeless":
 				return brokers.Permanent(errors.New("no"))
 			case "later":
-				return errors.New("not now")
+				return brokers.Retryable(errors.New("not now"))
 			case "stolen":
 				_, err := db.ExecContext(t.Context(), "UPDATE outbox_messages SET lock_token = randomblob(16) WHERE CAST(payload AS TEXT) = 'stolen'")
 				return err
