@@ -130,7 +130,7 @@ func TestUnroutableDropped(t *testing.T) {
 }
 
 // A time to live above ten years is none: RabbitMQ closes the channel for such an expiration, and
-// with it the messages beside it were lost.
+// the messages beside this one were not confirmed.
 func TestLongTimeToLive(t *testing.T) {
 	t.Parallel()
 	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)

@@ -23,12 +23,12 @@ import (
 // any call until the publisher has returned: it is not sent, and says why. When all the calls that
 // [WithConcurrency] allows hang in this way, the broker is unavailable.
 //
-// Errors of the network, of closed connections and of timeouts that nobody classified are an outage of
+// Errors of the network, of closed connections and of timeouts, where they have no class, are an outage of
 // the broker. Any other does not say whose it is, the message's or the topic's: see [brokers.Refused].
 // So an outage that a publisher reports in words of its own spends no attempts.
 //
 // A panic of the publisher is judged in the same way, but that a message which makes one although
-// others get through is refused for good.
+// others get through has failed finally.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	if !b.gate.Enter() {
 		return adapter.Closed(msgs)

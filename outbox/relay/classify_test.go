@@ -207,7 +207,7 @@ func TestClassify(t *testing.T) {
 		"refused again, others are":   {results: "wp", past: refusedBefore(refused{since: before, quiet: true}), want: []string{"release message", published}, reached: true},
 		"proven, beside others":       {results: "wp", past: refusedBefore(refused{since: before, proven: true}), want: []string{retry, published}, reached: true},
 		"proven, in a later call":     {results: "wp", past: refusedBefore(refused{since: after, proven: true}), want: []string{"release message", published}, reached: true},
-		"proven, for good":            {results: "vp", past: refusedBefore(refused{since: before, proven: true}), want: []string{abandon, published}, reached: true},
+		"proven, and final":           {results: "vp", past: refusedBefore(refused{since: before, proven: true}), want: []string{abandon, published}, reached: true},
 		"proven, but nothing passed":  {results: "v", past: refusedBefore(refused{since: before, proven: true, quiet: true}), want: []string{retry}},
 		"others are at another place": {results: "vP", past: refusedBefore(refused{since: before, proven: true}), want: []string{destination, published}, reached: true},
 		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{retry}},

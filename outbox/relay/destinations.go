@@ -12,7 +12,7 @@ import (
 // destinations has a breaker for each destination of a broker that is unavailable, or was when it
 // was last tried. The others have none: there may be many. It also spreads the next tries of their
 // messages: were they all tried again after the same delay, many of them would keep the workers
-// from everything else for good, since they are older than what has come since.
+// from everything else, since they are older than what has come since.
 type destinations struct {
 	policy outbox.Breaker
 
@@ -67,8 +67,8 @@ func (d *destinations) forget(name string) {
 	delete(d.next, name)
 }
 
-// unavailable lists the destinations whose breaker is not closed, but for those that nobody sends
-// to any more: they may have been renamed, or their messages abandoned.
+// unavailable lists the destinations whose breaker is not closed, but for those that get no
+// messages any more: they may have been renamed, or their messages abandoned.
 func (d *destinations) unavailable() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,7 +39,7 @@ const (
 	// than a claim takes.
 	busyTime = 20 * time.Millisecond
 	// probeLimit is how many rows try out a broker, or a destination, that was unavailable, and
-	// refusedLimit how many where it refuses what it gets: that is an answer and costs nobody a
+	// refusedLimit how many where it refuses what it gets: that is an answer and costs no
 	// timeout, and what it would take may be behind many that it refuses.
 	probeLimit   = 10
 	refusedLimit = 50
