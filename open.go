@@ -12,9 +12,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
@@ -22,11 +22,11 @@ import (
 // Open connects to the databases, checks how they are set up and their schema, and makes the
 // clients of the brokers. A database must answer; a broker may be down, and is tried when there is
 // something to deliver. All problems are reported in one error; what is no problem but should be
-// otherwise, is logged as a warning: see driver.Diagnosis. The relay does nothing until Run; close
+// otherwise, is logged as a warning: see admin.Diagnosis. The relay does nothing until Run; close
 // it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	r := &Relay{stores: map[string]admin.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
+	r := &Relay{stores: map[string]driver.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
@@ -124,7 +124,7 @@ func programVersion() string {
 
 // examine checks that a relay can work with a database, and logs what an operator should change
 // there. Settings that cannot be read are no obstacle.
-func examine(ctx context.Context, name string, store admin.Store, log *slog.Logger) error {
+func examine(ctx context.Context, name string, store driver.Store, log *slog.Logger) error {
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -44,7 +44,7 @@ type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (br
 // StoreFactory opens the outbox table of a database of the configuration, whose DSN is never empty:
 // where the configuration gives none, it is that of the handle. conns bounds the store's
 // connections. ctx is for opening it and has no further use. The caller closes the store.
-type StoreFactory func(ctx context.Context, cfg config.Database, table string, conns int) (admin.Store, error)
+type StoreFactory func(ctx context.Context, cfg config.Database, table string, conns int) (driver.Store, error)
 
 // WithDB connects a database of the configuration with the application's own GORM handle: the relay
 // is woken when a transaction commits, and takes the data source name from the handle where the

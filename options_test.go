@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // What is given under a wrong name would be used by nobody: the relay would deliver to the
@@ -67,7 +67,7 @@ func TestOpenNamesTheModuleOfADriver(t *testing.T) {
 	require.ErrorContains(t, err, want)
 
 	var asked config.Database
-	factory := func(_ context.Context, database config.Database, table string, conns int) (admin.Store, error) {
+	factory := func(_ context.Context, database config.Database, table string, conns int) (driver.Store, error) {
 		asked = database
 		return nil, fmt.Errorf("asked for %s with %d connections", table, conns)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -32,7 +32,7 @@ import (
 // OpenStore connects to one database of the configuration, for tools that look at the table or
 // migrate it. It does not check the schema. The caller closes the store. Of the options, WithDB and
 // WithDriver count.
-func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Option) (admin.Store, error) {
+func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Option) (driver.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
@@ -61,7 +61,7 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 // the purge.
 const spareConns = 3
 
-func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
+func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (driver.Store, error) {
 	store, err := openTable(ctx, cfg, name, o)
 	if err == nil {
 		store.Know(cfg.BrokerNames()...)
@@ -69,7 +69,7 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 	return store, err
 }
 
-func openTable(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
+func openTable(ctx context.Context, cfg *config.Config, name string, o *options) (driver.Store, error) {
 	database := cfg.Databases[name]
 	handle := o.handles[name]
 	dsn := database.DSN.Reveal()
@@ -98,7 +98,7 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 }
 
 // connect opens a store with connections of its own.
-func connect(ctx context.Context, database config.Database, table string, conns int, o *options) (admin.Store, error) {
+func connect(ctx context.Context, database config.Database, table string, conns int, o *options) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
 	if factory := o.drivers[database.Driver]; factory != nil {
 		return factory(ctx, database, table, conns)
@@ -107,12 +107,12 @@ func connect(ctx context.Context, database config.Database, table string, conns 
 	case outbox.Postgres:
 		return postgres.Open(ctx, dsn, table, postgres.WithMaxConns(conns))
 	case outbox.SQLServer:
-		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (admin.Store, error) { return sqlserver.New(db, table) })
+		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (driver.Store, error) { return sqlserver.New(db, table) })
 	case outbox.SQLite:
 		if strings.Contains(dsn, ":memory:") || strings.Contains(dsn, "mode=memory") {
 			return nil, errors.New("an in-memory SQLite database cannot be opened twice: leave dsn empty and pass the handle with fanout.WithDB")
 		}
-		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (admin.Store, error) { return sqlite.New(db, table) })
+		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (driver.Store, error) { return sqlite.New(db, table) })
 	case outbox.MySQL:
 		return nil, errors.New("the driver mysql is not linked: import github.com/gorm-fanout/fanout/outbox/mysql " +
 			"and pass fanout.WithDriver(outbox.MySQL, mysql.FromConfig)")
@@ -142,7 +142,7 @@ func dsnOf(db *gorm.DB) string {
 // shareSQLite uses the application's own handle, which is the only way to an in-memory database, and the
 // only safe one to a file that the application may have opened with another SQLite library: two of
 // them in one process drop each other's locks, and corrupt it. Source: sqlite.org/howtocorrupt.html, 2.2.1.
-func shareSQLite(ctx context.Context, handle *gorm.DB, dsn, table string) (admin.Store, error) {
+func shareSQLite(ctx context.Context, handle *gorm.DB, dsn, table string) (driver.Store, error) {
 	db, err := handle.DB()
 	if err != nil {
 		return nil, fmt.Errorf("read the handle: %w", err)
@@ -202,14 +202,14 @@ func sqliteDSN(dsn string) string {
 
 // ownedStore closes the pool that was opened for it.
 type ownedStore struct {
-	admin.Store
+	driver.Store
 	db *sql.DB
 }
 
 // Close closes the store and its pool.
 func (s ownedStore) Close() error { return errors.Join(s.Store.Close(), s.db.Close()) }
 
-func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (admin.Store, error)) (admin.Store, error) {
+func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (driver.Store, error)) (driver.Store, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot read the dsn; check its form", driver) // the cause would quote the password

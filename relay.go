@@ -28,6 +28,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/monitor/dashboard"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -40,7 +41,7 @@ import (
 type Relay struct {
 	engine  *relay.Engine
 	cleaner *cleanup.Scheduler
-	stores  map[string]admin.Store
+	stores  map[string]driver.Store
 	brokers map[string]brokers.Broker
 	metrics *otelrelay.Metrics // nil: nothing is measured
 	cancels []func()

@@ -15,7 +15,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/purge"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Defaults of the schedule.
@@ -40,7 +39,7 @@ type Table interface {
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	Purge(ctx context.Context, request admin.PurgeRequest) (int, error)
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
-	Backlog(ctx context.Context) ([]driver.Backlog, error)
+	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }
 
 // Config of a scheduler. Zero values take the defaults.
@@ -57,7 +56,7 @@ type Config struct {
 	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes
 	// some milliseconds.
 	BatchSize int
-	// MaxLag is the lag of the delivery to a broker (see driver.Backlog) above which a run slows down
+	// MaxLag is the lag of the delivery to a broker (see admin.Backlog) above which a run slows down
 	// to one batch every five seconds, as long as that delivery comes forward. What no relay delivers,
 	// since the broker is out, no relay has it or a row is stuck, slows down one batch. Default 10 s.
 	MaxLag time.Duration

@@ -19,7 +19,6 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -169,7 +168,7 @@ func (d *dragging) Purge(ctx context.Context, request admin.PurgeRequest) (int, 
 	return d.Table.Purge(ctx, request)
 }
 
-func (d *dragging) Backlog(ctx context.Context) ([]driver.Backlog, error) {
+func (d *dragging) Backlog(ctx context.Context) ([]admin.Backlog, error) {
 	d.asked++
 	time.Sleep(time.Second)
 	return d.Table.Backlog(ctx)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // lagPause is the time between two batches while delivery lags.
@@ -39,7 +39,7 @@ type sighting struct {
 
 // lags reports whether the delivery to a broker of the configuration is too far behind, and comes
 // forward. A broker that has only now fallen behind has a pause to show that.
-func (p *pace) lags(database string, backlog []driver.Backlog, now time.Time) (lags bool) {
+func (p *pace) lags(database string, backlog []admin.Backlog, now time.Time) (lags bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := make(map[string]sighting)

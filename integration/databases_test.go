@@ -22,9 +22,9 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
@@ -105,7 +105,7 @@ func (p *place) dial() gorm.Dialector {
 }
 
 // openStore opens the table of a database.
-func openStore(ctx context.Context, driver outbox.Dialect, dsn string) (admin.Store, error) {
+func openStore(ctx context.Context, driver outbox.Dialect, dsn string) (driver.Store, error) {
 	cfg := &config.Config{Databases: map[string]config.Database{"default": {Driver: driver, DSN: config.Secret(dsn)}}}
 	return fanout.OpenStore(ctx, cfg, "default", linked())
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A Console looks at the tables of some databases and repairs them by hand. Every action leaves an
@@ -159,8 +158,8 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin
 }
 
 // Workers lists the processes that run a relay on a database, oldest first.
-func (c *Console) Workers(ctx context.Context, database string) ([]driver.Instance, error) {
-	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]driver.Instance, error) {
+func (c *Console) Workers(ctx context.Context, database string) ([]admin.Instance, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Instance, error) {
 		return store.Instances(ctx)
 	})
 }

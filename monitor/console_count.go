@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // count is what a dry run does.
@@ -47,13 +46,13 @@ func (r *run) countOne(ctx context.Context) (admin.Count, error) {
 		}
 		would = slices.ContainsFunc(keys, func(k admin.BlockedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
 	} else {
-		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]driver.Pause, error) {
+		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]admin.Pause, error) {
 			return store.Pauses(ctx)
 		})
 		if err != nil {
 			return admin.Count{}, err
 		}
-		paused := slices.ContainsFunc(pauses, func(p driver.Pause) bool { return p.Broker == broker })
+		paused := slices.ContainsFunc(pauses, func(p admin.Pause) bool { return p.Broker == broker })
 		would = paused == (r.action.Verb == VerbResume)
 	}
 	if would {

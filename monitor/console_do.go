@@ -9,7 +9,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // endAuditTime bounds the last word about an action, which has a context of its own: it is recorded
@@ -82,7 +81,7 @@ func (r *run) change(ctx context.Context) error {
 	broker := r.action.Filter.Broker
 	switch r.action.Verb {
 	case VerbPause:
-		return r.single(r.store.Pause(ctx, driver.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
+		return r.single(r.store.Pause(ctx, admin.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
 	case VerbResume:
 		return r.single(r.store.Resume(ctx, broker))
 	case VerbUnblock:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // DefaultMaxCount is where the counts of a status end unless the caller asks for more.
@@ -29,7 +28,7 @@ type BrokerStatus struct {
 	admin.BrokerOverview
 
 	// Paused is nil unless an operator has paused the broker.
-	Paused *driver.Pause
+	Paused *admin.Pause
 	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers
 	// them.
 	Unknown bool
@@ -123,7 +122,7 @@ func (c *Console) ping(ctx context.Context) map[string]error {
 	)
 	for name := range c.stores {
 		group.Go(func() {
-			_, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) ([]driver.Pause, error) {
+			_, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) ([]admin.Pause, error) {
 				return store.Pauses(ctx)
 			})
 			if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var operator = Actor{Name: "ann", Via: "go"}
@@ -131,7 +130,7 @@ func TestOneDatabaseDown(t *testing.T) {
 
 func TestStatusKnowsPausesAndStrangers(t *testing.T) {
 	t.Parallel()
-	store := (&fake{pauses: []driver.Pause{{Broker: "partner", By: "bob"}}}).add(1, func(_ int, r *admin.Record) { r.Broker = "old" })
+	store := (&fake{pauses: []admin.Pause{{Broker: "partner", By: "bob"}}}).add(1, func(_ int, r *admin.Record) { r.Broker = "old" })
 	brokers := consoleOf(store, WithBrokers("partner")).Status(t.Context(), 0)["main"].Brokers
 	require.Len(t, brokers, 2)
 	assert.True(t, brokers[0].Unknown, brokers[0].Broker)
@@ -329,7 +328,7 @@ func TestFailuresAreBounded(t *testing.T) {
 
 func TestBlockedWorkersAudit(t *testing.T) {
 	t.Parallel()
-	store := (&fake{blocked: []admin.KeyBlock{{Key: "k"}}, instances: []driver.Instance{{Name: "a"}}}).add(1, func(int, *admin.Record) {})
+	store := (&fake{blocked: []admin.KeyBlock{{Key: "k"}}, instances: []admin.Instance{{Name: "a"}}}).add(1, func(int, *admin.Record) {})
 	console := consoleOf(store)
 	blocked, err := console.Blocked(t.Context(), "main", "")
 	require.NoError(t, err)

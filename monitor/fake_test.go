@@ -14,7 +14,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -24,10 +23,10 @@ type fake struct {
 	admin.Administration // nothing else of it is called
 	mu                   sync.Mutex
 	rows                 []admin.Record
-	pauses               []driver.Pause
+	pauses               []admin.Pause
 	deferred             []admin.BlockedKey
 	blocked              []admin.KeyBlock
-	instances            []driver.Instance
+	instances            []admin.Instance
 	audit                []admin.AuditEntry
 	overview             func(*admin.BrokerOverview)
 	down                 error
@@ -271,10 +270,10 @@ func (f *fake) Audit(_ context.Context, before int64, limit int) ([]admin.AuditE
 	return list, err
 }
 
-func (f *fake) Pause(_ context.Context, p driver.Pause) (bool, error) {
+func (f *fake) Pause(_ context.Context, p admin.Pause) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	if err != nil || slices.ContainsFunc(f.pauses, func(o driver.Pause) bool { return o.Broker == p.Broker }) {
+	if err != nil || slices.ContainsFunc(f.pauses, func(o admin.Pause) bool { return o.Broker == p.Broker }) {
 		return false, err
 	}
 	p.Since = start
@@ -286,11 +285,11 @@ func (f *fake) Resume(_ context.Context, broker string) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	n := len(f.pauses)
-	f.pauses = slices.DeleteFunc(f.pauses, func(p driver.Pause) bool { return p.Broker == broker })
+	f.pauses = slices.DeleteFunc(f.pauses, func(p admin.Pause) bool { return p.Broker == broker })
 	return len(f.pauses) < n, err
 }
 
-func (f *fake) Pauses(ctx context.Context) ([]driver.Pause, error) {
+func (f *fake) Pauses(ctx context.Context) ([]admin.Pause, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return slices.Clone(f.pauses), errors.Join(err, ctx.Err())
@@ -332,13 +331,13 @@ func (f *fake) Exclusive(ctx context.Context, name string, do func(context.Conte
 	return true, do(ctx)
 }
 
-func (f *fake) Instances(context.Context) ([]driver.Instance, error) {
+func (f *fake) Instances(context.Context) ([]admin.Instance, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return f.instances, err
 }
 
-func (f *fake) Backlog(context.Context) ([]driver.Backlog, error)    { return nil, nil }
+func (f *fake) Backlog(context.Context) ([]admin.Backlog, error)     { return nil, nil }
 func (f *fake) Counts(context.Context) ([]admin.BrokerCounts, error) { return nil, nil }
 
 func consoleOf(f *fake, opts ...Option) *Console {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -316,7 +315,7 @@ func TestActionsOverHTTP(t *testing.T) {
 
 	w = call(h, "POST", "/api/outbox/main/brokers/default/pause", `{"reason": "why"}`, as(operatorToken))
 	assert.JSONEq(t, `{"changed": true}`, w.Body.String())
-	assert.Equal(t, driver.Pause{Broker: "default", Since: start, By: "oncall", Reason: "why"}, store.pauses[0])
+	assert.Equal(t, admin.Pause{Broker: "default", Since: start, By: "oncall", Reason: "why"}, store.pauses[0])
 	w = call(h, "POST", "/api/outbox/main/brokers/default/resume", `{}`, as(operatorToken))
 	assert.JSONEq(t, `{"changed": true}`, w.Body.String())
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -163,9 +162,9 @@ func full(id string) *fake {
 	last := &outbox.LastError{Class: "retryable", Message: "no", At: start, Attempt: 2}
 	now := time.Now()
 	f := (&fake{
-		pauses:    []driver.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
+		pauses:    []admin.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
 		blocked:   []admin.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "backoff", Since: start, Until: start, Followers: admin.Count{N: 3}, LastError: last}},
-		instances: []driver.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []driver.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
+		instances: []admin.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []admin.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
 		audit:     []admin.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
 		overview: func(o *admin.BrokerOverview) {
 			o.Deferred = admin.Count{N: 7, More: true}

@@ -7,8 +7,8 @@
 //
 // The other rooms of the house are packages of their own, so that a writer links nothing of them:
 //
-//   - outbox/driver is the contract that a database has to fulfil: what a relay asks of the table;
+//   - internal/store/driver is the contract that a database has to fulfil: what a relay asks of the table;
 //   - outbox/admin is what people ask of it: look, requeue, replay, abandon, unblock, pause, purge;
 //   - outbox/relay delivers: engine, processors, workers;
-//   - outbox/postgres, sqlserver and sqlite are stores, outbox/storetest checks them.
+//   - outbox/postgres, sqlserver and sqlite are stores, internal/store/storetest checks them.
 package outbox

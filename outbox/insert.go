@@ -241,5 +241,5 @@ func (i *Inserter) insertAbsentSQL() string {
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is
-// "fanout migrate", or what a [driver.SchemaError] says.
+// "fanout migrate", or what a [admin.SchemaError] says.
 var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")

@@ -15,6 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -40,7 +41,7 @@ type session struct {
 	*monitor.Console
 
 	cfg    *config.Config
-	stores map[string]admin.Store
+	stores map[string]driver.Store
 	// failed are the databases that could not be opened.
 	failed map[string]error
 }
@@ -56,7 +57,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cfg: cfg, stores: map[string]admin.Store{}, failed: map[string]error{}}
+	s := &session{cfg: cfg, stores: map[string]driver.Store{}, failed: map[string]error{}}
 	var (
 		mu    sync.Mutex
 		group sync.WaitGroup

@@ -19,10 +19,9 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers
@@ -32,7 +31,7 @@ type shop struct {
 
 	driver outbox.Dialect
 	db     *sql.DB
-	store  admin.Store
+	store  driver.Store
 }
 
 // onEach runs a test on each database that can be had, or on the one whose turn it is.

@@ -11,7 +11,6 @@ import (
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // printStatus shows one line per broker, and below them the pauses. nil rates have no columns.
@@ -78,7 +77,7 @@ func brokerCell(b *monitor.BrokerStatus) cell {
 	return c
 }
 
-func pauseNote(database string, p *driver.Pause, now time.Time) string {
+func pauseNote(database string, p *admin.Pause, now time.Time) string {
 	note := fmt.Sprintf("%s: broker %s has been paused for %s", database, p.Broker, age(max(time.Millisecond, now.Sub(p.Since))))
 	if p.By != "" {
 		note += " by " + p.By

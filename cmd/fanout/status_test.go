@@ -15,10 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func TestStatus(t *testing.T) {
@@ -135,9 +136,9 @@ func TestWorkers(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Empty(t, stdout)
 		assert.Equal(t, "no relay runs: a relay that stops leaves the list\n", stderr)
-		require.NoError(t, s.store.Heartbeat(t.Context(), driver.Instance{
+		require.NoError(t, s.store.Heartbeat(t.Context(), admin.Instance{
 			ID: uuid.New(), Name: "relay-1", Host: "node-7", PID: 4711, Version: "v1.2.3",
-			Work: []driver.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},
+			Work: []admin.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},
 		}))
 		assert.Regexp(t, `main +relay-1 +node-7 +4711 +v1.2.3 +\S+ ago +\S+ ago +partner: 42, default: 1\n`, s.does("workers"))
 		instances := lines[wire.Instance](t, s.does("workers", "--json"))

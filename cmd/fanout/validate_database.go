@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -58,7 +58,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 }
 
 // describe says in a line what the database is and how it is set up.
-func describe(d *driver.Diagnosis) string {
+func describe(d *admin.Diagnosis) string {
 	settings := make([]string, len(d.Settings))
 	for i, setting := range d.Settings {
 		settings[i] = setting.Name + " " + setting.Value
@@ -76,7 +76,7 @@ func offset(by time.Duration) string {
 
 // spellOut gives each difference of a schema a line of its own.
 func spellOut(err error) error {
-	var schema *driver.SchemaError
+	var schema *admin.SchemaError
 	if !errors.As(err, &schema) {
 		return err
 	}

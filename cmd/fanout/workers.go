@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/internal/wire"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func workersCommand() *cobra.Command {
@@ -42,7 +42,7 @@ func workersCommand() *cobra.Command {
 }
 
 // claimed is what a process had claimed, or why that is not known.
-func claimed(p *driver.Instance) cell {
+func claimed(p *admin.Instance) cell {
 	if p.Unreadable != "" {
 		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable), red)
 	}
@@ -50,7 +50,7 @@ func claimed(p *driver.Instance) cell {
 }
 
 // workText sums up what is claimed by broker, in the order in which the brokers come.
-func workText(work []driver.Work) string {
+func workText(work []admin.Work) string {
 	var brokers []string
 	sums := map[string]int{}
 	for _, w := range work {

@@ -62,8 +62,8 @@ func outboxDefects() []Defect {
 		{
 			Name: "claims-in-hand", What: "a claim takes what others have claimed", Rules: []Rule{Fence},
 			edits: []edit{
-				{"outbox/internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
-				{"outbox/internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
+				{"internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
+				{"internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
 				{"outbox/postgres/sql/take.sql", "       AND (locked_until IS NULL OR locked_until <= statement_timestamp())\n", ""},
 				{"outbox/postgres/sql/take.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
 				{"outbox/mysql/sql/take.sql", "   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))\n", ""},
@@ -96,11 +96,11 @@ func outboxDefects() []Defect {
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Rules: []Rule{OutOfOrder},
 			edits: []edit{
 				{
-					"outbox/internal/core/claim.go", "\tv.clear, v.waits = v.clear && before.clear, v.waits || before.waits\n" +
+					"internal/core/claim.go", "\tv.clear, v.waits = v.clear && before.clear, v.waits || before.waits\n" +
 						"\tv.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)\n", "\tv.waits = v.waits || before.waits\n",
 				},
-				{"outbox/internal/core/claim.go", "claimed[row.Key] = true", "claimed[row.Key] = false"},
-				{"outbox/internal/core/claim.go", "v.clear, v.waits = v.clear && !behind, v.waits || behind", "_ = behind"},
+				{"internal/core/claim.go", "claimed[row.Key] = true", "claimed[row.Key] = false"},
+				{"internal/core/claim.go", "v.clear, v.waits = v.clear && !behind, v.waits || behind", "_ = behind"},
 			},
 			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
 				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond

@@ -26,10 +26,10 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/integration/internal/metrictest"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
@@ -38,7 +38,7 @@ import (
 // sameClock does not compare clocks: SQLite's own is not in the bubble.
 type sameClock struct{ driver.Delivery }
 
-func (sameClock) Diagnose(context.Context) (driver.Diagnosis, error) { return driver.Diagnosis{}, nil }
+func (sameClock) Diagnose(context.Context) (admin.Diagnosis, error) { return admin.Diagnosis{}, nil }
 
 // browser counts how often a store is asked how brokers stand.
 type browser struct {

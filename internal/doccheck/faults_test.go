@@ -72,7 +72,7 @@ func checkCommand(t *testing.T, fault, command string) {
 func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
 	t.Helper()
 	funcs, texts = map[string]bool{}, map[string]bool{}
-	for _, pattern := range []string{dir + "/*_test.go", "outbox/storetest/*.go", "brokers/brokertest/*.go", "inbox/consumertest/*.go"} {
+	for _, pattern := range []string{dir + "/*_test.go", "internal/store/storetest/*.go", "brokers/brokertest/*.go", "inbox/consumertest/*.go"} {
 		files, err := filepath.Glob(root + pattern)
 		require.NoError(t, err)
 		for _, file := range files {

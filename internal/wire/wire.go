@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Error is the last error of a row.
@@ -135,24 +134,24 @@ const SilentAfter = 2 * time.Minute
 
 // Instance is a process that runs a relay.
 type Instance struct {
-	Database   string        `json:"database,omitempty"`
-	ID         string        `json:"id"`
-	Name       string        `json:"name"`
-	Host       string        `json:"host"`
-	PID        int           `json:"pid"`
-	Version    string        `json:"version"`
-	StartedAt  time.Time     `json:"started_at"`
-	SeenAt     time.Time     `json:"seen_at"`
-	Silent     bool          `json:"silent"`
-	Work       []driver.Work `json:"work"`
-	Unreadable string        `json:"unreadable,omitempty"` // what is wrong with a row that cannot be read
+	Database   string       `json:"database,omitempty"`
+	ID         string       `json:"id"`
+	Name       string       `json:"name"`
+	Host       string       `json:"host"`
+	PID        int          `json:"pid"`
+	Version    string       `json:"version"`
+	StartedAt  time.Time    `json:"started_at"`
+	SeenAt     time.Time    `json:"seen_at"`
+	Silent     bool         `json:"silent"`
+	Work       []admin.Work `json:"work"`
+	Unreadable string       `json:"unreadable,omitempty"` // what is wrong with a row that cannot be read
 }
 
 // NewInstance converts p.
-func NewInstance(database string, p *driver.Instance, now time.Time) Instance {
+func NewInstance(database string, p *admin.Instance, now time.Time) Instance {
 	return Instance{
 		Database: database, ID: p.ID.String(), Name: p.Name, Host: p.Host, PID: p.PID, Version: p.Version, StartedAt: p.StartedAt.UTC(), SeenAt: p.SeenAt.UTC(),
-		Silent: now.Sub(p.SeenAt) > SilentAfter, Work: append([]driver.Work{}, p.Work...), Unreadable: p.Unreadable,
+		Silent: now.Sub(p.SeenAt) > SilentAfter, Work: append([]admin.Work{}, p.Work...), Unreadable: p.Unreadable,
 	}
 }
 
@@ -223,7 +222,7 @@ type Pause struct {
 }
 
 // NewBroker has no rates yet. paused is nil for a broker that is not.
-func NewBroker(b *admin.BrokerOverview, paused *driver.Pause, unknown bool) Broker {
+func NewBroker(b *admin.BrokerOverview, paused *admin.Pause, unknown bool) Broker {
 	broker := Broker{
 		Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
 		OldestPendingSeconds: b.OldestPending.Round(time.Millisecond).Seconds(), LagSeconds: b.Lag.Round(time.Millisecond).Seconds(),

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // An Administration is the outbox table of one database as the people who run it use it. It is safe
@@ -24,7 +23,7 @@ import (
 // What comes back takes its old place: a row that is requeued or replayed holds the later open rows
 // of its ordering key and priority class until it is done, and is itself held by the earlier ones. What was delivered
 // meanwhile stays delivered, and what a worker has claimed at that moment may be delivered beside
-// it. A store that is a [driver.Listener] tells the relays after each call what can be delivered
+// it. A store that is a listener tells the relays after each call what can be delivered
 // now, so that they need not find it by polling.
 //
 // An error names what was refused: a limit below 1, a status that the action is not for, a message
@@ -84,7 +83,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Backlog lists the brokers of the configuration, where that is known, and those others that have
 	// open rows, deferred ones included, sorted by name. It reads the heads of the shards only,
 	// whatever the size of the table.
-	Backlog(ctx context.Context) ([]driver.Backlog, error)
+	Backlog(ctx context.Context) ([]Backlog, error)
 
 	// BeginAudit records that an action begins, with the database's time, and returns the entry's
 	// id. So what was begun and never ended, because the process died, can be seen.
@@ -97,15 +96,15 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 
 	// Pause pauses a broker. changed is false when it was paused already: then the first pause
 	// stays as it is.
-	Pause(ctx context.Context, pause driver.Pause) (changed bool, err error)
+	Pause(ctx context.Context, pause Pause) (changed bool, err error)
 	// Resume ends a pause. changed is false when the broker was not paused. A store that is a
-	// [driver.Listener] tells the relays.
+	// listener tells the relays.
 	Resume(ctx context.Context, broker string) (changed bool, err error)
 	// Pauses lists the paused brokers, by name.
-	Pauses(ctx context.Context) ([]driver.Pause, error)
+	Pauses(ctx context.Context) ([]Pause, error)
 	// Instances lists all of them, oldest first. Those not seen for a day are removed. A row that
-	// cannot be read is listed as [driver.Instance.Unreadable].
-	Instances(ctx context.Context) ([]driver.Instance, error)
+	// cannot be read is listed as [Instance.Unreadable].
+	Instances(ctx context.Context) ([]Instance, error)
 
 	// FinishedBrokers lists the brokers that have finished rows, and those of the configuration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
@@ -123,20 +122,13 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Check compares the live schema with what this version needs: tables, columns with their
 	// types, defaults and generated expressions, indexes, constraints. What the schema has beyond
 	// that is no error. It needs no right but to look at the catalog. The error is a
-	// [*driver.SchemaError] that names each difference, unless the database could not be asked, or
+	// [*SchemaError] that names each difference, unless the database could not be asked, or
 	// is a read replica, on which nothing could be claimed.
 	Check(ctx context.Context) error
 
 	// Diagnose asks the database a few cheap questions. It needs no rights and works without the
 	// tables, too. The error says that the database could not be asked.
-	Diagnose(ctx context.Context) (driver.Diagnosis, error)
-}
-
-// A Store is all that a store package offers for one database.
-type Store interface {
-	driver.Delivery
-	Administration
-	Dialect() outbox.Dialect
+	Diagnose(ctx context.Context) (Diagnosis, error)
 }
 
 // PurgeRequest asks for one bounded batch of a purge.

@@ -22,7 +22,7 @@ type BrokerOverview struct {
 	Deferred Count
 	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
 	OldestPending time.Duration
-	// Lag is how long the first rows that are due have been waiting: see [driver.Backlog].
+	// Lag is how long the first rows that are due have been waiting: see [admin.Backlog].
 	Lag time.Duration
 	// LastPublished is when a row was published last; zero where none is there any more.
 	LastPublished time.Time

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 )
 
 // administration is what operators and housekeeping do, the same for all databases.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // blocks reads the blocks of a shard that may be lifted, and the first followers of those that are

@@ -12,11 +12,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/core"
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // Exchange implements driver.Delivery. What was published is a transaction of one statement, where
@@ -419,7 +420,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 }
 
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.
-func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
+func (*Store) Watch(context.Context) ([]admin.Finding, error) { return nil, nil }
 
 // withList fills a list of ids into a place of a text, where it has that.
 func withList(text, place string, ids []int64) string {

@@ -16,13 +16,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/store/storetest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
-	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
 func TestConformance(t *testing.T) {
@@ -51,7 +50,7 @@ func conform(t *testing.T, parameters string) {
 		dsn := testenv.MySQL(t)
 		db := openDB(t, with(dsn, "interpolateParams=true"))
 		database := databaseOf(dsn)
-		open := func(t *testing.T, table string) admin.Store {
+		open := func(t *testing.T, table string) driver.Store {
 			t.Helper()
 			if parameters != "" {
 				return newStore(t, openDB(t, with(dsn, parameters)), table)
@@ -64,7 +63,7 @@ func conform(t *testing.T, parameters string) {
 		const table = "outbox_messages"
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open, PrefersLarger: !isMariaDB,
-			Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
+			Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
 			Tables:  []string{database[:min(len(database), 63)] + ".other", "Mixed_Case", "_1_", strings.Repeat("x", 48)},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // The oldest servers that work, as major, minor and patch.
@@ -24,8 +24,8 @@ const smallPacket = 16 << 20
 const longIdle = time.Minute
 
 // Diagnose implements admin.Administration.
-func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
-	var d driver.Diagnosis
+func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
+	var d admin.Diagnosis
 	found := map[string]string{}
 	err := s.query(ctx, s.db, "settings", nil, func(scan scanner) error {
 		var name, value string
@@ -46,7 +46,7 @@ func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 	return d, nil
 }
 
-func (s *Store) readClock(ctx context.Context, d *driver.Diagnosis) error {
+func (s *Store) readClock(ctx context.Context, d *admin.Diagnosis) error {
 	before := s.now()
 	clock, err := s.list(ctx, s.db, "clock", nil)
 	if err == nil {
@@ -56,7 +56,7 @@ func (s *Store) readClock(ctx context.Context, d *driver.Diagnosis) error {
 }
 
 // readRight notes whether the role may see other sessions, without which claims have no low-water marks.
-func (s *Store) readRight(ctx context.Context, d *driver.Diagnosis) error {
+func (s *Store) readRight(ctx context.Context, d *admin.Diagnosis) error {
 	_, _, err := s.writers(ctx, s.db)
 	if numbered(err, 1227) {
 		d.Set("right PROCESS", "no")
@@ -66,7 +66,7 @@ func (s *Store) readRight(ctx context.Context, d *driver.Diagnosis) error {
 	return err
 }
 
-func judge(d *driver.Diagnosis, found map[string]string) {
+func judge(d *admin.Diagnosis, found map[string]string) {
 	for _, name := range []string{
 		"sql_mode", "binlog_format", "log_bin", "sync_binlog", "innodb_flush_log_at_trx_commit", "max_allowed_packet", "time_zone",
 		"transaction_isolation", "tx_isolation", "wsrep_on", "wait_timeout",
@@ -85,7 +85,7 @@ func isOn(found map[string]string, name string) bool {
 	return found[name] == "ON" || found[name] == "1"
 }
 
-func judgeSession(d *driver.Diagnosis, found map[string]string) {
+func judgeSession(d *admin.Diagnosis, found map[string]string) {
 	if !isOn(found, "autocommit") {
 		d.Refuse("autocommit", "sessions do not commit by themselves: leave autocommit=0 out of the DSN of the relay")
 	}
@@ -101,7 +101,7 @@ func judgeSession(d *driver.Diagnosis, found map[string]string) {
 	}
 }
 
-func judgeServer(d *driver.Diagnosis, found map[string]string) {
+func judgeServer(d *admin.Diagnosis, found map[string]string) {
 	if isOn(found, "read_only") || isOn(found, "innodb_read_only") {
 		d.Refuse("read-only", errReplica.Error())
 	}
@@ -120,7 +120,7 @@ func judgeServer(d *driver.Diagnosis, found map[string]string) {
 }
 
 // judgeVersion reads versions such as 8.4.3 and 10.11.6-MariaDB-1.
-func judgeVersion(d *driver.Diagnosis, version string) {
+func judgeVersion(d *admin.Diagnosis, version string) {
 	product, oldest := "MySQL", oldestMySQL
 	if strings.Contains(version, "MariaDB") {
 		product, oldest = "MariaDB", oldestMariaDB

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // What a server or a session must have is named, with what to do about it.
@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	} {
 		found := maps.Clone(good)
 		found[c.name] = c.value
-		var d driver.Diagnosis
+		var d admin.Diagnosis
 		judge(&d, found)
 		switch {
 		case c.refused != "":

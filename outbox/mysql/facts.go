@@ -11,8 +11,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // keySlots is how many rows the table of key slots has.

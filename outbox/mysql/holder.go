@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Holder implements driver.Delivery. A session that is silent, the server ends by itself (wait_timeout).

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // lowWater remembers below which id a shard holds nothing open but rows that it knows, so that claims

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // tide is a store whose marks rise with every claim. All rows are of one shard.
@@ -455,5 +456,5 @@ func TestMarksNeedTheRightToSeeTransactions(t *testing.T) {
 	assert.Zero(t, d.mark().floor)
 	found, err := d.store.Diagnose(t.Context())
 	require.NoError(t, err)
-	assert.Contains(t, found.Settings, driver.Setting{Name: "right PROCESS", Value: "no"})
+	assert.Contains(t, found.Settings, admin.Setting{Name: "right PROCESS", Value: "no"})
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // makeMarks makes low-water marks for those of some shards whose claims are slow (see lowWater), while the

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // fillTable makes rows: nine of ten published, the rest open, of 1,000 keys. $1 is how many

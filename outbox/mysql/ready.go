@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Ready implements driver.Delivery.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 //go:embed migrations/*.sql

@@ -31,17 +31,16 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one database. It implements [admin.Store], and is safe for concurrent
+// Store is the outbox table of one database. It implements [driver.Store], and is safe for concurrent
 // use.
 type Store struct {
 	*administration
@@ -55,7 +54,7 @@ type Store struct {
 	water      lowWater
 }
 
-var _ admin.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its
 // own, with a connection for each worker and two more: what it shares, its renewals wait for, and
@@ -93,7 +92,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 // it as
 //
 //	fanout.WithDriver(outbox.MySQL, mysql.FromConfig)
-func FromConfig(ctx context.Context, cfg config.Database, table string, conns int) (admin.Store, error) {
+func FromConfig(ctx context.Context, cfg config.Database, table string, conns int) (driver.Store, error) {
 	s, err := Open(ctx, cfg.DSN.Reveal(), table, WithMaxConns(conns))
 	if err != nil {
 		return nil, err // and not a store that is a nil *Store
@@ -186,7 +185,7 @@ func WithMaxConns(n int) Option { return func(o *options) { o.conns = n } }
 // WithTLS sets how connections are encrypted, where the DSN's parameter tls cannot say it.
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
-// Dialect implements admin.Store.
+// Dialect implements driver.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.MySQL }
 
 // Shards implements driver.Delivery.

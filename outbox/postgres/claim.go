@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/gorm-fanout/fanout/internal/core"
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // claimRows queues the transaction that makes the claim, and the statement that reads what it took;

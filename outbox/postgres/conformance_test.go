@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/store/storetest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,14 +37,14 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 	suite(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
-		open := func(t *testing.T, table string) admin.Store { return openStore(t, storeDSN, table) }
+		open := func(t *testing.T, table string) driver.Store { return openStore(t, storeDSN, table) }
 		return storetest.Bundle{
-			Store: open(t, table), DB: db, Table: table, Open: open, Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
+			Store: open(t, table), DB: db, Table: table, Open: open, Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
 			Tables: []string{
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
 			},
-			OpenUnhurried: func(t *testing.T, table string) admin.Store {
+			OpenUnhurried: func(t *testing.T, table string) driver.Store {
 				t.Helper()
 				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table)
 			},

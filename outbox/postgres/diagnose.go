@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // oldestVersion is PostgreSQL 14, in the server's way to number versions.
 const oldestVersion = 140000
 
 // Diagnose implements admin.Administration.
-func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
-	var d driver.Diagnosis
+func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
+	var d admin.Diagnosis
 	want, err := s.wanted()
 	if err != nil {
 		return d, err
@@ -58,7 +58,7 @@ func (f *settings) read(ctx context.Context, conn *pgx.Conn, text string, want s
 		&f.unvacuumed, &f.hidden, &f.forbidden, &f.required, &f.hotUnfriendly)
 }
 
-func (f *settings) judge(d *driver.Diagnosis) {
+func (f *settings) judge(d *admin.Diagnosis) {
 	d.Server = "PostgreSQL " + f.version
 	d.Set("default_transaction_isolation", f.isolation)
 	d.Set("default_transaction_read_only", f.readOnly)
@@ -79,7 +79,7 @@ func (f *settings) judge(d *driver.Diagnosis) {
 	f.judgeTables(d)
 }
 
-func (f *settings) judgeServer(d *driver.Diagnosis) {
+func (f *settings) judgeServer(d *admin.Diagnosis) {
 	if f.isolation != "read committed" {
 		d.Warn("isolation", fmt.Sprintf("default_transaction_isolation is %q: the relay sets its own, but transactions of writers "+
 			"that do not can lose against each other at their commit (SQLSTATE 40001); set it to \"read committed\", or run them with uow.WithRetry", f.isolation))
@@ -88,7 +88,7 @@ func (f *settings) judgeServer(d *driver.Diagnosis) {
 		d.Warn("durability", "synchronous_commit is off: a crash of the server can undo transactions that were committed just before, and their messages with them; "+
 			"set it to on for the roles that write")
 	}
-	for _, setting := range []driver.Setting{{Name: "fsync", Value: f.fsync}, {Name: "full_page_writes", Value: f.fullPageWrites}} {
+	for _, setting := range []admin.Setting{{Name: "fsync", Value: f.fsync}, {Name: "full_page_writes", Value: f.fullPageWrites}} {
 		if setting.Value == "off" {
 			d.Warn("durability", setting.Name+" is off: a crash of the machine can corrupt the database, and the outbox with it; set it to on")
 		}
@@ -98,7 +98,7 @@ func (f *settings) judgeServer(d *driver.Diagnosis) {
 	}
 }
 
-func (f *settings) judgeTables(d *driver.Diagnosis) {
+func (f *settings) judgeTables(d *admin.Diagnosis) {
 	for _, table := range f.unvacuumed {
 		d.Warn("autovacuum", fmt.Sprintf("autovacuum is off for %s, so claims get slower and slower: ALTER TABLE %s RESET (autovacuum_enabled)", table, table))
 	}

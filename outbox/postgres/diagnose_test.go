@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // diagnose returns the findings as text, refusals with an exclamation mark in front. Servers of
@@ -21,7 +21,7 @@ func diagnose(t *testing.T, store *Store) []string {
 	return texts(&d)
 }
 
-func texts(d *driver.Diagnosis) []string {
+func texts(d *admin.Diagnosis) []string {
 	found := []string{}
 	for _, finding := range d.Findings {
 		mark := ""
@@ -54,11 +54,11 @@ func TestDiagnoseSession(t *testing.T) {
 	}
 	d, err := openStore(t, with(t, dsn, "synchronous_commit", "off"), "outbox").Diagnose(t.Context())
 	require.NoError(t, err)
-	assert.Contains(t, d.Settings, driver.Setting{Name: "synchronous_commit", Value: "off"})
+	assert.Contains(t, d.Settings, admin.Setting{Name: "synchronous_commit", Value: "off"})
 	assert.Contains(t, messages(&d), "synchronous_commit is off")
 }
 
-func messages(d *driver.Diagnosis) string {
+func messages(d *admin.Diagnosis) string {
 	var all strings.Builder
 	for _, finding := range d.Findings {
 		all.WriteString(finding.Message + "\n")
@@ -151,19 +151,19 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*settings)
-		want   driver.Finding
+		want   admin.Finding
 	}{
-		{"good", func(*settings) {}, driver.Finding{}},
-		{"old", func(f *settings) { f.version, f.number = "13.4", 130004 }, driver.Finding{Refused: true, Topic: "version", Message: "PostgreSQL 13.4 is too old"}},
-		{"replica", func(f *settings) { f.replica = true; f.readOnly = "on" }, driver.Finding{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
-		{"remote", func(f *settings) { f.synchronousCommit = "remote_write" }, driver.Finding{}},
-		{"fsync", func(f *settings) { f.fsync = "off" }, driver.Finding{Topic: "durability", Message: "fsync is off"}},
-		{"full_page_writes", func(f *settings) { f.fullPageWrites = "off" }, driver.Finding{Topic: "durability", Message: "full_page_writes is off"}},
-		{"autovacuum", func(f *settings) { f.autovacuum = "off" }, driver.Finding{Topic: "autovacuum", Message: "off on this server"}},
+		{"good", func(*settings) {}, admin.Finding{}},
+		{"old", func(f *settings) { f.version, f.number = "13.4", 130004 }, admin.Finding{Refused: true, Topic: "version", Message: "PostgreSQL 13.4 is too old"}},
+		{"replica", func(f *settings) { f.replica = true; f.readOnly = "on" }, admin.Finding{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
+		{"remote", func(f *settings) { f.synchronousCommit = "remote_write" }, admin.Finding{}},
+		{"fsync", func(f *settings) { f.fsync = "off" }, admin.Finding{Topic: "durability", Message: "fsync is off"}},
+		{"full_page_writes", func(f *settings) { f.fullPageWrites = "off" }, admin.Finding{Topic: "durability", Message: "full_page_writes is off"}},
+		{"autovacuum", func(f *settings) { f.autovacuum = "off" }, admin.Finding{Topic: "autovacuum", Message: "off on this server"}},
 	} {
 		found := good
 		c.change(&found)
-		var d driver.Diagnosis
+		var d admin.Diagnosis
 		found.judge(&d)
 		if c.want.Topic == "" {
 			assert.Empty(t, d.Findings, c.name)

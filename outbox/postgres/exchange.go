@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip

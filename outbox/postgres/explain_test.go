@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 )
 
 // planNode is one node of a plan, as EXPLAIN (FORMAT JSON) prints it.

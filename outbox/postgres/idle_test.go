@@ -16,19 +16,19 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // idler is a database with nothing in it, which counts what it is asked.
 type idler struct {
-	admin.Store // nothing else of it is called
-	mu          sync.Mutex
-	asked       map[string]int
-	heard       func(string)
+	driver.Store // nothing else of it is called
+	mu           sync.Mutex
+	asked        map[string]int
+	heard        func(string)
 }
 
 func (i *idler) ask(verb string) {
@@ -50,11 +50,11 @@ func (i *idler) Ready(context.Context, string, outbox.ShardSet) (driver.Readines
 func (i *idler) Defer(context.Context, *driver.Claim) (int, error) { i.ask("defer"); return 0, nil }
 func (i *idler) Shards() int                                       { return outbox.Shards }
 func (i *idler) Close() error                                      { return nil }
-func (i *idler) Heartbeat(context.Context, driver.Instance) error  { i.ask("heartbeat"); return nil }
+func (i *idler) Heartbeat(context.Context, admin.Instance) error   { i.ask("heartbeat"); return nil }
 func (i *idler) Leave(context.Context, uuid.UUID) error            { return nil }
-func (i *idler) Backlog(context.Context) ([]driver.Backlog, error) { i.ask("backlog"); return nil, nil }
+func (i *idler) Backlog(context.Context) ([]admin.Backlog, error)  { i.ask("backlog"); return nil, nil }
 
-func (i *idler) Watch(context.Context) ([]driver.Finding, error) { i.ask("watch"); return nil, nil }
+func (i *idler) Watch(context.Context) ([]admin.Finding, error) { i.ask("watch"); return nil, nil }
 
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
@@ -107,7 +107,7 @@ func TestIdleCost(t *testing.T) {
 	store := wired(t, dsn, "idle", &trips, &stall{}, &log)
 	for verb, run := range map[string]func() error{
 		"ready":     func() error { _, err := store.Ready(t.Context(), "b", 0); return err },
-		"heartbeat": func() error { return store.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}) },
+		"heartbeat": func() error { return store.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}) },
 		"backlog":   func() error { _, err := store.Backlog(t.Context()); return err },
 		"watch":     func() error { _, err := store.Watch(t.Context()); return err },
 		"notify":    func() error { return store.Notify(t.Context(), "1 ?x") },

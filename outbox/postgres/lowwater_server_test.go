@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // tide is a store whose marks rise with every few claims.
@@ -74,7 +74,7 @@ func (d *tide) deliver(unordered bool) (ids []int64) {
 	return ids
 }
 
-func (d *tide) backlog() []driver.Backlog {
+func (d *tide) backlog() []admin.Backlog {
 	d.Helper()
 	backlog, err := d.store.Backlog(d.Context())
 	require.NoError(d, err)
@@ -466,7 +466,7 @@ func TestClaimsBesideAnOpenWriter(t *testing.T) {
 			}
 			assert.LessOrEqual(t, d.readForBacklog(), 1000, "entries that a question for the backlog reads")
 			d.store.Know("b")
-			assert.Equal(t, []driver.Backlog{{Broker: "b"}}, d.backlog())
+			assert.Equal(t, []admin.Backlog{{Broker: "b"}}, d.backlog())
 			ready, err := d.store.Ready(t.Context(), "b", 0)
 			require.NoError(t, err)
 			assert.Empty(t, ready.Shards)

@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // An id is there twice where an identity has begun anew: after a copy of the data, or setval, or

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -264,7 +265,7 @@ func TestIdentityBeginsAnew(t *testing.T) {
 	backwards := func() bool {
 		found, err := r.store.Watch(t.Context())
 		require.NoError(t, err)
-		return slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Topic == "identity" })
+		return slices.ContainsFunc(found, func(f admin.Finding) bool { return f.Topic == "identity" })
 	}
 	require.False(t, backwards())
 	exec(t, r.conn, "ALTER TABLE repeated ALTER COLUMN id RESTART WITH 1")

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // documentedRole makes a role with the grants that docs/operations.md gives to the one of that name
@@ -140,7 +140,7 @@ func TestRolesRelay(t *testing.T) {
 	require.NoError(t, err)
 	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
 	require.NoError(t, err)
-	require.NoError(t, relay.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
+	require.NoError(t, relay.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}))
 	_, err = relay.Instances(t.Context())
 	require.NoError(t, err)
 	_, err = relay.Counts(t.Context())
@@ -155,7 +155,7 @@ func TestRolesRelay(t *testing.T) {
 	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	_, err = relay.Migrate(t.Context())
 	require.ErrorContains(t, err, "permission denied")
-	_, err = relay.Pause(t.Context(), driver.Pause{Broker: "b"})
+	_, err = relay.Pause(t.Context(), admin.Pause{Broker: "b"})
 	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	refused(t, dsn, append([]string{
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
@@ -171,7 +171,7 @@ func TestRolesOperator(t *testing.T) {
 	_, err := owner.pool.Exec(t.Context(), `UPDATE outbox_messages SET status = 'published', published_at = now() - interval '1 day', finished_at = now() - interval '1 day'
 	 WHERE id = (SELECT min(id) FROM outbox_messages)`)
 	require.NoError(t, err)
-	require.NoError(t, owner.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
+	require.NoError(t, owner.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}))
 	owners := dsn
 	dsn = with(t, dsn, "role", documentedRole(t, owner, "fanout_operator"))
 	operator := openStore(t, dsn, "outbox_messages")
@@ -200,7 +200,7 @@ func TestRolesOperator(t *testing.T) {
 	require.NoError(t, err)
 	_, err = operator.BlockedKeys(t.Context(), "", 10)
 	require.NoError(t, err)
-	paused, err := operator.Pause(t.Context(), driver.Pause{Broker: "b", By: "me", Reason: "why"})
+	paused, err := operator.Pause(t.Context(), admin.Pause{Broker: "b", By: "me", Reason: "why"})
 	require.NoError(t, err)
 	assert.True(t, paused)
 	_, err = operator.Pauses(t.Context())

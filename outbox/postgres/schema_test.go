@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck/schematest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // TestCheckByRelay: a role that may do no more than a relay does can check the schema, too.
@@ -79,7 +79,7 @@ func TestCheckOfHostileOwner(t *testing.T) {
 	}
 	require.NoError(t, store.conn(t.Context(), func(conn *pgx.Conn) error {
 		err := store.check(t.Context(), conn)
-		var schema *driver.SchemaError
+		var schema *admin.SchemaError
 		require.ErrorAs(t, err, &schema)
 		require.Len(t, schema.Differences, 3, "%q", schema.Differences)
 		for _, name := range []string{"ordering_key", "status", "lease"} {
@@ -143,7 +143,7 @@ func TestCheckSequence(t *testing.T) {
 				require.NoError(t, err, c.change)
 				continue
 			}
-			var schema *driver.SchemaError
+			var schema *admin.SchemaError
 			require.ErrorAs(t, err, &schema, c.change)
 			assert.Equal(t, []string{"column id: identity is " + c.want + ", want by default"}, schema.Differences)
 		}

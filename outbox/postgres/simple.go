@@ -3,7 +3,7 @@ package postgres
 import (
 	"sync"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // simpleShards remembers what shards were like when they were claimed last. In a simple one each

@@ -20,17 +20,16 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one PostgreSQL database. It implements [admin.Store] and is safe for
+// Store is the outbox table of one PostgreSQL database. It implements [driver.Store] and is safe for
 // concurrent use.
 type Store struct {
 	*administration
@@ -51,7 +50,7 @@ type Store struct {
 	heldBackTransactions int64
 }
 
-var _ admin.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -162,7 +161,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements admin.Store.
+// Dialect implements driver.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 
 // Shards implements driver.Delivery.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // What an operator makes deliverable goes out at once: the relays are told. This one would look by
@@ -87,7 +87,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	require.True(t, released)
 	delivered(5, "released")
 
-	_, err = store.Pause(ctx, driver.Pause{Broker: "b"})
+	_, err = store.Pause(ctx, admin.Pause{Broker: "b"})
 	require.NoError(t, err)
 	require.NoError(t, store.Notify(ctx, outbox.Notification(nil)))
 	r.await(func() bool { return r.engine.Stats()[0].Paused }, "paused")

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 
 // Watch implements driver.Delivery: it names who keeps vacuum from removing dead rows, which makes
 // claims slower and slower, and tells of an identity that has begun anew.
-func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
-	var found []driver.Finding
+func (s *Store) Watch(ctx context.Context) ([]admin.Finding, error) {
+	var found []admin.Finding
 	err := s.conn(ctx, func(conn *pgx.Conn) (err error) {
 		found, err = s.watch(ctx, conn, s.sql.watch)
 		var refused *pgconn.PgError
@@ -41,7 +41,7 @@ func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 	return found, nil
 }
 
-func (s *Store) watch(ctx context.Context, conn *pgx.Conn, text string) (found []driver.Finding, err error) {
+func (s *Store) watch(ctx context.Context, conn *pgx.Conn, text string) (found []admin.Finding, err error) {
 	rows, err := conn.Query(ctx, text, s.heldBack, s.heldBackTransactions)
 	if err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func (s *Store) watch(ctx context.Context, conn *pgx.Conn, text string) (found [
 // kindIdentity is the line about an identity that has begun anew.
 const kindIdentity = "identity"
 
-func (s *Store) backwards() driver.Finding {
-	return driver.Finding{Topic: "identity", Passing: true, Message: fmt.Sprintf("new messages get ids below those that are there, as the identity has begun anew: "+
+func (s *Store) backwards() admin.Finding {
+	return admin.Finding{Topic: "identity", Passing: true, Message: fmt.Sprintf("new messages get ids below those that are there, as the identity has begun anew: "+
 		"they are delivered before older ones of their keys; set it above them: SELECT setval(pg_get_serial_sequence('%[1]s', 'id'), (SELECT max(id) FROM %[1]s))", s.table)}
 }
 
@@ -79,7 +79,7 @@ type holder struct {
 }
 
 // finding says who it is and what to do, in words that stay the same while it lasts.
-func (h *holder) finding() driver.Finding {
+func (h *holder) finding() admin.Finding {
 	const harm = "so dead rows of the outbox stay and claims get slower"
 	var message string
 	since := h.since.UTC().Format(time.RFC3339)
@@ -94,5 +94,5 @@ func (h *holder) finding() driver.Finding {
 	default:
 		message = fmt.Sprintf("standby %q reports a long query by hot_standby_feedback, %s: end the query there, or switch the feedback off", h.application, harm)
 	}
-	return driver.Finding{Topic: "vacuum", Message: message, Passing: true}
+	return admin.Finding{Topic: "vacuum", Message: message, Passing: true}
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // taken is a store of which another relay has a shard, until it is asked whose it is often enough.
 type taken struct {
-	admin.Store
+	driver.Store
 
 	mu     sync.Mutex
 	free   bool

@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/failure"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 type heartbeat struct {
 	store      driver.Delivery
 	processors []*Processor // of the same database
-	instance   driver.Instance
+	instance   admin.Instance
 	log        *slog.Logger
 	failing    failure.Standing
 }
@@ -44,7 +45,7 @@ func newHeartbeat(store driver.Delivery, database string, cfg EngineConfig, id u
 	}
 	return &heartbeat{
 		store: store, log: log.With("database", database),
-		instance: driver.Instance{ID: id, Name: cmp.Or(cfg.Name, host), Host: host, PID: os.Getpid(), Version: cfg.Version},
+		instance: admin.Instance{ID: id, Name: cmp.Or(cfg.Name, host), Host: host, PID: os.Getpid(), Version: cfg.Version},
 	}
 }
 
@@ -90,7 +91,7 @@ func (p *heartbeat) beat(ctx context.Context) {
 // inHand is what the workers of one processor have claimed, by worker.
 type inHand struct {
 	mu   sync.Mutex
-	work map[string]driver.Work
+	work map[string]admin.Work
 }
 
 // hold notes that a worker has claimed a batch; an empty one leaves it with nothing.
@@ -102,9 +103,9 @@ func (h *inHand) hold(worker, broker string, batch *driver.Batch, since time.Tim
 		return
 	}
 	if h.work == nil {
-		h.work = map[string]driver.Work{}
+		h.work = map[string]admin.Work{}
 	}
-	h.work[worker] = driver.Work{Worker: worker, Broker: broker, Shard: batch.Lease.Shard, Rows: len(batch.Messages), Since: since.UTC()}
+	h.work[worker] = admin.Work{Worker: worker, Broker: broker, Shard: batch.Lease.Shard, Rows: len(batch.Messages), Since: since.UTC()}
 }
 
 func (h *inHand) count() int {
@@ -113,13 +114,13 @@ func (h *inHand) count() int {
 	return len(h.work)
 }
 
-func (h *inHand) list() []driver.Work {
+func (h *inHand) list() []admin.Work {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := make([]driver.Work, 0, len(h.work))
+	list := make([]admin.Work, 0, len(h.work))
 	for _, work := range h.work {
 		list = append(list, work)
 	}
-	slices.SortFunc(list, func(a, b driver.Work) int { return cmp.Compare(a.Worker, b.Worker) })
+	slices.SortFunc(list, func(a, b admin.Work) int { return cmp.Compare(a.Worker, b.Worker) })
 	return list
 }

@@ -16,15 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // lobby is a store that hands out one batch, and a registry that remembers what it was told.
 type lobby struct {
 	mu    sync.Mutex
 	batch []driver.Message
-	beats []driver.Instance
+	beats []admin.Instance
 	left  []uuid.UUID
 	fail  error
 	hang  bool
@@ -52,19 +53,19 @@ func (l *lobby) Defer(context.Context, *driver.Claim) (int, error) { return 0, n
 func (l *lobby) Holder(context.Context, string, int) (driver.Holder, error) {
 	return driver.Holder{}, nil
 }
-func (l *lobby) Shards() int                                        { return 1 }
-func (l *lobby) Close() error                                       { return nil }
-func (l *lobby) Pauses(context.Context) ([]driver.Pause, error)     { return nil, nil }
-func (l *lobby) Backlog(context.Context) ([]driver.Backlog, error)  { return nil, nil }
-func (l *lobby) Diagnose(context.Context) (driver.Diagnosis, error) { return driver.Diagnosis{}, nil }
-func (l *lobby) Watch(context.Context) ([]driver.Finding, error)    { return nil, nil }
+func (l *lobby) Shards() int                                       { return 1 }
+func (l *lobby) Close() error                                      { return nil }
+func (l *lobby) Pauses(context.Context) ([]admin.Pause, error)     { return nil, nil }
+func (l *lobby) Backlog(context.Context) ([]admin.Backlog, error)  { return nil, nil }
+func (l *lobby) Diagnose(context.Context) (admin.Diagnosis, error) { return admin.Diagnosis{}, nil }
+func (l *lobby) Watch(context.Context) ([]admin.Finding, error)    { return nil, nil }
 
-func (l *lobby) Heartbeat(ctx context.Context, now driver.Instance) error {
+func (l *lobby) Heartbeat(ctx context.Context, now admin.Instance) error {
 	return l.hear(ctx, &now, uuid.Nil)
 }
 func (l *lobby) Leave(ctx context.Context, id uuid.UUID) error { return l.hear(ctx, nil, id) }
 
-func (l *lobby) hear(ctx context.Context, beat *driver.Instance, left uuid.UUID) error {
+func (l *lobby) hear(ctx context.Context, beat *admin.Instance, left uuid.UUID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hang {
@@ -92,7 +93,7 @@ func (l *lobby) set(fail error, hang bool) {
 }
 
 // taken returns the heartbeats since the last call, and who has left.
-func (l *lobby) taken() (beats []driver.Instance, left []uuid.UUID) {
+func (l *lobby) taken() (beats []admin.Instance, left []uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	beats, left = l.beats, l.left
@@ -165,7 +166,7 @@ func TestHeartbeat(t *testing.T) {
 		require.NoError(t, err)
 		for n, beat := range beats {
 			assert.Equal(t, time.Duration(n)*heartbeatEvery, beat.SeenAt.Sub(began))
-			assert.Equal(t, driver.Instance{ID: beats[0].ID, Name: "relay-7", Host: host, PID: os.Getpid(), Version: "v1", SeenAt: beat.SeenAt, Work: nil}, beat)
+			assert.Equal(t, admin.Instance{ID: beats[0].ID, Name: "relay-7", Host: host, PID: os.Getpid(), Version: "v1", SeenAt: beat.SeenAt, Work: nil}, beat)
 		}
 		assert.NotZero(t, beats[0].ID)
 		stop()
@@ -198,7 +199,7 @@ func TestHeartbeatWork(t *testing.T) {
 		work := beats[1].Work[0]
 		assert.True(t, work.Since.Equal(began))
 		assert.Contains(t, work.Worker, "/db/b/0")
-		assert.Equal(t, driver.Work{Worker: work.Worker, Broker: "b", Shard: work.Shard, Rows: 2, Since: work.Since}, work)
+		assert.Equal(t, admin.Work{Worker: work.Worker, Broker: "b", Shard: work.Shard, Rows: 2, Since: work.Since}, work)
 		time.Sleep(heartbeatEvery)
 		beats, _ = store.taken()
 		require.Len(t, beats, 1)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // history remembers, for failure classification, at which messages an outage of the broker was

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // shows has a history learn from a call that began then and had one message.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // leaseGuard renews the lease of a batch while it is published and knows when it is over. A batch

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // An Observer sees what processors do, to measure or to trace it; telemetry/otelrelay has one of

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -236,7 +237,7 @@ type skewed struct {
 	asked bool
 }
 
-func (s *skewed) Diagnose(context.Context) (d driver.Diagnosis, err error) {
+func (s *skewed) Diagnose(context.Context) (d admin.Diagnosis, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
@@ -271,10 +272,10 @@ func (s *skewed) Renew(context.Context, driver.Lease) (int, error)  { return 1, 
 func (s *skewed) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }
 func (s *skewed) Shards() int                                       { return 1 }
 
-func (*skewed) Backlog(context.Context) ([]driver.Backlog, error) { return nil, nil }
-func (*skewed) Heartbeat(context.Context, driver.Instance) error  { return nil }
-func (*skewed) Leave(context.Context, uuid.UUID) error            { return nil }
-func (*skewed) Watch(context.Context) ([]driver.Finding, error)   { return nil, nil }
+func (*skewed) Backlog(context.Context) ([]admin.Backlog, error) { return nil, nil }
+func (*skewed) Heartbeat(context.Context, admin.Instance) error  { return nil }
+func (*skewed) Leave(context.Context, uuid.UUID) error           { return nil }
+func (*skewed) Watch(context.Context) ([]admin.Finding, error)   { return nil, nil }
 
 type agesOnly struct {
 	seeing

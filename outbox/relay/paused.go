@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // pausesTime bounds the look at who has paused a broker: until it is over, a resumption is not
@@ -32,7 +32,7 @@ func (p *Processor) pausedBy(ctx context.Context) []any {
 	if err != nil {
 		return []any{"error", err}
 	}
-	i := slices.IndexFunc(pauses, func(pause driver.Pause) bool { return pause.Broker == p.broker })
+	i := slices.IndexFunc(pauses, func(pause admin.Pause) bool { return pause.Broker == p.broker })
 	if i < 0 {
 		return nil
 	}

@@ -14,9 +14,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -229,7 +228,7 @@ func TestProcessorStopsWhileTheDatabaseHangs(t *testing.T) {
 
 // silent is a store whose database does not answer when it is told to hang.
 type silent struct {
-	admin.Store
+	driver.Store
 
 	hangs atomic.Bool
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
@@ -29,7 +29,7 @@ type pausesTold struct {
 	err   error
 }
 
-func (s *pausesTold) Pauses(ctx context.Context) ([]driver.Pause, error) {
+func (s *pausesTold) Pauses(ctx context.Context) ([]admin.Pause, error) {
 	s.asked.Add(1)
 	pauses, err := s.Store.Pauses(ctx)
 	return pauses, errors.Join(err, s.err)
@@ -60,7 +60,7 @@ func TestProcessorSaysWhoPaused(t *testing.T) {
 				r.start()
 				time.Sleep(time.Minute)
 				assert.Zero(t, store.asked.Load(), "nothing is paused")
-				pauses := []driver.Pause{{Broker: "a", By: "nobody"}, {Broker: "b", By: "ada", Reason: "a drill"}}
+				pauses := []admin.Pause{{Broker: "a", By: "nobody"}, {Broker: "b", By: "ada", Reason: "a drill"}}
 				for _, pause := range pauses {
 					_, err := r.store.Pause(t.Context(), pause)
 					require.NoError(t, err)

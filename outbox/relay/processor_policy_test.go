@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -173,7 +173,7 @@ func TestProcessorPause(t *testing.T) {
 		}
 		r.start()
 		r.until(time.Minute, func() bool { return len(broker.delivered()) >= 20 })
-		_, err := r.store.Pause(t.Context(), driver.Pause{Broker: "b"})
+		_, err := r.store.Pause(t.Context(), admin.Pause{Broker: "b"})
 		require.NoError(t, err)
 		r.until(time.Minute, func() bool { return r.proc.Stats().Paused })
 		time.Sleep(15 * time.Second) // the call that was under way
@@ -199,7 +199,7 @@ func TestProcessorStartsPaused(t *testing.T) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error { return nil }}
 		r := newRig(t, path, broker, outbox.Policy{})
 		t.Cleanup(func() { _ = r.db.Close() })
-		_, err := r.store.Pause(t.Context(), driver.Pause{Broker: "b"})
+		_, err := r.store.Pause(t.Context(), admin.Pause{Broker: "b"})
 		require.NoError(t, err)
 		r.insert("", "1")
 		r.start()

@@ -16,15 +16,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // numb is a store that cannot renew.
 type numb struct {
-	admin.Store
+	driver.Store
 
 	failing atomic.Bool
 }
@@ -101,7 +100,7 @@ func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
 
 // slow is a store whose answers come late: the database has done what it was asked for long before.
 type slow struct {
-	admin.Store
+	driver.Store
 
 	claims, renewals time.Duration // how late they come
 	left             atomic.Int32  // as many renewals work still

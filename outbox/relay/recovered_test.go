@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Rows that come back from a lease that ran out are told of, at most once a minute; others are not.

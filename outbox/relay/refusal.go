@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Refusals that do not say whose they are (see brokers.Refused). Whoever has the wrong secret, or the

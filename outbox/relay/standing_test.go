@@ -18,9 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -54,7 +53,7 @@ lines:
 
 // refusing is a store whose claims, polls and deferrals fail as long as there is a cause.
 type refusing struct {
-	admin.Store
+	driver.Store
 
 	mu     sync.Mutex
 	causes []error // each try meets the next one, then the first again; none: it works

@@ -3,8 +3,8 @@ package relay
 import (
 	"sync/atomic"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Stats are a processor's counters since it was made.

@@ -14,15 +14,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // panicky is a store of which claims and polls panic as long as it is broken.
 type panicky struct {
-	admin.Store
+	driver.Store
 
 	broken atomic.Bool
 }
@@ -42,7 +41,7 @@ func (s *panicky) Ready(ctx context.Context, broker string, busy outbox.ShardSet
 }
 
 // surviving is a processor with another store, an observer, and its log.
-func surviving(t *testing.T, path string, store func(admin.Store) admin.Store, broker brokers.Broker, observer relay.Observer) (*rig, *lines) {
+func surviving(t *testing.T, path string, store func(driver.Store) driver.Store, broker brokers.Broker, observer relay.Observer) (*rig, *lines) {
 	t.Helper()
 	policy := outbox.Policy{PollMin: 10 * time.Second, PollMax: time.Minute, Retry: outbox.Retry{MaxAttempts: 3}}
 	r, log := newRig(t, path, broker, policy), &lines{}
@@ -61,7 +60,7 @@ func TestProcessorSurvivesPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		store := &panicky{}
 		store.broken.Store(true)
-		r, log := surviving(t, path, func(s admin.Store) admin.Store { store.Store = s; return store }, memory.New(), nil)
+		r, log := surviving(t, path, func(s driver.Store) driver.Store { store.Store = s; return store }, memory.New(), nil)
 		r.insert("k", "waits")
 		r.start()
 		time.Sleep(time.Hour)
@@ -98,7 +97,7 @@ func (squeamish) Publishing(ctx context.Context, call *relay.Call) context.Conte
 func TestProcessorIsolatesTheRowOfAPanic(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error { return nil }}
-		r, log := surviving(t, path, func(s admin.Store) admin.Store { return s }, broker, squeamish{})
+		r, log := surviving(t, path, func(s driver.Store) driver.Store { return s }, broker, squeamish{})
 		var want []string
 		for i := range 300 {
 			name := fmt.Sprintf("m%03d", i)

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 // UnknownBrokers lists the brokers that have open rows and are not among those configured: nobody
 // delivers these rows.
 func UnknownBrokers(ctx context.Context, table interface {
-	Backlog(ctx context.Context) ([]driver.Backlog, error)
+	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }, configured []string,
 ) ([]string, error) {
 	backlog, err := table.Backlog(ctx)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // home is a store of which only the backlog is asked.
@@ -25,15 +24,15 @@ type home struct {
 	fail    error
 }
 
-func (h *home) Backlog(ctx context.Context) ([]driver.Backlog, error) {
+func (h *home) Backlog(ctx context.Context) ([]admin.Backlog, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fail != nil {
 		return nil, h.fail
 	}
-	var backlog []driver.Backlog
+	var backlog []admin.Backlog
 	for _, broker := range h.backlog {
-		backlog = append(backlog, driver.Backlog{Broker: broker})
+		backlog = append(backlog, admin.Backlog{Broker: broker})
 	}
 	return backlog, ctx.Err()
 }

@@ -13,16 +13,16 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // looks counts how often a processor asks which shards have work, and notes the shards that it
 // claims from.
 type looks struct {
-	admin.Store
+	driver.Store
 	count  atomic.Int64
 	claims [outbox.Classes]atomic.Int64
 	after  func(*driver.Claim)
@@ -124,7 +124,7 @@ func TestWakeDuringAnExchange(t *testing.T) {
 func TestWakeOfAPausedBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r, watched := startWatched(t, path, memory.New())
-		_, err := r.store.Pause(t.Context(), driver.Pause{Broker: "b"})
+		_, err := r.store.Pause(t.Context(), admin.Pause{Broker: "b"})
 		require.NoError(t, err)
 		r.proc.Wake(outbox.UnknownShards)
 		synctest.Wait()

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 type watch struct {
 	store  driver.Delivery
 	log    *slog.Logger
-	warned []driver.Finding // of these, while they last
+	warned []admin.Finding // of these, while they last
 }
 
 func newWatch(store driver.Delivery, database string, cfg EngineConfig) *watch {

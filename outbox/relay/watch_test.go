@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // tower is a store that is only looked at.
@@ -18,14 +18,14 @@ type tower struct {
 	lobby
 
 	mu    sync.Mutex
-	found []driver.Finding
+	found []admin.Finding
 	fail  error
 }
 
-func (w *tower) Watch(ctx context.Context) ([]driver.Finding, error) {
+func (w *tower) Watch(ctx context.Context) ([]admin.Finding, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]driver.Finding{}, w.found...), errors.Join(w.fail, ctx.Err())
+	return append([]admin.Finding{}, w.found...), errors.Join(w.fail, ctx.Err())
 }
 
 func (w *tower) set(fail error, problems ...string) {
@@ -33,7 +33,7 @@ func (w *tower) set(fail error, problems ...string) {
 	defer w.mu.Unlock()
 	w.fail, w.found = fail, nil
 	for _, problem := range problems {
-		w.found = append(w.found, driver.Finding{Topic: "vacuum", Message: problem})
+		w.found = append(w.found, admin.Finding{Topic: "vacuum", Message: problem})
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // stuck is a store with one row in each normal shard, of which the claim with the number stickAt
@@ -32,8 +33,8 @@ type stuck struct {
 	taken             [outbox.Shards]bool
 }
 
-func (*stuck) Shards() int                                    { return outbox.Shards }
-func (*stuck) Pauses(context.Context) ([]driver.Pause, error) { return nil, nil }
+func (*stuck) Shards() int                                   { return outbox.Shards }
+func (*stuck) Pauses(context.Context) ([]admin.Pause, error) { return nil, nil }
 
 func (s *stuck) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
 	s.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // blocks reads the blocks of a shard that may be lifted, and the first followers of those that are

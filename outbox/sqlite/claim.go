@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // claim claims without a completion. It looks first, without the lock.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // otherRow is how an outcome that is no success travels into a statement.

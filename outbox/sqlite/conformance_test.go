@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/store/storetest"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 			}
 			suite(t, func(t *testing.T) storetest.Bundle {
 				path := filepath.Join(t.TempDir(), "outbox.db") + "?" + parameters
-				open := func(t *testing.T, table string) admin.Store {
+				open := func(t *testing.T, table string) driver.Store {
 					db := openDB(t, path) // a process has a pool of its own
 					if name == "Journal" {
 						db.SetMaxOpenConns(1)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // oldestVersion of SQLite that knows all that the store's SQL uses.
@@ -17,9 +17,9 @@ const oldestVersion = "3.38.0"
 
 // Diagnose implements admin.Administration. It looks at one connection of the pool: the others are
 // set up by the same DSN.
-func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
+func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 	var (
-		d     driver.Diagnosis
+		d     admin.Diagnosis
 		found settings
 	)
 	before := s.now()
@@ -49,7 +49,7 @@ type settings struct {
 	queryOnly            bool
 }
 
-func (f *settings) judge(d *driver.Diagnosis) {
+func (f *settings) judge(d *admin.Diagnosis) {
 	d.Server = "SQLite " + f.version
 	d.Set("journal_mode", f.journal)
 	d.Set("synchronous", strconv.Itoa(f.synchronous))
@@ -79,7 +79,7 @@ func (f *settings) judge(d *driver.Diagnosis) {
 // tryToWrite asks whether this process may write at all. The lock alone does not tell: on a
 // read-only database SQLite makes BEGIN IMMEDIATE a transaction that reads. That another process
 // has the lock is no finding, and it is not waited for longer than the connection does by itself.
-func (s *Store) tryToWrite(ctx context.Context, d *driver.Diagnosis) error {
+func (s *Store) tryToWrite(ctx context.Context, d *admin.Diagnosis) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -115,4 +115,4 @@ func olderThan(version, other string) bool {
 }
 
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.
-func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
+func (*Store) Watch(context.Context) ([]admin.Finding, error) { return nil, nil }

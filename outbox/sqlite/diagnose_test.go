@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func TestDiagnose(t *testing.T) {
@@ -16,28 +16,28 @@ func TestDiagnose(t *testing.T) {
 	for _, c := range []struct {
 		name, parameters string
 		ahead            time.Duration // of this process's clock
-		wants            []driver.Finding
+		wants            []admin.Finding
 	}{
 		{name: "good", parameters: "_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)"},
 		{
 			name: "as SQLite comes", parameters: "_pragma=busy_timeout(0)",
-			wants: []driver.Finding{{Topic: "journal mode", Message: "journal_mode is delete"}, {Topic: "busy timeout", Message: "busy_timeout is 0"}},
+			wants: []admin.Finding{{Topic: "journal mode", Message: "journal_mode is delete"}, {Topic: "busy timeout", Message: "busy_timeout is 0"}},
 		},
 		{
 			name: "unsafe", parameters: "_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)&_pragma=synchronous(OFF)",
-			wants: []driver.Finding{{Topic: "durability", Message: "synchronous is OFF"}},
+			wants: []admin.Finding{{Topic: "durability", Message: "synchronous is OFF"}},
 		},
 		{
 			name: "queries only", parameters: "_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)&_pragma=query_only(1)",
-			wants: []driver.Finding{{Refused: true, Topic: "read-only", Message: "query_only is on"}},
+			wants: []admin.Finding{{Refused: true, Topic: "read-only", Message: "query_only is on"}},
 		},
 		{
 			name: "read-only", parameters: "mode=ro&_pragma=busy_timeout(1000)",
-			wants: []driver.Finding{{Refused: true, Topic: "read-only", Message: "the database is read-only"}},
+			wants: []admin.Finding{{Refused: true, Topic: "read-only", Message: "the database is read-only"}},
 		},
 		{
 			name: "another time", parameters: "_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)", ahead: time.Hour,
-			wants: []driver.Finding{{Topic: "clock", Message: "behind this machine's"}},
+			wants: []admin.Finding{{Topic: "clock", Message: "behind this machine's"}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

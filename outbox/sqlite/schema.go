@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 //go:embed migrations/*.sql

@@ -29,16 +29,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQLite database. It implements [admin.Store] and is safe for
+// Store is the outbox table of one SQLite database. It implements [driver.Store] and is safe for
 // concurrent use.
 type Store struct {
 	*administration
@@ -53,7 +52,7 @@ type Store struct {
 	answerTime time.Duration // of a question that a person asks
 }
 
-var _ admin.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -105,7 +104,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements admin.Store.
+// Dialect implements driver.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLite }
 
 // Shards implements driver.Delivery.

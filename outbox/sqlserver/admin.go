@@ -9,7 +9,7 @@ import (
 
 	mssql "github.com/microsoft/go-mssqldb"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 )
 
 // administration is what operators and housekeeping do, the same for all databases.

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // conflict turns an error by which a batch says that what was decided about has changed, or that it

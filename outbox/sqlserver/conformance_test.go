@@ -13,10 +13,10 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/store/storetest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
 func TestConformance(t *testing.T) {
@@ -96,13 +96,13 @@ func conform(t *testing.T, dsn, session string) {
 			fmt.Sprintf("%s_%s_%d", strings.Repeat("x", 48-2-len(prefix)-len(fmt.Sprint(n))), prefix, n),
 		}
 		dropAfter(t, db, append([]string{table}, further...)...)
-		open := func(t *testing.T, table string) admin.Store {
+		open := func(t *testing.T, table string) driver.Store {
 			t.Helper()
 			return newStore(t, openDB(t, dsn, session), table)
 		}
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open, Tables: further,
-			Decided: func(s admin.Store) claims.Store { return thin{s.(*Store)} },
+			Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
 				return holdShard(t, db, table, broker, shard)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Defer implements driver.Delivery.

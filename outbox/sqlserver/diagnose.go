@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -21,8 +21,8 @@ const (
 )
 
 // Diagnose implements admin.Administration.
-func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
-	var d driver.Diagnosis
+func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
+	var d admin.Diagnosis
 	err := s.diagnose(ctx, &d)
 	if err != nil {
 		return d, fmt.Errorf("sqlserver: diagnose %s: %w", s.table, explain(err))
@@ -30,7 +30,7 @@ func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 	return d, nil
 }
 
-func (s *Store) diagnose(ctx context.Context, d *driver.Diagnosis) error {
+func (s *Store) diagnose(ctx context.Context, d *admin.Diagnosis) error {
 	want, err := s.wanted()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (f *settings) scan(rows *sql.Rows) error {
 	return err
 }
 
-func (f *settings) judge(d *driver.Diagnosis) {
+func (f *settings) judge(d *admin.Diagnosis) {
 	d.Server = "SQL Server " + f.version
 	d.Set("compatibility_level", strconv.Itoa(f.level))
 	d.Set("read_committed_snapshot", map[bool]string{true: "on", false: "off"}[f.rowVersions])
@@ -109,4 +109,4 @@ func (f *settings) judge(d *driver.Diagnosis) {
 }
 
 // Watch implements driver.Delivery: nothing of this database's is known to come and go.
-func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }
+func (*Store) Watch(context.Context) ([]admin.Finding, error) { return nil, nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func TestDiagnose(t *testing.T) {
@@ -31,7 +31,7 @@ func TestDiagnose(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		replies []reply
-		wants   []driver.Finding
+		wants   []admin.Finding
 	}{
 		{"good", []reply{good, clock(0), rights()}, nil},
 		{"oldest", []reply{answer("13.0.1601.5", int64(2), int64(130), "READ_WRITE", false, "DISABLED"), clock(0), rights()}, nil},
@@ -40,7 +40,7 @@ func TestDiagnose(t *testing.T) {
 		{
 			"too old",
 			[]reply{answer("12.0.2000.8", int64(3), int64(120), "READ_WRITE", false, "DISABLED"), clock(0)},
-			[]driver.Finding{
+			[]admin.Finding{
 				{Refused: true, Topic: "version", Message: "SQL Server 12.0.2000.8 is too old"},
 				{Refused: true, Topic: "compatibility level", Message: "compatibility level 120"},
 			},
@@ -48,12 +48,12 @@ func TestDiagnose(t *testing.T) {
 		{
 			"replica",
 			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_ONLY", true, "DISABLED"), clock(0), rights()},
-			[]driver.Finding{{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
+			[]admin.Finding{{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
 		},
 		{
 			"careless",
 			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_WRITE", true, "FORCED"), clock(-time.Hour), rights("DELETE ON app.outbox", "INSERT ON app.outbox_key_blocks")},
-			[]driver.Finding{
+			[]admin.Finding{
 				{Topic: "durability", Message: "DELAYED_DURABILITY is FORCED"},
 				{Topic: "clock", Message: "behind this machine"},
 				{Topic: "rights", Message: "GRANT DELETE ON app.outbox, INSERT ON app.outbox_key_blocks"},

@@ -11,8 +11,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/contention"
 )
 
 // The numbers under which our own SQL reports what went wrong.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
 
-	"github.com/gorm-fanout/fanout/outbox/claims"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/claims"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip

@@ -14,10 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // foundRows are rows of broker b.
@@ -262,7 +261,7 @@ func TestInstances(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
 	))
-	instance := driver.Instance{ID: id, Name: "re\x00lay", Host: "host", PID: 7, Version: "v1"}
+	instance := admin.Instance{ID: id, Name: "re\x00lay", Host: "host", PID: 7, Version: "v1"}
 	require.NoError(t, store.Heartbeat(t.Context(), instance), "two at once")
 	assert.Equal(t, map[string]any{
 		"instance_id": id.String(), "name": mssql.NVarCharMax("re\uFFFDlay"), "host": mssql.NVarCharMax("host"), "pid": 7,
@@ -274,8 +273,8 @@ func TestInstances(t *testing.T) {
 
 	got, err := store.Instances(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []driver.Instance{{
-		ID: id, Name: "relay", Host: "host", PID: 7, Version: "v1", StartedAt: created, SeenAt: created, Work: []driver.Work{{Worker: "w", Rows: 3}},
+	assert.Equal(t, []admin.Instance{{
+		ID: id, Name: "relay", Host: "host", PID: 7, Version: "v1", StartedAt: created, SeenAt: created, Work: []admin.Work{{Worker: "w", Rows: 3}},
 	}}, got)
 	got, err = store.Instances(t.Context())
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 )
 
 // resultSets says how to read a row of each result set, by the name of the set's first column. Sets

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // newUser makes a login and its user with some rights, and returns the DSN with which it connects.
@@ -98,7 +98,7 @@ func TestRoles(t *testing.T) {
 	require.NoError(t, err)
 	_, err = relay.Requeue(t.Context(), admin.Filter{Broker: "b"}, 10)
 	require.NoError(t, err)
-	require.NoError(t, relay.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
+	require.NoError(t, relay.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}))
 	_, err = relay.Counts(t.Context())
 	require.NoError(t, err)
 	overview, err := relay.Overview(t.Context(), 10)

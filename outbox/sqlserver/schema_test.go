@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func versions(values ...sqldriver.Value) reply {
@@ -194,7 +194,7 @@ func TestCheckFacts(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			var schema *driver.SchemaError
+			var schema *admin.SchemaError
 			require.ErrorAs(t, err, &schema)
 			require.Len(t, schema.Differences, 1)
 			assert.Contains(t, schema.Differences[0], c.want)
@@ -217,7 +217,7 @@ func TestCheckRefused(t *testing.T) {
 			return answer(r)
 		})
 		err := store.Check(t.Context())
-		var schema *driver.SchemaError
+		var schema *admin.SchemaError
 		if !named {
 			require.Error(t, err)
 			require.NotErrorAs(t, err, &schema)

@@ -30,16 +30,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
-	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [admin.Store], and is safe
+// Store is the outbox table of one SQL Server database. It implements [driver.Store], and is safe
 // for concurrent use.
 type Store struct {
 	*administration
@@ -50,7 +49,7 @@ type Store struct {
 	sql   statements
 }
 
-var _ admin.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -90,7 +89,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements admin.Store.
+// Dialect implements driver.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 
 // Shards implements driver.Delivery.

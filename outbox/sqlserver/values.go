@@ -13,8 +13,8 @@ import (
 
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A list of any length travels as one parameter, which OPENJSON unfolds. It is always

@@ -12,9 +12,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -23,7 +22,7 @@ const drainPatience = 10 * time.Minute
 
 // tally is a store that counts round trips, and tells when so many rows are completed.
 type tally struct {
-	admin.Store
+	driver.Store
 
 	rows      int64
 	trips     atomic.Int64

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // confirm is a broker that confirms everything at once and keeps nothing, so that what is left is
@@ -34,7 +33,7 @@ func (confirm) Close(context.Context) error { return nil }
 
 // stopwatch is a store that notes how long exchanges take.
 type stopwatch struct {
-	admin.Store
+	driver.Store
 
 	mu   sync.Mutex
 	laps []lap

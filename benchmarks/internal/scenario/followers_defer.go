@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
-	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // defer does what a worker does that finds waiting rows alone, until the first claim takes a row of

@@ -16,9 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -119,7 +118,7 @@ func redisTargets(server string, names []string, policy outbox.Policy, opts ...r
 
 // deliverAll runs an engine until so many rows are completed, where that is not 0, and until beside
 // is done, which may be nil and begins with it.
-func deliverAll(ctx context.Context, store admin.Store, rows int64, targets map[string]relay.Target, beside func(context.Context, *relay.Engine) error) error {
+func deliverAll(ctx context.Context, store driver.Store, rows int64, targets map[string]relay.Target, beside func(context.Context, *relay.Engine) error) error {
 	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
 	engine, err := relay.NewEngine(relay.EngineConfig{
 		Stores: map[string]driver.Delivery{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),

@@ -13,9 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
-	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -69,7 +68,7 @@ func (never) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Resu
 // ages is a store that notes how old the messages of the healthy brokers are when a claim has
 // brought them.
 type ages struct {
-	admin.Store
+	driver.Store
 
 	mu    sync.Mutex
 	noted []time.Duration

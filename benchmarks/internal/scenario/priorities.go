@@ -18,8 +18,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/mysql"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -73,7 +73,7 @@ type mixedBench struct {
 	name    string
 	dialect outbox.Dialect
 	db      *sql.DB
-	open    func(ctx context.Context, table string) (admin.Store, error)
+	open    func(ctx context.Context, table string) (driver.Store, error)
 }
 
 // Run implements Scenario.
@@ -85,7 +85,7 @@ func (p Priorities) Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
-		b := &mixedBench{Priorities: p, name: "PostgreSQL", dialect: outbox.Postgres, db: db, open: func(ctx context.Context, table string) (admin.Store, error) {
+		b := &mixedBench{Priorities: p, name: "PostgreSQL", dialect: outbox.Postgres, db: db, open: func(ctx context.Context, table string) (driver.Store, error) {
 			return postgres.Open(ctx, d.URL, table)
 		}}
 		return b.measure(ctx, o, s)
@@ -94,7 +94,7 @@ func (p Priorities) Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	return o.withMySQL(ctx, func(m *mysqlBench) error {
-		b := &mixedBench{Priorities: p, name: "MySQL", dialect: outbox.MySQL, db: m.db, open: func(ctx context.Context, table string) (admin.Store, error) {
+		b := &mixedBench{Priorities: p, name: "MySQL", dialect: outbox.MySQL, db: m.db, open: func(ctx context.Context, table string) (driver.Store, error) {
 			return mysql.Open(ctx, m.dsn, table, mysql.WithMaxConns(6))
 		}}
 		return b.measure(ctx, o, s)

@@ -24,6 +24,7 @@ import (
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -111,7 +112,7 @@ type run struct {
 	servers   *servers
 	view      *view
 	shop      *shop
-	store     admin.Store
+	store     driver.Store
 	relay     *fanout.Relay
 	projector *projector
 	closeDB   func()

@@ -1,0 +1,343 @@
+package storetest
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+var listTests = []test{
+	{name: "Everything", run: testListModel},
+	{name: "Scan", run: testListScan},
+	{name: "Ties", run: testListTies},
+	{name: "Deferred", run: testListDeferred},
+	{name: "DeferredForever", run: testListDeferredForever},
+	{name: "DeferredAlone", run: testListDeferredAlone},
+	{name: "WhileRowsComeAndGo", run: testListMoving},
+	{name: "Content", run: testListContent},
+	{name: "Hostile", run: testListHostile},
+	{name: "WrongRequests", run: testListWrong},
+	{name: "WithoutATable", run: testListWithoutTable, bare: true},
+}
+
+// listed are the ids that a request asks for, in their order.
+func listed(rows []browsed, request admin.ListRequest) []int64 {
+	var found []browsed
+	for i := range rows {
+		if rows[i].matches(request) {
+			found = append(found, rows[i])
+		}
+	}
+	slices.SortFunc(found, func(a, b browsed) int {
+		if request.Status.Terminal() {
+			return cmp.Or(b.finished.Compare(a.finished), cmp.Compare(b.id, a.id))
+		}
+		return cmp.Compare(b.id, a.id)
+	})
+	ids := make([]int64, len(found))
+	for i := range found {
+		ids[i] = found[i].id
+	}
+	return ids
+}
+
+// testListModel compares every list with what a naive reader finds, page by page.
+func testListModel(t *table) {
+	rows := someRows(90, rand.New(rand.NewPCG(1, 2))) // the same rows each time
+	t.write(rows)
+	for _, status := range outbox.Statuses() {
+		request := admin.ListRequest{Broker: broker, Status: status, Limit: 3, Scan: 1000}
+		want := listed(rows, request)
+		require.Greater(t, len(want), 2*request.Limit, "there is more than a page of each")
+		assert.Equal(t, want, recordIDs(t.pages(request, nil)), status)
+		middle := slices.IndexFunc(rows, func(row browsed) bool { return row.id == want[len(want)/2] })
+		request.Since = rows[middle].created
+		assert.Contains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "from since on")
+		request.Since, request.Until = time.Time{}, request.Since
+		assert.NotContains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "before until")
+	}
+	rapid.Check(t.T, func(r *rapid.T) {
+		request := admin.ListRequest{
+			Broker: rapid.SampledFrom([]string{broker, "another", "nobody"}).Draw(r, "broker"), Status: rapid.SampledFrom(outbox.Statuses()).Draw(r, "status"),
+			Type: rapid.SampledFrom([]string{"", "Shipped", "Ordering.*", "Ordering.P*", "*", "Ship"}).Draw(r, "type"),
+			Key:  rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(r, "key"), ErrorClass: rapid.SampledFrom([]string{"", "", "retryable", "permanent", "x"}).Draw(r, "class"),
+			Limit: rapid.SampledFrom([]int{1, 2, 7, 1000}).Draw(r, "limit"),
+		}
+		request.Scan = request.Limit + rapid.SampledFrom([]int{0, 1, 5, 1000}).Draw(r, "scan")
+		if rapid.Bool().Draw(r, "since") {
+			request.Since = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "first")].created
+		}
+		if rapid.Bool().Draw(r, "until") {
+			request.Until = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "end")].created
+			if !request.Since.IsZero() && !request.Since.Before(request.Until) {
+				request.Since = time.Time{}
+			}
+		}
+		want := listed(rows, request)
+		require.Equal(r, want, recordIDs(t.pages(request, nil)))
+	})
+}
+
+// A rare row is found over several pages, each of which looks at a bounded number of rows.
+func testListScan(t *table) {
+	for _, status := range outbox.Statuses() {
+		rows := make([]browsed, 50)
+		for i := range rows {
+			rows[i] = browsed{broker: string(status), status: status, eventType: "common", created: time.Now(), finished: time.Now().Add(-time.Duration((len(rows)-i)/4) * time.Second)}
+			if status == outbox.StatusFailed {
+				rows[i].class = "retryable"
+			}
+		}
+		rows[0].eventType = "rare"
+		rows[25].eventType = "rare"
+		t.write(rows)
+		request := admin.ListRequest{Broker: string(status), Status: status, Type: "rare", Limit: 2, Scan: 10}
+		list, err := t.Store.List(t.Context(), request)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, list.Scanned, 10, status)
+		assert.Empty(t, list.Records, status)
+		assert.NotZero(t, list.Next, "%s: an empty page has a next one", status)
+		pages := 1
+		assert.Len(t, t.pages(request, func(int) { pages++ }), 2, status)
+		assert.GreaterOrEqual(t, pages, 5, status)
+	}
+}
+
+// Rows that were finished at the same instant are neither lost nor shown twice where a page ends
+// among them.
+func testListTies(t *table) {
+	at := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
+	for _, status := range []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned} {
+		rows := make([]browsed, 23)
+		for i := range rows {
+			rows[i] = browsed{broker: broker, status: status, eventType: "T", class: "permanent", created: at, finished: at}
+		}
+		rows[22].finished, rows[3].finished = at.Add(-time.Microsecond), at.Add(time.Microsecond)
+		t.write(rows)
+		for size := range 9 {
+			request := admin.ListRequest{Broker: broker, Status: status, Limit: size + 1, Scan: size + 1}
+			assert.Equal(t, listed(rows, request), recordIDs(t.pages(request, nil)), "%s, %d on a page", status, size+1)
+		}
+	}
+}
+
+// Deferred rows are listed among the others of their status, and say which message they wait for.
+func testListDeferred(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[1])
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	late := t.add(k[0])
+	request := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
+	records := t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(records))
+	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Deferred, records[1].Deferred, records[2].Deferred})
+	assert.Nil(t, records[0].Deferral, "it is not deferred yet")
+	for size := range 3 {
+		request.Limit, request.Scan = size+1, size+1
+		assert.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(t.pages(request, nil)), "%d on a page", size+1)
+	}
+	request.Limit, request.Scan = 10, 10
+	behind := func(records []admin.Record) {
+		t.Helper()
+		deferral := records[len(records)-1].Deferral
+		require.NotNil(t, deferral)
+		assert.Equal(t, "backoff", deferral.Reason)
+		assert.Equal(t, t.messageID(ids[0]), deferral.MessageID)
+		assert.WithinDuration(t, time.Now().Add(lease), deferral.Until, lease)
+		assert.True(t, deferral.Until.After(time.Now().Add(-lease)))
+	}
+	behind(records)
+	message, err := t.Store.Message(t.Context(), t.messageID(ids[1]))
+	require.NoError(t, err)
+	behind(message)
+	request.Key = k[0]
+	records = t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[1]}, recordIDs(records))
+	assert.Equal(t, []bool{false, true}, []bool{records[0].Deferred, records[1].Deferred})
+	behind(records)
+	request.Status = outbox.StatusFailed
+	for _, request.Key = range []string{k[0], ""} {
+		records = t.pages(request, nil)
+		assert.Equal(t, ids[:1], recordIDs(records))
+		behind(records) // of itself
+	}
+	request.Status = outbox.StatusProcessing
+	assert.Empty(t, t.pages(request, nil))
+	request.Status = outbox.StatusFailed
+	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+	assert.Empty(t, t.pages(request, nil), "its error is still there, and it has not failed")
+	request.Status = outbox.StatusPending
+	records = t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[2], ids[1], ids[0]}, recordIDs(records))
+	if deferral := records[2].Deferral; assert.NotNil(t, deferral) {
+		assert.True(t, deferral.Until.IsZero(), "what it waits for can go at once")
+		assert.Equal(t, t.messageID(ids[0]), deferral.MessageID)
+	}
+}
+
+// Rows behind an abandoned one wait for an operator.
+func testListDeferredForever(t *table) {
+	ids := t.add("key", "key", "key")
+	t.abandonAndBlock(ids[0])
+	t.deferRows()
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
+	for i := range records {
+		assert.Equal(t, &admin.Deferral{Reason: "operator", MessageID: t.messageID(ids[0])}, records[i].Deferral)
+	}
+	records = t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, ids[:1], recordIDs(records))
+	assert.Nil(t, records[0].Deferral, "it waits for nothing")
+}
+
+// A row without a key waits for its own time.
+func testListDeferredAlone(t *table) {
+	at := time.Now().Add(lease).Truncate(time.Millisecond)
+	row := newRow("")
+	row.AvailableAt = at
+	id := t.insert(row)
+	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Shard = t.shardOf(id[0]) }))
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, id, recordIDs(records))
+	if deferral := records[0].Deferral; assert.NotNil(t, deferral) {
+		assert.Equal(t, "scheduled", deferral.Reason)
+		assert.Equal(t, row.MessageID.String(), deferral.MessageID)
+		assert.WithinDuration(t, at, deferral.Until, time.Millisecond)
+	}
+}
+
+// What stays in its status from the first page to the last is shown once, whatever else comes and
+// goes.
+func testListMoving(t *table) {
+	for n, status := range outbox.Statuses() {
+		random := rand.New(rand.NewPCG(3, uint64(n))) // the same moves each time
+		t.exec("DELETE FROM {t}")
+		at := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+		row := func(finished time.Time) browsed {
+			return browsed{broker: broker, status: status, eventType: "T", class: "retryable", created: at, finished: finished}
+		}
+		rows := make([]browsed, 40)
+		for i := range rows {
+			rows[i] = row(at.Add(time.Duration(random.IntN(6)) * time.Second))
+		}
+		t.write(rows)
+		gone := map[int64]bool{}
+		request := admin.ListRequest{Broker: broker, Status: status, Limit: 4, Scan: 4}
+		got := recordIDs(t.pages(request, func(page int) {
+			added := []browsed{row(at.Add(time.Hour).Add(time.Duration(page) * time.Second))}
+			t.write(added)
+			leaves := rows[random.IntN(len(rows))]
+			gone[leaves.id] = true
+			leaves.status = outbox.StatusPublished
+			if status == outbox.StatusPublished {
+				leaves.status = outbox.StatusPending
+			}
+			leaves.finished = at.Add(time.Hour)
+			t.dress(&leaves)
+		}))
+		assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got), "%s: no row twice", status)
+		for i := range rows {
+			if !gone[rows[i].id] {
+				assert.Contains(t, got, rows[i].id, "%s: none is left out", status)
+			}
+		}
+	}
+}
+
+// A list has everything of a row but its payload and headers.
+func testListContent(t *table) {
+	row := newRow("key")
+	row.Payload, row.Headers, row.TenantID, row.CorrelationID = []byte("some payload"), `{"a":"b"}`, "tenant", "correlation"
+	t.insert(row)
+	message, err := t.Store.Message(t.Context(), row.MessageID.String())
+	require.NoError(t, err)
+	require.Len(t, message, 1)
+	assert.Equal(t, "some payload", string(message[0].Payload))
+	assert.JSONEq(t, `{"a":"b"}`, message[0].Headers)
+	message[0].Payload, message[0].Headers = nil, ""
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 1, Scan: 1}, nil)
+	assert.Equal(t, message, records)
+	assert.Equal(t, len("some payload"), records[0].PayloadBytes)
+}
+
+// Texts are compared as they are, whatever they mean to a database or to a pattern.
+func testListHostile(t *table) {
+	for i := range 30 {
+		text := hostile().Example(i)
+		row := newRow(text)
+		row.TargetBroker, row.Type = text, text
+		id := t.insert(row)
+		request := admin.ListRequest{Broker: text, Status: outbox.StatusPending, Type: text, Key: text, Limit: 10, Scan: 10}
+		if strings.HasSuffix(text, "*") {
+			request.Type = text + "*"
+		}
+		assert.Equal(t, id, recordIDs(t.pages(request, nil)), "%q", text)
+		request.ErrorClass = text
+		assert.Empty(t, t.pages(request, nil), "%q", text)
+		for _, status := range outbox.Statuses() {
+			request.Status = status
+			assert.Empty(t, t.pages(request, nil), "%q", text)
+		}
+		overview, err := t.Store.Overview(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, overview, 1)
+		assert.Equal(t, text, overview[0].Broker)
+		_, err = t.Store.KeyBlocks(t.Context(), text, 10, 10)
+		require.NoError(t, err, "%q", text)
+		t.exec("DELETE FROM {t} WHERE id = ?", id[0])
+	}
+}
+
+func testListWrong(t *table) {
+	t.add("key")
+	good := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 2, Scan: 2}
+	_, err := t.Store.List(t.Context(), good)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*admin.ListRequest){
+		"no broker":         func(r *admin.ListRequest) { r.Broker = "" },
+		"no status":         func(r *admin.ListRequest) { r.Status = "" },
+		"unknown status":    func(r *admin.ListRequest) { r.Status = "done" },
+		"no limit":          func(r *admin.ListRequest) { r.Limit = 0 },
+		"negative limit":    func(r *admin.ListRequest) { r.Limit = -1 },
+		"scan below limit":  func(r *admin.ListRequest) { r.Scan = 1 },
+		"broker of no row":  func(r *admin.ListRequest) { r.Broker = "a\x00" },
+		"key of no row":     func(r *admin.ListRequest) { r.Key = "\xff" },
+		"until before then": func(r *admin.ListRequest) { r.Since, r.Until = time.Now(), time.Now().Add(-time.Hour) },
+	} {
+		request := good
+		change(&request)
+		_, err := t.Store.List(t.Context(), request)
+		assert.Error(t, err, name)
+	}
+	_, err = t.Store.Overview(t.Context(), 0)
+	require.ErrorContains(t, err, "limit")
+	for _, c := range []struct {
+		broker          string
+		limit, maxCount int
+	}{{"", 1, 1}, {broker, 0, 1}, {broker, 1, 0}, {"\x00", 1, 1}} {
+		_, err = t.Store.KeyBlocks(t.Context(), c.broker, c.limit, c.maxCount)
+		assert.Error(t, err, "%+v", c)
+	}
+}
+
+func testListWithoutTable(t *table) {
+	for _, status := range outbox.Statuses() {
+		_, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
+		require.ErrorIs(t, err, outbox.ErrSchema, status)
+	}
+	_, err := t.Store.Overview(t.Context(), 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	_, err = t.Store.KeyBlocks(t.Context(), broker, 1, 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}

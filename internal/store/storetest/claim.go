@@ -1,0 +1,241 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var claimTests = []test{
+	{name: "NothingThere", run: testNothing},
+	{name: "LimitIsNeverExceeded", run: testLimit},
+	{name: "MarksTheRow", run: testClaimMarks},
+	{name: "FreshToken", run: testFreshToken},
+	{name: "OtherBrokersAndShardsUntouched", run: testOtherBrokers},
+	{name: "NotBefore", run: testNotBefore},
+	{name: "Expired", run: testExpired},
+	{name: "FinishedRowsAreNeverClaimed", run: testFinished},
+	{name: "OldestFirst", run: testOldestFirst},
+	{name: "LockedRowsArePassedOver", run: testLockedRows},
+	{name: "Busy", run: testBusy},
+	{name: "NoRequest", run: testNoRequest},
+	{name: "CancelledContext", run: testCancelled},
+}
+
+func testNothing(t *table) {
+	for _, change := range []func(*driver.Claim){limit(1), limit(500), unordered} {
+		batch := t.claim(change)
+		assert.Empty(t, batch.Messages)
+		assert.Zero(t, batch.Seen)
+		assert.False(t, batch.Busy)
+	}
+}
+
+func testLimit(t *table) {
+	for name, change := range map[string]func(*driver.Claim){"ordered": limit(3), "unordered": func(c *driver.Claim) { limit(3)(c); c.Unordered = true }} {
+		key := t.keys(1)[0]
+		ids := append(t.add(key, key), t.addLoose(3)...)
+		var got []int64
+		for _, want := range []int{3, 2, 0} {
+			batch := t.claim(change)
+			assert.Len(t, batch.Messages, want, name)
+			got = append(got, taken(batch)...)
+			if want > 0 {
+				assert.Equal(t, batch.Messages[0].ID, batch.Lease.FirstID)
+				assert.Equal(t, batch.Messages[want-1].ID, batch.Lease.LastID)
+			}
+			t.publish(batch)
+		}
+		assert.Equal(t, ids, got, name)
+	}
+}
+
+func testClaimMarks(t *table) {
+	for _, isUnordered := range []bool{false, true} {
+		id := t.add(t.keys(1)...)[0]
+		batch := t.claim(func(c *driver.Claim) { c.Unordered, c.Worker = isUnordered, "host/1/w" })
+		require.Equal(t, []int64{id}, taken(batch))
+		s := t.state(id)
+		assert.InDelta(t, lease.Seconds(), s.LockedFor.Seconds(), 60, "by the database's clock")
+		s.LockedFor = 0
+		assert.Equal(t, state{Status: "processing", Token: batch.Lease.Token.String(), Worker: "host/1/w"}, s)
+		assert.Equal(t, driver.Lease{
+			Broker: broker, Shard: t.shard, Token: batch.Lease.Token, FirstID: id, LastID: id, Duration: lease,
+		}, batch.Lease)
+		t.publish(batch)
+	}
+}
+
+func testFreshToken(t *table) {
+	t.add(t.keys(5)...)
+	tokens := map[uuid.UUID]bool{}
+	for range 5 {
+		batch := t.claim(limit(1))
+		require.Len(t, batch.Messages, 1)
+		assert.NotEqual(t, uuid.Nil, batch.Lease.Token)
+		assert.False(t, tokens[batch.Lease.Token], "a token is used once")
+		tokens[batch.Lease.Token] = true
+	}
+}
+
+func testOtherBrokers(t *table) {
+	key := t.keys(1)[0]
+	mine := t.add(key)
+	row := newRow(key)
+	row.TargetBroker = broker + "2"
+	other := t.insert(row)[0]
+	longer := newRow(key)
+	longer.TargetBroker = "Broker" // names differ by case, too
+	upper := t.insert(longer)[0]
+	elsewhere := int64(0)
+	if t.Store.Shards() > 1 {
+		for elsewhere == 0 {
+			if id := t.add("elsewhere-" + uuid.NewString())[0]; t.shardOf(id) != t.shard {
+				elsewhere = id
+			} else {
+				t.exec("DELETE FROM {t} WHERE id = ?", id)
+			}
+		}
+	}
+	for _, change := range []func(*driver.Claim){limit(10), unordered} {
+		batch := t.claim(change)
+		require.Equal(t, mine, taken(batch))
+		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+		for _, id := range []int64{other, upper, elsewhere} {
+			if id > 0 {
+				assert.Equal(t, state{Status: "pending"}, t.state(id))
+			}
+		}
+	}
+	if elsewhere > 0 {
+		t.shard = t.shardOf(elsewhere)
+		assert.Equal(t, []int64{elsewhere}, taken(t.claim()))
+	}
+}
+
+func testNotBefore(t *table) {
+	for _, isUnordered := range []bool{false, true} {
+		key := t.keys(1)[0]
+		row := newRow(key)
+		row.AvailableAt = time.Now().Add(time.Minute)
+		id := t.insert(row)[0]
+		change := func(c *driver.Claim) { c.Unordered = isUnordered }
+		assert.Empty(t, t.claim(change).Messages)
+		t.age(id, "available_at", 2*time.Minute)
+		batch := t.claim(change)
+		assert.Equal(t, []int64{id}, taken(batch))
+		t.publish(batch)
+	}
+}
+
+// The TTL is judged by the database's clock at the claim; what to do about it is the processor's
+// business.
+func testExpired(t *table) {
+	keys := t.keys(4)
+	rows := []outbox.Row{newRow(keys[0]), newRow(keys[1]), newRow(keys[2]), newRow(keys[3])}
+	rows[0].ExpiresAt = time.Now().Add(time.Hour)
+	rows[1].ExpiresAt = time.Now().Add(time.Hour)
+	rows[3].ExpiresAt = time.Now().AddDate(1000, 0, 0)
+	ids := t.insert(rows...)
+	t.age(ids[1], "expires_at", 2*time.Hour)
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	left := batch.Messages[0].ExpiresIn
+	assert.True(t, left > 50*time.Minute && left < 70*time.Minute, "%s", left)
+	assert.Negative(t, batch.Messages[1].ExpiresIn)
+	assert.Zero(t, batch.Messages[2].ExpiresIn, "without a TTL")
+	assert.Zero(t, batch.Messages[3].ExpiresIn, "in a thousand years")
+}
+
+func testFinished(t *table) {
+	keys := t.keys(2)
+	t.add(keys...)
+	batch := t.claim()
+	require.Len(t, batch.Messages, 2)
+	s := &driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: batch.Messages[0].ID}}}
+	s.Other = []driver.Outcome{{ID: batch.Messages[1].ID, Status: outbox.StatusAbandoned}}
+	require.Zero(t, t.complete(s).Lost)
+	for _, change := range []func(*driver.Claim){limit(10), unordered} {
+		batch = t.claim(change)
+		assert.Empty(t, batch.Messages)
+		assert.Zero(t, batch.Seen)
+	}
+}
+
+// A row that was touched is still the oldest.
+func testOldestFirst(t *table) {
+	ids := t.add(t.keys(3)...)
+	for _, isUnordered := range []bool{false, true} {
+		for range 3 {
+			claim := t.request(limit(1), func(c *driver.Claim) { c.Unordered = isUnordered })
+			claim.Window = 1
+			result, err := t.Store.Exchange(t.Context(), nil, claim)
+			require.NoError(t, err)
+			batch := result.Batch
+			require.Equal(t, ids[:1], taken(batch))
+			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+		}
+	}
+}
+
+// Without order, rows that another transaction is changing at this moment are no reason to wait.
+func testLockedRows(t *table) {
+	if t.OneWriter {
+		t.Skip("writers take turns on this database")
+	}
+	ids := t.add(t.keys(3)...)
+	tx, err := t.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), t.render("UPDATE {t} SET priority = 1 WHERE id = ?"), ids[1])
+	require.NoError(t, err)
+	assert.Equal(t, []int64{ids[0], ids[2]}, taken(t.claim(unordered)))
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, ids[1:2], taken(t.claim(unordered)))
+}
+
+func testBusy(t *table) {
+	if t.HoldShard == nil {
+		t.Skip("a claim on this database waits for its turn")
+	}
+	id := t.add(t.keys(1)...)[0]
+	release := t.HoldShard(t.T, broker, t.shard)
+	batch := t.claim()
+	assert.True(t, batch.Busy)
+	assert.Empty(t, batch.Messages)
+	assert.Equal(t, []int64{id}, taken(t.claim(unordered)), "without order there is no lock")
+	t.expire(id)
+	release()
+	batch = t.claim()
+	assert.False(t, batch.Busy)
+	assert.Equal(t, []int64{id}, taken(batch))
+}
+
+func testNoRequest(t *table) {
+	result, err := t.Store.Exchange(t.Context(), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, driver.Exchanged{}, result)
+
+	result, err = t.Store.Exchange(t.Context(), &driver.Completion{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result, "an empty completion succeeds")
+}
+
+// A context that has ended leaves no lock and no transaction behind.
+func testCancelled(t *table) {
+	id := t.add(t.keys(1)...)[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := t.Store.Exchange(ctx, nil, t.request())
+	require.Error(t, err)
+	_, err = t.Store.Renew(ctx, driver.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), Duration: lease})
+	require.Error(t, err)
+	_, err = t.Store.Ready(ctx, broker, 0)
+	require.Error(t, err)
+	assert.Equal(t, []int64{id}, taken(t.claim()))
+}

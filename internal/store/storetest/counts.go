@@ -1,0 +1,252 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+var countsTests = []test{
+	{name: "PerBrokerAndStatus", run: testCounts},
+	{name: "LastError", run: testLastError},
+	{name: "Backlog", run: testBacklog},
+	{name: "BacklogOfTheConfiguration", run: testBacklogConfigured},
+	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
+	{name: "BacklogOfHeldRows", run: testBacklogHeld},
+	{name: "InventedBrokers", run: testInvented},
+}
+
+func (t *table) counts() []admin.BrokerCounts {
+	t.Helper()
+	counts, err := t.Store.Counts(t.Context())
+	require.NoError(t, err)
+	return counts
+}
+
+func testCounts(t *table) {
+	assert.Empty(t, t.counts())
+	t.finish(2)
+	k := t.keys(3)
+	ids := t.add(k...)
+	batch := t.claim(limit(2))
+	require.Len(t, batch.Messages, 2)
+	s := retryLater(batch, ids[0])
+	s.Published = nil
+	require.Zero(t, t.complete(s).Lost)
+	t.age(ids[2], "created_at", 2*time.Hour)
+	row := newRow("")
+	row.TargetBroker = "another"
+	done := t.insert(row)[0]
+	t.exec("UPDATE {t} SET status = 'published', published_at = created_at, finished_at = created_at WHERE id = ?", done)
+
+	counts := t.counts()
+	require.Len(t, counts, 2)
+	assert.Equal(t, admin.BrokerCounts{Broker: "another", Counts: map[outbox.Status]int64{
+		outbox.StatusPending: 0, outbox.StatusProcessing: 0, outbox.StatusFailed: 0, outbox.StatusPublished: 1, outbox.StatusAbandoned: 0,
+	}}, counts[0])
+	assert.Equal(t, broker, counts[1].Broker)
+	assert.Equal(t, map[outbox.Status]int64{
+		outbox.StatusPending: 1, outbox.StatusProcessing: 1, outbox.StatusFailed: 1, outbox.StatusPublished: 2, outbox.StatusAbandoned: 2,
+	}, counts[1].Counts)
+	assert.InDelta(t, 2*time.Hour.Seconds(), counts[1].OldestPending.Seconds(), 60)
+}
+
+// The last error is that of the row that failed last, wherever it stands; a published row's is
+// history.
+func testLastError(t *table) {
+	k := t.keys(4)
+	ids := t.add(k...)
+	at := func(second string) string {
+		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
+	}
+	batch := t.claim()
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
+		{ID: ids[0], Status: outbox.StatusFailed, Spent: true, LastError: at("07")},
+		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: at("09")},
+		{ID: ids[2], Status: outbox.StatusPending, LastError: "written by hand"},
+		{ID: ids[3], Status: outbox.StatusFailed, Spent: true, LastError: at("10")},
+	}}
+	require.Zero(t, t.complete(s).Lost)
+	assert.Equal(t, at("10"), t.counts()[0].LastError)
+	batch = t.claim()
+	require.Equal(t, []int64{ids[0], ids[2], ids[3]}, taken(batch))
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[3]}}}).Lost)
+	assert.Equal(t, at("09"), t.counts()[0].LastError)
+	t.exec("DELETE FROM {t} WHERE id IN (?, ?)", ids[0], ids[1])
+	assert.Equal(t, "written by hand", t.counts()[0].LastError)
+}
+
+func (t *table) backlog() []admin.Backlog {
+	t.Helper()
+	backlog, err := t.Store.Backlog(t.Context())
+	require.NoError(t, err)
+	return backlog
+}
+
+func testBacklog(t *table) {
+	assert.Empty(t, t.backlog())
+	t.finish(2)
+	assert.Empty(t, t.backlog(), "finished rows are none")
+	k := t.keys(2)
+	ids := t.add(k...)
+	row := newRow("x")
+	row.TargetBroker = "another"
+	t.insert(row)
+	t.age(ids[1], "created_at", 2*time.Hour)
+	backlog := t.backlog()
+	require.Len(t, backlog, 2)
+	assert.Equal(t, "another", backlog[0].Broker)
+	assert.Less(t, backlog[0].Lag, time.Hour)
+	assert.Equal(t, broker, backlog[1].Broker)
+	assert.Less(t, backlog[1].Lag, time.Hour, "the first row of the shard counts")
+
+	t.age(ids[0], "created_at", 3*time.Hour)
+	assert.InDelta(t, 3*time.Hour.Seconds(), t.backlog()[1].Lag.Seconds(), 60)
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	assert.Zero(t, t.backlog()[1].Lag, "all are claimed")
+	require.Zero(t, t.complete(retryLater(batch, ids...)).Lost)
+	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
+	t.age(ids[0], "locked_until", 11*time.Minute)
+	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
+}
+
+// The brokers of the configuration are listed with rows or without, others where they have open rows,
+// wherever their names stand among those.
+func testBacklogConfigured(t *table) {
+	t.Store.Know("d", "b")
+	assert.Equal(t, []admin.Backlog{{Broker: "b"}, {Broker: "d"}}, t.backlog())
+	for _, name := range []string{"a", "a0", "c", "d", "e", "f"} {
+		row := newRow("key")
+		row.TargetBroker, row.AvailableAt = name, time.Now().Add(time.Hour)
+		id := t.insert(row)[0]
+		if name == "f" || name == "c" {
+			require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = name, t.shardOf(id) }))
+		}
+	}
+	unknown := func(name string) admin.Backlog { return admin.Backlog{Broker: name, Unknown: true} }
+	assert.Equal(t, []admin.Backlog{unknown("a"), unknown("a0"), {Broker: "b"}, unknown("c"), {Broker: "d"}, unknown("e"), unknown("f")}, t.backlog())
+}
+
+// What waits behind another row of its key is not behind, whether a relay has deferred it or not;
+// nor is anything of a paused broker.
+func testBacklogHeld(t *table) {
+	k := t.keys(3)
+	ids := t.add(k[0], k[0], k[1], k[1])
+	for _, id := range ids {
+		t.age(id, "created_at", time.Hour)
+	}
+	lag := func() time.Duration {
+		t.Helper()
+		backlog := t.backlog()
+		require.Len(t, backlog, 1)
+		return backlog[0].Lag
+	}
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{
+		{ID: ids[0], Status: outbox.StatusFailed, Delay: time.Hour, Spent: true},
+		{ID: ids[1], Status: outbox.StatusPending},
+		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
+		{ID: ids[3], Status: outbox.StatusPending},
+	}}).Lost)
+	assert.Zero(t, lag(), "one key is in backoff, the other one blocked")
+	t.age(t.add(k[2])[0], "created_at", 20*time.Minute)
+	assert.InDelta(t, 20*time.Minute.Seconds(), lag().Seconds(), 60, "the third key is free")
+
+	_, err := t.Store.Pause(t.Context(), admin.Pause{Broker: broker})
+	require.NoError(t, err)
+	assert.Zero(t, lag(), "paused")
+}
+
+// A broker all of whose open rows are deferred is listed. They are behind from the time on at which
+// they are due.
+func testBacklogDeferred(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0])
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	later := newRow("")
+	later.TargetBroker, later.AvailableAt = "another", time.Now().Add(time.Hour)
+	alone := t.insert(later)[0]
+	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = "another", t.shardOf(alone) }))
+	assert.Equal(t, []admin.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
+
+	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
+	assert.Zero(t, t.backlog()[0].Lag, "a lift would have it rest again")
+	t.age(alone, "available_at", time.Hour+10*time.Minute)
+	backlog := t.backlog()
+	assert.InDelta(t, 10*time.Minute.Seconds(), backlog[0].Lag.Seconds(), 60, "since it was due")
+	assert.Zero(t, backlog[1].Lag)
+	t.age(t.add(k[1])[0], "created_at", 20*time.Minute)
+	t.pass()
+	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the block has been due for longer than the open row waits")
+
+	first := t.claim(wake) // what can be taken as it stands; and it brings the block back
+	require.Len(t, first.Messages, 1)
+	t.publish(first)
+	batch := t.claim(wake)
+	require.Equal(t, ids[:1], taken(batch))
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	assert.Len(t, t.backlog(), 2, "what stands behind the block is open")
+	t.publish(t.claim(wake))
+	assert.Len(t, t.backlog(), 1)
+}
+
+// Whoever may write rows may invent brokers: those of the configuration are told of all the same, and
+// of the others no more than are bounded.
+func testInvented(t *table) {
+	const invented = admin.MaxStrangers + 30
+	var rows []outbox.Row
+	for i := range invented {
+		row := newRow(fmt.Sprint("key-", i))
+		row.TargetBroker = fmt.Sprintf("invented-%03d", i)
+		rows = append(rows, row)
+	}
+	ours := newRow("key")
+	ours.TargetBroker = "zz-ours" // behind them
+	t.insert(append(rows, ours, newRow("key"))...)
+	t.Store.Know("zz-ours", broker, "without-rows")
+	known := func(name string) bool { return !strings.HasPrefix(name, "invented-") }
+
+	overview, err := t.Store.Overview(t.Context(), many)
+	require.NoError(t, err)
+	backlog := t.backlog()
+	counts := t.counts()
+	listed := map[string][]string{}
+	for i := range overview {
+		listed["overview"] = append(listed["overview"], overview[i].Broker)
+	}
+	for i := range backlog {
+		listed["backlog"] = append(listed["backlog"], backlog[i].Broker)
+		assert.Equal(t, !known(backlog[i].Broker), backlog[i].Unknown, backlog[i].Broker)
+	}
+	var sum int64
+	for i := range counts {
+		listed["counts"] = append(listed["counts"], counts[i].Broker)
+		sum += counts[i].Counts[outbox.StatusPending]
+	}
+	assert.EqualValues(t, len(rows)+2, sum, "rows that are not told apart are counted all the same")
+	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at")
+	if listed["finished"], err = t.Store.FinishedBrokers(t.Context()); err != nil {
+		require.NoError(t, err)
+	}
+	for name, all := range listed {
+		assert.Contains(t, all, "zz-ours", name)
+		assert.Contains(t, all, broker, name)
+		strangers := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return known(one) || one == admin.OtherBrokers })
+		want := admin.MaxStrangers
+		if name == "finished" { // what is not listed would not be purged
+			want = invented
+		}
+		assert.Len(t, strangers, want, name)
+	}
+}

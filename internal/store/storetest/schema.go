@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+var schemaTests = []test{
+	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
+	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true},
+	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
+	{name: "CheckNamesWhatIsWrong", run: testSpoils},
+	{name: "WithoutTable", run: testWithoutTable, bare: true},
+	{name: "AnothersTable", run: testAnothersTable, bare: true},
+	{name: "TableNames", run: testTableNames},
+}
+
+func testMigrate(t *table) {
+	steps, err := t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	assert.Equal(t, "0001_outbox", steps[0])
+	ids := t.add("key")
+	steps, err = t.another().Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, steps)
+	assert.Equal(t, ids, t.ids("SELECT id FROM {t}"), "rows stay")
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t}_migrations WHERE version = 1 AND name = 'outbox'"))
+}
+
+func testMigrateConcurrently(t *table) {
+	var (
+		mu      sync.Mutex
+		applied []string
+		group   sync.WaitGroup
+	)
+	for range 6 {
+		store := t.another()
+		group.Go(func() {
+			steps, err := store.Migrate(t.Context())
+			assert.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			applied = append(applied, steps...)
+		})
+	}
+	group.Wait()
+	assert.Len(t, applied, int(t.number("SELECT count(*) FROM {t}_migrations")), "each step once: %v", applied)
+	require.NoError(t, t.Store.Check(t.Context()))
+}
+
+func testCheck(t *table) {
+	err := t.Store.Check(t.Context())
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	require.ErrorContains(t, err, t.Table)
+	require.ErrorContains(t, err, `run "fanout migrate"`)
+	for _, difference := range differences(t) {
+		assert.Regexp(t, "^table .*: missing$", difference, "nothing is said of what belongs to a missing table")
+	}
+	_, err = t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, t.Store.Check(t.Context()))
+
+	t.exec("DROP TABLE {t}_key_blocks")
+	require.Equal(t, []string{"table " + t.Table + "_key_blocks: missing"}, differences(t))
+	require.ErrorContains(t, t.Store.Check(t.Context()), "changed by hand")
+	t.exec("DROP TABLE {t}_migrations")
+	require.ErrorContains(t, t.Store.Check(t.Context()), "the tool that made it")
+}
+
+// differences is what a check finds.
+func differences(t *table) []string {
+	t.Helper()
+	err := t.Store.Check(t.Context())
+	if err == nil {
+		return nil
+	}
+	var schema *admin.SchemaError
+	require.ErrorAs(t, err, &schema)
+	return schema.Differences
+}
+
+// Whatever an operator makes wrong by hand is named, and what is none of our business is not.
+func testSpoils(t *table) {
+	var known []string
+	for _, spoil := range spoils[t.Store.Dialect()] {
+		for i, statement := range spoil.statements {
+			err := t.try(statement)
+			require.Equal(t, spoil.fails && i == len(spoil.statements)-1, err != nil, "%s: %v", statement, err)
+		}
+		for _, want := range spoil.wants {
+			known = append(known, t.render(want))
+		}
+		found := differences(t)
+		slices.Sort(known)
+		slices.Sort(found)
+		require.Len(t, found, len(known), "after %s: %q", spoil.statements, found)
+		for i, begins := range known {
+			require.Truef(t, strings.HasPrefix(found[i], begins), "after %s: want %s, got %s", spoil.statements, begins, found[i])
+		}
+	}
+	require.ErrorIs(t, t.Store.Check(t.Context()), outbox.ErrSchema)
+}
+
+// Before the migration every verb says what to do.
+func testWithoutTable(t *table) {
+	_, claimErr := t.Store.Exchange(t.Context(), nil, t.request())
+	_, readyErr := t.Store.Ready(t.Context(), broker, 0)
+	_, renewErr := t.Store.Renew(t.Context(), driver.Lease{Broker: broker})
+	_, purgeErr := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
+	_, countErr := t.Store.Counts(t.Context())
+	_, listErr := t.Store.FinishedBrokers(t.Context())
+	for _, err := range []error{claimErr, readyErr, renewErr, purgeErr, countErr, listErr} {
+		require.ErrorIs(t, err, outbox.ErrSchema)
+		assert.ErrorContains(t, err, "fanout migrate")
+	}
+}
+
+// Tables of any allowed name live side by side and share nothing.
+func testTableNames(t *table) {
+	t.add("key")
+	for _, name := range t.Tables {
+		store := t.Open(t.T, name)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err, name)
+		require.NoError(t, store.Check(t.Context()), name)
+		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
+		ids := other.add(other.keys(2)...)
+		batch := other.claim(limit(1))
+		require.Equal(t, ids[:1], taken(batch), name)
+		kept, err := store.Renew(t.Context(), batch.Lease)
+		require.NoError(t, err)
+		assert.Equal(t, 1, kept)
+		other.publish(batch)
+		assert.Equal(t, []int{other.shard}, other.ready())
+		assert.Equal(t, 1, other.purge(outbox.StatusPublished, 0, 10))
+		assert.Len(t, other.counts(), 1)
+	}
+	assert.Equal(t, 1, t.count(outbox.StatusPending))
+}
+
+// A foreign table of that name is not taken for ours: nothing is recorded, nothing is
+// made, and its rows stay.
+func testAnothersTable(t *table) {
+	t.exec("CREATE TABLE {t} (id INTEGER NOT NULL, note VARCHAR(20))")
+	t.exec("INSERT INTO {t} (id, note) VALUES (1, 'mine')")
+	_, err := t.Store.Migrate(t.Context())
+	require.Error(t, err)
+	require.Error(t, t.another().Check(t.Context()))
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE note = 'mine'"))
+	assert.Error(t, t.try("SELECT count(*) FROM {t}_key_blocks"), "nothing else was made")
+	_, err = t.Store.Migrate(t.Context())
+	require.Error(t, err, "also not when it is tried again")
+}

@@ -1,0 +1,34 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// An Instance is one process that runs a relay.
+type Instance struct {
+	// ID is made anew at each start: two processes of the same name stay apart.
+	ID uuid.UUID
+	// Name, Host, PID and Version tell people which process it is.
+	Name, Host string
+	PID        int
+	Version    string
+	// StartedAt and SeenAt by the database's clock; set by the store.
+	StartedAt, SeenAt time.Time
+	// Work is what its workers had claimed when it was last seen.
+	Work []Work
+	// Unreadable says what is wrong with a row that somebody has changed by hand: a column and its
+	// fault. The fields that cannot be read are then zero. It is empty for a row that a process
+	// wrote; set by the store.
+	Unreadable string
+}
+
+// Work is one batch in a worker's hands.
+type Work struct {
+	Worker string    `json:"worker"`
+	Broker string    `json:"broker"`
+	Shard  int       `json:"shard"`
+	Rows   int       `json:"rows"`
+	Since  time.Time `json:"since"`
+}
