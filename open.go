@@ -12,8 +12,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
@@ -104,12 +105,12 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		return err
 	}
 	for name, db := range o.handles {
-		plugin, ok := pluginOf(db)
+		source, ok := db.Plugins[capture.HooksName].(wakeup.Source)
 		if !ok {
 			o.log.Warn("GORM handle has no outbox plugin: only polling finds its rows", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
+		r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
 	}
 	return nil
 }

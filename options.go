@@ -15,9 +15,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // An Option refines Open.
@@ -153,6 +153,6 @@ func (o *options) checkHandles(cfg *config.Config) error {
 
 // pluginOf is the capture plugin of a GORM handle.
 func pluginOf(db *gorm.DB) (plugin *gormplugin.Plugin, ok bool) {
-	plugin, ok = db.Plugins[uow.PluginName].(*gormplugin.Plugin)
+	plugin, ok = db.Plugins[capture.PluginName].(*gormplugin.Plugin)
 	return plugin, ok
 }

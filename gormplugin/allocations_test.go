@@ -6,10 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is
@@ -27,7 +25,7 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 		run() // parses models, builds texts
 		measured[kind.name] = int(testenv.Allocations(200, run))
 	}
-	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.WakeUp) bool { return true })
+	cancel := onCommit(c.plugin, func([]wakeup.WakeUp) bool { return true })
 	measured["told"] = int(testenv.Allocations(200, func() {
 		if err := c.event(); err != nil {
 			t.Fatal(err)

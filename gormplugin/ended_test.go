@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -30,7 +31,7 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		},
 		"a listener ends the transaction once more": func(b *bench) {
 			tx := b.db.Begin()
-			b.plugin.OnCommit(func([]outbox.WakeUp) bool {
+			onCommit(b.db, func([]wakeup.WakeUp) bool {
 				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone)
 				return true
 			})
@@ -79,7 +80,7 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		"a listener panics": func(b *bench) {
 			ran := false
 			o := order("1", "a")
-			b.plugin.OnCommit(func([]outbox.WakeUp) bool { panic("boom") })
+			onCommit(b.db, func([]wakeup.WakeUp) bool { panic("boom") })
 			require.PanicsWithValue(b.t, "boom", func() {
 				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
 					b.ok(u.AfterCommit(func() { ran = true }))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -25,19 +26,19 @@ const (
 // are to be told, or a relay in this process wants to know, it returns what will be there for each
 // broker. ours is the transaction whose commit writes, nil where another one is written in: then
 // nobody is told.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.ExecQueryer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.ExecQueryer, flush []journal.Flush, ours *tx) ([]wakeup.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
-		wakeUps []outbox.WakeUp
+		wakeUps []wakeup.WakeUp
 		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce  = rowsAtOnce
 		insert  = func(rows []outbox.Row) error { return inserter.Insert(ctx, db, rows) }
 		told    = p.tells(ours)
 	)
 	if told {
-		wakeUps = make([]outbox.WakeUp, 0, 1+len(p.routing.External))
+		wakeUps = make([]wakeup.WakeUp, 0, 1+len(p.routing.External))
 	}
 	if p.routing.SerializeKeys {
 		atOnce = math.MaxInt
@@ -68,7 +69,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 			return nil, err
 		}
 		if told {
-			wakeUps = inserter.AppendWakeUps(wakeUps, rows[:full])
+			wakeUps = wakeup.Append(wakeUps, inserter.Dialect(), rows[:full])
 		}
 		left := copy(rows, rows[full:])
 		clear(rows[left:]) // lets go of the payloads

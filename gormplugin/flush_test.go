@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -110,7 +111,7 @@ func TestStatementsKeepTheLimits(t *testing.T) {
 				}}
 				plugin := newFlushPlugin(t)
 				if events%2 == 0 {
-					plugin.OnCommit(func([]outbox.WakeUp) bool { return true })
+					hooks{plugin}.OnCommit(func([]wakeup.WakeUp) bool { return true })
 				}
 				commitOf(t, plugin, dialect, make([]flushOrder, events), envelope.Context{}, database)
 				require.LessOrEqual(t, slices.Max(rows), limit.rows)

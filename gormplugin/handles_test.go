@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -174,11 +175,11 @@ func TestHandles(t *testing.T) {
 			b.ok(own.Rollback())
 		},
 		"the plugin in the configuration": func(b *bench) {
-			db := b.open(&gorm.Config{Plugins: map[string]gorm.Plugin{uow.PluginName: b.newPlugin()}})
+			db := b.open(&gorm.Config{Plugins: map[string]gorm.Plugin{capture.PluginName: b.newPlugin()}})
 			b.scenario(db)
 		},
 		"the plugin in the configuration of a handle that prepares statements": func(b *bench) {
-			db := b.open(&gorm.Config{PrepareStmt: true, Plugins: map[string]gorm.Plugin{uow.PluginName: b.newPlugin()}})
+			db := b.open(&gorm.Config{PrepareStmt: true, Plugins: map[string]gorm.Plugin{capture.PluginName: b.newPlugin()}})
 			b.scenario(db)
 		},
 		"used twice": func(b *bench) {

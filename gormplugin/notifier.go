@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -37,7 +38,7 @@ type notifier struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	waiting []outbox.WakeUp
+	waiting []wakeup.WakeUp
 	busy    bool      // the goroutine lives
 	next    time.Time // no notification before
 	gap     time.Duration
@@ -46,13 +47,13 @@ type notifier struct {
 }
 
 // wake never blocks. It copies what it needs of wakeUps.
-func (n *notifier) wake(wakeUps []outbox.WakeUp) {
+func (n *notifier) wake(wakeUps []wakeup.WakeUp) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.rest > 0 && time.Now().Before(n.next) {
 		return
 	}
-	n.waiting = outbox.MergeWakeUps(n.waiting, wakeUps...)
+	n.waiting = wakeup.Merge(n.waiting, wakeUps...)
 	if !n.busy {
 		n.busy = true
 		go n.work()
@@ -61,7 +62,7 @@ func (n *notifier) wake(wakeUps []outbox.WakeUp) {
 
 // work sends notifications until nothing is waiting.
 func (n *notifier) work() {
-	var sent []outbox.WakeUp
+	var sent []wakeup.WakeUp
 	for {
 		n.mu.Lock()
 		pause := time.Until(n.next)
@@ -92,10 +93,10 @@ func (n *notifier) gapAfter(now time.Time) time.Duration {
 	return min(2*n.gap, notifyLongestGap)
 }
 
-func (n *notifier) send(wakeUps []outbox.WakeUp) error {
+func (n *notifier) send(wakeUps []wakeup.WakeUp) error {
 	ctx, cancel := context.WithTimeout(context.Background(), notifyTime) // no caller waits for it
 	defer cancel()
-	return n.inserter.Notify(ctx, n.db, wakeUps)
+	return wakeup.Notify(ctx, n.db, n.inserter.Table(), wakeUps)
 }
 
 // record notes the outcome of a notification, and logs what is news.
@@ -152,7 +153,7 @@ func (p *Plugin) notifierOf(inner gorm.ConnPool, inserter *outbox.Inserter) *not
 }
 
 // committed wakes the relay of this process, or those of others if it does not deliver these rows.
-func (p *Plugin) committed(wakeUps []outbox.WakeUp, others *notifier) {
+func (p *Plugin) committed(wakeUps []wakeup.WakeUp, others *notifier) {
 	if !p.notify(wakeUps) && others != nil {
 		others.wake(wakeUps)
 	}

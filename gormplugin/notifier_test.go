@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -74,11 +75,11 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 		a, l, log := newNotifier(t)
 		l.takes = time.Millisecond
 		began := time.Now()
-		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		for range 1000 {
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 8}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 8}})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -88,7 +89,7 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 
 		began = time.Now() // a steady stream, for a second
 		for range 1000 {
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(notifyLongestGap + l.takes)
@@ -110,14 +111,14 @@ func TestNotificationsThatTakeTime(t *testing.T) {
 			a, l, _ := newNotifier(t)
 			l.takes = takes
 			for range 1000 {
-				a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+				a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(notifyLongestGap + takes)
 			said, _ := l.taken()
 			assert.InDelta(t, time.Second/notifyLongestGap, len(said), 5, takes)
 			time.Sleep(2 * notifyLongestGap)
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 			synctest.Wait()
 			assert.Equal(t, notifyGap, a.gap, "after a pause")
 			time.Sleep(notifyLongestGap + takes)
@@ -134,7 +135,7 @@ func TestNotificationsThatFail(t *testing.T) {
 		l.hangs = true
 		began := time.Now()
 		for range 1000 {
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 		}
 		assert.Equal(t, began, time.Now(), "no commit waits")
 		time.Sleep(notifyTime)
@@ -142,7 +143,7 @@ func TestNotificationsThatFail(t *testing.T) {
 		said, _ := l.taken()
 		assert.Len(t, said, 1, "one waits for a connection")
 		for range 3600 { // for an hour
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -152,31 +153,31 @@ func TestNotificationsThatFail(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), "relays not notified"), "said once")
 		l.set(func(l *loudspeaker) { l.hangs, l.err = false, errors.New("permission denied") })
 		for range 3600 {
-			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		assert.Equal(t, 2, strings.Count(log.String(), "relays not notified"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"), "another cause is news")
 		l.set(func(l *loudspeaker) { l.err = nil })
 		time.Sleep(notifyLongestRest)
-		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "relays notified again"))
 		l.taken()
 		time.Sleep(notifyGap)
-		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
+		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		said, _ = l.taken()
 		assert.Len(t, said, 1, "as before")
 
 		a, l, log = newNotifier(t)
 		l.err = errors.New("no such function")
-		a.wake([]outbox.WakeUp{{Broker: "default"}})
+		a.wake([]wakeup.WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Contains(t, log.String(), "no such function")
 		a, l, log = newNotifier(t)
 		l.err = errors.New("sql: database is closed")
-		a.wake([]outbox.WakeUp{{Broker: "default"}})
+		a.wake([]wakeup.WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Empty(t, log.String(), "the application is about to end")
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/uow"
@@ -96,11 +97,11 @@ func (h *hearer) wakeUps() string {
 		Shard        int
 	}
 	require.NoError(h.t, h.db.Table("outbox_messages").Order("target_broker").Find(&rows).Error)
-	var wakeUps []outbox.WakeUp
+	var wakeUps []wakeup.WakeUp
 	for _, r := range rows {
-		wakeUps = outbox.MergeWakeUps(wakeUps, outbox.WakeUp{Broker: r.TargetBroker, Shards: outbox.ShardSetOf(r.Shard)})
+		wakeUps = wakeup.Merge(wakeUps, wakeup.WakeUp{Broker: r.TargetBroker, Shards: wakeup.SetOf(r.Shard)})
 	}
-	return outbox.Notification(wakeUps)
+	return wakeup.Text(wakeUps)
 }
 
 // Other processes are told after the outermost commit, of what it has written; of a rollback they
@@ -139,7 +140,7 @@ func TestNotify(t *testing.T) {
 	assert.NotEqual(t, "end", h.next(), "of one on a connection, by another one")
 
 	served := true
-	cancel := h.plugin.OnCommit(func([]outbox.WakeUp) bool { return served })
+	cancel := onCommit(h.db, func([]wakeup.WakeUp) bool { return served })
 	require.NoError(t, h.create(h.db, "7"))
 	seventh := h.shards("7")
 	require.NoError(t, h.db.Exec("DELETE FROM outbox_messages").Error)

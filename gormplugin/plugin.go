@@ -22,8 +22,8 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // Plugin is the GORM plugin. Make one per database handle with [New]. It is safe for concurrent
@@ -54,14 +54,8 @@ type Plugin struct {
 	listeners atomic.Pointer[[]*listener] // replaced under mu
 }
 
-// listener has an address, by which it is found again.
-type listener struct {
-	notify func(wakeUps []outbox.WakeUp) (served bool)
-}
-
 var (
 	_ gorm.Plugin = (*Plugin)(nil)
-	_ uow.Plugin  = (*Plugin)(nil)
 )
 
 // An Option refines the plugin.
@@ -95,7 +89,7 @@ func New(events *envelope.Catalog, routing outbox.Routing, opts ...Option) *Plug
 }
 
 // Name implements gorm.Plugin.
-func (p *Plugin) Name() string { return uow.PluginName }
+func (p *Plugin) Name() string { return capture.PluginName }
 
 // Routing returns the routing with its defaults.
 func (p *Plugin) Routing() outbox.Routing { return p.routing }
@@ -114,6 +108,10 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if sharesConfig(db) {
 		return errors.New("gormplugin: the handle's *gorm.Config is also that of a handle that was opened later, whose pool it holds: give each gorm.Open a gorm.Config of its own")
 	}
+	if db.Plugins == nil {
+		db.Plugins = map[string]gorm.Plugin{}
+	}
+	db.Plugins[capture.HooksName] = hooks{p}
 	p.wrapPool(db, inserter)
 	if err := p.register(db); err != nil {
 		return fmt.Errorf("gormplugin: register callbacks: %w", err)
@@ -209,42 +207,3 @@ func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 // EventsRaisedAgain counts the events that were undone by a rollback and not sent, since commits have sent
 // others that were raised in their place, with their message ids: each with a warning in the log.
 func (p *Plugin) EventsRaisedAgain() int64 { return p.again.Load() }
-
-// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker.
-// f runs in the goroutine that commits: it must return quickly, and must not keep the slice. It
-// reports whether a relay in this process delivers these rows. That is how the relay of the
-// application's own process is woken. cancel removes f.
-func (p *Plugin) OnCommit(f func(wakeUps []outbox.WakeUp) (served bool)) (cancel func()) {
-	added := &listener{f}
-	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })
-	return func() {
-		p.changeListeners(func(all []*listener) []*listener {
-			return slices.DeleteFunc(all, func(l *listener) bool { return l == added })
-		})
-	}
-}
-
-// changeListeners replaces the list; concurrent readers keep the old one.
-func (p *Plugin) changeListeners(change func([]*listener) []*listener) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed := change(slices.Clone(p.listening()))
-	p.listeners.Store(&changed)
-}
-
-func (p *Plugin) listening() []*listener {
-	if listeners := p.listeners.Load(); listeners != nil {
-		return *listeners
-	}
-	return nil
-}
-
-// notify calls all listeners. served is true if a relay in this process delivers these rows.
-func (p *Plugin) notify(wakeUps []outbox.WakeUp) (served bool) {
-	for _, l := range p.listening() {
-		if l.notify(wakeUps) {
-			served = true
-		}
-	}
-	return served
-}

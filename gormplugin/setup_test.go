@@ -22,6 +22,8 @@ import (
 	"gorm.io/gorm/schema"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -43,6 +45,11 @@ func (p program) Run() int {
 		}
 	}
 	return code
+}
+
+// onCommit hears of commits as a relay in the process does.
+func onCommit(db *gorm.DB, f func([]wakeup.WakeUp) bool) (cancel func()) {
+	return db.Plugins[capture.HooksName].(wakeup.Source).OnCommit(f)
 }
 
 // ends end what the tests have shared.
@@ -262,12 +269,12 @@ func (b *bench) rows() []row {
 }
 
 // shards are those of the rows of a type for a broker.
-func (b *bench) shards(eventType, broker string) outbox.ShardSet {
+func (b *bench) shards(eventType, broker string) wakeup.Set {
 	b.t.Helper()
 	var shards []int
 	require.NoError(b.t, b.db.Session(&gorm.Session{NewDB: true, Context: context.Background()}).Table(b.at.outbox()).
 		Where("target_broker = ? AND type LIKE ?", broker, "%."+eventType+".%").Pluck("shard", &shards).Error)
-	return outbox.ShardSetOf(shards...)
+	return wakeup.SetOf(shards...)
 }
 
 // emitted lists what stands in the outbox: "1: shipped" for a Happened of aggregate 1 or ":

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -267,8 +268,8 @@ func TestTransactions(t *testing.T) {
 			assert.ElementsMatch(b.t, want, b.emitted())
 		},
 		"a commit wakes the brokers that got rows": func(b *bench) {
-			var woken [][]outbox.WakeUp
-			cancel := b.plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { woken = append(woken, slices.Clone(wakeUps)); return true })
+			var woken [][]wakeup.WakeUp
+			cancel := onCommit(b.db, func(wakeUps []wakeup.WakeUp) bool { woken = append(woken, slices.Clone(wakeUps)); return true })
 			b.ok(b.db.Create(order("1", "a")).Error)
 			b.ok(b.db.Create(placed("2")).Error)
 			b.ok(b.db.Create(&Plain{}).Error)
@@ -279,7 +280,7 @@ func TestTransactions(t *testing.T) {
 			assert.Zero(b.t, b.plugin.Listeners(), "a relay that is started again and again leaves nothing behind")
 			first, second := b.shards("Happened", "default"), b.shards("OrderPlaced", "default")
 			assert.NotZero(b.t, first)
-			assert.Equal(b.t, [][]outbox.WakeUp{
+			assert.Equal(b.t, [][]wakeup.WakeUp{
 				{{Broker: "default", Shards: first}},
 				{{Broker: "default", Shards: second}, {Broker: "partner", Shards: b.shards("OrderPlaced", "partner")}},
 			}, woken, "and names the shards that the database has put them in")

@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -130,7 +131,7 @@ func (t *tx) commit() error {
 	if err == nil && len(flush) > 0 {
 		err = t.course.checkOpen(t.ctx, t.inserter.Dialect(), t.Tx)
 	}
-	var wakeUps []outbox.WakeUp
+	var wakeUps []wakeup.WakeUp
 	if err == nil {
 		wakeUps, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
 	}

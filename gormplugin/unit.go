@@ -7,13 +7,14 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/internal/journal"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Publish implements uow.Plugin.
-func (p *Plugin) Publish(db *gorm.DB, event *journal.Raised) error {
+// Publish implements capture.Hooks.
+func (p hooks) Publish(db *gorm.DB, event *journal.Raised) error {
 	if _, err := p.events.Lookup(event.Data); err != nil {
 		return &CaptureError{Event: fmt.Sprintf("%T", event.Data), Err: err}
 	}
@@ -31,8 +32,8 @@ func (p *Plugin) Publish(db *gorm.DB, event *journal.Raised) error {
 	}
 }
 
-// Track implements uow.Plugin.
-func (p *Plugin) Track(db *gorm.DB, aggregate any, source *envelope.Source) error {
+// Track implements capture.Hooks.
+func (p hooks) Track(db *gorm.DB, aggregate any, source *envelope.Source) error {
 	found, err := p.tracked(db, aggregate, source)
 	if err != nil {
 		return err
@@ -74,7 +75,8 @@ func (p *Plugin) tracked(db *gorm.DB, aggregate any, source *envelope.Source) ([
 	return all, nil
 }
 
-// AfterCommit implements uow.Plugin. In a dry run nothing is committed that f could follow.
+// AfterCommit runs f once the outermost transaction of db has committed: see [uow.Unit.AfterCommit], which is the same
+// where there is a unit. It is an error outside a transaction. In a dry run nothing is committed that f could follow.
 func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
 	if db.DryRun {
 		return nil
@@ -91,17 +93,6 @@ func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
 	}
 }
 
-// Wrap implements uow.Plugin; see the function [Wrap].
-func (p *Plugin) Wrap(db *gorm.DB) *gorm.DB {
-	wrapped := p.wrap(db.Statement.ConnPool, db.Name())
-	if wrapped == nil {
-		return db
-	}
-	session := db.WithContext(db.Statement.Context) // with a statement of its own
-	session.Statement.ConnPool = wrapped
-	return session
-}
-
 // Wrap returns a handle like db on which transactions begun by hand are captured. It is needed only
 // for handles that the plugin has not seen being made: those of db.Connection, and sessions with
 // PrepareStmt derived before db.Use. Single statements and uow.Do work on them without it.
@@ -110,7 +101,7 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plugin.Wrap(db), nil
+	return hooks{plugin}.Wrap(db), nil
 }
 
 // Notify reports that a transaction begun outside GORM has committed. It wakes the relay of this
@@ -135,9 +126,9 @@ func Notify(db *gorm.DB, written ...any) error {
 			found[i].recorder.Confirm()
 		}
 	}
-	wakeUps := []outbox.WakeUp{{Broker: plugin.routing.InternalBroker}} // in unknown shards
+	wakeUps := []wakeup.WakeUp{{Broker: plugin.routing.InternalBroker}} // in unknown shards
 	for _, broker := range plugin.externalNames() {
-		wakeUps = append(wakeUps, outbox.WakeUp{Broker: broker})
+		wakeUps = append(wakeUps, wakeup.WakeUp{Broker: broker})
 	}
 	var others *notifier
 	if inserter, err := plugin.inserterFor(db); err == nil {
@@ -148,7 +139,7 @@ func Notify(db *gorm.DB, written ...any) error {
 }
 
 func pluginOf(db *gorm.DB) (*Plugin, error) {
-	if plugin, ok := db.Plugins[uow.PluginName].(*Plugin); ok {
+	if plugin, ok := db.Plugins[capture.PluginName].(*Plugin); ok {
 		return plugin, nil
 	}
 	return nil, uow.ErrNoPlugin

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -62,12 +63,12 @@ func TestTransactionOfTheCallersOwn(t *testing.T) {
 		require.NoError(b.t, uow.Track(db, order), "the way to write a late event")
 		_, err = gormplugin.Preview(db)
 		require.ErrorIs(b.t, err, uow.ErrNoTransaction)
-		var woken []outbox.WakeUp
-		b.plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { woken = append(woken, wakeUps...); return true })
+		var woken []wakeup.WakeUp
+		onCommit(b.db, func(wakeUps []wakeup.WakeUp) bool { woken = append(woken, wakeUps...); return true })
 		require.NoError(b.t, own.Commit())
 		order.Raise(OrderShipped{"not written yet"})
 		require.NoError(b.t, gormplugin.Notify(b.db, order))
-		assert.Equal(b.t, []outbox.WakeUp{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
+		assert.Equal(b.t, []wakeup.WakeUp{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
 		assert.Equal(b.t, []any{OrderShipped{"not written yet"}}, uow.Pending(order))
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderShipped 1")
 		require.ErrorIs(b.t, gormplugin.Notify(b.open(&gorm.Config{})), uow.ErrNoPlugin)

@@ -13,7 +13,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/capture"
 )
 
 // countTimeout bounds what happens after an attempt that has failed, for which its own context is
@@ -96,8 +96,8 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	if err := h.check(); err != nil {
 		return "", Unavailable(err)
 	}
-	if plugin, ok := db.Plugins[uow.PluginName].(uow.Plugin); ok {
-		h.handle = plugin.Wrap(h.handle) // handles of db.Connection are not captured otherwise
+	if hooks, ok := capture.HooksOf(db); ok {
+		h.handle = hooks.Wrap(h.handle) // handles of db.Connection are not captured otherwise
 	}
 	var outcome Outcome
 	if _, joins := h.handle.Statement.ConnPool.(gorm.TxCommitter); joins {

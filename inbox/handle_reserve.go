@@ -6,7 +6,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/capture"
 )
 
 // reserve returns the handle to begin on, and what to call when the transaction has ended, with
@@ -31,8 +31,8 @@ func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), er
 	}
 	handle := h.handle.WithContext(h.handle.Statement.Context) //nolint:contextcheck // the same one, with a statement of its own
 	handle.Statement.ConnPool = &reserved{conn, pool}
-	if plugin, ok := handle.Plugins[uow.PluginName].(uow.Plugin); ok {
-		handle = plugin.Wrap(handle)
+	if hooks, ok := capture.HooksOf(handle); ok {
+		handle = hooks.Wrap(handle)
 	}
 	return handle, func(failed bool) {
 		mend(ctx, conn, failed)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -56,7 +57,7 @@ func (b *bench) endClaims(writer *sql.DB) {
 	inserter, err := outbox.NewInserter(outbox.Postgres, "outbox_messages")
 	require.NoError(b, err)
 	eventually(b.T, func() bool {
-		require.NoError(b, inserter.Notify(b.Context(), b.db, []outbox.WakeUp{{Broker: "default", Shards: outbox.ShardSetOf(0, 1, 2, 3)}}))
+		require.NoError(b, wakeup.Notify(b.Context(), b.db, inserter.Table(), []wakeup.WakeUp{{Broker: "default", Shards: wakeup.SetOf(0, 1, 2, 3)}}))
 		// In one statement: a claim waits for a tenth of a second and gives way then, and has no connection until it tries again.
 		var claims int
 		require.NoError(b, tx.QueryRowContext(b.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_locks "+

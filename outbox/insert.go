@@ -50,6 +50,9 @@ func NewInserter(dialect Dialect, table string) (*Inserter, error) {
 // Dialect is the kind of database that the statements are for.
 func (i *Inserter) Dialect() Dialect { return i.dialect }
 
+// Table is the name of the table in which rows are inserted.
+func (i *Inserter) Table() string { return i.table }
+
 // Insert writes rows with as few statements as the database's limits allow. Rows keep their order:
 // the first gets the lowest id. A row that exists already (same message and broker) is an error,
 // and so are one whose texts are too long (a *[MalformedError], see [Row.Validate]) and one that the

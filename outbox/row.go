@@ -68,15 +68,6 @@ var bounded = [...]struct {
 	{"headers", envelope.MaxHeadersBytes, func(r *Row) string { return r.Headers }},
 }
 
-// Bounds returns the most bytes of UTF-8 that the texts of a row may have, by column.
-func Bounds() map[string]int {
-	most := make(map[string]int, len(bounded))
-	for i := range bounded {
-		most[bounded[i].column] = bounded[i].most
-	}
-	return most
-}
-
 // earliest and latest are the times that every database takes, and JSON can say in every time zone.
 var (
 	earliest = time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)

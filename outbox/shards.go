@@ -4,50 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"math/bits"
 	"strconv"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
 )
-
-// A ShardSet is a set of shards, numbered as [driver.Delivery].Shards says: bit n is shard n. Zero
-// stands for unknown shards: a processor woken by it polls the database first, which costs a round
-// trip.
-type ShardSet uint32
-
-// UnknownShards makes a processor poll.
-const UnknownShards ShardSet = 0
-
-// shardSetBits is how many shards a ShardSet can hold.
-const shardSetBits = 32
-
-// ShardSetOf returns the set of the given shards. One that does not fit makes the whole set
-// unknown.
-func ShardSetOf(shards ...int) ShardSet {
-	var set ShardSet
-	for _, shard := range shards {
-		if shard < 0 || shard >= shardSetBits {
-			return UnknownShards
-		}
-		set |= 1 << shard
-	}
-	return set
-}
-
-// Has reports whether a shard is in the set.
-func (s ShardSet) Has(shard int) bool { return shard >= 0 && shard < shardSetBits && s>>shard&1 == 1 }
-
-// Within reports whether the set is known and has none but the first n shards.
-func (s ShardSet) Within(n int) bool { return s != UnknownShards && bits.Len32(uint32(s)) <= n }
-
-// union is what is known of two sets together.
-func (s ShardSet) union(other ShardSet) ShardSet {
-	if s == UnknownShards || other == UnknownShards {
-		return UnknownShards
-	}
-	return s | other
-}
 
 // A Class of rows by their priority. Each class has shards of its own, so that a backlog of one
 // does not hold up the others, and the order of a key is kept within each class: between a key's rows

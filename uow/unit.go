@@ -9,26 +9,9 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/internal/journal"
 )
-
-// PluginName is the name under which the capture plugin is registered with GORM.
-const PluginName = "fanout"
-
-// Plugin is what a unit of work needs of the capture plugin. Package gormplugin implements it; it
-// is found in the GORM handle's plugins, so that domain code does not depend on it.
-type Plugin interface {
-	// Publish writes an event without an aggregate in the transaction of tx.
-	Publish(tx *gorm.DB, event *journal.Raised) error
-	// Track treats an aggregate, given as a pointer, as written by the transaction of tx. source
-	// says which one it is; nil for a model of GORM's, of which that is known.
-	Track(tx *gorm.DB, aggregate any, source *envelope.Source) error
-	// AfterCommit runs f once the outermost transaction of tx has committed.
-	AfterCommit(tx *gorm.DB, f func()) error
-	// Wrap returns a handle like db whose transactions are captured, also where db is one of
-	// db.Connection.
-	Wrap(db *gorm.DB) *gorm.DB
-}
 
 var (
 	// ErrNoPlugin is returned when the GORM handle does not capture events.
@@ -38,23 +21,23 @@ var (
 	ErrNoTransaction = journal.ErrNoTransaction
 )
 
-func pluginOf(db *gorm.DB) (Plugin, error) {
-	plugin, ok := db.Plugins[PluginName].(Plugin)
+func hooksOf(db *gorm.DB) (capture.Hooks, error) {
+	hooks, ok := capture.HooksOf(db)
 	if !ok {
 		return nil, ErrNoPlugin
 	}
-	return plugin, nil
+	return hooks, nil
 }
 
 // Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a
 // transaction it is an error that wraps ErrNoTransaction. The event is encoded and its type is
 // checked at once, the row is written when the transaction commits.
 func Publish(tx *gorm.DB, event any, opts ...envelope.Option) error {
-	plugin, err := pluginOf(tx)
+	hooks, err := hooksOf(tx)
 	if err != nil {
 		return err
 	}
-	return plugin.Publish(tx, journal.NewRaised(event, opts))
+	return hooks.Publish(tx, journal.NewRaised(event, opts))
 }
 
 // Track flushes what an aggregate has raised although the transaction of tx writes no row of it
@@ -66,11 +49,11 @@ func Publish(tx *gorm.DB, event any, opts ...envelope.Option) error {
 // An aggregate that is no GORM model, and is written by sqlc, raw SQL or a mapping type, needs
 // [WithSource].
 func Track(tx *gorm.DB, aggregate any, opts ...TrackOption) error {
-	plugin, err := pluginOf(tx)
+	hooks, err := hooksOf(tx)
 	if err != nil {
 		return err
 	}
-	return track(plugin, tx, aggregate, opts)
+	return track(hooks, tx, aggregate, opts)
 }
 
 // A TrackOption refines one [Track].
@@ -90,7 +73,7 @@ func WithSource(source envelope.Source) TrackOption {
 	return func(t *tracking) { t.source = &source }
 }
 
-func track(plugin Plugin, tx *gorm.DB, aggregate any, opts []TrackOption) error {
+func track(hooks capture.Hooks, tx *gorm.DB, aggregate any, opts []TrackOption) error {
 	var t tracking
 	for _, opt := range opts {
 		opt(&t)
@@ -98,7 +81,7 @@ func track(plugin Plugin, tx *gorm.DB, aggregate any, opts []TrackOption) error 
 	if err := t.check(); err != nil {
 		return fmt.Errorf("uow: track %T: WithSource: %w", aggregate, err)
 	}
-	return plugin.Track(tx, aggregate, t.source)
+	return hooks.Track(tx, aggregate, t.source)
 }
 
 func (t *tracking) check() error {
@@ -127,25 +110,25 @@ type Unit struct {
 	// DB is the transaction. Use it for everything that belongs to the unit.
 	DB *gorm.DB
 
-	plugin Plugin
+	hooks capture.Hooks
 }
 
 // Publish writes an event that belongs to no aggregate.
 func (u *Unit) Publish(event any, opts ...envelope.Option) error {
-	return u.plugin.Publish(u.DB, journal.NewRaised(event, opts))
+	return u.hooks.Publish(u.DB, journal.NewRaised(event, opts))
 }
 
 // Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it
 // was written with raw SQL, say. The aggregate is given as a pointer. One that is no GORM model
 // needs [WithSource]; see [Track].
 func (u *Unit) Track(aggregate any, opts ...TrackOption) error {
-	return track(u.plugin, u.DB, aggregate, opts)
+	return track(u.hooks, u.DB, aggregate, opts)
 }
 
 // AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits.
 // It does not run when the transaction rolls back. Several run in the order in which they are
 // given. A panic in one goes to who commits, after the others have run, and undoes nothing.
-func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
+func (u *Unit) AfterCommit(f func()) error { return u.hooks.AfterCommit(u.DB, f) }
 
 // settings of one Do.
 type settings struct {
@@ -182,7 +165,7 @@ func WithTxOptions(options *sql.TxOptions) Option {
 // joins it by a savepoint: an error of f takes back only what f did. It works on handles of
 // db.Connection too.
 func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, opts ...Option) error {
-	plugin, err := pluginOf(db)
+	hooks, err := hooksOf(db)
 	if err != nil {
 		return err
 	}
@@ -192,10 +175,10 @@ func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, opts ...Option) e
 	}
 	run := func(handle *gorm.DB) error {
 		return handle.Transaction(func(tx *gorm.DB) error { //nolint:wrapcheck // f's error is the caller's own
-			return f(&Unit{DB: tx, plugin: plugin})
+			return f(&Unit{DB: tx, hooks: hooks})
 		}, s.tx...)
 	}
-	handle := plugin.Wrap(db.WithContext(ctx))
+	handle := hooks.Wrap(db.WithContext(ctx))
 	if _, joins := handle.Statement.ConnPool.(gorm.TxCommitter); joins || s.attempts <= 1 {
 		return run(handle)
 	}

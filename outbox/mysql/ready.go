@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (ready driver.Readiness, err error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (ready driver.Readiness, err error) {
 	began := time.Now()
 	marks := s.water.marks(broker, classShards, began)
 	err = retry(ctx, func() error {
@@ -47,7 +48,7 @@ func allShards() []int {
 }
 
 // ready looks which shards have work, by their marks. Those that are stale have marks that do not hold.
-func (s *Store) ready(ctx context.Context, on conn, broker string, busy outbox.ShardSet, marks []waterMark) (shards, stale []int, err error) {
+func (s *Store) ready(ctx context.Context, on conn, broker string, busy wakeup.Set, marks []waterMark) (shards, stale []int, err error) {
 	given, st := args{"broker": broker, "busy": int64(busy), "server": ""}, s.statements["ready"]
 	if !slices.ContainsFunc(marks, func(m waterMark) bool { return m.floor > 0 }) {
 		st = s.statements["ready_unmarked"]
@@ -76,7 +77,7 @@ func (s *Store) ready(ctx context.Context, on conn, broker string, busy outbox.S
 
 // readyAgain looks again: in a session that is of the marks' server now where it was not known to be
 // before, and without marks that do not hold.
-func (s *Store) readyAgain(ctx context.Context, broker string, busy outbox.ShardSet, marks []waterMark, stale []int) (shards []int, err error) {
+func (s *Store) readyAgain(ctx context.Context, broker string, busy wakeup.Set, marks []waterMark, stale []int) (shards []int, err error) {
 	err = s.onSession(ctx, s.db, func(conn *sql.Conn) error {
 		_, same, err := s.recognize(ctx, conn)
 		if err == nil && same {

@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -42,7 +43,7 @@ func (i *idler) Exchange(context.Context, *driver.Completion, *driver.Claim) (dr
 	return driver.Exchanged{}, nil
 }
 func (i *idler) Renew(context.Context, driver.Lease) (int, error) { i.ask("renew"); return 0, nil }
-func (i *idler) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
+func (i *idler) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	i.ask("ready")
 	return driver.Readiness{}, nil
 }

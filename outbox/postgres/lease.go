@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // Renew implements driver.Delivery.
@@ -34,7 +34,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 const sessionShard = -2
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	var shards []int
 	began := time.Now()
 	marks, full := s.water.marks(broker, began)

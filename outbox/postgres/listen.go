@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 var _ driver.Listener = (*Store)(nil)
@@ -98,16 +98,16 @@ const changeTime = 2 * time.Second
 // changed, and polling finds it.
 func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)
-	var arrivals []outbox.WakeUp
+	var arrivals []wakeup.WakeUp
 	for _, broker := range slices.Compact(brokers) {
-		arrivals = append(arrivals, outbox.WakeUp{Broker: broker, Shards: outbox.UnknownShards})
+		arrivals = append(arrivals, wakeup.WakeUp{Broker: broker, Shards: wakeup.Unknown})
 	}
 	if len(arrivals) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTime)
 	defer cancel()
-	_ = s.Notify(ctx, outbox.Notification(arrivals))
+	_ = s.Notify(ctx, wakeup.Text(arrivals))
 }
 
 // listenSQL fills in the channel.

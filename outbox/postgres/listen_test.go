@@ -21,6 +21,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -87,7 +88,7 @@ func commit(t *testing.T, db *sql.DB, inserter *outbox.Inserter) {
 	t.Helper()
 	rows := []outbox.Row{{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: uuid.NewString(), Payload: []byte("{}")}}
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	require.NoError(t, inserter.Notify(t.Context(), db, inserter.AppendWakeUps(nil, rows)))
+	require.NoError(t, wakeup.Notify(t.Context(), db, inserter.Table(), wakeup.Append(nil, inserter.Dialect(), rows)))
 }
 
 func listening(t *testing.T) (dsn string, db *sql.DB, inserter *outbox.Inserter) {

@@ -23,6 +23,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -133,7 +134,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, patience: contention.Patience,
+		pool: pool, table: table, channel: wakeup.Channel(table), now: time.Now, patience: contention.Patience,
 		heldBack: heldBack, heldBackTransactions: heldBackTransactions, heldLong: driver.HeldLong, silence: driver.HeldSilently,
 	}
 	var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -89,7 +90,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 
 	_, err = store.Pause(ctx, admin.Pause{Broker: "b"})
 	require.NoError(t, err)
-	require.NoError(t, store.Notify(ctx, outbox.Notification(nil)))
+	require.NoError(t, store.Notify(ctx, wakeup.Text(nil)))
 	r.await(func() bool { return r.engine.Stats()[0].Paused }, "paused")
 	add("")
 	changed, err := store.Resume(ctx, "b")
@@ -133,7 +134,7 @@ func TestOperatorsAnnounceChanges(t *testing.T) {
 	requeue(admin.Filter{Type: "T", Statuses: []outbox.Status{outbox.StatusFailed}, Broker: "c"}, 2)
 	assert.Equal(t, "1 c", <-heard)
 	requeue(admin.Filter{}, 2)
-	assert.Equal(t, strings.TrimSpace(outbox.Notification(nil)), <-heard)
+	assert.Equal(t, strings.TrimSpace(wakeup.Text(nil)), <-heard)
 }
 
 // What has become of a block is what has become of its message at the block's own broker.

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -100,7 +101,7 @@ func (s *sameBatch) Renew(context.Context, driver.Lease) (int, error) {
 	return len(s.batch.Messages), nil
 }
 
-func (s *sameBatch) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
+func (s *sameBatch) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
 func (s *sameBatch) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }

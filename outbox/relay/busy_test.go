@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -106,7 +107,7 @@ func TestProcessorAsksForNoHolderOfAShardThatIsFreeAtTimes(t *testing.T) {
 			store.mu.Lock()
 			store.free = !store.free
 			store.mu.Unlock()
-			r.proc.Wake(outbox.UnknownShards)
+			r.proc.Wake(wakeup.Unknown)
 		}
 		r.stop()
 		assert.Empty(t, store.asked)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -117,7 +118,7 @@ func (e *Engine) listen(database string, cfg EngineConfig) (*listener, error) {
 	}
 	l := &listener{
 		store: store, log: cmp.Or(cfg.Log, slog.Default()).With("database", database),
-		wake: func(wakeUps ...outbox.WakeUp) { e.Wake(database, wakeUps...) },
+		wake: func(wakeUps ...wakeup.WakeUp) { e.Wake(database, wakeUps...) },
 	}
 	e.listeners = append(e.listeners, l)
 	return l, nil
@@ -157,14 +158,14 @@ func (e *Engine) Run(ctx context.Context) error {
 // Wake tells the processors of a database about committed rows; without wakeUps, all of them poll
 // now. It never blocks. served is true if this engine runs and has a processor for each wake-up, so
 // that no other process need be notified.
-func (e *Engine) Wake(database string, wakeUps ...outbox.WakeUp) (served bool) {
+func (e *Engine) Wake(database string, wakeUps ...wakeup.WakeUp) (served bool) {
 	met := 0
 	for _, processor := range e.processors {
 		if processor.database != database {
 			continue
 		}
 		if len(wakeUps) == 0 {
-			processor.Wake(outbox.UnknownShards)
+			processor.Wake(wakeup.Unknown)
 			served = served || processor.running.Load()
 		}
 		for _, wakeUp := range wakeUps {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -46,7 +47,7 @@ func (l *lobby) Exchange(_ context.Context, completion *driver.Completion, claim
 }
 
 func (l *lobby) Renew(context.Context, driver.Lease) (int, error) { return 2, nil }
-func (l *lobby) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
+func (l *lobby) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
 func (l *lobby) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 const (
@@ -54,7 +54,7 @@ const (
 // while it is disconnected, polling finds the rows.
 type listener struct {
 	store     driver.Listener
-	wake      func(wakeUps ...outbox.WakeUp)
+	wake      func(wakeUps ...wakeup.WakeUp)
 	log       *slog.Logger
 	connected atomic.Bool
 	expected  atomic.Pointer[string] // nonce of the probe under way
@@ -149,7 +149,7 @@ func (l *listener) probe(ctx context.Context, echoes <-chan struct{}, ended <-ch
 	}
 	bounded, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	if err := l.store.Notify(bounded, outbox.ProbeText(nonce)); err != nil {
+	if err := l.store.Notify(bounded, wakeup.ProbeText(nonce)); err != nil {
 		if l.connected.Load() {
 			return nil
 		}
@@ -176,7 +176,7 @@ func (l *listener) probe(ctx context.Context, echoes <-chan struct{}, ended <-ch
 
 // receive acts on one notification.
 func (l *listener) receive(text string, echoes chan<- struct{}) {
-	if nonce, ok := outbox.ParseProbe(text); ok {
+	if nonce, ok := wakeup.ParseProbe(text); ok {
 		if expected := l.expected.Load(); expected != nil && *expected == nonce && l.expected.CompareAndSwap(expected, nil) { // not another relay's
 			select {
 			case echoes <- struct{}{}:
@@ -185,6 +185,6 @@ func (l *listener) receive(text string, echoes chan<- struct{}) {
 		}
 		return
 	}
-	wakeUps, _ := outbox.ParseNotification(text) // none: for all brokers
+	wakeUps, _ := wakeup.Parse(text) // none: for all brokers
 	l.wake(wakeUps...)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // switchboard is a listener that a test interferes with.
@@ -98,14 +98,14 @@ func (s *switchboard) set(change func(*switchboard)) {
 
 // startListener runs a listener in a bubble of synctest. woken returns what they have said since
 // the last call.
-func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken func() [][]outbox.WakeUp) {
+func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken func() [][]wakeup.WakeUp) {
 	t.Helper()
 	var (
 		mu    sync.Mutex
-		calls [][]outbox.WakeUp
+		calls [][]wakeup.WakeUp
 	)
 	log = &text{}
-	e = &listener{store: s, log: slog.New(slog.NewTextHandler(log, nil)), wake: func(wakeUps ...outbox.WakeUp) {
+	e = &listener{store: s, log: slog.New(slog.NewTextHandler(log, nil)), wake: func(wakeUps ...wakeup.WakeUp) {
 		mu.Lock()
 		defer mu.Unlock()
 		calls = append(calls, wakeUps)
@@ -114,7 +114,7 @@ func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken 
 	done := make(chan struct{})
 	go func() { e.run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return e, log, func() [][]outbox.WakeUp {
+	return e, log, func() [][]wakeup.WakeUp {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -129,19 +129,19 @@ func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSwitchboard()
 		e, log, woken := startListener(t, s)
-		assert.Equal(t, [][]outbox.WakeUp{nil}, woken(), "all processors look: something may have been said before")
+		assert.Equal(t, [][]wakeup.WakeUp{nil}, woken(), "all processors look: something may have been said before")
 		assert.Equal(t, ListenerConnected, e.state())
 		s.heard("1 default:3 partner")
 		s.heard("gibberish")
-		s.heard(outbox.ProbeText("another relay's"))
-		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "default", Shards: 3}, {Broker: "partner", Shards: outbox.UnknownShards}}, nil}, woken())
+		s.heard(wakeup.ProbeText("another relay's"))
+		assert.Equal(t, [][]wakeup.WakeUp{{{Broker: "default", Shards: 3}, {Broker: "partner", Shards: wakeup.Unknown}}, nil}, woken())
 		time.Sleep(time.Hour)
 		assert.Empty(t, woken(), "a probe wakes nobody")
 		assert.InDelta(t, time.Hour/probeEvery, s.probes, 2)
 		s.set(func(s *switchboard) { s.twice = true })
 		time.Sleep(time.Hour)
 		s.heard("1 default:3")
-		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "default", Shards: 3}}}, woken(), "an echo of the echo changes nothing")
+		assert.Equal(t, [][]wakeup.WakeUp{{{Broker: "default", Shards: 3}}}, woken(), "an echo of the echo changes nothing")
 		assert.Equal(t, 1, s.tried())
 		assert.Zero(t, log.count("level"))
 	})
@@ -169,14 +169,14 @@ func TestListenerReconnects(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.set(func(s *switchboard) { s.hangs = false })
 		time.Sleep(listenerLongestRetry + connectTime)
-		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, [][]wakeup.WakeUp{nil}, woken())
 		assert.Equal(t, ListenerConnected, e.state())
 		assert.Equal(t, 1, log.count("listener connected again"))
 
 		calls, cut := s.tried(), time.Now() // one that has worked is back soon
 		s.cut <- struct{}{}
 		time.Sleep(listenerRetry)
-		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, [][]wakeup.WakeUp{nil}, woken())
 		assert.Equal(t, calls+1, s.tried())
 		assert.LessOrEqual(t, s.attempt(calls).Sub(cut), listenerRetry)
 		assert.Equal(t, 1, log.count("no connection within"))
@@ -199,7 +199,7 @@ func TestListenerBehindAPooler(t *testing.T) {
 		woken()
 		s.set(func(s *switchboard) { s.silent = false })
 		time.Sleep(listenerRetryPooler + probeTime)
-		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, [][]wakeup.WakeUp{nil}, woken())
 		assert.Equal(t, ListenerConnected, e.state())
 		assert.Equal(t, 1, log.count("listener connected again"))
 
@@ -242,8 +242,8 @@ func TestListenerReceivesFailedProbes(t *testing.T) {
 		woken()
 		s.set(func(s *switchboard) { s.mute, s.garbled = errors.New("timeout"), true })
 		time.Sleep(10 * probeEvery)
-		s.set(func(s *switchboard) { s.heard(outbox.Notification([]outbox.WakeUp{{Broker: "b"}})) })
-		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "b"}}}, woken(), "it goes on listening")
+		s.set(func(s *switchboard) { s.heard(wakeup.Text([]wakeup.WakeUp{{Broker: "b"}})) })
+		assert.Equal(t, [][]wakeup.WakeUp{{{Broker: "b"}}}, woken(), "it goes on listening")
 		s.set(func(s *switchboard) { s.mute, s.garbled, s.silent = nil, false, true })
 		time.Sleep(probeEvery + probeTime)
 		synctest.Wait()

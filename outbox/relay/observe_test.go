@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -260,7 +261,7 @@ func (s *skewed) Exchange(_ context.Context, completion *driver.Completion, clai
 	return e, nil
 }
 
-func (s *skewed) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
+func (s *skewed) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asked { // the row comes when the clocks have been compared

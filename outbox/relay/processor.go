@@ -17,6 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -155,10 +156,10 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 }
 
 // Wake says that rows have come into these shards: a worker that is free claims them at once.
-// [outbox.UnknownShards], or a shard that the store does not have, makes the processor look for
+// [wakeup.Unknown], or a shard that the store does not have, makes the processor look for
 // rows first. It never blocks; many calls count as one. A paused broker stays so: its shards are
 // claimed from when it is resumed.
-func (p *Processor) Wake(shards outbox.ShardSet) {
+func (p *Processor) Wake(shards wakeup.Set) {
 	if shards.Within(outbox.Classes * p.store.Shards()) {
 		p.shards.markSet(shards)
 		return
@@ -263,7 +264,7 @@ var errPanicked = errors.New("outbox: the relay panicked; its log has the stack"
 
 // look asks which shards beside the busy ones hold something that is ready, or whether the broker
 // is paused.
-func (p *Processor) look(ctx context.Context, busy outbox.ShardSet) (driver.Readiness, error) {
+func (p *Processor) look(ctx context.Context, busy wakeup.Set) (driver.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
 	defer cancel()
 	return p.store.Ready(ctx, p.broker, busy)

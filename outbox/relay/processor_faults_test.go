@@ -15,6 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -155,7 +156,7 @@ func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 			name := "good" + strconv.Itoa(i)
 			r.insert("", name)
 			inserted := time.Now()
-			engine.Wake("d", outbox.WakeUp{Broker: "b"})
+			engine.Wake("d", wakeup.WakeUp{Broker: "b"})
 			r.until(4*time.Second, func() bool { return r.status(name) == "published 1" })
 			if time.Since(inserted) > 500*time.Millisecond {
 				late++
@@ -241,7 +242,7 @@ func (s *silent) Exchange(ctx context.Context, completion *driver.Completion, cl
 	return s.Store.Exchange(ctx, completion, claim)
 }
 
-func (s *silent) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (s *silent) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
 		return driver.Readiness{}, ctx.Err()

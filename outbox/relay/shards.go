@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -65,7 +66,7 @@ func (b *shardBoard) mark(shards ...int) {
 }
 
 // markSet says that these shards may hold work.
-func (b *shardBoard) markSet(shards outbox.ShardSet) {
+func (b *shardBoard) markSet(shards wakeup.Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for shard := range b.dirty {
@@ -145,7 +146,7 @@ func (b *shardBoard) outranked(shard int) bool {
 
 // busy are the shards that a poll need not look at: those that wait for a worker, and those that a
 // worker has, which are claimed from once more when it puts them back. Zero = none.
-func (b *shardBoard) busy() (set outbox.ShardSet) {
+func (b *shardBoard) busy() (set wakeup.Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for shard, dirty := range b.dirty {
@@ -154,7 +155,7 @@ func (b *shardBoard) busy() (set outbox.ShardSet) {
 			b.again[lock], dirty = true, true
 		}
 		if dirty {
-			set |= outbox.ShardSetOf(shard)
+			set |= wakeup.SetOf(shard)
 		}
 	}
 	return set

@@ -15,6 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -33,7 +34,7 @@ func (s *panicky) Exchange(ctx context.Context, completion *driver.Completion, c
 	return s.Store.Exchange(ctx, completion, claim)
 }
 
-func (s *panicky) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (s *panicky) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	if s.broken.Load() && time.Now().Second()%2 == 0 { // each second time it gets as far as the claim
 		panic("an answer that nobody expected")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -28,7 +29,7 @@ type looks struct {
 	after  func(*driver.Claim)
 }
 
-func (l *looks) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (l *looks) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	l.count.Add(1)
 	return l.Store.Ready(ctx, broker, busy)
 }
@@ -70,7 +71,7 @@ func TestWakeNamesShards(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r, watched := startWatched(t, path, memory.New())
 		r.insert("k", "1")
-		r.proc.Wake(outbox.ShardSetOf(0))
+		r.proc.Wake(wakeup.SetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("1"))
 		assert.Zero(t, watched.count.Load(), "no look")
@@ -78,14 +79,14 @@ func TestWakeNamesShards(t *testing.T) {
 		assert.Zero(t, watched.claims[1].Load()+watched.claims[2].Load())
 
 		r.insert("k", "2")
-		r.proc.Wake(outbox.ShardSetOf(1)) // a wrong shard
+		r.proc.Wake(wakeup.SetOf(1)) // a wrong shard
 		synctest.Wait()
 		assert.Equal(t, "pending 0", r.status("2"), "waits for the poll")
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("2"), "which is the guarantee")
 
-		for i, shards := range []outbox.ShardSet{outbox.UnknownShards, outbox.ShardSetOf(0, 3), outbox.ShardSetOf(17)} {
+		for i, shards := range []wakeup.Set{wakeup.Unknown, wakeup.SetOf(0, 3), wakeup.SetOf(17)} {
 			name := string(rune('a' + i))
 			r.insert("k", name)
 			looked := watched.count.Load()
@@ -108,11 +109,11 @@ func TestWakeDuringAnExchange(t *testing.T) {
 			if len(names) > 0 {
 				r.insert("k", names[0])
 				names = names[1:]
-				r.proc.Wake(outbox.ShardSetOf(0))
+				r.proc.Wake(wakeup.SetOf(0))
 			}
 		}
 		r.insert("k", "1")
-		r.proc.Wake(outbox.ShardSetOf(0))
+		r.proc.Wake(wakeup.SetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "0", r.open())
 		assert.Zero(t, watched.count.Load())
@@ -126,16 +127,16 @@ func TestWakeOfAPausedBroker(t *testing.T) {
 		r, watched := startWatched(t, path, memory.New())
 		_, err := r.store.Pause(t.Context(), admin.Pause{Broker: "b"})
 		require.NoError(t, err)
-		r.proc.Wake(outbox.UnknownShards)
+		r.proc.Wake(wakeup.Unknown)
 		synctest.Wait()
 		r.insert("k", "1")
-		r.proc.Wake(outbox.ShardSetOf(0))
+		r.proc.Wake(wakeup.SetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "pending 0", r.status("1"))
 		assert.Zero(t, watched.claims[0].Load())
 		_, err = r.store.Resume(t.Context(), "b")
 		require.NoError(t, err)
-		r.proc.Wake(outbox.UnknownShards)
+		r.proc.Wake(wakeup.Unknown)
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("1"))
 		r.stop()
@@ -153,7 +154,7 @@ func TestEngineWakeServes(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		a, b, c := outbox.WakeUp{Broker: "a", Shards: 1}, outbox.WakeUp{Broker: "b"}, outbox.WakeUp{Broker: "c"}
+		a, b, c := wakeup.WakeUp{Broker: "a", Shards: 1}, wakeup.WakeUp{Broker: "b"}, wakeup.WakeUp{Broker: "c"}
 		assert.False(t, engine.Wake("d", a), "it does not run yet")
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -36,7 +37,7 @@ type stuck struct {
 func (*stuck) Shards() int                                   { return outbox.Shards }
 func (*stuck) Pauses(context.Context) ([]admin.Pause, error) { return nil, nil }
 
-func (s *stuck) Ready(context.Context, string, outbox.ShardSet) (driver.Readiness, error) {
+func (s *stuck) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ready := driver.Readiness{Paused: s.paused}
@@ -132,7 +133,7 @@ func TestNoClaimAfterTheEnd(t *testing.T) {
 					stop()
 				} else {
 					s.pause(true)
-					p.Wake(outbox.UnknownShards)
+					p.Wake(wakeup.Unknown)
 				}
 				synctest.Wait()
 				close(s.letGo)
@@ -142,7 +143,7 @@ func TestNoClaimAfterTheEnd(t *testing.T) {
 				assert.Zero(t, published)
 				if end == "paused" {
 					s.pause(false)
-					p.Wake(outbox.UnknownShards)
+					p.Wake(wakeup.Unknown)
 					time.Sleep(time.Minute)
 					_, published = s.read()
 					assert.Equal(t, outbox.Shards, published, "after the pause all goes out")

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // Exchange implements driver.Delivery: a completion and a claim share one transaction, and so one
@@ -96,7 +96,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 }
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	var shards []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
 		var shard int

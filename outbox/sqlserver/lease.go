@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // Renew implements driver.Delivery.
@@ -30,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 }
 
 // Ready implements driver.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	var shards []int
 	err := retry(ctx, func() error {
 		shards = nil

@@ -13,6 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -44,7 +45,7 @@ func (t *tally) Exchange(ctx context.Context, completion *driver.Completion, cla
 }
 
 // Ready implements driver.Delivery.
-func (t *tally) Ready(ctx context.Context, broker string, busy outbox.ShardSet) (driver.Readiness, error) {
+func (t *tally) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
 	t.trips.Add(1)
 	return t.Store.Ready(ctx, broker, busy)
 }

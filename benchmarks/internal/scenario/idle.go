@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
@@ -177,7 +177,7 @@ func (s *stream) write(ctx context.Context, o *Options, sizes Idle) (written int
 			return written, err
 		}
 		written = due
-		s.processor.Wake(outbox.UnknownShards)
+		s.processor.Wake(wakeup.Unknown)
 	}
 	return written, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -37,7 +38,7 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// or done, or waiting rows fill the head of the shard; or that the broker is paused. It takes
 	// no lock. The shards of busy are those of which the caller knows already that they have work,
 	// or will ask again; Ready may leave them out, which spares it the rows that are claimed there.
-	Ready(ctx context.Context, broker string, busy outbox.ShardSet) (Readiness, error)
+	Ready(ctx context.Context, broker string, busy wakeup.Set) (Readiness, error)
 
 	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of
 	// the way of claims what has to wait there for its time: rows in backoff or scheduled for

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 var leaseTests = []test{
@@ -193,10 +193,10 @@ func testReady(t *table) {
 	// What the caller leaves out may be missing, and nothing else is.
 	for shard := range all {
 		others := slices.DeleteFunc(slices.Clone(all), func(other int) bool { return other == shard })
-		ready, err := t.Store.Ready(t.Context(), broker, outbox.ShardSetOf(shard))
+		ready, err := t.Store.Ready(t.Context(), broker, wakeup.SetOf(shard))
 		require.NoError(t, err)
 		assert.Subset(t, ready.Shards, others)
-		ready, err = t.Store.Ready(t.Context(), broker, outbox.ShardSetOf(others...))
+		ready, err = t.Store.Ready(t.Context(), broker, wakeup.SetOf(others...))
 		require.NoError(t, err)
 		assert.Contains(t, ready.Shards, shard)
 	}

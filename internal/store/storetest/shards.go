@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -77,13 +78,13 @@ func testShards(t *table) {
 		if inserter.Insert(context.Background(), t.DB, rows) != nil { // bytes that are no text, or the same message twice
 			return
 		}
-		stored, arrived := map[string]outbox.ShardSet{}, map[string]outbox.ShardSet{}
+		stored, arrived := map[string]wakeup.Set{}, map[string]wakeup.Set{}
 		for i, id := range t.ids("SELECT id FROM {t} ORDER BY id") {
 			shard := t.shardOf(id)
 			require.Equal(rt, shard, t.Store.Dialect().Shard(&rows[i]), "key %q, message %s", rows[i].OrderingKey, rows[i].MessageID)
-			stored[rows[i].TargetBroker] |= outbox.ShardSetOf(shard)
+			stored[rows[i].TargetBroker] |= wakeup.SetOf(shard)
 		}
-		for _, wakeUp := range inserter.AppendWakeUps(nil, rows) {
+		for _, wakeUp := range wakeup.Append(nil, inserter.Dialect(), rows) {
 			arrived[wakeUp.Broker] = wakeUp.Shards
 		}
 		require.Equal(rt, stored, arrived)

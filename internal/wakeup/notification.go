@@ -1,62 +1,20 @@
-package outbox
+package wakeup
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// A WakeUp says that rows of a broker were committed, so that the processors that deliver them need
-// not find out by polling. It is only a hint: a wrong or lost one delays rows by a poll.
-type WakeUp struct {
-	// Broker of the rows.
-	Broker string
-	// Shards of the rows; zero if unknown.
-	Shards ShardSet
-}
-
-// MergeWakeUps adds more wake-ups to the given ones, with one entry per broker.
-func MergeWakeUps(wakeUps []WakeUp, more ...WakeUp) []WakeUp {
-	for _, w := range more {
-		if i := slices.IndexFunc(wakeUps, func(b WakeUp) bool { return b.Broker == w.Broker }); i >= 0 {
-			wakeUps[i].Shards = wakeUps[i].Shards.union(w.Shards)
-		} else {
-			wakeUps = append(wakeUps, w)
-		}
-	}
-	return wakeUps
-}
-
-// AppendWakeUps adds the wake-ups that these rows call for once they are committed, with one entry
-// per broker. It allocates nothing if wakeUps has the capacity.
-func (i *Inserter) AppendWakeUps(wakeUps []WakeUp, rows []Row) []WakeUp {
-	var (
-		key   string
-		share int // of the key
-	)
-	for r := range rows {
-		row := &rows[r]
-		if row.OrderingKey == "" {
-			share = i.dialect.share("", row.MessageID)
-		} else if row.OrderingKey != key { // rows of one message follow each other
-			share = i.dialect.share(row.OrderingKey, row.MessageID)
-		}
-		key = row.OrderingKey
-		shard := i.dialect.Shards()*int(row.Class()) + share
-		wakeUps = MergeWakeUps(wakeUps, WakeUp{row.TargetBroker, 1 << shard})
-	}
-	return wakeUps
-}
 
 // Notifications carry wake-ups to relays in other processes, by PostgreSQL's NOTIFY. Their texts
 // are versioned: a relay that cannot read one polls for rows of all brokers.
 //
-//	1 default:3 partner:800    rows of two brokers; shards are a hexadecimal ShardSet
+//	1 default:3 partner:800    rows of two brokers; shards are a hexadecimal Set
 //	1 default                  rows of a broker in unknown shards
 //	1                          rows of unknown brokers
 //	1 ?0192a1b2                a probe: a listener checks that it receives notifications
@@ -77,15 +35,15 @@ func Channel(table string) string {
 	return prefix + hex.EncodeToString(sum[:16])
 }
 
-// Notification is the text that carries wake-ups; none stand for rows of unknown brokers.
-func Notification(wakeUps []WakeUp) string {
+// Text is the text that carries wake-ups; none stand for rows of unknown brokers.
+func Text(wakeUps []WakeUp) string {
 	text := []byte(notificationVersion)
 	for _, wakeUp := range wakeUps {
 		if !plainName(wakeUp.Broker) {
 			return notificationVersion
 		}
 		text = append(append(text, ' '), wakeUp.Broker...)
-		if wakeUp.Shards != UnknownShards {
+		if wakeUp.Shards != Unknown {
 			text = strconv.AppendUint(append(text, ':'), uint64(wakeUp.Shards), 16)
 		}
 		if len(text) > longestNotification {
@@ -95,9 +53,9 @@ func Notification(wakeUps []WakeUp) string {
 	return string(text)
 }
 
-// ParseNotification reads what [Notification] wrote. ok is false for a text that it cannot read,
+// Parse reads what [Text] wrote. ok is false for a text that it cannot read,
 // and for rows of unknown brokers.
-func ParseNotification(text string) (wakeUps []WakeUp, ok bool) {
+func Parse(text string) (wakeUps []WakeUp, ok bool) {
 	version, rest, _ := strings.Cut(text, " ")
 	if version != notificationVersion {
 		return nil, false
@@ -106,11 +64,11 @@ func ParseNotification(text string) (wakeUps []WakeUp, ok bool) {
 		broker, shards, known := strings.Cut(entry, ":")
 		wakeUp := WakeUp{Broker: broker}
 		if known {
-			set, err := strconv.ParseUint(shards, 16, shardSetBits)
+			set, err := strconv.ParseUint(shards, 16, setBits)
 			if err != nil {
 				return nil, false
 			}
-			wakeUp.Shards = ShardSet(set)
+			wakeUp.Shards = Set(set)
 		}
 		if !plainName(broker) {
 			return nil, false
@@ -143,14 +101,12 @@ func ParseProbe(text string) (nonce string, ok bool) {
 // survive the server anyway.
 const notifySQL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
-// Notify sends wake-ups to relays in other processes. Call it after the commit, on another
-// connection: transactions that contain a NOTIFY commit one after the other. PostgreSQL only.
-func (i *Inserter) Notify(ctx context.Context, db Execer, wakeUps []WakeUp) error {
-	if i.dialect != Postgres {
-		return errors.New("outbox: only PostgreSQL can notify other processes")
-	}
-	if _, err := db.ExecContext(ctx, notifySQL, Channel(i.table), Notification(wakeUps)); err != nil {
-		return fmt.Errorf("outbox: notify relays of rows in %s: %w", i.table, err)
+// Notify sends wake-ups to relays in other processes, by the PostgreSQL database of a table. Call it
+// after the commit, on another connection: transactions that contain a NOTIFY commit one after the
+// other.
+func Notify(ctx context.Context, db outbox.Execer, table string, wakeUps []WakeUp) error {
+	if _, err := db.ExecContext(ctx, notifySQL, Channel(table), Text(wakeUps)); err != nil {
+		return fmt.Errorf("outbox: notify relays of rows in %s: %w", table, err)
 	}
 	return nil
 }

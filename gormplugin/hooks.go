@@ -1,0 +1,80 @@
+package gormplugin
+
+import (
+	"slices"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
+)
+
+// hooks are what other packages of the library need of the plugin, and nobody else. They are
+// registered beside it, as a plugin of their own that does nothing.
+type hooks struct{ *Plugin }
+
+var (
+	_ capture.Hooks = hooks{}
+	_ wakeup.Source = hooks{}
+)
+
+// Name implements gorm.Plugin.
+func (hooks) Name() string { return capture.HooksName }
+
+// Initialize implements gorm.Plugin.
+func (hooks) Initialize(*gorm.DB) error { return nil }
+
+// Wrap implements capture.Hooks; see the function [Wrap].
+func (p hooks) Wrap(db *gorm.DB) *gorm.DB {
+	wrapped := p.wrap(db.Statement.ConnPool, db.Name())
+	if wrapped == nil {
+		return db
+	}
+	session := db.WithContext(db.Statement.Context) // with a statement of its own
+	session.Statement.ConnPool = wrapped
+	return session
+}
+
+// OnCommit implements wakeup.Source: f is called after each commit that wrote rows, with one wake-up per broker.
+// f runs in the goroutine that commits: it must return quickly, and must not keep the slice. It
+// reports whether a relay in this process delivers these rows. That is how the relay of the
+// application's own process is woken. cancel removes f.
+func (p hooks) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel func()) {
+	added := &listener{f}
+	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })
+	return func() {
+		p.changeListeners(func(all []*listener) []*listener {
+			return slices.DeleteFunc(all, func(l *listener) bool { return l == added })
+		})
+	}
+}
+
+// listener has an address, by which it is found again.
+type listener struct {
+	notify func(wakeUps []wakeup.WakeUp) (served bool)
+}
+
+// changeListeners replaces the list; concurrent readers keep the old one.
+func (p *Plugin) changeListeners(change func([]*listener) []*listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := change(slices.Clone(p.listening()))
+	p.listeners.Store(&changed)
+}
+
+func (p *Plugin) listening() []*listener {
+	if listeners := p.listeners.Load(); listeners != nil {
+		return *listeners
+	}
+	return nil
+}
+
+// notify calls all listeners. served is true if a relay in this process delivers these rows.
+func (p *Plugin) notify(wakeUps []wakeup.WakeUp) (served bool) {
+	for _, l := range p.listening() {
+		if l.notify(wakeUps) {
+			served = true
+		}
+	}
+	return served
+}

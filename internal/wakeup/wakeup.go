@@ -1,0 +1,55 @@
+// Package wakeup is how a commit tells relays that there are rows to deliver: which shards of which
+// broker, in the process itself, or as the text of a notification. All of it is a hint, never more.
+package wakeup
+
+import (
+	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A WakeUp says that rows of a broker were committed, so that the processors that deliver them need
+// not find out by polling. It is only a hint: a wrong or lost one delays rows by a poll.
+type WakeUp struct {
+	// Broker of the rows.
+	Broker string
+	// Shards of the rows; zero if unknown.
+	Shards Set
+}
+
+// A Source tells of commits: the capture plugin of a GORM handle.
+type Source interface {
+	// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per
+	// broker. f runs in the goroutine that commits: it must return quickly, and must not keep the
+	// slice. It reports whether a relay in this process delivers these rows. cancel removes f.
+	OnCommit(f func(wakeUps []WakeUp) (served bool)) (cancel func())
+}
+
+// Merge adds more wake-ups to the given ones, with one entry per broker.
+func Merge(wakeUps []WakeUp, more ...WakeUp) []WakeUp {
+	for _, w := range more {
+		if i := slices.IndexFunc(wakeUps, func(b WakeUp) bool { return b.Broker == w.Broker }); i >= 0 {
+			wakeUps[i].Shards = wakeUps[i].Shards.union(w.Shards)
+		} else {
+			wakeUps = append(wakeUps, w)
+		}
+	}
+	return wakeUps
+}
+
+// Append adds the wake-ups that these rows of a database call for once they are committed, with one
+// entry per broker. It allocates nothing if wakeUps has the capacity.
+func Append(wakeUps []WakeUp, dialect outbox.Dialect, rows []outbox.Row) []WakeUp {
+	var (
+		known *outbox.Row // whose shard is known: rows of one message follow each other
+		shard int
+	)
+	for r := range rows {
+		row := &rows[r]
+		if known == nil || row.OrderingKey == "" || row.OrderingKey != known.OrderingKey || row.Class() != known.Class() {
+			known, shard = row, dialect.Shard(row)
+		}
+		wakeUps = Merge(wakeUps, WakeUp{row.TargetBroker, 1 << shard})
+	}
+	return wakeUps
+}
