@@ -80,8 +80,8 @@ DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs; mkdir -p "$$dir";
 
 # Packages are tested in the order in which they are named: those that take longest first, so that none is left alone at the end, and
 # those that wait for their server rather than for a processor beside those that do not.
-SLOWEST := outbox/postgres inbox/natsconsumer integration brokers/rabbitmq gormplugin inbox/redisconsumer internal/testservers \
-    outbox/mysql inbox/pubsubconsumer outbox/relay brokers/redisstreams internal/explore inbox/kafkaconsumer inbox/rabbitmqconsumer \
+SLOWEST := outbox/postgres brokers/nats/natsconsumer integration brokers/rabbitmq gormplugin brokers/redisstreams/redisconsumer internal/testservers \
+    outbox/mysql brokers/gcppubsub/pubsubconsumer outbox/relay brokers/redisstreams internal/explore brokers/kafka/kafkaconsumer brokers/rabbitmq/rabbitmqconsumer \
     integration/chaos inbox integration/browser fanoutvet
 FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 

@@ -6,8 +6,6 @@ replace (
 	github.com/gorm-fanout/fanout => ..
 	github.com/gorm-fanout/fanout/brokers/kafka => ../brokers/kafka
 	github.com/gorm-fanout/fanout/brokers/nats => ../brokers/nats
-	github.com/gorm-fanout/fanout/brokers/rabbitmq => ../brokers/rabbitmq
-	github.com/gorm-fanout/fanout/outbox/mysql => ../outbox/mysql
 )
 
 require (
@@ -19,8 +17,6 @@ require (
 	github.com/gorm-fanout/fanout v0.1.0
 	github.com/gorm-fanout/fanout/brokers/kafka v0.1.0
 	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
-	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
-	github.com/gorm-fanout/fanout/outbox/mysql v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.12.15
 	github.com/nats-io/nats.go v1.51.0

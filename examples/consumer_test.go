@@ -13,11 +13,11 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/uow"
 )

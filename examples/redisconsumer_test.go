@@ -9,9 +9,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	publisher "github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 )
 
 // A relay has published two events of one order; the consumer handles them in order. (The handler

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )
 

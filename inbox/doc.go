@@ -1,8 +1,8 @@
 // Package inbox is the consumer's half of the outbox: it turns delivery at least once into
 // processing exactly once.
 //
-// A consumer (inbox/redisconsumer, inbox/pubsubconsumer, inbox/kafkaconsumer,
-// inbox/rabbitmqconsumer, inbox/natsconsumer) hands each delivery, a [Message], to a [Handler] and
+// A consumer (brokers/redisstreams/redisconsumer, brokers/gcppubsub/pubsubconsumer, brokers/kafka/kafkaconsumer,
+// brokers/rabbitmq/rabbitmqconsumer, brokers/nats/natsconsumer) hands each delivery, a [Message], to a [Handler] and
 // confirms it at the broker when the handler says that it is done. The handler that
 // most consumers want is [Handlers]: typed functions by event type, each run in a GORM transaction
 // of the consumer's own database by [Handle], which notes the message in the same transaction. A

@@ -17,12 +17,7 @@ require (
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
 	github.com/gorm-fanout/fanout/brokers/kafka v0.1.0
 	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
-	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
 	github.com/gorm-fanout/fanout/brokers/watermill v0.1.0
-	github.com/gorm-fanout/fanout/inbox/kafkaconsumer v0.1.0
-	github.com/gorm-fanout/fanout/inbox/natsconsumer v0.1.0
-	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
-	github.com/gorm-fanout/fanout/inbox/rabbitmqconsumer v0.1.0
 	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.12.15
@@ -102,7 +97,6 @@ require (
 	github.com/googleapis/enterprise-certificate-proxy v0.3.20 // indirect
 	github.com/googleapis/gax-go/v2 v2.24.0 // indirect
 	github.com/gorilla/mux v1.8.0 // indirect
-	github.com/gorm-fanout/fanout/outbox/mysql v0.1.0
 	github.com/gowebpki/jcs v1.0.2 // indirect
 	github.com/hashicorp/go-version v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -17,11 +17,11 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/uow"
 )

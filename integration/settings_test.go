@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub/pubsubconsumer"
+	"github.com/gorm-fanout/fanout/brokers/kafka/kafkaconsumer"
+	"github.com/gorm-fanout/fanout/brokers/nats/natsconsumer"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq/rabbitmqconsumer"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/kafkaconsumer"
-	"github.com/gorm-fanout/fanout/inbox/natsconsumer"
-	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
-	"github.com/gorm-fanout/fanout/inbox/rabbitmqconsumer"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 

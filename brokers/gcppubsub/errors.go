@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // A verdict says what a status of Pub/Sub means. Where the class is another one than unavailable, a
@@ -26,7 +26,7 @@ type verdict struct {
 
 // advise appends the advice to an error.
 func (v verdict) advise(err error) error {
-	return failure.Advise(err, v.advice)
+	return adapter.Advise(err, v.advice)
 }
 
 // verdicts by code; what is not listed is retryable where others get through. The documentation of the package has the same

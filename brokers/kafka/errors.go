@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // A rule says what an error code of Kafka means. The documentation of the package has the same table.
@@ -176,7 +176,7 @@ func unsure(err error) bool {
 // classified gives an error its class and scope, and says what to do.
 func classified(what string, err error) error {
 	said := fmt.Errorf("kafka: %s: %w", what, err)
-	advise := func(advice string) error { return failure.Advise(said, advice) }
+	advise := func(advice string) error { return adapter.Advise(said, advice) }
 	var out *serverError
 	if errors.As(err, &out) {
 		advice := cmp.Or(unanswered(out.why), notRunning)

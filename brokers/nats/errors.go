@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // A rule says what an error code of JetStream means.
@@ -100,25 +100,25 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		switch {
 		case known && r.class == brokers.ClassPermanent:
 			// A limit of the stream, which may be below what any message has.
-			return brokers.Refused(brokers.ScopeDestination, brokers.Permanent(failure.Advise(said, r.advice)))
+			return brokers.Refused(brokers.ScopeDestination, brokers.Permanent(adapter.Advise(said, r.advice)))
 		case known:
-			return brokers.Unavailable(r.scope, failure.Advise(said, r.advice))
+			return brokers.Unavailable(r.scope, adapter.Advise(said, r.advice))
 		case refused.Code == 503:
-			return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(said, "see the server's log"))
+			return brokers.Unavailable(brokers.ScopeBroker, adapter.Advise(said, "see the server's log"))
 		case errors.Is(err, errNotCreated): // which says nothing of the message
-			return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "check the limits of the account and the settings of WithCreateStreams"))
+			return brokers.Unavailable(brokers.ScopeDestination, adapter.Advise(said, "check the limits of the account and the settings of WithCreateStreams"))
 		default:
 			return brokers.Refused(brokers.ScopeDestination, brokers.Retryable(said))
 		}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, missing+"; where there is one, it has no leader (nats stream info)"))
+		return brokers.Unavailable(brokers.ScopeDestination, adapter.Advise(said, missing+"; where there is one, it has no leader (nats stream info)"))
 	case errors.Is(err, errDenied), errors.Is(err, errNotCreated), errors.Is(err, errNoLeader):
 		return brokers.Unavailable(brokers.ScopeDestination, said)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return brokers.Refused(brokers.ScopeBroker,
 			brokers.Permanent(fmt.Errorf("%w: the server takes %d bytes, headers included; raise its max_payload", said, b.conn.MaxPayload())))
 	case errors.Is(err, jetstream.ErrInvalidJSAck):
-		return brokers.Unavailable(brokers.ScopeDestination, failure.Advise(said, "something else than a stream answers on this subject"))
+		return brokers.Unavailable(brokers.ScopeDestination, adapter.Advise(said, "something else than a stream answers on this subject"))
 	case errors.Is(ctx.Err(), context.Canceled):
 		// The caller stopped waiting. Whether the message arrived is unknown, and the broker need
 		// not be ill.
@@ -146,13 +146,13 @@ func (b *Broker) explained(err error) error {
 	}
 	switch last := b.conn.LastError(); {
 	case b.conn.IsConnected() && errors.Is(err, errNoAck):
-		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "the stream may have lost its quorum, which is most of its servers, or be overloaded; see nats stream info")
+		return adapter.Advise(fmt.Errorf("%w%s", err, trouble), "the stream may have lost its quorum, which is most of its servers, or be overloaded; see nats stream info")
 	case b.conn.IsConnected():
 		return fmt.Errorf("%w%s", err, trouble)
 	case isAuth(last) || isAuth(err) || isAuth(known):
-		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "check user and password, token, credentials file or nkey")
+		return adapter.Advise(fmt.Errorf("%w%s", err, trouble), "check user and password, token, credentials file or nkey")
 	default:
-		return failure.Advise(fmt.Errorf("%w%s", err, trouble), "check that the server runs and can be reached")
+		return adapter.Advise(fmt.Errorf("%w%s", err, trouble), "check that the server runs and can be reached")
 	}
 }
 

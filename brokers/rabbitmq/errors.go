@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // A verdict says what an error means that is no message's fault.
@@ -23,7 +23,7 @@ type verdict struct {
 
 // advise appends the advice to an error.
 func (v verdict) advise(err error) error {
-	return failure.Advise(err, v.advice)
+	return adapter.Advise(err, v.advice)
 }
 
 // A rule says what a reply code of the server means, where its text contains a phrase; the first that

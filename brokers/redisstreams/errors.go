@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/internal/discreet"
-	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/redisreply"
 )
 
@@ -67,7 +67,7 @@ func (b *Broker) refused(stream, text string) error {
 	if m.About == redisreply.Key {
 		scope = brokers.ScopeDestination
 	}
-	return brokers.Unavailable(scope, failure.Advise(err, cmp.Or(m.Advice, needs)))
+	return brokers.Unavailable(scope, adapter.Advise(err, cmp.Or(m.Advice, needs)))
 }
 
 func isServerError(err error) bool {
@@ -88,17 +88,17 @@ func explained(err error) error {
 	}
 	switch {
 	case errors.As(err, &untrusted):
-		return failure.Advise(err, "check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
+		return adapter.Advise(err, "check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
 			"that the environment variable SSL_CERT_FILE names")
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return failure.Advise(err, "all connections are busy; raise pool_size")
+		return adapter.Advise(err, "all connections are busy; raise pool_size")
 	case errors.Is(err, redis.ErrClosed):
-		return failure.Advise(err, "the client was closed before the broker")
+		return adapter.Advise(err, "the client was closed before the broker")
 	case errors.As(err, &refusal) && refusal.Op == "dial":
-		return failure.Advise(err, "check that the server runs and can be reached")
+		return adapter.Advise(err, "check that the server runs and can be reached")
 	case errors.As(err, &said), isServerError(err):
 		if m, known := redisreply.Find(redisreply.Bare(err.Error())); known {
-			return failure.Advise(err, cmp.Or(m.Advice, needs))
+			return adapter.Advise(err, cmp.Or(m.Advice, needs))
 		}
 		return err
 	default:

@@ -132,7 +132,7 @@ func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = conf
 
 // WithBackfill sends messages with a priority lower than below to a stream of their own, the
 // destination with ":backfill" at its end, so that consumers can read it when there is nothing
-// better to do, as inbox/redisconsumer does by itself. Off by default; meant for internal brokers.
+// better to do, as brokers/redisstreams/redisconsumer does by itself. Off by default; meant for internal brokers.
 //
 // A key keeps its order within each of the two streams; but consumers of two streams read them in any
 // order. Give the messages of a key priorities on one side of below where that matters.

@@ -10,7 +10,7 @@ import (
 	"net/url"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/internal/failure"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // saidf is an error that names the endpoint by its host alone: path and user may be secrets.
@@ -21,7 +21,7 @@ func (b *Broker) saidf(format string, args ...any) error {
 // judge says what an answer other than 2xx means. None of them ends a message at once. The documentation of the package has the same table.
 func judge(status int, said error) error {
 	out := func(advice string) error {
-		return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(said, advice))
+		return brokers.Unavailable(brokers.ScopeBroker, adapter.Advise(said, advice))
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -39,7 +39,7 @@ func judge(status int, said error) error {
 		// 401. An attempt is spent even then, as is usual with webhooks, and nothing is final: of two
 		// servers behind one address the new one may be wrong.
 		const advice = "if it refuses all messages: check the secret, the URL and the format, with the partner"
-		return brokers.Refused(brokers.ScopeBroker, brokers.Retryable(failure.Advise(said, advice)))
+		return brokers.Refused(brokers.ScopeBroker, brokers.Retryable(adapter.Advise(said, advice)))
 	case status == http.StatusServiceUnavailable:
 		return brokers.Unavailable(brokers.ScopeBroker, said)
 	default: // of the endpoint, or of a gateway before it: it may have failed at the message
@@ -73,5 +73,5 @@ func (b *Broker) unreachable(err error) error {
 	case errors.As(err, &refused) && refused.Op == "dial":
 		advice = "check that the endpoint is up, and that it can be reached from here"
 	}
-	return brokers.Unreachable(brokers.ScopeBroker, failure.Advise(b.saidf("%w", err), advice))
+	return brokers.Unreachable(brokers.ScopeBroker, adapter.Advise(b.saidf("%w", err), advice))
 }

@@ -11,8 +11,6 @@ require (
 	github.com/gorm-fanout/fanout/brokers/gcppubsub v0.1.0
 	github.com/gorm-fanout/fanout/brokers/kafka v0.1.0
 	github.com/gorm-fanout/fanout/brokers/nats v0.1.0
-	github.com/gorm-fanout/fanout/brokers/rabbitmq v0.1.0
-	github.com/gorm-fanout/fanout/inbox/pubsubconsumer v0.1.0
 	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/mattn/go-isatty v0.0.20
@@ -64,7 +62,6 @@ require (
 	github.com/google/s2a-go v0.1.9 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.20 // indirect
 	github.com/googleapis/gax-go/v2 v2.24.0 // indirect
-	github.com/gorm-fanout/fanout/outbox/mysql v0.1.0
 	github.com/gowebpki/jcs v1.0.2 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -117,7 +117,7 @@ func outboxDefects() []Defect {
 		{
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Rules: []Rule{Projection},
 			edits: []edit{{
-				"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+				"inbox/consumer/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
 				"\te.first.Ack()\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed

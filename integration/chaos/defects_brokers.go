@@ -42,10 +42,10 @@ func brokerDefects() []Defect {
 			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
 			edits: []edit{
 				{
-					"inbox/internal/session/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
+					"inbox/consumer/work.go", "\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
 					"\tif e.Past.Failures == 0 {\n\t\te.First().Ack()\n\t}\n\ta := runner.Attempt(ctx, e.Message, e.Past)\n",
 				},
-				{"inbox/internal/session/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
+				{"inbox/consumer/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
 			},
 			// One projector, which has the worst of it, and a backlog: after a kill, the consumer of NATS waits
 			// for longer than its AckWait, and has nothing under way then.
@@ -56,13 +56,13 @@ func brokerDefects() []Defect {
 		{
 			Name: "keys-beside", What: "consumers of RabbitMQ and NATS handle the messages of a key beside each other", Rules: []Rule{Disorder},
 			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
-			edits:   []edit{{"inbox/internal/session/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
+			edits:   []edit{{"inbox/consumer/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
 			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
 		},
 		{
 			Name: "overtakes-lost", What: "the exclusive consumer of a durable of JetStream does not wait for what was delivered and has not arrived", Rules: []Rule{Disorder},
 			At: []string{scenario.NATS}, brokers: []string{scenario.NATS},
-			edits: []edit{{"inbox/natsconsumer/receive.go", "order: order{kept: c.config.Exclusive, doubtful: c.config.Exclusive}", "order: order{}"}},
+			edits: []edit{{"brokers/nats/natsconsumer/receive.go", "order: order{kept: c.config.Exclusive, doubtful: c.config.Exclusive}", "order: order{}"}},
 			options: func(o *Options) {
 				o.Only, o.Every, o.Keys, o.Rate, o.Relays, o.Projectors = []Kind{Kill, Delay}, 300*time.Millisecond, 6, 60, 1, 1
 			},

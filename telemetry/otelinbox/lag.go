@@ -52,7 +52,7 @@ func (g *gauges) create(maker *instrument.Maker) {
 // absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without
 // a meter provider nothing is asked.
 //
-// For inbox/redisconsumer and inbox/kafkaconsumer ask is the method Lag of the consumer: see the
+// For brokers/redisstreams/redisconsumer and brokers/kafka/kafkaconsumer ask is the method Lag of the consumer: see the
 // example of the package. How far a subscription of Pub/Sub is behind is a metric of Google Cloud.
 func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
 	switch {

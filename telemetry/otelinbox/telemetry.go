@@ -1,8 +1,8 @@
 // Package otelinbox measures what consumers do and draws spans of it, with OpenTelemetry's API
 // only: where figures and spans go is up to the providers.
 //
-// A [Telemetry] is an [inbox.Observer], to be given to the consumers of inbox/redisconsumer and
-// inbox/pubsubconsumer. Every instrument carries the attributes consumer and source, the stream or
+// A [Telemetry] is an [inbox.Observer], to be given to the consumers of brokers/redisstreams/redisconsumer and
+// brokers/gcppubsub/pubsubconsumer. Every instrument carries the attributes consumer and source, the stream or
 // subscription, and nothing that grows with the messages. docs/metrics.md lists them.
 package otelinbox
 

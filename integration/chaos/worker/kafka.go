@@ -9,8 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/gorm-fanout/fanout/brokers/kafka/kafkaconsumer"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/inbox/kafkaconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 

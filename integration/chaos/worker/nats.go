@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gorm-fanout/fanout/brokers/nats/natsconsumer"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/inbox/natsconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 

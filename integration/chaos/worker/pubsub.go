@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub/pubsubconsumer"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 

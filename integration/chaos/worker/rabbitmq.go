@@ -8,8 +8,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq/rabbitmqconsumer"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/inbox/rabbitmqconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 

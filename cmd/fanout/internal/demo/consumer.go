@@ -20,9 +20,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub/pubsubconsumer"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
-	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 )
 
 // consumerVariable makes this program the demo's other process; it holds what that one has to know.

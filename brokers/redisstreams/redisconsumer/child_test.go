@@ -1,0 +1,243 @@
+package redisconsumer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+)
+
+// childVariable makes this test program a consumer: the value says what its handler is like.
+const childVariable = "FANOUT_TEST_CHILD"
+
+// Arguments of a child.
+const (
+	urlVariable    = "FANOUT_TEST_CHILD_URL"
+	streamVariable = "FANOUT_TEST_CHILD_STREAM"
+	claimVariable  = "FANOUT_TEST_CHILD_CLAIM"
+)
+
+// doneSuffix names the hash where children note how often they have handled what, begunSuffix that
+// of what they have begun.
+const (
+	doneSuffix  = ":done"
+	begunSuffix = ":begun"
+	aliveSuffix = ":alive" // the process ids of those that can be told to stop
+	poison      = 25
+)
+
+// child is the consumer. It ends when it is told to, or dies of its handler.
+func child() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := consume(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func consume(ctx context.Context) error {
+	settings, err := redis.ParseURL(os.Getenv(urlVariable))
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(settings)
+	defer client.Close()
+	claim, err := time.ParseDuration(os.Getenv(claimVariable))
+	if err != nil {
+		return err
+	}
+	stream, kind := os.Getenv(streamVariable), os.Getenv(childVariable)
+	note := func(suffix string, n int) error {
+		return client.HIncrBy(context.Background(), stream+suffix, strconv.Itoa(n), 1).Err()
+	}
+	handler := inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		n := number(m)
+		if err := note(begunSuffix, n); err != nil {
+			return "", err
+		}
+		switch kind {
+		case "poison":
+			if n == poison {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		case "slow":
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		case "hanging":
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		return inbox.Handled, note(doneSuffix, n)
+	})
+	if err := note(aliveSuffix, os.Getpid()); err != nil {
+		return err
+	}
+	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, redisconsumer.Config{
+		ConsumerConfig: inbox.ConsumerConfig{
+			MaxOutstandingMessages: 100, Retry: inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}, ShutdownTimeout: 100 * time.Millisecond,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		},
+		ClaimAfter: claim, Block: 50 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+// process is a child, seen by the test.
+type process struct {
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+	dead chan struct{}
+}
+
+// startChild starts this program anew as a child. Whatever becomes of the test, the child ends with
+// it.
+func startChild(t *testing.T, kind, url, stream string, claim time.Duration) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0]), dead: make(chan struct{})} //nolint:noctx // it is stopped by a signal
+	p.cmd.Env = append(os.Environ(), childVariable+"="+kind, urlVariable+"="+url, streamVariable+"="+stream, claimVariable+"="+claim.String())
+	p.cmd.Stderr = &p.log
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.dead)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill ends a child as a crash does.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.dead
+}
+
+func (s *site) noted(t *testing.T, suffix string) map[string]string {
+	t.Helper()
+	noted, err := s.HGetAll(context.Background(), s.stream+suffix).Result()
+	require.NoError(t, err)
+	return noted
+}
+
+func realSite(t *testing.T) (s *site, url string) {
+	t.Helper()
+	return newSite(t), testenv.Redis(t)
+}
+
+// Consumers are killed again and again: every message is handled in the end, and none was
+// acknowledged before it was.
+func TestKilledConsumers(t *testing.T) {
+	t.Parallel()
+	s, url := realSite(t)
+	const total = 400
+	s.addAll(t, 20, total)
+	for done := 0; done < total; {
+		p := startChild(t, "slow", url, s.stream, 300*time.Millisecond)
+		goal := min(done+70, total)
+		soon(t, "it makes progress", func() bool { return len(s.noted(t, doneSuffix)) >= goal })
+		p.kill()
+		// The order of these three matters, as the server may still do what the process has sent: what
+		// was delivered first and is not pending afterwards was acknowledged, so it was noted before.
+		group := s.groupInfo(t)
+		pending := map[string]bool{}
+		for _, row := range s.rows(t) {
+			pending[row.ID] = true
+		}
+		noted := s.noted(t, doneSuffix)
+		done = len(noted)
+		entries, err := s.XRange(t.Context(), s.stream, "-", group.LastDeliveredID).Result()
+		require.NoError(t, err)
+		for i, entry := range entries { // the i-th has the number i
+			if !pending[entry.ID] {
+				require.NotEmpty(t, noted[strconv.Itoa(i)], "%s was acknowledged, and nobody has handled it", entry.ID)
+			}
+		}
+	}
+	assert.Len(t, s.noted(t, doneSuffix), total)
+	assert.Empty(t, s.dead(t))
+}
+
+func (s *site) groupInfo(t *testing.T) redis.XInfoGroup {
+	t.Helper()
+	groups, err := s.XInfoGroups(t.Context(), s.stream).Result()
+	require.NoError(t, err)
+	require.Len(t, groups, 1)
+	return groups[0]
+}
+
+// A message that kills its process ends among the dead letters; its neighbours are all handled.
+func TestPoisonThatKills(t *testing.T) {
+	t.Parallel()
+	s, url := realSite(t)
+	for n := range 51 {
+		s.add(t, strconv.Itoa(n), n)
+	}
+	deaths := 0
+	for len(s.dead(t)) == 0 {
+		p := startChild(t, "poison", url, s.stream, 300*time.Millisecond)
+		soon(t, "it dies, or abandons the message", func() bool {
+			select {
+			case <-p.dead:
+				return true
+			default:
+				return len(s.dead(t)) > 0
+			}
+		})
+		select {
+		case <-p.dead:
+			deaths++
+			require.LessOrEqual(t, deaths, 5, "MaxAttempts")
+		default:
+			soon(t, "everything else is done", func() bool { return len(s.noted(t, doneSuffix)) == 50 && s.pending(t) == 0 })
+		}
+	}
+	assert.Equal(t, 5, deaths)
+	letters := s.dead(t)
+	require.Len(t, letters, 1)
+	assert.Contains(t, letters[0].Values["data"], fmt.Sprintf(`"N":%d`, poison))
+	assert.NotContains(t, s.noted(t, doneSuffix), strconv.Itoa(poison))
+	assert.Equal(t, "5", s.noted(t, begunSuffix)[strconv.Itoa(poison)])
+}
+
+// One of two consumers is told to stop: the other has its messages at once, not after the time of a
+// dead one.
+func TestRollingStop(t *testing.T) {
+	t.Parallel()
+	s, url := realSite(t)
+	for n := range 50 {
+		s.add(t, strconv.Itoa(n), n)
+	}
+	first := startChild(t, "hanging", url, s.stream, time.Hour)
+	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == inbox.DefaultWorkers })
+	l := newLedger()
+	second := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ClaimAfter: 2 * time.Second})
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))
+	soon(t, "the other has handled them", func() bool { return l.len() == 50 })
+	<-first.dead
+	assert.Zero(t, first.cmd.ProcessState.ExitCode(), first.log.String())
+	l.check(t, 50)
+	assert.Equal(t, int64(50), second.stats(t).TakenOver)
+}

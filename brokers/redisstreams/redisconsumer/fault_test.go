@@ -1,0 +1,462 @@
+package redisconsumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func ownSite(t *testing.T) (*site, *server) {
+	t.Helper()
+	s := startServer(t)
+	return &site{connect(t, s.url()), "ordering::order"}, s
+}
+
+// The answer to a read is cut off: the entries are pending for a consumer that has never seen them.
+// It finds out, and handles them, in order, without waiting for the time of a dead consumer; and
+// nobody is charged with it. The client's own retries, which are on, change nothing about it.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	proxy := toxic.Start(t, s.Options().Addr)
+	l := newLedger()
+	counts := func(_ context.Context, m *inbox.Message, _ int) error {
+		assert.Equal(t, 1, m.Deliveries)
+		return nil
+	}
+	through := connect(t, "redis://"+proxy.Addr(t))
+	require.Equal(t, 3, through.Options().MaxRetries)
+	r := start(t, through, s.stream, l.handler(counts), redisconsumer.Config{ClaimAfter: time.Hour})
+	n := 0
+	for range 5 {
+		s.addAllFrom(t, 3, n, 20)
+		n += 20
+		soon(t, "all handled", func() bool { return l.len() == n })
+		soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
+		proxy.CutAnswers(t, 300) // less than an answer with messages has
+		s.addAllFrom(t, 3, n, 20)
+		n += 20
+		soon(t, "they are pending", func() bool { return s.pending(t) >= 1 })
+		proxy.Heal(t)
+		soon(t, "all handled", func() bool { return l.len() == n })
+	}
+	soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
+	l.check(t, n)
+	assert.Positive(t, r.stats(t).TakenOver)
+}
+
+func (s *site) addAllFrom(t testing.TB, orders, from, n int) {
+	t.Helper()
+	for i := from; i < from+n; i++ {
+		s.add(t, fmt.Sprint(i%orders), i)
+	}
+}
+
+// The server dies and comes back: handlers under way go on, nothing is lost, and the log says it
+// once at the beginning and once at the end.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	s, server := ownSite(t)
+	s.addAll(t, 4, 100)
+	var j journal
+	l := newLedger()
+	hold := make(chan struct{})
+	var holding atomic.Int64
+	r := start(t, s, s.stream, l.handler(func(ctx context.Context, _ *inbox.Message, n int) error {
+		if n >= 50 && n < 54 {
+			holding.Add(1)
+			select {
+			case <-hold:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}, ClaimAfter: 2 * time.Second})
+	soon(t, "four handlers are under way", func() bool { return holding.Load() == 4 })
+	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
+	server.kill(t)
+	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable") > 0 })
+	close(hold)
+	soon(t, "what is claimed is handled meanwhile", func() bool { return l.len() == 100 })
+	server.start(t)
+	soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
+	s.addAllFrom(t, 4, 100, 20)
+	soon(t, "it goes on", func() bool { return l.len() == 120 })
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
+	assert.Equal(t, 1, j.lines("broker unavailable")-j.lines("broker unavailable", "LOADING"), "a server that starts may say so")
+	l.check(t, 120)
+	assert.Zero(t, r.stats(t).Lost)
+}
+
+// Stream and group are deleted: they are created again, with a line in the log, and nothing that is
+// added afterwards is missed.
+func TestStreamIsDeleted(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		var j journal
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
+		s.addAll(t, 3, 30)
+		soon(t, "all handled", func() bool { return l.len() == 30 })
+		require.NoError(t, s.Del(t.Context(), s.stream).Err())
+		s.addAllFrom(t, 3, 30, 30)
+		soon(t, "all handled, after that too", func() bool { return l.len() == 60 })
+		l.check(t, 60)
+		assert.Positive(t, r.stats(t).Recreated)
+		assert.Positive(t, j.lines("level=ERROR", "consumer group deleted"))
+	})
+}
+
+// What is trimmed while it is pending is reported, and let go.
+func TestTrimmed(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		s.addAll(t, 3, 10)
+		s.readDead(t, 6)
+		require.NoError(t, s.XTrimMaxLen(t.Context(), s.stream, 7).Err())
+		var j journal
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
+		soon(t, "what is left is handled", func() bool { return l.len() == 7 })
+		soon(t, "the rest is reported", func() bool { return r.stats(t).Trimmed == 3 })
+		assert.Equal(t, 3, j.lines("level=ERROR", "trimmed before it was handled"))
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+		assert.Empty(t, s.rows(t))
+	})
+}
+
+// What does not pass by itself ends Run at its start, and says what to do.
+func TestRefusedAtTheStart(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	admin := connect(t, server.url())
+	require.NoError(t, admin.Set(t.Context(), "text", "x", 0).Err())
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+ping", "+xgroup").Err())
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "nothing", "on", ">secret", "~*", "+ping").Err())
+	handler := newLedger().handler(nil)
+	for url, says := range map[string]string{
+		server.url(): "WRONGTYPE",
+		"redis://nothing:secret@" + server.addr():  "NOPERM",
+		"redis://narrow:mistaken@" + server.addr(): "WRONGPASS",
+	} {
+		c, err := redisconsumer.NewConsumer(connect(t, url), group, []string{"text", "stream"}, handler, quick())
+		require.NoError(t, err)
+		err = c.Run(t.Context())
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, `"text"`)
+	}
+}
+
+// A handler that is cut off from the group by a freeze finds its context cancelled, and its message
+// is another's.
+func TestOwnershipIsLost(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		s.add(t, "a", 0)
+		s.add(t, "a", 1)
+		causes := make(chan error, 2)
+		r := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return inbox.Handled, nil // too late
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: time.Minute}, ClaimAfter: 2 * time.Second})
+		soon(t, "it has them", func() bool { return s.pending(t) == 2 && r.stats(t).Claimed == 2 })
+		for _, row := range s.rows(t) {
+			require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, "other", 0, row.ID, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err())
+		}
+		assert.ErrorContains(t, <-causes, "taken the message back")
+		soon(t, "it lets go of them", func() bool { return r.stats(t).Claimed == 0 })
+		for _, row := range s.rows(t) {
+			assert.Equal(t, "other", row.Consumer)
+		}
+		assert.Equal(t, 2, s.pending(t), "nothing is acknowledged")
+		assert.Equal(t, int64(2), r.stats(t).Lost)
+		assert.Empty(t, causes, "the second was not begun")
+		// Before the test ends the other one dies, and they come back.
+		assert.Empty(t, s.dead(t))
+	})
+}
+
+func TestBrokenHandlers(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		for n, order := range []string{"error", "permanent", "unavailable", "panic", "slow", "good"} {
+			s.add(t, order, n)
+		}
+		var attempts [6]atomic.Int64
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(func(ctx context.Context, _ *inbox.Message, n int) error {
+			try := attempts[n].Add(1)
+			switch n {
+			case 0:
+				return errors.New("no")
+			case 1:
+				return inbox.Permanent(errors.New("never"))
+			case 2:
+				if try < 10 {
+					return inbox.Unavailable(errors.New("not now"))
+				}
+			case 3:
+				panic("dear me")
+			case 4:
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Timeout: 30 * time.Millisecond}})
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && l.len() == 2 })
+		reasons := map[any]string{}
+		for _, letter := range s.dead(t) {
+			reasons[letter.Values[inbox.FieldDeadLetterReason]] = letter.Values[inbox.FieldDeadLetterAttempts].(string)
+		}
+		assert.Equal(t, map[any]string{"no": "3", "never": "1", "inbox: the handler panicked: dear me": "3", "context deadline exceeded": "3"}, reasons)
+		assert.Equal(t, int64(3), attempts[0].Load())
+		assert.Equal(t, int64(10), attempts[2].Load())
+		assert.Equal(t, int64(4), r.stats(t).Forwarded)
+		assert.Equal(t, int64(2), r.stats(t).Handled)
+	})
+}
+
+// The dead letter cannot be written: the message waits for it, its key too, and nothing is lost.
+func TestDeadLetterCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		dead := redisconsumer.DeadStream(s.stream, group)
+		require.NoError(t, s.Set(t.Context(), dead, "no stream", 0).Err())
+		s.add(t, "a", 0)
+		s.add(t, "b", 1)
+		var j journal
+		l := newLedger()
+		start(t, s, s.stream, l.handler(func(_ context.Context, _ *inbox.Message, n int) error {
+			if n == 0 {
+				return inbox.Permanent(errors.New("never"))
+			}
+			return nil
+		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
+		soon(t, "the log says why", func() bool { return j.lines("level=ERROR", "dead letter not published", "WRONGTYPE") > 0 })
+		soon(t, "the other key flows", func() bool { return l.len() == 1 && s.pending(t) == 1 })
+		require.NoError(t, s.Del(t.Context(), dead).Err())
+		soon(t, "it is written", func() bool { return len(s.dead(t)) == 1 && s.pending(t) == 0 })
+	})
+}
+
+// A message that another consumer has taken over while its handler failed is that one's business:
+// no dead letter is written, whether it would be written in one step or in two.
+func TestNoDeadLetterOfALostMessage(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"only": s.Options().Addr}, DB: s.Options().DB, PoolSize: 20, HeartbeatFrequency: time.Hour})
+		t.Cleanup(func() { require.NoError(t, ring.Close()) })
+		for name, client := range map[string]redis.UniversalClient{"one step": s, "two steps": ring} {
+			place := *s
+			place.stream += ":" + name
+			place.add(t, "a", 0)
+			r := start(t, client, place.stream, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+				taken := place.Do(ctx, "XCLAIM", place.stream, group, "other", 0, m.Position, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err()
+				return "", inbox.Permanent(errors.Join(errors.New("never"), taken))
+			}), redisconsumer.Config{ClaimAfter: time.Hour}) // nothing is renewed meanwhile: only the dead letter finds out
+			soon(t, name+": it lets go of it", func() bool { return r.stats(t).Lost == 1 && r.stats(t).Claimed == 0 })
+			assert.Empty(t, place.dead(t), name)
+			assert.Zero(t, r.stats(t).Forwarded, name)
+			rows := place.rows(t)
+			if assert.Len(t, rows, 1, name) {
+				assert.Equal(t, "other", rows[0].Consumer, name)
+			}
+		}
+	})
+}
+
+func TestEverythingWrongAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := redisconsumer.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil), redisconsumer.Config{})
+	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
+	_, err = redisconsumer.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisconsumer.Config{
+		ConsumerConfig: inbox.ConsumerConfig{Workers: -1, DeadLetters: inbox.Always("a")}, ClaimAfter: time.Millisecond, Block: -1,
+	})
+	for _, says := range []string{
+		"client is nil", "handler is nil", "group has no name", "stream has no name", `"a" is named twice`, "Workers is -1", "ClaimAfter is 1ms", "Block is -1ns", "read itself",
+	} {
+		assert.ErrorContains(t, err, says)
+	}
+	loop := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always("a:backfill")}}
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, []string{"a", "b"}, newLedger().handler(nil), loop)
+	require.ErrorContains(t, err, `DeadLetters: those of "b" would go to "a:backfill", a backfill that is read`)
+	loop.WithoutBackfill = true
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, []string{"a", "b"}, newLedger().handler(nil), loop)
+	require.NoError(t, err)
+	_, err = redisconsumer.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisconsumer.Config{})
+	assert.EqualError(t, err, "redisconsumer: there is no stream to read: name at least one")
+}
+
+// What the server refuses for a while is waited out: nothing is lost, the log says it once, and
+// again when it is over.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]struct {
+		says         string
+		refuse, heal []any
+	}{
+		"read-only": {"READONLY", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		"no right":  {"NOPERM", []any{"ACL", "SETUSER", "default", "-xreadgroup"}, []any{"ACL", "SETUSER", "default", "+@all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := ownSite(t)
+			var j journal
+			l := newLedger()
+			start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
+			s.addAll(t, 3, 30)
+			soon(t, "it works", func() bool { return l.len() == 30 })
+			require.NoError(t, s.Do(t.Context(), refusal.refuse...).Err())
+			soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable", refusal.says) == 1 })
+			require.NoError(t, s.Do(t.Context(), refusal.heal...).Err())
+			s.addAllFrom(t, 3, 30, 30)
+			soon(t, "it goes on", func() bool { return l.len() == 60 })
+			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
+			assert.Equal(t, 1, j.lines("level=WARN"))
+			l.check(t, 60)
+		})
+	}
+}
+
+// The cause of an outage is replaced by another one, which is the one that stands: it is reported as
+// well, with its remedy.
+func TestServerRefusesForAnotherReason(t *testing.T) {
+	t.Parallel()
+	s, _ := ownSite(t)
+	operator := connect(t, "redis://:secret@"+s.Options().Addr)
+	do := func(args ...any) {
+		t.Helper()
+		require.NoError(t, operator.Do(t.Context(), args...).Err())
+	}
+	var j journal
+	l := newLedger()
+	start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
+	s.addAll(t, 3, 30)
+	soon(t, "it works", func() bool { return l.len() == 30 })
+	require.NoError(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	soon(t, "the first cause", func() bool { return j.lines("level=WARN", "broker unavailable", "READONLY") == 1 })
+	require.NoError(t, s.Do(t.Context(), "CONFIG", "SET", "requirepass", "secret").Err())
+	do("CLIENT", "KILL", "TYPE", "normal")
+	soon(t, "the cause that stands", func() bool { return j.lines("level=WARN", "broker unavailable", "a user and a password") == 1 })
+	do("REPLICAOF", "NO", "ONE")
+	do("CONFIG", "SET", "requirepass", "")
+	s.addAllFrom(t, 3, 30, 30)
+	soon(t, "it goes on", func() bool { return l.len() == 60 })
+	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
+	l.check(t, 60)
+}
+
+// A server that hangs for longer than an entry may be silent: consumers of the group do not take
+// each other's messages when it is back, or if they do, nobody acknowledges what is another's; and
+// everything is handled.
+func TestServerHangs(t *testing.T) {
+	t.Parallel()
+	s, server := ownSite(t)
+	s.addAll(t, 8, 200)
+	first, second := newLedger(), newLedger()
+	slow := func(ctx context.Context, _ *inbox.Message, n int) error {
+		if n%8 != 0 {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	config := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 20}}
+	start(t, s, s.stream, first.handler(slow), config)
+	start(t, s, s.stream, second.handler(slow), config)
+	soon(t, "they work", func() bool { return first.len()+second.len() > 30 })
+	thaw := server.freeze(t)
+	began := time.Now()
+	soon(t, "it hangs for long", func() bool { return time.Since(began) > time.Second })
+	thaw()
+	all := func() map[int]bool {
+		union := map[int]bool{}
+		for _, l := range []*ledger{first, second} {
+			l.mu.Lock()
+			for n := range l.times {
+				union[n] = true
+			}
+			l.mu.Unlock()
+		}
+		return union
+	}
+	soon(t, "everything is handled", func() bool { return len(all()) == 200 })
+	soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+	assert.Empty(t, s.dead(t))
+	assert.Empty(t, append(first.flaws, second.flaws...), "two at once of a key within a consumer")
+}
+
+// The stream is deleted while handlers work: what they do is theirs, what is delivered again is
+// recognised, and nothing stays claimed.
+func TestStreamIsDeletedUnderway(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		s.addAll(t, 20, 20)
+		begun, release := make(chan struct{}, 100), make(chan struct{})
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(func(context.Context, *inbox.Message, int) error {
+			begun <- struct{}{}
+			<-release
+			return nil
+		}))
+		for range 8 {
+			<-begun
+		}
+		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
+		soon(t, "it is created again", func() bool { return r.stats(t).Recreated > 0 && s.pending(t) == 20 })
+		close(release)
+		soon(t, "all handled", func() bool { return l.len() == 20 })
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+		soon(t, "nothing is claimed", func() bool { return r.stats(t).Claimed == 0 })
+		assert.Empty(t, s.dead(t))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		assert.Empty(t, l.flaws)
+	})
+}
+
+// A message that was taken over, and is delivered anew under a handler because its group was
+// deleted, is acknowledged under the new delivery: its count begins again.
+func TestNewDeliveryIsAdopted(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *site) {
+		id := s.add(t, "a", 0)
+		s.readDead(t, 1)
+		s.claimDead(t, id, 1)
+		begun, release := make(chan int, 1), make(chan struct{})
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(func(ctx context.Context, m *inbox.Message, _ int) error {
+			begun <- m.Deliveries
+			<-release
+			return context.Cause(ctx)
+		}), redisconsumer.Config{ClaimAfter: 30 * time.Minute}) // nothing is renewed meanwhile
+		assert.Equal(t, 2, <-begun)
+		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
+		soon(t, "it is delivered again", func() bool {
+			return s.pending(t) == 1 && s.rows(t)[0].RetryCount == 1
+		})
+		s.add(t, "b", 1) // what is read after it says that it was admitted
+		soon(t, "so is a younger one", func() bool { return r.stats(t).Claimed == 2 && len(begun) == 1 })
+		close(release)
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && r.stats(t).Claimed == 0 })
+		assert.Zero(t, r.stats(t).Lost, "it was ours under the new delivery")
+		l.check(t, 2)
+	})
+}

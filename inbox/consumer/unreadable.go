@@ -1,0 +1,158 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// Read reads a delivery, by the decoder of a completed configuration and by what all consumers can
+// read. The message is never nil; one that cannot be read has what there is, and no envelope. id is
+// what the broker knows it by, the same each time that it comes. Deliveries and the ordering key of
+// the broker are the transport's to set.
+func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Message, error) {
+	message, err := c.Decoder.Decode(raw)
+	if err != nil {
+		a := raw.Attributes
+		message = &inbox.Message{
+			Key: inbox.UnreadableKey(raw, id), ID: shortened(cmp.Or(a["id"], a["ce-id"])), Type: shortened(cmp.Or(a["type"], a["ce-type"])),
+			OrderingKey: a[inbox.FieldOrderingKey], Payload: raw.Payload, Attributes: a,
+		}
+	}
+	message.Consumer, message.Source, message.Position, message.Published = c.Consumer, raw.Source, raw.Position, raw.Published
+	message.BrokerKey = raw.OrderingKey
+	return message, err
+}
+
+// unreadable decides about a message that cannot be read.
+func (s *Session) unreadable(e *Entry) {
+	m := e.Message
+	if inbox.IsUnavailable(e.Broken) {
+		s.readAgain(e)
+		return
+	}
+	if errors.Is(e.Broken, inbox.ErrSkip) {
+		s.attemptWith(e, inbox.HandlerFunc(skip))
+		return
+	}
+	if !e.counted {
+		e.counted = true
+		s.Counts.unreadable.Add(1)
+	}
+	rejecter, keeps := s.Runner.Handler.(inbox.Rejecter)
+	switch {
+	case s.skipsType(m.Type):
+		s.attemptWith(e, s.Runner.Handler)
+	case s.Unreadable == inbox.UnreadableSkip:
+		s.reportSkipped(e)
+		s.attemptWith(e, inbox.HandlerFunc(skip))
+	case keeps && s.DeadLetter == nil: // rather than to give it back until the broker's policy takes it, while its key waits
+		s.attemptWith(e, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			outcome, err := rejecter.Reject(ctx, m, e.Broken)
+			if err == nil && outcome == inbox.DeadLettered {
+				s.reportKept(e, "dead-lettered")
+			}
+			return outcome, err
+		}))
+	case s.hasPlace(e):
+		s.reportKept(e, "forwarded")
+		if s.learn(e, func() { e.Why = e.Broken }) {
+			s.putAway(e)
+		} else {
+			s.nack(e)
+		}
+	default:
+		s.hold(e)
+	}
+}
+
+func skip(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Skipped, nil }
+
+// attemptWith makes an attempt at a message that cannot be read, as at others: observers are notified,
+// and an outage is waited for.
+func (s *Session) attemptWith(e *Entry, handler inbox.Handler) {
+	m := e.Message
+	if m.Envelope == nil { // who observes may ask it
+		m.Envelope = &envelope.Message{Metadata: envelope.Metadata{Headers: envelope.Headers{ID: m.Key, Type: m.Type}}}
+	}
+	s.attempt(e, handler)
+}
+
+// skipsType reports whether the handler skips a type, known from a flat field, whatever its
+// messages hold.
+func (s *Session) skipsType(wireType string) bool {
+	skipper, is := s.Runner.Handler.(inbox.Skipper)
+	return is && wireType != "" && skipper.Skips(wireType)
+}
+
+// hasPlace reports whether the broker has a place for dead letters.
+func (s *Session) hasPlace(e *Entry) bool {
+	return s.DeadLetter != nil || s.HandBack != nil && s.HandBack(e)
+}
+
+// homeless reports whether a message cannot be read, and has no place where it could be kept.
+func (s *Session) homeless(e *Entry) bool {
+	if e.Broken == nil || inbox.IsUnavailable(e.Broken) || s.Unreadable == inbox.UnreadableSkip || s.hasPlace(e) {
+		return false
+	}
+	_, keeps := s.Runner.Handler.(inbox.Rejecter)
+	return !keeps
+}
+
+// readAgain reads a message again whose decoder was out: its key waits for it.
+func (s *Session) readAgain(e *Entry) {
+	was := e.Message
+	m, err := s.decoderOf(e).Decode(&inbox.RawMessage{
+		Payload: was.Payload, Attributes: was.Attributes, OrderingKey: was.BrokerKey, Source: was.Source, Position: was.Position, Published: was.Published,
+	})
+	if inbox.IsUnavailable(err) {
+		if !s.learn(e, func() { e.Broken, e.Past.Setbacks = err, e.Past.Setbacks+1 }) {
+			s.nack(e)
+			return
+		}
+		delay := s.Runner.Retry.Delay(e.Past.Setbacks)
+		s.reportOutage(e, delay, err)
+		s.pause(e, time.Now().Add(delay))
+		return
+	}
+	if err == nil {
+		m.Consumer, m.Source, m.Position, m.Published = was.Consumer, was.Source, was.Position, was.Published
+		m.Deliveries, m.BrokerKey, m.OrderingKey = was.Deliveries, was.BrokerKey, was.OrderingKey // it stays in its queue
+	} else {
+		m = was
+	}
+	if !s.learn(e, func() { e.Message, e.Broken = m, err; e.Past.Setbacks = 0 }) {
+		s.nack(e)
+		return
+	}
+	s.work(e)
+}
+
+// What cannot be read is logged once a minute at most for each shape, and for each outcome.
+func (s *Session) reportKept(e *Entry, outcome string) {
+	shape := shapeOf(e.Message)
+	if n := s.Counts.notice(shape+" "+outcome, time.Now()); n > 0 {
+		log := s.logOf(e)
+		log.ErrorContext(s.handling, "message cannot be read", "outcome", outcome, "shape", shape, "messages", n, "error", e.Broken)
+	}
+}
+
+func (s *Session) reportSkipped(e *Entry) {
+	shape := shapeOf(e.Message)
+	if n := s.Counts.notice(shape+" skipped", time.Now()); n > 0 {
+		log := s.logOf(e)
+		log.WarnContext(s.handling, "unreadable message skipped", "shape", shape, "messages", n, "error", e.Broken)
+	}
+}
+
+// reportOutage logs that a decoder is out, as often.
+func (s *Session) reportOutage(e *Entry, delay time.Duration, err error) {
+	if n := s.Counts.notice("unavailable", time.Now()); n > 0 {
+		log := s.logOf(e)
+		log.WarnContext(s.handling, "message cannot be read yet", "messages", n, "retry_in", delay, "error", err)
+	}
+}
