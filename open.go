@@ -27,8 +27,12 @@ import (
 // it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
+	cfg, err := linked(cfg, o)
+	if err != nil {
+		return nil, err
+	}
 	r := &Relay{stores: map[string]driver.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
-	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
+	err = errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
 	}

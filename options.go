@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,11 +12,10 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/capture"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // An Option refines Open.
@@ -26,8 +24,7 @@ type Option func(*options)
 type options struct {
 	handles map[string]*gorm.DB
 	brokers map[string]brokers.Broker
-	types   map[string]BrokerFactory
-	drivers map[outbox.Dialect]StoreFactory
+	types   []adapter.Type
 	workers int
 	log     *slog.Logger
 	name    string
@@ -36,15 +33,6 @@ type options struct {
 	tracers          trace.TracerProvider
 	measured, traced bool
 }
-
-// BrokerFactory opens the broker of that name, with its settings. ctx is for opening it and has no
-// further use. The broker is closed by whoever opened it: a relay closes its own.
-type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (brokers.Broker, error)
-
-// StoreFactory opens the outbox table of a database of the configuration, whose DSN is never empty:
-// where the configuration gives none, it is that of the handle. conns bounds the store's
-// connections. ctx is for opening it and has no further use. The caller closes the store.
-type StoreFactory func(ctx context.Context, cfg config.Database, table string, conns int) (driver.Store, error)
 
 // WithDB connects a database of the configuration with the application's own GORM handle: the relay
 // is woken when a transaction commits, and takes the data source name from the handle where the
@@ -60,25 +48,14 @@ func WithBroker(name string, broker brokers.Broker) Option {
 	return func(o *options) { o.brokers[name] = broker }
 }
 
-// WithBrokerType opens the brokers of a type of the configuration by a factory. A type whose client
-// is in a module of its own needs it:
+// WithBrokerType links a type of broker, whose adapter is in a module of its own, or the application's:
 //
-//	fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig)
+//	fanout.WithBrokerType(kafka.Type())
 //
-// and so does a type of the application's own, for which see config.WithBrokerTypes. Types redis,
-// webhook and memory are built in, and need none.
-func WithBrokerType(name string, factory BrokerFactory) Option {
-	return func(o *options) { o.types[name] = factory }
-}
-
-// WithDriver opens the databases of a driver of the configuration by a factory. The one whose client
-// is in a module of its own needs it:
-//
-//	fanout.WithDriver(outbox.MySQL, mysql.FromConfig)
-//
-// The others are built in, and need none.
-func WithDriver(driver outbox.Dialect, factory StoreFactory) Option {
-	return func(o *options) { o.drivers[driver] = factory }
+// Sections of that type in the configuration are checked by it, and its brokers can be opened. Types
+// redis, rabbitmq, webhook and memory are built in, and need none.
+func WithBrokerType(kind adapter.Type) Option {
+	return func(o *options) { o.types = append(o.types, kind) }
 }
 
 // WithWorkers overrides the number of workers of every processor; 0 changes nothing.
@@ -107,8 +84,7 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 
 func gather(opts []Option) *options {
 	o := &options{
-		handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{},
-		drivers: map[outbox.Dialect]StoreFactory{}, log: slog.Default(),
+		handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, log: slog.Default(),
 	}
 	for _, opt := range opts {
 		opt(o)

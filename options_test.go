@@ -1,8 +1,6 @@
 package fanout_test
 
 import (
-	"context"
-	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -10,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // What is given under a wrong name would be used by nobody: the relay would deliver to the
@@ -41,37 +38,15 @@ func TestOpenNamesTheModuleOfAType(t *testing.T) {
 		"brokers: {default: {type: pubsub, project: acme, endpoint: 'localhost:8085'}}\n"), "fanout.yaml")
 	require.NoError(t, err)
 	_, err = fanout.Open(t.Context(), cfg)
-	const want = `fanout: broker "default": the client of type "pubsub" is not linked: import github.com/gorm-fanout/fanout/brokers/gcppubsub ` +
-		`and pass fanout.WithBrokerType("pubsub", gcppubsub.FromConfig)`
+	const want = `fanout: broker "default": type "pubsub" is not linked, only ["redis" "rabbitmq" "webhook" "memory"]: import its adapter, ` +
+		`such as github.com/gorm-fanout/fanout/brokers/kafka, and pass its type: fanout.WithBrokerType(kafka.Type())`
 	require.ErrorContains(t, err, want)
 	_, err = fanout.OpenBroker(t.Context(), cfg, "default")
 	require.EqualError(t, err, want)
-	_, err = fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBrokerType(config.TypePubSub, nil))
-	require.EqualError(t, err, `fanout: broker "default": the factory that WithBrokerType was given for type "pubsub" is nil`)
+	_, err = fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBrokerType(adapter.Type{Name: "pubsub"}))
+	require.ErrorContains(t, err, "brokers.default: the adapter of type pubsub is wrong: New must return a pointer to a struct, but returns <nil>")
 	given := memory.New()
 	broker, err := fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBroker("default", given))
 	require.NoError(t, err)
 	assert.Same(t, given, broker, "what is given needs no module")
-}
-
-// A database's driver, too.
-func TestOpenNamesTheModuleOfADriver(t *testing.T) {
-	t.Parallel()
-	cfg, err := config.Parse([]byte("databases: {main: {driver: mysql, dsn: 'ada:hush@tcp(127.0.0.1:1)/shop'}}\nbrokers: {default: {type: memory}}\n"), "fanout.yaml")
-	require.NoError(t, err)
-	_, err = fanout.OpenStore(t.Context(), cfg, "main")
-	const want = `fanout: database "main": the driver mysql is not linked: import github.com/gorm-fanout/fanout/outbox/mysql ` +
-		`and pass fanout.WithDriver(outbox.MySQL, mysql.FromConfig)`
-	require.EqualError(t, err, want)
-	_, err = fanout.Open(t.Context(), cfg)
-	require.ErrorContains(t, err, want)
-
-	var asked config.Database
-	factory := func(_ context.Context, database config.Database, table string, conns int) (driver.Store, error) {
-		asked = database
-		return nil, fmt.Errorf("asked for %s with %d connections", table, conns)
-	}
-	_, err = fanout.OpenStore(t.Context(), cfg, "main", fanout.WithDriver(outbox.MySQL, factory))
-	require.EqualError(t, err, `fanout: database "main": asked for outbox_messages with 5 connections`)
-	assert.Equal(t, cfg.Databases["main"], asked)
 }

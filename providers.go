@@ -17,21 +17,24 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/mysql"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
 )
 
 // OpenStore connects to one database of the configuration, for tools that look at the table or
-// migrate it. It does not check the schema. The caller closes the store. Of the options, WithDB and
-// WithDriver count.
+// migrate it. It does not check the schema. The caller closes the store. Of the options, WithDB
+// counts.
 func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Option) (driver.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
@@ -46,11 +49,16 @@ func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Opt
 // OpenBroker makes the client of one broker of the configuration, for tools that ask whether it is
 // there. The caller closes it. Of the options, WithBroker and WithBrokerType count.
 func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Option) (brokers.Broker, error) {
+	o := gather(opts)
+	cfg, err := linked(cfg, o)
+	if err != nil {
+		return nil, err
+	}
 	broker, ok := cfg.Brokers[name]
 	if !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no broker %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Brokers)))
 	}
-	opened, err := openBroker(ctx, name, broker, gather(opts))
+	opened, err := openBroker(ctx, name, broker, o)
 	if err != nil {
 		return nil, fmt.Errorf("fanout: broker %q: %w", name, err)
 	}
@@ -80,7 +88,7 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	switch {
 	case handle != nil && handle.Name() != string(database.Driver):
 		return nil, fmt.Errorf("the handle given to WithDB is of driver %s, the configuration says %s", handle.Name(), database.Driver)
-	case database.Driver == outbox.SQLite && handle != nil && o.drivers[outbox.SQLite] == nil:
+	case database.Driver == outbox.SQLite && handle != nil:
 		return shareSQLite(ctx, handle, dsn, table)
 	case dsn == "":
 		return nil, errors.New("there is no dsn: set databases." + name + ".dsn, or pass the handle with fanout.WithDB")
@@ -91,18 +99,15 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 		conns += policy.Workers
 	}
 	database.DSN = config.Secret(dsn)
-	if database.Driver == outbox.SQLite && o.drivers[outbox.SQLite] == nil {
+	if database.Driver == outbox.SQLite {
 		warnOfTwoSQLites(ctx, name, o.log)
 	}
-	return connect(ctx, database, table, conns, o)
+	return connect(ctx, database, table, conns)
 }
 
 // connect opens a store with connections of its own.
-func connect(ctx context.Context, database config.Database, table string, conns int, o *options) (driver.Store, error) {
+func connect(ctx context.Context, database config.Database, table string, conns int) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
-	if factory := o.drivers[database.Driver]; factory != nil {
-		return factory(ctx, database, table, conns)
-	}
 	switch database.Driver {
 	case outbox.Postgres:
 		return postgres.Open(ctx, dsn, table, postgres.WithMaxConns(conns))
@@ -114,8 +119,11 @@ func connect(ctx context.Context, database config.Database, table string, conns 
 		}
 		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (driver.Store, error) { return sqlite.New(db, table) })
 	case outbox.MySQL:
-		return nil, errors.New("the driver mysql is not linked: import github.com/gorm-fanout/fanout/outbox/mysql " +
-			"and pass fanout.WithDriver(outbox.MySQL, mysql.FromConfig)")
+		store, err := mysql.Open(ctx, dsn, table, mysql.WithMaxConns(conns))
+		if err != nil {
+			return nil, err // and not a store that is a nil *Store
+		}
+		return store, nil
 	default:
 		return nil, fmt.Errorf("driver %q is not supported: use %s", database.Driver, outbox.DialectNames)
 	}
@@ -228,96 +236,42 @@ func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.
 	return ownedStore{Store: store, db: db}, nil
 }
 
+// BrokerTypes are the types of brokers that every program has which imports this package: what
+// [WithBrokerType] need not name. Pass them to config.WithBrokerTypes where a configuration is to be
+// checked without being opened.
+func BrokerTypes() []adapter.Type {
+	return []adapter.Type{redisstreams.Type(), rabbitmq.Type(), webhook.Type(), memory.Type()}
+}
+
+// openBroker opens a broker of a configuration whose sections were looked at: see [linked].
 func openBroker(ctx context.Context, name string, cfg config.Broker, o *options) (brokers.Broker, error) {
 	if broker, ok := o.brokers[name]; ok {
 		return broker, nil
 	}
-	if factory, ok := o.types[cfg.Type]; ok {
-		if factory == nil {
-			return nil, fmt.Errorf("the factory that WithBrokerType was given for type %q is nil", cfg.Type)
-		}
-		return factory(ctx, name, cfg)
+	if cfg.Settings == nil {
+		return nil, notLinked(cfg.Type, o)
 	}
-	switch cfg.Type {
-	case config.TypeRedis:
-		return openRedis(cfg)
-	case config.TypeWebhook:
-		return openWebhook(cfg)
-	case config.TypeMemory:
-		return memory.New(), nil
-	default:
-		if pkg := modules[cfg.Type]; pkg != "" {
-			return nil, notLinked(cfg.Type, pkg)
-		}
-		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use one of %q", cfg.Type, config.BrokerTypes())
-	}
+	return cfg.Settings.Open(ctx, name)
 }
 
-// modules are the packages with the clients of types that are modules of their own.
-var modules = map[string]string{config.TypePubSub: "gcppubsub", config.TypeRabbitMQ: "rabbitmq", config.TypeNATS: "nats", config.TypeKafka: "kafka"}
+// linked is the configuration with the settings of the brokers whose types are linked.
+func linked(cfg *config.Config, o *options) (*config.Config, error) {
+	checked, err := cfg.Link(append(BrokerTypes(), o.types...)...)
+	if err != nil {
+		return nil, fmt.Errorf("fanout: %w", err)
+	}
+	return checked, nil
+}
 
 // notLinked says how to link a client that is in a module of its own: whatever the library's go.mod
 // names is in the module graph of every program that uses the library.
-func notLinked(brokerType, pkg string) error {
-	return fmt.Errorf("the client of type %q is not linked: import github.com/gorm-fanout/fanout/brokers/%s and pass fanout.WithBrokerType(%q, %s.FromConfig)",
-		brokerType, pkg, brokerType, pkg)
-}
-
-// openWebhook leaves to the broker what the configuration does not set.
-func openWebhook(cfg config.Broker) (brokers.Broker, error) {
-	secured, err := cfg.TLS.Config()
-	if err != nil {
-		return nil, fmt.Errorf("webhook: open: %w", err)
+func notLinked(brokerType string, o *options) error {
+	var names []string
+	for _, kind := range append(BrokerTypes(), o.types...) {
+		names = append(names, kind.Name)
 	}
-	settings := cfg.Webhook
-	opts := []webhook.Option{
-		webhook.WithConcurrency(settings.Concurrency), webhook.WithTimeout(settings.RequestTimeout),
-		webhook.WithMaxMessageBytes(cfg.MaxMessageBytes), webhook.WithTLS(secured),
-	}
-	if settings.AllowHTTP {
-		opts = append(opts, webhook.WithPlainHTTP())
-	}
-	if settings.AllowPrivateNetworks {
-		opts = append(opts, webhook.WithPrivateNetworks())
-	}
-	secrets := make([]string, len(settings.Secrets))
-	for i, secret := range settings.Secrets {
-		secrets[i] = secret.Reveal()
-	}
-	b, err := webhook.Open(cfg.URL.Reveal(), secrets, opts...)
-	if err != nil {
-		return nil, err // and not a broker that is a nil *Broker
-	}
-	return b, nil
-}
-
-// openRedis leaves to the broker what the configuration does not set.
-func openRedis(cfg config.Broker) (brokers.Broker, error) {
-	servers := redisstreams.Servers{Master: cfg.Redis.Master, Cluster: cfg.Redis.Cluster}
-	for _, url := range cfg.Redis.URLs {
-		servers.URLs = append(servers.URLs, url.Reveal())
-	}
-	if len(servers.URLs) == 0 {
-		servers.URLs = []string{cfg.URL.Reveal()}
-	}
-	b, err := redisstreams.OpenServers(servers, redisOptions(cfg.Redis)...)
-	if err != nil {
-		return nil, err // and not a broker that is a nil *Broker
-	}
-	return b, nil
-}
-
-// redisOptions leaves to the broker what the configuration does not set.
-func redisOptions(cfg config.Redis) []redisstreams.Option {
-	opts := []redisstreams.Option{
-		redisstreams.WithMaxLen(int64(cfg.MaxLen), !cfg.Exact),
-		redisstreams.WithMaxAge(cfg.MaxAge, !cfg.Exact),
-		redisstreams.WithReplicas(cfg.Replicas, cfg.ReplicaTimeout),
-	}
-	if cfg.Backfill {
-		opts = append(opts, redisstreams.WithBackfill(cfg.BackfillBelow))
-	}
-	return opts
+	return fmt.Errorf("type %q is not linked, only %q: import its adapter, such as github.com/gorm-fanout/fanout/brokers/kafka, and pass its type: "+
+		"fanout.WithBrokerType(kafka.Type())", brokerType, names)
 }
 
 func policyOf(cfg *config.Config, broker string, o *options) outbox.Policy {

@@ -20,12 +20,12 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 	var targets []*target
 	r.readNamed(section, func(name string, entry *object) {
 		broker := Broker{}
-		r.readConnection(entry, &broker)
+		checked := r.readConnection(entry, &broker)
 
 		format := entry.choice("format", string(envelope.FormatNative), string(envelope.FormatCloudEvents))
-		broker.Format = envelope.Format(format)
+		broker.MessageFormat = envelope.Format(format)
 		entry.text("source", &broker.Source)
-		broker.Extensions = entry.extensions(broker.Format)
+		broker.Extensions = entry.extensions(broker.MessageFormat)
 		broker.Filter = entry.filter()
 		entry.overrides(&broker.Overrides)
 
@@ -42,7 +42,9 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		retention.duration("published", &broker.Retention.Published, 0)
 		retention.duration("abandoned", &broker.Retention.Abandoned, 0)
 		retention.close()
-		entry.close()
+		if checked || entry.broken {
+			entry.close()
+		}
 
 		cfg.Brokers[name] = broker
 		targets = append(targets, &target{object: entry, name: name, retry: retry, breaker: breaker})

@@ -2,10 +2,7 @@ package config
 
 import (
 	"cmp"
-	"net"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -82,31 +79,28 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 	}
 }
 
-// checkStreams refuses two brokers that are one and the same place, unless they name their
+// checkPlaces refuses two brokers that are one and the same place, unless they name their
 // destinations differently: the internal and the stripped form of an event, or two copies of it,
 // would stand in the same streams.
-func (r *reader) checkStreams(cfg *Config, targets []*target) {
-	seen := map[address]*target{}
-	for _, target := range targets {
-		broker := cfg.Brokers[target.name]
-		servers, inside := place(broker)
-		reported := !target.sound("endpoint", "exchange", "subject_prefix", "bootstrap_servers", "destination")
-		if !slices.Contains(cfg.BrokerNames(), target.name) || len(servers) == 0 || reported {
+func (r *reader) checkPlaces(cfg *Config, sections []*section) {
+	seen := map[address]*section{}
+	for _, s := range sections {
+		target, broker := s.target, cfg.Brokers[s.target.name]
+		if !slices.Contains(cfg.BrokerNames(), target.name) || !target.sound("destination") {
 			continue
 		}
 		shared := ""
-		for _, server := range servers { // a cluster has several, any of which names it
-			at := address{broker.Type, server, inside, cmp.Or(broker.Destination, "{stream}")}
+		for _, server := range s.place.Servers { // a cluster has several, any of which names it
+			at := address{broker.Type, server, s.place.Inside, cmp.Or(broker.Destination, "{stream}")}
 			if first := seen[at]; first == nil {
-				seen[at] = target
-			} else if first != target {
-				shared = cmp.Or(shared, first.name)
+				seen[at] = s
+			} else if first != s && !(s.place.Partners && !s.Internal() && !first.Internal()) {
+				shared = cmp.Or(shared, first.target.name)
 			}
 		}
-		partners := broker.Type == TypeWebhook && !slices.Contains([]string{shared, target.name}, cfg.Outbox.InternalBroker)
-		if shared != "" && !partners { // an endpoint may get two sorts of events, each signed in its way
+		if shared != "" {
 			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another %s, "+
-				"or a destination such as partner.{stream}", shared, elsewhere[broker.Type])
+				"or a destination such as partner.{stream}", shared, s.place.Elsewhere)
 		}
 	}
 }
@@ -114,90 +108,31 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 // address is where a broker puts its messages.
 type address struct{ kind, server, inside, destination string }
 
-// elsewhere is what brokers of each type are told apart by.
-var elsewhere = map[string]string{
-	TypeRedis: "server or database", TypeRabbitMQ: "server, virtual host or exchange", TypeNATS: "server or subject_prefix", TypeKafka: "cluster",
-	TypeWebhook: "URL", TypePubSub: "project",
-}
-
-// place is where the destinations of a broker are: the servers, any of which says that it is the same
-// one, and what is chosen there. No servers: it is not known.
-func place(broker Broker) (servers []string, inside string) {
-	switch address := broker.URL.Reveal(); {
-	case broker.Type == TypeRedis:
-		return redisServers(broker), broker.Redis.Master
-	case broker.Type == TypeRabbitMQ && address != "":
-		server := urlPlace(address, "5672", "/", "")
-		if strings.HasPrefix(address, "amqps:") {
-			server = strings.Replace(urlPlace(address, "5671", "/", ""), ":5671 ", ":5672 ", 1) // one server, by default
-		}
-		return []string{server}, cmp.Or(broker.RabbitMQ.Exchange, defaultExchange)
-	case broker.Type == TypeNATS && address != "":
-		return serversOf(address, "nats://", "4222"), broker.NATS.SubjectPrefix
-	case broker.Type == TypeKafka && broker.Kafka.BootstrapServers != "":
-		return serversOf(broker.Kafka.BootstrapServers, "kafka://", "9092"), ""
-	case broker.Type == TypeWebhook && address != "":
-		_, query, _ := strings.Cut(address, "?")
-		return []string{urlPlace(address, "443", "", "")}, query
-	case broker.Type == TypePubSub && broker.Project != "":
-		return []string{broker.Project}, broker.Endpoint
-	default:
-		return nil, ""
-	}
-}
-
-// redisServers are those that a broker of type redis names, none where it names none.
-func redisServers(broker Broker) (servers []string) {
-	port := "6379"
-	if broker.Redis.Master != "" {
-		port = "26379"
-	}
-	for _, secret := range slices.Concat(broker.Redis.URLs, []Secret{broker.URL}) {
-		if address := secret.Reveal(); address != "" {
-			servers = append(servers, urlPlace(address, port, "0", "db"))
-		}
-	}
-	return servers
-}
-
-// urlPlace is the server of a URL and what is chosen there, by its path or by a parameter, whoever
-// logs in and with whatever settings. What cannot be read is its own place.
-func urlPlace(text, port, inside, parameter string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" {
-		return text
-	}
-	chosen := ""
-	if parameter != "" {
-		chosen = u.Query().Get(parameter)
-	}
-	if u.Scheme == "unix" {
-		return u.Path + " " + cmp.Or(chosen, inside)
-	}
-	host := net.JoinHostPort(strings.ToLower(cmp.Or(u.Hostname(), "localhost")), cmp.Or(u.Port(), port))
-	return host + " " + cmp.Or(chosen, strings.Trim(u.Path, "/"), inside)
-}
-
 // checkTarget compares a broker's settings with each other and with those of the outbox.
-func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target) {
+func (r *reader) checkTarget(cfg *Config, shared *outboxSection, target *target) *section {
 	broker, policy := cfg.Brokers[target.name], cfg.Policy(target.name)
-	if target.has("publish_timeout") && target.sound("publish_timeout") && section.sound("lease") && policy.PublishTimeout >= policy.Lease {
+	if target.has("publish_timeout") && target.sound("publish_timeout") && shared.sound("lease") && policy.PublishTimeout >= policy.Lease {
 		r.problemf(target.where("publish_timeout"), target.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
 	}
-	r.checkOverride(target.retry, section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
-	r.checkOverride(target.breaker, section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
-	r.checkReplicas(cfg, section, target)
-	r.checkBackfill(cfg, section, target)
-	r.checkRequestTimeout(section, target, broker.Webhook.RequestTimeout, policy.PublishTimeout)
-	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
+	r.checkOverride(target.retry, shared.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
+	r.checkOverride(target.breaker, shared.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
+	checked := &section{reader: r, target: target, cfg: cfg}
+	if target.sound("publish_timeout") && shared.sound("publish_timeout") {
+		checked.timeout = policy.PublishTimeout
+	}
+	if broker.Settings != nil {
+		broker.Settings.Check(checked)
+	}
+	if target.name == cfg.Outbox.InternalBroker && shared.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "extensions", "filter"} {
 			if f := target.find(name); f != nil {
 				r.problemf(f.key, f.path, "does nothing for the internal broker, which gets every event in its internal form: remove it")
 			}
 		}
-		return
+		return checked
 	}
-	r.checkForm(target, broker.Format)
+	r.checkForm(target, broker.MessageFormat)
+	return checked
 }
 
 // checkForm compares what an external broker's messages are with their format.
@@ -225,13 +160,8 @@ func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		r.adviseOnWorkers(target.object, broker.Workers)
-		if prefix := broker.NATS.SubjectPrefix; prefix != "" && !strings.HasSuffix(prefix, ".") && target.sound("subject_prefix") {
-			r.warnf(target.where("subject_prefix"), target.path+".subject_prefix", "does not end with a dot: subjects begin with %s", shown(prefix+"ordering"))
-		}
 		if !slices.Contains(used, target.name) {
 			r.warnf(target.at, target.path, "is neither the internal broker nor an external one: nothing is sent there")
-		} else if broker.Type == TypeMemory {
-			r.warnf(target.where("type"), target.path+".type", "a memory broker keeps messages in one process and loses them with it: it is for tests")
 		}
 	}
 }

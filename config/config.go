@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -22,12 +24,16 @@ type Config struct {
 	Monitor Monitor
 	// Warnings are about settings that work, but perhaps not as meant; in the order of their lines.
 	Warnings []Problem
+
+	again func(types []adapter.Type) (*Config, error) // reads the file once more; nil where there was none
 }
+
+// Secret is a text that no output shows: see adapter.Secret.
+type Secret = adapter.Secret
 
 // Database is one database with an outbox table.
 type Database struct {
-	// Driver is postgres, sqlserver, mysql or sqlite. Required. mysql, which is MariaDB too, needs
-	// fanout.WithDriver.
+	// Driver is postgres, sqlserver, mysql or sqlite. Required. mysql is MariaDB, too.
 	Driver outbox.Dialect
 	// DSN is the connection string, in the driver's own form. Empty where the application passes
 	// its own handle in Go. On SQLite such a handle is used whether there is a DSN or not.
@@ -56,22 +62,6 @@ type Outbox struct {
 	Policy outbox.Policy
 }
 
-// Types of broker whose settings are checked here.
-const (
-	TypeRedis    = "redis"    // Redis Streams
-	TypePubSub   = "pubsub"   // Google Cloud Pub/Sub; a program imports its client: package brokers/gcppubsub
-	TypeRabbitMQ = "rabbitmq" // RabbitMQ; a program imports its client: package brokers/rabbitmq
-	TypeNATS     = "nats"     // NATS JetStream; a program imports its client: package brokers/nats
-	TypeKafka    = "kafka"    // Kafka; a program imports its client: package brokers/kafka
-	TypeWebhook  = "webhook"  // an HTTPS endpoint; see package brokers/webhook
-	TypeMemory   = "memory"   // a list in this process, for tests
-)
-
-// BrokerTypes lists the types that a configuration may name without [WithBrokerTypes].
-func BrokerTypes() []string {
-	return []string{TypeRedis, TypePubSub, TypeRabbitMQ, TypeNATS, TypeKafka, TypeWebhook, TypeMemory}
-}
-
 // Ordering says whether messages with the same ordering key wait for each other.
 type Ordering string
 
@@ -95,43 +85,15 @@ const (
 // Broker is one target of delivery. What it overrides is zero where the file says nothing;
 // [Config.Policy] and [Config.Retention] return what is in force.
 type Broker struct {
-	// Type is one of BrokerTypes, or a name that was given to WithBrokerTypes. Required.
+	// Type is the name of the adapter's type, such as redis or kafka. Required in a file; in Go it is
+	// needed only where there are no Settings.
 	Type string
-	// URL to connect to, with its credentials: redis, rabbitmq, nats and webhook (required), and the
-	// types registered in Go.
-	URL Secret
-	// TLS is how client and server prove who they are, beyond what the URL says: rabbitmq, nats,
-	// kafka and webhook.
-	TLS TLS
-	// CreateDestinations creates what messages are sent to where it is missing: the topics of
-	// pubsub, the exchange of rabbitmq, the streams of nats, the topics of kafka. Default: false, so
-	// that its messages wait.
-	CreateDestinations bool
-	// MaxMessageBytes is the server's own limit for a message, where it is not the usual one:
-	// rabbitmq, nats, kafka and webhook. Default: the client's.
-	MaxMessageBytes int
-	// Project of Google Cloud: pubsub, required.
-	Project string
-	// Endpoint replaces the service's own, such as "localhost:8085" for an emulator: pubsub.
-	Endpoint string
-	// Compression is the size, in bytes, from which requests are compressed: pubsub. Default: 0,
-	// never.
-	Compression int
-	// Redis has the settings that belong to the type redis alone.
-	Redis Redis
-	// RabbitMQ has the settings that belong to the type rabbitmq alone.
-	RabbitMQ RabbitMQ
-	// NATS has the settings that belong to the type nats alone.
-	NATS NATS
-	// Kafka has the settings that belong to the type kafka alone.
-	Kafka Kafka
-	// Webhook has the settings that belong to the type webhook alone.
-	Webhook Webhook
-	// Options of the types registered in Go. Nil for the built-in ones.
-	Options Options
+	// Settings are those of the adapter: the server, how to log in, and whatever else it takes, such as
+	// a *kafka.Settings. Nil where a file was read by a program that does not link the adapter.
+	Settings adapter.Settings
 
-	// Format of the messages. Default: envelope.FormatNative. External brokers only.
-	Format envelope.Format
+	// MessageFormat is "format" in a file. Default: envelope.FormatNative. External brokers only.
+	MessageFormat envelope.Format
 	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with
 	// envelope.FormatCloudEvents.
 	Source string
@@ -160,6 +122,10 @@ type Broker struct {
 	// Retention overrides the cleanup's, field by field.
 	Retention cleanup.Retention
 }
+
+// Format implements fmt.Formatter: a broker is printed by its type alone, since fmt shows what is behind a
+// pointer without asking it, where a verb does not fit.
+func (b Broker) Format(state fmt.State, _ rune) { _, _ = fmt.Fprintf(state, "{%s}", b.Type) }
 
 // Cleanup is the schedule on which finished rows are removed.
 type Cleanup struct {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
@@ -29,9 +36,51 @@ func env(pairs ...string) config.Option {
 	})
 }
 
+// linked are the types of brokers of the root module, and one of a stranger's.
+var linked = config.WithBrokerTypes(redisstreams.Type(), rabbitmq.Type(), webhook.Type(), memory.Type(), strange)
+
+// strange is a type whose settings have a field of each kind.
+var strange = adapter.Type{Name: "strange", New: func() adapter.Settings { return &strangeSettings{Retries: 3, Exact: true} }}
+
+type strangeSettings struct {
+	URL     adapter.Secret   `config:"url"`
+	Secrets []adapter.Secret `config:"tokens"`
+	Region  string           `config:"region"`
+	Acks    string           `config:"acks,one=all|none"`
+	Retries int              `config:"retries,max=9"`
+	Offset  *int             `config:"offset,min=-5,max=5"`
+	Ratio   float64          `config:"ratio"`
+	Exact   bool             `config:"approximate,not"`
+	Wait    time.Duration    `config:"wait,min=1s"`
+	Hosts   []string         `config:"hosts"`
+	Queue   struct {
+		Name string `config:"name"`
+	} `config:"queue"`
+	Login *struct {
+		User string `config:"user"`
+	} `config:"login"`
+	Count int    `config:"limits.count"`
+	Go    func() `json:"-" yaml:"-"`
+}
+
+func (s *strangeSettings) Check(section adapter.Section) {
+	section.Require("url", "strange://host")
+	if section.Has("queue") {
+		section.Require("queue.name", "orders")
+	}
+}
+
+func (s *strangeSettings) Open(context.Context, string) (brokers.Broker, error) {
+	return memory.New(), nil
+}
+
+func parsed(source []byte, name string, opts ...config.Option) (*config.Config, error) {
+	return config.Parse(source, name, append([]config.Option{linked}, opts...)...)
+}
+
 func parse(t *testing.T, source string, opts ...config.Option) *config.Config {
 	t.Helper()
-	cfg, err := config.Parse([]byte(source), "fanout.yaml", append([]config.Option{env()}, opts...)...)
+	cfg, err := parsed([]byte(source), "fanout.yaml", append([]config.Option{env()}, opts...)...)
 	require.NoError(t, err)
 	return cfg
 }
@@ -82,10 +131,10 @@ func TestNotify(t *testing.T) {
 		assert.Equal(t, want, [2]bool{cfg.Databases["x"].Notify, cfg.Routing().Notify}, databases)
 	}
 	for _, driver := range []string{"sqlite", "sqlserver"} {
-		_, err := config.Parse([]byte("databases:\n  x:\n    driver: "+driver+"\n    notify: true\nbrokers: {default: {type: memory}}"), "f", env())
+		_, err := parsed([]byte("databases:\n  x:\n    driver: "+driver+"\n    notify: true\nbrokers: {default: {type: memory}}"), "f", env())
 		require.ErrorContains(t, err, "f:4:5: databases.x.notify: does nothing for driver "+driver)
 	}
-	_, err := config.Parse([]byte("databases: {x: {driver: postgres, notify: often}}\nbrokers: {default: {type: memory}}"), "f", env())
+	_, err := parsed([]byte("databases: {x: {driver: postgres, notify: often}}\nbrokers: {default: {type: memory}}"), "f", env())
 	require.ErrorContains(t, err, "databases.x.notify: must be true or false")
 }
 
@@ -117,7 +166,7 @@ func TestRoutingFollowsTheFile(t *testing.T) {
 databases: {default: {driver: postgres}}
 outbox: {table: app.events_out, internal_broker: main, external_brokers: [b, a], max_payload_bytes: 1000, serialize_keys: true}
 brokers:
-  a: {type: pubsub, project: acme, format: cloudevents, source: /acme, filter: ["Ordering.*", Billing.Paid.v1]}
+  a: {type: redis, url: redis://a, format: cloudevents, source: /acme, filter: ["Ordering.*", Billing.Paid.v1]}
   b: {type: redis, url: rediss://b}
   main: {type: redis, url: unix:///tmp/redis.sock}
 `)
@@ -222,33 +271,117 @@ brokers: {default: {type: redis, url: redis://x, retry: {base_delay: 3h}}}
 	require.NoError(t, policy.Validate())
 }
 
-func TestFurtherBrokerTypes(t *testing.T) {
+func TestSettingsOfAStranger(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `
 databases: {default: {driver: sqlite}}
+outbox: {external_brokers: [b]}
 brokers:
   default:
-    type: azure
-    url: azure://${USER}@host
-    options:
-      acks: all
-      retries: 3
-      ratio: 0.5
-      tls: true
-      nothing: ~
-      when: 2026-01-02
-      address: "${HOST}:9092"
-      port: ${PORT}
-      brokers: [one, {host: two}]
-`, config.WithBrokerTypes("mqtt", "azure"), env("USER", "me", "HOST", "h", "PORT", "9092"))
-	broker := cfg.Brokers["default"]
-	assert.Equal(t, "azure", broker.Type)
-	assert.Equal(t, "azure://me@host", broker.URL.Reveal())
-	assert.Equal(t, config.Options{
-		"acks": "all", "retries": 3, "ratio": 0.5, "tls": true, "nothing": nil, "when": "2026-01-02",
-		"address": "h:9092", "port": "9092", "brokers": []any{"one", map[string]any{"host": "two"}},
-	}, broker.Options)
+    type: strange
+    url: strange://${USER}@host
+    tokens: [one, "${USER}"]
+    region: "${USER}-1"
+    acks: all
+    retries: 5
+    offset: -5
+    ratio: 0.5
+    approximate: true
+    wait: 1m
+    hosts: [a, b]
+    queue: {name: q}
+    login: {}
+    limits: {count: 2}
+  b: {type: strange, url: x}
+`, env("USER", "me"))
+	minus5 := -5
+	want := &strangeSettings{
+		URL: "strange://me@host", Secrets: []adapter.Secret{"one", "me"}, Region: "me-1", Acks: "all", Retries: 5, Offset: &minus5, Ratio: 0.5,
+		Wait: time.Minute, Hosts: []string{"a", "b"}, Count: 2,
+	}
+	want.Queue.Name = "q"
+	want.Login = &struct {
+		User string `config:"user"`
+	}{}
+	assert.Equal(t, want, cfg.Brokers["default"].Settings)
+	assert.Equal(t, &strangeSettings{URL: "x", Retries: 3, Exact: true}, cfg.Brokers["b"].Settings, "what is not there is as it was")
+	checkBadInputs(t, []badInput{{"wrong values", `outbox: {external_brokers: [b]}
+brokers:
+  default: {type: strange, tokens: x, region: 5, acks: some, retries: 10, offset: 6, ratio: -1, approximate: 1, wait: 1ms, hosts: [5], queue: {}, login: x, limits: {counts: 1}}
+  b: {type: redis, url: redis://x, region: x}
+`, []string{
+		"3:3: brokers.default: url is missing: use strange://host",
+		"3:36: brokers.default.tokens: must be a list, as in [a, b], but is a text",
+		"3:47: brokers.default.region: is a number: put it in quotes to use it as text",
+		`3:56: brokers.default.acks: "some" is not known: use all or none`,
+		`3:71: brokers.default.retries: is "10": use 1 to 9`,
+		`3:83: brokers.default.offset: is "6": use -5 to 5`,
+		`3:93: brokers.default.ratio: is "-1": use at least 0`,
+		"3:110: brokers.default.approximate: must be true or false",
+		`3:119: brokers.default.wait: is "1ms": use at least 1s`,
+		"3:132: brokers.default.hosts[0]: is a number: put it in quotes to use it as text",
+		"3:136: brokers.default.queue: name is missing: use orders",
+		"3:154: brokers.default.login: must be a mapping of keys, but is a text",
+		`3:166: brokers.default.limits: unknown key "counts": did you mean "count"?`,
+		"4:36: brokers.b.region: does nothing for a broker of type redis: remove it",
+	}}})
 }
+
+// A program that links no adapter checks what all brokers have, and Link the rest.
+func TestLink(t *testing.T) {
+	t.Parallel()
+	source := []byte("outbox: {external_brokers: [x, y]}\nbrokers:\n  default: {type: redis, url: redis://h}\n" +
+		"  x: {type: strange, destination: x, urll: 5}\n  y: {type: other, retry: {max_attempts: 2}, anything: {at: all}}\n")
+	cfg, err := config.Parse(source, "f")
+	require.NoError(t, err)
+	assert.Empty(t, cfg.Brokers["default"].Settings)
+	assert.Equal(t, 2, cfg.Policy("y").Retry.MaxAttempts)
+	_, err = cfg.Link(redisstreams.Type(), strange)
+	require.EqualError(t, err, "f:4:3: brokers.x: url is missing: use strange://host\nf:4:38: brokers.x: unknown key \"urll\": did you mean \"url\"?")
+	linked, err := cfg.Link(redisstreams.Type())
+	require.NoError(t, err)
+	assert.Equal(t, &redisstreams.Settings{URL: "redis://h"}, linked.Brokers["default"].Settings)
+	assert.Nil(t, cfg.Brokers["default"].Settings, "the one that was loaded is as it was")
+
+	cfg, err = config.Parse(source, "f", config.WithBrokerTypes(redisstreams.Type()))
+	require.NoError(t, err)
+	assert.Equal(t, "f:4:13: brokers.x.type: is not linked by this program, so the settings of the connection are not checked; linked are redis", cfg.Warnings[1].String())
+	_, err = config.Parse([]byte("brokers: {default: {type: rediss}}\n"), "f", config.WithBrokerTypes(redisstreams.Type()))
+	require.EqualError(t, err, `f:1:27: brokers.default.type: "rediss" is not known: did you mean "redis"?`)
+	_, err = config.Parse([]byte("brokers: {default: {type: 'mqtt://u:s3cret@h'}}\n"), "f")
+	require.EqualError(t, err, "f:1:27: brokers.default.type: (not shown: it may be a secret) is not known")
+}
+
+// What an adapter has done wrong is said, and does not panic.
+func TestWrongAdapters(t *testing.T) {
+	t.Parallel()
+	for says, kind := range map[string]adapter.Type{
+		"but returns <nil>": {Name: "x"},
+		"New must return a pointer to a struct, but returns": {Name: "x", New: func() adapter.Settings { return byValue{} }},
+		`field Kind has the unknown word "most" in its tag`:  {Name: "x", New: func() adapter.Settings { return new(odd) }},
+		"field Map is of type map[string]string":             {Name: "x", New: func() adapter.Settings { return new(odd) }},
+		"field Bound has no number behind min or max":        {Name: "x", New: func() adapter.Settings { return new(odd) }},
+		"field Spaced has no key in its tag":                 {Name: "x", New: func() adapter.Settings { return new(odd) }},
+	} {
+		_, err := config.Parse([]byte("brokers: {default: {type: x, a: 1, b: {c: d}, e: 1}}\n"), "f", config.WithBrokerTypes(kind))
+		require.ErrorContains(t, err, says)
+	}
+}
+
+type byValue struct{ strangeSettings }
+
+func (byValue) Check(adapter.Section)                                {}
+func (byValue) Open(context.Context, string) (brokers.Broker, error) { return memory.New(), nil }
+
+type odd struct {
+	Kind   string            `config:"a,most=5"`
+	Map    map[string]string `config:"b"`
+	Bound  int               `config:"e,max=x"`
+	Spaced string            `config:"a b"`
+}
+
+func (*odd) Check(adapter.Section)                                {}
+func (*odd) Open(context.Context, string) (brokers.Broker, error) { return memory.New(), nil }
 
 func TestYAMLThatIsFine(t *testing.T) {
 	t.Parallel()
@@ -277,13 +410,13 @@ func TestLoadReadsAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fanout.yaml")
 	source := "databases: {default: {driver: sqlite, dsn: file.db}}\nbrokers:\n  default: {type: redis, url: \"${FANOUT_CONFIG_TEST_URL}\"}\n"
 	require.NoError(t, os.WriteFile(path, []byte(source), 0o600))
-	cfg, err := config.Load(path)
+	cfg, err := config.Load(path, linked)
 	require.NoError(t, err)
-	assert.Equal(t, "redis://from-the-environment", cfg.Brokers["default"].URL.Reveal())
+	assert.Equal(t, "redis://from-the-environment", cfg.Brokers["default"].Settings.(*redisstreams.Settings).URL.Reveal())
 	assert.Equal(t, "file.db", cfg.Databases["default"].DSN.Reveal())
 
 	require.NoError(t, os.WriteFile(path, []byte("monitor: {listen: x}\n"), 0o600))
-	_, err = config.Load(path)
+	_, err = config.Load(path, linked)
 	var problems *config.Error
 	require.ErrorAs(t, err, &problems)
 	assert.Equal(t, path, problems.Problems[0].File)
@@ -307,7 +440,7 @@ func TestLinesBehindMultilineValues(t *testing.T) {
 	} {
 		for _, newline := range []string{"\n", "\r\n"} {
 			source := strings.ReplaceAll("other: "+value+"last: 1\n", "\n", newline)
-			_, err := config.Parse([]byte(source), "f", env())
+			_, err := parsed([]byte(source), "f", env())
 			require.ErrorContains(t, err, fmt.Sprintf("f:%d:1: unknown key \"last\"", strings.Count(source, "\n")), "%d: %q", i, source)
 		}
 	}

@@ -23,7 +23,7 @@ func (c *Config) Routing() outbox.Routing {
 	for _, name := range c.Outbox.ExternalBrokers {
 		broker := c.Brokers[name]
 		routing.External = append(routing.External, outbox.Route{
-			Broker: name, Format: cmp.Or(broker.Format, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
+			Broker: name, Format: cmp.Or(broker.MessageFormat, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
 			Extensions: broker.Extensions,
 			Overrides:  broker.Overrides,
 		})

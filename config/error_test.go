@@ -12,7 +12,7 @@ import (
 
 func TestErrorIsFoundAndHasItsParts(t *testing.T) {
 	t.Parallel()
-	_, err := config.Parse([]byte("outbox:\n  lease: 5"+brokersSection), "conf/fanout.yaml", env())
+	_, err := parsed([]byte("outbox:\n  lease: 5"+brokersSection), "conf/fanout.yaml", env())
 	var report *config.Error
 	require.ErrorAs(t, err, &report)
 	assert.Equal(t, []config.Problem{{
@@ -37,6 +37,7 @@ func TestWarnings(t *testing.T) {
 		"5:11: outbox.workers: is 5: more than 4, the number of shards, bring nothing",
 		"7:19: brokers.default.type: a memory broker keeps messages in one process and loses them with it: it is for tests",
 		"8:3: brokers.idle: is neither the internal broker nor an external one: nothing is sent there",
+		"8:16: brokers.idle.type: a memory broker keeps messages in one process and loses them with it: it is for tests",
 		"8:33: brokers.idle.workers: is 6: more than 4, the number of shards, bring nothing",
 	}, warnings("outbox:\n poll:\n   max: 90m\n\n workers: 5\nbrokers:\n  default: {type: memory}\n  idle: {type: memory, workers: 6}\n"))
 	assert.Empty(t, warnings("databases: {x: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: redis://x}}\n"))
@@ -47,7 +48,7 @@ func TestConnectionStrings(t *testing.T) {
 	source := "databases:\n  a: {driver: postgres, dsn: \"postgres://u:s3cr%et@h/db\"}\n  b: {driver: sqlite, dsn: \"50%.db\"}\n" +
 		"outbox: {external_brokers: [x, y]}\nbrokers:\n  default: {type: redis, url: \"redis://h:1/0\"}\n" +
 		"  x: {type: redis, url: \"redis://h:1/0\"}\n  y: {type: redis, url: \"redis://:s3cr%et@h:1/0\"}\n"
-	_, err := config.Parse([]byte(source), "fanout.yaml")
+	_, err := parsed([]byte(source), "fanout.yaml")
 	require.ErrorContains(t, err, "fanout.yaml:2:30: databases.a.dsn: cannot be read as a URL")
 	require.ErrorContains(t, err, "fanout.yaml:8:25: brokers.y.url: cannot be read as a URL")
 	require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`)
@@ -56,7 +57,7 @@ func TestConnectionStrings(t *testing.T) {
 
 	apart := strings.Replace(strings.ReplaceAll(source, "s3cr%et@h:1/0", "s3@h:1/1"), "s3cr%et", "s3", 1)
 	apart = strings.Replace(apart, `x: {type: redis,`, `x: {type: redis, destination: "partner.{stream}",`, 1)
-	_, err = config.Parse([]byte(apart), "fanout.yaml")
+	_, err = parsed([]byte(apart), "fanout.yaml")
 	require.NoError(t, err, "other streams on the same server")
 }
 
@@ -64,7 +65,7 @@ func TestConnectionStrings(t *testing.T) {
 func TestSamePlace(t *testing.T) {
 	t.Parallel()
 	check := func(one, other string) error {
-		_, err := config.Parse([]byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: [x]}\nbrokers:\n"+
+		_, err := parsed([]byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: [x]}\nbrokers:\n"+
 			"  default: {type: redis, url: '"+one+"'}\n  x: {type: redis, url: '"+other+"'}\n"), "fanout.yaml")
 		return err
 	}
@@ -88,22 +89,4 @@ func TestSamePlace(t *testing.T) {
 	} {
 		require.NoError(t, check(urls[0], urls[1]), urls)
 	}
-}
-
-func TestAnyBrokerType(t *testing.T) {
-	t.Parallel()
-	source := func(kind string) []byte {
-		return []byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: '" + kind + "', url: x, options: {a: 1}}}\n")
-	}
-	cfg, err := config.Parse(source("mqtt"), "fanout.yaml", config.WithAnyBrokerType())
-	require.NoError(t, err)
-	assert.Equal(t, "mqtt", cfg.Brokers["default"].Type)
-	assert.Equal(t, config.Options{"a": 1}, cfg.Brokers["default"].Options)
-
-	_, err = config.Parse(source("rediss"), "fanout.yaml", config.WithAnyBrokerType())
-	require.EqualError(t, err, `fanout.yaml:3:27: brokers.default.type: "rediss" is not known: did you mean "redis"?`)
-	_, err = config.Parse(source("mqtt://u:s3cret@h"), "fanout.yaml", config.WithAnyBrokerType())
-	require.ErrorContains(t, err, "brokers.default.type: (not shown: it may be a secret) is not known")
-	_, err = config.Parse(source("mqtt"), "fanout.yaml")
-	require.ErrorContains(t, err, `"mqtt" is not known: use redis, pubsub, rabbitmq, nats, kafka, webhook or memory, or register it in Go`)
 }

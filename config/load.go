@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // Option changes how a configuration is read.
@@ -16,16 +19,14 @@ func WithEnv(lookup func(name string) (value string, ok bool)) Option {
 	return func(r *reader) { r.lookup = lookup }
 }
 
-// WithBrokerTypes allows broker types beside [BrokerTypes]: those that the program registers in Go.
-// Their entries have an optional url, and a mapping named options that is handed on as it is.
-func WithBrokerTypes(names ...string) Option {
-	return func(r *reader) { r.brokerTypes = append(r.brokerTypes, names...) }
+// WithBrokerTypes names the types of brokers whose adapters the program links, beside its own sections
+// so that those of their brokers are checked, and Broker.Settings is made. The section of a broker of
+// another type is left unchecked but for the keys that all brokers have, for programs that deliver
+// nothing: a type that looks like a misspelt one of these is refused, and another one has a warning.
+// fanout.Open looks at the sections again, with the types that are built in and those that it is given.
+func WithBrokerTypes(types ...adapter.Type) Option {
+	return func(r *reader) { r.types = append(r.types, types...) }
 }
-
-// WithAnyBrokerType allows every broker type, as [WithBrokerTypes] does for those that it names:
-// for programs that read a configuration and deliver nothing by it. A type that looks like a
-// misspelt known one is refused as ever.
-func WithAnyBrokerType() Option { return func(r *reader) { r.anyBrokerType = true } }
 
 // WithUnsetVariables allows variables that are not set in these top-level sections, such as
 // "brokers": a setting that needs one is as if it were not there, and nothing is said about it. It
@@ -60,6 +61,9 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 		return nil, &Error{Problems: slices.Compact(r.problems)}
 	}
 	cfg.Warnings = r.warnings
+	cfg.again = func(types []adapter.Type) (*Config, error) {
+		return Parse(source, name, append(slices.Clone(opts), WithBrokerTypes(types...))...)
+	}
 	return cfg, nil
 }
 
@@ -88,10 +92,11 @@ func (r *reader) read(source []byte) *Config {
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)
 	}
+	sections := make([]*section, 0, len(targets))
 	for _, target := range targets {
-		r.checkTarget(cfg, shared, target)
+		sections = append(sections, r.checkTarget(cfg, shared, target))
 	}
-	r.checkStreams(cfg, targets)
+	r.checkPlaces(cfg, sections)
 	r.adviseOn(cfg, shared, targets)
 	if len(r.problems) == 0 {
 		r.checkAgain(cfg, shared)
@@ -112,4 +117,29 @@ func (r *reader) checkAgain(cfg *Config, shared *outboxSection) {
 	for _, name := range cfg.BrokerNames() {
 		check(join("brokers", name), cfg.Policy(name).Validate())
 	}
+}
+
+// Link returns the configuration with the settings of brokers of these types, beside those that it has:
+// it reads the sections that the program which loaded the file has not linked. The error is an *Error.
+func (c *Config) Link(types ...adapter.Type) (*Config, error) {
+	missing := false
+	for _, broker := range c.Brokers {
+		missing = missing || broker.Settings == nil
+	}
+	if c.again == nil || !missing {
+		return c, nil
+	}
+	read, err := c.again(types)
+	if err != nil {
+		return nil, err
+	}
+	linked := *c
+	linked.Brokers = maps.Clone(c.Brokers)
+	for name, broker := range linked.Brokers {
+		if broker.Settings == nil {
+			broker.Settings = read.Brokers[name].Settings
+			linked.Brokers[name] = broker
+		}
+	}
+	return &linked, nil
 }

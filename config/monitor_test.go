@@ -42,7 +42,7 @@ func TestMonitorProblems(t *testing.T) {
 		"{operator_tokens: {a: 1234567890123456}}":                         "is a number",
 		"{lisen: x}": "did you mean \"listen\"",
 	} {
-		_, err := config.Parse([]byte(minimal+"monitor: "+section+"\n"), "f", env())
+		_, err := parsed([]byte(minimal+"monitor: "+section+"\n"), "f", env())
 		require.Error(t, err, section)
 		require.ErrorContains(t, err, want, section)
 		assert.NotContains(t, err.Error(), a)

@@ -18,6 +18,8 @@ type object struct {
 	broken bool // what stands there is no mapping; reported
 	// Ignored are known keys that were refused where they are there, and that no message recommends.
 	ignored func(name string) bool
+	// Sections are the mappings below this one that an adapter's settings were decoded from.
+	sections map[string]*object
 }
 
 // field is one key of an object, or one entry of a list.

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 )
 
 func TestRabbitMQSettings(t *testing.T) {
@@ -18,12 +19,12 @@ brokers:
   a: {type: rabbitmq, url: "amqps://y/shop", tls: {ca_file: ca.pem}, exchange: out, unroutable: drop, expiration: 90m, max_message_bytes: 5, create_destinations: true}
   b: {type: rabbitmq, url: amqp://x, exchange: out, unroutable: wait}
 `)
-	assert.Equal(t, config.Broker{Type: config.TypeRabbitMQ, URL: "amqp://x"}, cfg.Brokers["default"])
-	assert.Equal(t, config.Broker{
-		Type: config.TypeRabbitMQ, URL: "amqps://y/shop", TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 5,
-		RabbitMQ: config.RabbitMQ{Exchange: "out", DropUnroutable: true, Expiration: 90 * time.Minute},
-	}, cfg.Brokers["a"])
-	assert.Equal(t, config.RabbitMQ{Exchange: "out"}, cfg.Brokers["b"].RabbitMQ)
+	assert.Equal(t, &rabbitmq.Settings{URL: "amqp://x"}, cfg.Brokers["default"].Settings)
+	assert.Equal(t, &rabbitmq.Settings{
+		URL: "amqps://y/shop", TLS: &adapter.TLS{CAFile: "ca.pem"}, CreateDestinations: true, MaxMessageBytes: 5,
+		Exchange: "out", Unroutable: "drop", Expiration: 90 * time.Minute,
+	}, cfg.Brokers["a"].Settings)
+	assert.Equal(t, &rabbitmq.Settings{URL: "amqp://x", Exchange: "out", Unroutable: "wait"}, cfg.Brokers["b"].Settings)
 }
 
 func TestProblemsInRabbitMQSettings(t *testing.T) {
@@ -40,14 +41,13 @@ brokers:
 			"3:54: brokers.default.exchange: is a number: put it in quotes to use it as text",
 			`3:69: brokers.default.unroutable: "maybe" is not known: use wait or drop`,
 			`3:88: brokers.default.expiration: is "1us": use at least 1ms`,
-			`3:112: brokers.default.max_message_bytes: is "0": use 1 to 1073741824`,
+			`3:112: brokers.default.max_message_bytes: is "0": use 1 to 536870912`,
 			"3:136: brokers.default.create_destinations: must be true or false",
 			"4:3: brokers.a: url is missing: use amqp://user:password@host:5672/vhost",
-			"4:23: brokers.a.tls: cert_file and key_file go together: the certificate, and the private key that belongs to it",
+			"4:28: brokers.a.tls: cert_file and key_file go together: the certificate, and the private key that belongs to it",
 			`4:43: brokers.a.tls: unknown key "file": did you mean "ca_file"?`,
 			"5:38: brokers.b.tls: does nothing without TLS: let url begin with amqps://, or remove it",
-			"5:57: brokers.b.compression: does nothing for a broker of type rabbitmq: remove it",
-			"6:36: brokers.c.tls: cert_file and key_file go together: the certificate, and the private key that belongs to it",
+			`5:57: brokers.b: unknown key "compression": use type, url, exchange, unroutable, expiration, create_destinations, max_message_bytes, tls, format, source, extensions, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
 			"6:36: brokers.c.tls: does nothing for a broker of type redis: remove it",
 			"6:56: brokers.c.exchange: does nothing for a broker of type redis: remove it",
 			"6:69: brokers.c.unroutable: does nothing for a broker of type redis: remove it",
@@ -72,7 +72,7 @@ func TestRabbitMQPlaces(t *testing.T) {
 		"url: amqp://h, destination: '{stream}', unroutable: drop": true,
 	} {
 		source := "outbox: {external_brokers: [x]}\nbrokers: {default: {type: rabbitmq, url: amqp://h}, x: {type: rabbitmq, " + other + "}}\n"
-		_, err := config.Parse([]byte(source), "f")
+		_, err := parsed([]byte(source), "f")
 		if same {
 			require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, other)
 		} else {

@@ -7,19 +7,20 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 // reader walks one document and collects what is wrong with it.
 type reader struct {
-	file        string
-	lookup      func(string) (string, bool)
-	brokerTypes []string // beyond the built-in ones
-	anchors     map[string]ast.Node
-	problems    []Problem
-	warnings    []Problem
+	file     string
+	lookup   func(string) (string, bool)
+	types    []adapter.Type // whose adapters are linked
+	anchors  map[string]ast.Node
+	problems []Problem
+	warnings []Problem
 
-	anyBrokerType bool     // those that look like a mistake excepted
-	unsetIn       []string // sections that may name variables that are not set
+	unsetIn []string // sections that may name variables that are not set
 }
 
 func (r *reader) problemf(at position, path, format string, args ...any) {

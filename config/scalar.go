@@ -165,6 +165,25 @@ func (o *object) integer(name string, dst *int, most int) {
 	}
 }
 
+// limit reads a whole number that may be negative, and reports whether there was one.
+func (o *object) limit(name string, dst *int, least, most int) bool {
+	f := o.get(name)
+	if f == nil || !o.scalar(f) {
+		return false
+	}
+	n, err := strconv.Atoi(f.text)
+	if err != nil || !wholeNumber.MatchString(f.text) || !o.looksLike(f, integerTypes...) {
+		o.rejectf(f, "must be a whole number in plain digits, without quotes")
+		return false
+	}
+	if n < least || n > most {
+		o.rejectf(f, "is %s: use %d to %d", shown(f.source), least, most)
+		return false
+	}
+	*dst = n
+	return true
+}
+
 // number reads a finite number; most is math.MaxFloat64 where there is no upper end.
 func (o *object) number(name string, dst *float64, least, most float64) *field {
 	f := o.get(name)

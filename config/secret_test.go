@@ -44,21 +44,20 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 databases: {default: {driver: postgres, dsn: "postgres://u:hunter2@h"}}
 brokers:
   default: {type: redis, url: "redis://u:hunter2@h"}
-  other: {type: azure, url: "hunter2", options: {password: hunter2, deep: [{x: hunter2}]}}
-`, config.WithBrokerTypes("azure"))
-	assert.Equal(t, hunter, cfg.Brokers["other"].Options["password"])
+  other: {type: strange, url: "hunter2", tokens: [hunter2]}
+  unknown: {type: unknown, password: hunter2}
+`)
+	assert.Equal(t, hunter, cfg.Brokers["other"].Settings.(*strangeSettings).URL.Reveal())
 
 	hexed := fmt.Sprintf("%x", hunter)
 	for _, value := range []any{
-		secret, &secret, []config.Secret{secret}, map[string]config.Secret{"x": secret}, cfg, *cfg, cfg.Databases["default"], cfg.Brokers, cfg.Brokers["other"].Options,
+		secret, &secret, []config.Secret{secret}, map[string]config.Secret{"x": secret}, cfg, *cfg, cfg.Databases["default"], cfg.Brokers, cfg.Brokers["other"].Settings, *cfg.Brokers["other"].Settings.(*strangeSettings),
 	} {
 		for _, printed := range everywhere(t, value) {
 			assert.NotContains(t, printed, hunter, "%T", value)
 			assert.NotContains(t, printed, hexed, "%T", value)
 		}
 	}
-	assert.Equal(t, "[deep password]", cfg.Brokers["other"].Options.String())
-	assert.Equal(t, "[deep password]", cfg.Brokers["other"].Options.GoString())
 }
 
 // Whatever is wrong with the value of a variable, or with a connection string, the message quotes
@@ -71,13 +70,13 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			"outbox: {table: '${X}', internal_broker: '${X}', external_brokers: ['${X}', '${X}', 'a${X}'], ordering: '${X}', on_abandon: '${X}'}",
 			"outbox: {serialize_keys: '${X}', workers: '${X}', batch_size: '${X}', lease: '${X}', poll: {min: '${X}', max: '5${X}'}}",
 			"outbox: {retry: {max_attempts: '${X}', base_delay: '${X}d', multiplier: '${X}', max_delay: '${X}', jitter: '${X}'}}",
-			"brokers: {default: {type: '${X}'}, a: {type: redis, url: '${X}'}, b: {type: pubsub, project: \"${X}\\n\", endpoint: \"${X}\\0\"}}",
+			"brokers: {default: {type: '${X}'}, a: {type: redis, url: '${X}'}, b: {type: strange, region: \"${X}\\n\", acks: \"${X}\\0\"}}",
 			"brokers: {a: {type: memory, url: '${X}', format: '${X}', source: '${X}', filter: ['[${X}']}}",
-			"brokers: {a: {type: azure, url: '${X}', options: ['${X}']}, b: {type: azure, options: {a: !x '${X}'}}}",
+			"brokers: {a: {type: strange, url: '${X}', tokens: '${X}', retries: '${X}', ratio: '${X}', wait: '${X}', offset: '${X}'}, b: {type: strange, queue: {a: !x '${X}'}}}",
 			"monitor: {listen: '${X}', metrics: '${X}', viewer_tokens: {a: 'x${X}', '${X}': y}, operator_tokens: {a: '${X}', b: '${X}'}}",
 			"cleanup: {interval: '${X}', batch_size: '${X}'}\n${X}: 1",
 		} {
-			_, err := config.Parse([]byte(source), "f", env("X", value), config.WithBrokerTypes("azure"))
+			_, err := parsed([]byte(source), "f", env("X", value))
 			require.Error(t, err)
 			assert.NotContains(t, err.Error(), hunter)
 		}
@@ -101,7 +100,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 		"brokers: {'u:hunter2@h': {type: memory}}\noutbox: {internal_broker: x}",
 		"%YAML hunter2\n---\na: 1",
 	} {
-		_, err := config.Parse([]byte(source), "f", env())
+		_, err := parsed([]byte(source), "f", env())
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), hunter, source)
 	}
@@ -112,7 +111,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 func TestVariablesCannotAddYAML(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, minimal+"  extra: {type: redis, url: 'redis://h/?x=${X}'}\n", env("X", "h\", type: memory, # ' }\\ ~ *x &y !z"))
-	assert.Equal(t, config.TypeRedis, cfg.Brokers["extra"].Type)
-	assert.Equal(t, "redis://h/?x=h\", type: memory, # ' }\\ ~ *x &y !z", cfg.Brokers["extra"].URL.Reveal())
+	assert.Equal(t, "redis", cfg.Brokers["extra"].Type)
+	assert.Equal(t, "redis://h/?x=h\", type: memory, # ' }\\ ~ *x &y !z", redisURL(cfg, "extra"))
 	assert.Len(t, cfg.Brokers, 2)
 }

@@ -7,24 +7,29 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/config"
+)
+
+const (
+	whsecA = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	whsecB = "whsec_AfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
 func TestWebhookSettings(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `outbox: {external_brokers: [a]}
 brokers:
-  default: {type: webhook, url: https://x/hooks, secrets: [whsec_a]}
-  a: {type: webhook, url: "https://u:p@y:8080", secrets: [whsec_b, whsec_a], allow_http: true, allow_private_networks: true, concurrency: 2, request_timeout: 3s,
+  default: {type: webhook, url: https://x/hooks, secrets: [`+whsecA+`]}
+  a: {type: webhook, url: "https://u:p@y:8080", secrets: [`+whsecB+`, `+whsecA+`], allow_http: true, allow_private_networks: true, concurrency: 2, request_timeout: 3s,
       max_message_bytes: 100000, tls: {ca_file: ca.pem}}
 `)
-	assert.Equal(t, config.Broker{Type: config.TypeWebhook, URL: "https://x/hooks", Webhook: config.Webhook{Secrets: []config.Secret{"whsec_a"}}}, cfg.Brokers["default"])
-	assert.Equal(t, config.Broker{
-		Type: config.TypeWebhook, URL: "https://u:p@y:8080", TLS: config.TLS{Enabled: true, CAFile: "ca.pem"}, MaxMessageBytes: 100000,
-		Webhook: config.Webhook{
-			Secrets: []config.Secret{"whsec_b", "whsec_a"}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 2, RequestTimeout: 3 * time.Second,
-		},
-	}, cfg.Brokers["a"])
+	assert.Equal(t, &webhook.Settings{URL: "https://x/hooks", Secrets: []config.Secret{whsecA}}, cfg.Brokers["default"].Settings)
+	assert.Equal(t, &webhook.Settings{
+		URL: "https://u:p@y:8080", Secrets: []config.Secret{whsecB, whsecA}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 2,
+		RequestTimeout: 3 * time.Second, MaxMessageBytes: 100000, TLS: &adapter.TLS{CAFile: "ca.pem"},
+	}, cfg.Brokers["a"].Settings)
 }
 
 func TestProblemsInWebhookSettings(t *testing.T) {
@@ -35,7 +40,7 @@ brokers:
   default: {type: webhook, url: http://x, secrets: whsec_hush, concurrency: 300, request_timeout: 0s, create_destinations: true}
   a: {type: webhook, allow_http: 1}
   b: {type: redis, url: redis://x, secrets: [a], allow_http: true}
-  d: {type: webhook, url: https://x/hooks/d, secrets: [a], request_timeout: 15001ms, publish_timeout: 15s}
+  d: {type: webhook, url: https://x/hooks/d, secrets: [` + whsecA + `], request_timeout: 15001ms, publish_timeout: 15s}
   c: {type: webhook, url: http://x/hooks, secrets: [5], allow_private_networks: false, allow_http: true, tls: {}}
 `, []string{
 			"3:33: brokers.default.url: must begin with https://",
@@ -48,7 +53,7 @@ brokers:
 			"4:34: brokers.a.allow_http: must be true or false",
 			"5:36: brokers.b.secrets: does nothing for a broker of type redis: remove it",
 			"5:50: brokers.b.allow_http: does nothing for a broker of type redis: remove it",
-			"6:77: brokers.d.request_timeout: is 15.001s, longer than publish_timeout (15s), which ends the request before",
+			"6:114: brokers.d.request_timeout: is 15.001s, longer than publish_timeout (15s), which ends the request before",
 			"7:53: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
 			"7:106: brokers.c.tls: does nothing without TLS: let url begin with https://, or remove it",
 		}},
@@ -69,10 +74,10 @@ func TestWebhookPlaces(t *testing.T) {
 		{"https://x/hooks?tenant=1", "https://x/hooks?tenant=2", "a", "b, c", false},
 		{"https://x/hooks", "https://x/hooks", "c", "a, b", false},
 	} {
-		_, err := config.Parse([]byte(`outbox: {internal_broker: `+c.internal+`, external_brokers: [`+c.external+`]}
+		_, err := parsed([]byte(`outbox: {internal_broker: `+c.internal+`, external_brokers: [`+c.external+`]}
 brokers:
-  a: {type: webhook, url: "`+c.a+`", secrets: [whsec_a]}
-  b: {type: webhook, url: "`+c.b+`", secrets: [whsec_b]}
+  a: {type: webhook, url: "`+c.a+`", secrets: [`+whsecA+`]}
+  b: {type: webhook, url: "`+c.b+`", secrets: [`+whsecB+`]}
   c: {type: redis, url: redis://x}
 `), "f")
 		if c.same {

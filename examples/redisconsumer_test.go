@@ -29,7 +29,7 @@ func Example_redisConsumer() {
 	type OrderPlaced struct{ Total int }
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[OrderPlaced](events)
-	broker := publisher.New(client)
+	broker := publisher.New(client, publisher.Settings{})
 	for _, total := range []int{10, 32} {
 		m, err := events.Seal(envelope.NewEvent(OrderPlaced{total}), envelope.Source{Aggregate: "Order", ID: "42"}, envelope.Context{})
 		if err != nil {

@@ -62,7 +62,7 @@ brokers:
 	require.NoError(t, db.Use(gormplugin.New(events, cfg.Routing())))
 
 	partner := memory.New()
-	options := []fanout.Option{linked(), fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler))}
+	options := []fanout.Option{fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler))}
 	_, err = fanout.Open(t.Context(), cfg, options...)
 	require.ErrorContains(t, err, "fanout migrate")
 	p.migrate()

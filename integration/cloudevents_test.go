@@ -28,7 +28,7 @@ import (
 )
 
 // A transaction of GORM on SQLite, delivered as CloudEvents: to a broker in memory, and through
-// Watermill, whose type of broker the program registers. Both are read with the SDK of the
+// Watermill, whose broker the program gives. Both are read with the SDK of the
 // CloudEvents project.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ brokers:
   default: {type: memory}
   partner: {type: memory, format: cloudevents, source: "https://shop.example.com/ordering", extensions: [tenant_id, region]}
   stream: {type: watermill, format: cloudevents, extensions: [region, tenant_id]}
-`), "fanout.yaml", config.WithBrokerTypes("watermill"))
+`), "fanout.yaml")
 	require.NoError(t, err)
 	migrate(t, cfg, dsn)
 
@@ -61,9 +61,7 @@ brokers:
 	partner := memory.New()
 	relay, err := fanout.Open(t.Context(), cfg,
 		fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler)),
-		fanout.WithBrokerType("watermill", func(context.Context, string, config.Broker) (brokers.Broker, error) {
-			return watermill.New(pubsub), nil
-		}))
+		fanout.WithBroker("stream", watermill.New(pubsub)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -25,7 +25,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
 // A place is an empty database on one kind of server.
@@ -89,9 +88,6 @@ func (p *place) yaml() string {
 // bare is [place.yaml] for an application that passes its own handle.
 func (p *place) bare() string { return fmt.Sprintf("databases:\n  default: {driver: %s}\n", p.driver) }
 
-// linked are the databases whose client is in a module of its own.
-func linked() fanout.Option { return fanout.WithDriver(outbox.MySQL, mysql.FromConfig) }
-
 // dial is a way for GORM.
 func (p *place) dial() gorm.Dialector {
 	switch p.driver {
@@ -107,7 +103,7 @@ func (p *place) dial() gorm.Dialector {
 // openStore opens the table of a database.
 func openStore(ctx context.Context, driver outbox.Dialect, dsn string) (driver.Store, error) {
 	cfg := &config.Config{Databases: map[string]config.Database{"default": {Driver: driver, DSN: config.Secret(dsn)}}}
-	return fanout.OpenStore(ctx, cfg, "default", linked())
+	return fanout.OpenStore(ctx, cfg, "default")
 }
 
 // migrate does what "fanout migrate" does.

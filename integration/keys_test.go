@@ -65,7 +65,7 @@ brokers:
 	require.NoError(t, p.db.Use(gormplugin.New(events, cfg.Routing())))
 	at.migrate()
 
-	relay, err := fanout.Open(t.Context(), cfg, linked(), fanout.WithDB("default", p.db), fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	relay, err := fanout.Open(t.Context(), cfg, fanout.WithDB("default", p.db), fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	background(t, relay.Run)
 	options, err := redis.ParseURL(redisURL)

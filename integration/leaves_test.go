@@ -90,7 +90,7 @@ brokers:
 	const number = 60
 	ship(t, cfg, dsn, number)
 	inside := memory.New()
-	relay, err := fanout.Open(t.Context(), cfg, fanout.WithBroker("default", inside), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
+	relay, err := fanout.Open(t.Context(), cfg, fanout.WithBroker("default", inside), fanout.WithBrokerType(gcppubsub.Type()),
 		fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -44,7 +45,7 @@ func newChaos() (brokers.Broker, outbox.Policy, error) {
 	if err != nil {
 		return nil, outbox.Policy{}, err
 	}
-	inner, err := redisstreams.Open(os.Getenv(redisVariable))
+	inner, err := redisstreams.Open(redisstreams.Settings{URL: adapter.Secret(os.Getenv(redisVariable))})
 	policy := shortLease()
 	policy.BatchSize, policy.PollMin, policy.PollMax = 200, 5*time.Millisecond, 50*time.Millisecond
 	policy.Retry = outbox.Retry{MaxAttempts: 1000, BaseDelay: 20 * time.Millisecond, MaxDelay: 300 * time.Millisecond}

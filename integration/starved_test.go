@@ -43,7 +43,7 @@ func testFault31ApplicationHasUsedUpItsPool(t *testing.T, p *place) {
 	require.Equal(t, 2, pool.Stats().InUse)
 
 	broker := memory.New()
-	relay, err := fanout.Open(t.Context(), cfg, linked(), fanout.WithDB("default", db), fanout.WithBroker("default", broker), fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	relay, err := fanout.Open(t.Context(), cfg, fanout.WithDB("default", db), fanout.WithBroker("default", broker), fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

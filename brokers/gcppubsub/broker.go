@@ -26,13 +26,9 @@ type Broker struct {
 
 // New returns a broker that uses a client of the caller's; Close leaves it open. Make the client
 // with [ClientOptions], so that it finds back to a server that was away within about a second.
-// [WithClientOptions] and [WithEndpoint] have no effect here.
-func New(client *pubsub.Client, opts ...Option) *Broker {
-	b := &Broker{client: client, options: defaults()}
-	for _, opt := range opts {
-		opt(&b.options)
-	}
-	return b
+// Project, Endpoint and Client of the settings have no effect here.
+func New(client *pubsub.Client, settings Settings) *Broker {
+	return &Broker{client: client, options: settings.options()}
 }
 
 // Capabilities implements [brokers.Broker].
@@ -72,7 +68,7 @@ const permissionToPublish = "pubsub.topics.publish"
 
 // CheckDestination implements [brokers.DestinationChecker]. It looks at the destination's topic
 // (GetTopic), for which the role of a publisher is not enough, and asks for its own permissions
-// there (TestIamPermissions), for which none is needed. With [WithCreateTopics] a missing topic is
+// there (TestIamPermissions), for which none is needed. With [Settings.CreateDestinations] a missing topic is
 // no obstacle. Emulators know no permissions.
 func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
 	if !b.gate.Enter() {

@@ -1,7 +1,7 @@
 // Package gcppubsub publishes to Google Cloud Pub/Sub. It is a module of its own: a relay opens the
 // brokers of type pubsub of its configuration where it is given [FromConfig].
 //
-//	relay, err := fanout.Open(ctx, cfg, fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
+//	relay, err := fanout.Open(ctx, cfg, fanout.WithBrokerType(gcppubsub.Type()))
 //
 // A message becomes a Pub/Sub message: its data is the payload, its attributes are the flat fields
 // (id, type, correlation_id, content-type, traceparent, tracestate and those of the configuration),
@@ -18,7 +18,7 @@
 // answer comes twice then, first deliveries stay in order.
 //
 // Pub/Sub keeps the order of what is published in one region, to subscriptions that have message
-// ordering enabled. Pin the region with [WithEndpoint] ("europe-west1-pubsub.googleapis.com:443")
+// ordering enabled. Pin the region with [Settings.Endpoint] ("europe-west1-pubsub.googleapis.com:443")
 // where relays run in several.
 //
 // # Errors
@@ -58,12 +58,12 @@
 // # Credentials, endpoints, projects
 //
 // [Open] finds credentials by the rules of the ecosystem, Application Default Credentials, unless
-// [WithClientOptions] gives them. Connections use TLS. PUBSUB_EMULATOR_HOST, or [WithEmulator] for
+// [Settings.Client] gives them. Connections use TLS. PUBSUB_EMULATOR_HOST, or [Settings.Endpoint] for
 // one broker, selects an emulator, without TLS and credentials. The project is given by its id, or
 // as pubsub.DetectProjectID: then it is that of the credentials.
 //
 // Publishing needs pubsub.topics.publish on each topic (roles/pubsub.publisher), [Broker.Ping]
-// needs no permission, and [WithCreateTopics] needs pubsub.topics.create in the project as well.
+// needs no permission, and [Settings.CreateDestinations] needs pubsub.topics.create in the project as well.
 //
 // # Why not pubsub.Publisher
 //

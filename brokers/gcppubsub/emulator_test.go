@@ -38,9 +38,9 @@ func newEmulator(t *testing.T) *emulator {
 	return e
 }
 
-func (e *emulator) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
+func (e *emulator) open(t *testing.T, settings ...gcppubsub.Settings) *gcppubsub.Broker {
 	t.Helper()
-	return openAt(t, e.addr, e.project, opts...)
+	return openAt(t, e.addr, e.project, settings...)
 }
 
 func (e *emulator) subscription(topic string) string {

@@ -34,7 +34,7 @@ func (v verdict) advise(err error) error {
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"create the topic, or name another one (destination in the configuration, WithTopic in Go)", false,
+		"create the topic, or name another one (destination in the configuration, Settings.Topic in Go)", false,
 	},
 	codes.PermissionDenied: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
@@ -88,7 +88,7 @@ var known = []codes.Code{
 var (
 	noAnswer = verdict{
 		brokers.ClassUnavailable, brokers.ScopeBroker,
-		"no answer in time; check the network and the endpoint, or raise WithTimeout", true,
+		"no answer in time; check the network and the endpoint, or raise Timeout", true,
 	}
 	closed   = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker", false}
 	tooLarge = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does", false}

@@ -181,7 +181,7 @@ func TestScopes(t *testing.T) {
 	s := newServer(t)
 	s.createTopic(t, "good")
 	s.createTopic(t, "bad")
-	b := s.open(t, gcppubsub.WithConcurrency(1))
+	b := s.open(t, gcppubsub.Settings{Concurrency: 1})
 	for code, want := range map[codes.Code]map[string]int{
 		codes.ResourceExhausted:  {"unavailable broker": 1, "not_sent": 4},
 		codes.PermissionDenied:   {"unavailable destination": 1, "not_sent": 1, "": 3},
@@ -271,7 +271,7 @@ func TestServerTakesLess(t *testing.T) {
 	msgs := many("orders", 4, 1)
 	msgs[1].Payload = make([]byte, 5<<20)
 	// The fake's own front has gRPC's limit.
-	results := s.open(t, gcppubsub.WithEndpoint(s.fake.Addr)).Publish(t.Context(), msgs)
+	results := s.open(t, gcppubsub.Settings{Endpoint: s.fake.Addr}).Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 1, "permanent": 1, "not_sent": 2}, verdicts(results), "%v", results[1].Err)
 }
 

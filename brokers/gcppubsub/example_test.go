@@ -17,11 +17,10 @@ func ExampleOpen() {
 	emulator := pstest.NewServer()
 	defer func() { _ = emulator.Close() }()
 
-	broker, err := gcppubsub.Open(ctx, "acme-production",
-		gcppubsub.WithEmulator(emulator.Addr), // gcppubsub.WithEndpoint("europe-west1-pubsub.googleapis.com:443")
-		gcppubsub.WithCreateTopics(),
-		gcppubsub.WithCompression(1024),
-	)
+	broker, err := gcppubsub.Open(ctx, gcppubsub.Settings{
+		Project: "acme-production", Compression: 1024, CreateDestinations: true,
+		Endpoint: emulator.Addr, // "europe-west1-pubsub.googleapis.com:443"
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

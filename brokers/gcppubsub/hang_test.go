@@ -45,7 +45,7 @@ func TestHangingServerTimeout(t *testing.T) {
 		assert.LessOrEqual(t, time.Until(deadline), timeout)
 		<-ctx.Done()
 	})
-	b := s.open(t, gcppubsub.WithTimeout(timeout), gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.Settings{Timeout: timeout, BatchMessages: 2})
 	results := b.Publish(t.Context(), many("orders", 6, 2))
 	assert.Equal(t, map[string]int{"unavailable broker": 4, "not_sent": 2}, verdicts(results), "two keys, their first requests")
 	require.ErrorContains(t, results[0].Err, "no answer in time")
@@ -60,7 +60,7 @@ func TestHangingServerDeadlineOfTheCall(t *testing.T) {
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	s.hangs()
-	b := s.open(t, gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.Settings{BatchMessages: 2})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	results := b.Publish(ctx, many("orders", 3, 1))
@@ -75,7 +75,7 @@ func TestHangingServerCancelled(t *testing.T) {
 	came := s.hangs()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	answer := publishing(ctx, s.open(t, gcppubsub.WithBatch(2, 0)), many("orders", 3, 1))
+	answer := publishing(ctx, s.open(t, gcppubsub.Settings{BatchMessages: 2}), many("orders", 3, 1))
 	<-came
 	cancel()
 	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(<-answer))
@@ -88,7 +88,7 @@ func TestHangingServerClose(t *testing.T) {
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	came := s.hangs()
-	b := s.open(t, gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.Settings{BatchMessages: 2})
 	answer := publishing(t.Context(), b, many("orders", 3, 1))
 	<-came
 	ended, cancel := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestHangingServerCloseOfNew(t *testing.T) {
 		close(came)
 		<-release
 	})
-	b := gcppubsub.New(client)
+	b := gcppubsub.New(client, gcppubsub.Settings{})
 	answer := publishing(t.Context(), b, many("orders", 3, 1))
 	<-came
 	ended, cancel := context.WithCancel(t.Context())
@@ -127,7 +127,7 @@ func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	b := s.open(t, gcppubsub.WithTimeout(500*time.Millisecond), gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.Settings{Timeout: 500 * time.Millisecond, BatchMessages: 2})
 	taken := make(chan struct{})
 	released := make(chan struct{})
 	s.replies(func(*pubsubpb.PublishRequest) error {

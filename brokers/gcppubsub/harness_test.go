@@ -20,10 +20,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"cmp"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/internal/toxic"
+	"slices"
 )
 
 func TestMain(m *testing.M) {
@@ -54,7 +56,7 @@ func TestConformance(t *testing.T) {
 			Received: e.received,
 			Network:  proxy,
 			OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-				return e.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
+				return e.open(t, gcppubsub.Settings{Endpoint: proxy.Addr(t)})
 			},
 		})
 	})
@@ -93,7 +95,7 @@ func conformanceOfFake(t *testing.T) {
 
 		Network: proxy,
 		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
+			return s.open(t, gcppubsub.Settings{Endpoint: proxy.Addr(t)})
 		},
 	})
 }
@@ -101,7 +103,7 @@ func conformanceOfFake(t *testing.T) {
 // site is a Pub/Sub of some kind.
 type site interface {
 	createTopic(t *testing.T, topic string)
-	open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker
+	open(t *testing.T, settings ...gcppubsub.Settings) *gcppubsub.Broker
 	received(t *testing.T, destination string) []brokers.Message
 }
 
@@ -251,16 +253,21 @@ func clientOptions() []option.ClientOption {
 	}
 }
 
-func (s *server) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
+func (s *server) open(t *testing.T, settings ...gcppubsub.Settings) *gcppubsub.Broker {
 	t.Helper()
-	return openAt(t, s.addr, project, opts...)
+	return openAt(t, s.addr, project, settings...)
 }
 
 // openAt opens a broker that is closed with the test.
-func openAt(t *testing.T, addr, project string, opts ...gcppubsub.Option) *gcppubsub.Broker {
+func openAt(t *testing.T, addr, project string, settings ...gcppubsub.Settings) *gcppubsub.Broker {
 	t.Helper()
-	opts = append([]gcppubsub.Option{gcppubsub.WithEndpoint(addr), gcppubsub.WithClientOptions(clientOptions()...)}, opts...)
-	b, err := gcppubsub.Open(t.Context(), project, opts...)
+	s := gcppubsub.Settings{Endpoint: addr}
+	if len(settings) > 0 {
+		s = settings[0]
+		s.Endpoint = cmp.Or(s.Endpoint, addr)
+	}
+	s.Project, s.Client = project, slices.Concat(clientOptions(), s.Client)
+	b, err := gcppubsub.Open(t.Context(), s)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b

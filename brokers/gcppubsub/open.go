@@ -15,20 +15,16 @@ import (
 
 var legalProject = regexp.MustCompile(`^[a-z0-9][a-z0-9.:\-]*$`)
 
-// Open returns a broker for a project, with a client of its own that Close closes. Credentials are
-// found by the rules of the ecosystem (GOOGLE_APPLICATION_CREDENTIALS, gcloud's application
-// default, the machine's service account) unless [WithClientOptions] gives them; with
-// PUBSUB_EMULATOR_HOST set, an emulator is used without any. It does not connect yet: use Ping to
-// find out. ctx is for finding credentials and has no further use.
-//
-// project may be pubsub.DetectProjectID: the project of the credentials.
-func Open(ctx context.Context, project string, opts ...Option) (*Broker, error) {
-	b := New(nil, opts...)
-	dial := ClientOptions()
-	if b.options.endpoint != "" && os.Getenv(emulatorVariable) == "" {
-		dial = append(dial, option.WithEndpoint(b.options.endpoint))
-	}
-	client, err := pubsub.NewClient(ctx, project, append(dial, b.options.client...)...)
+// Open returns a broker with a client of its own that Close closes. Credentials are found by the rules
+// of the ecosystem (GOOGLE_APPLICATION_CREDENTIALS, gcloud's application default, the machine's service
+// account) unless [Settings.Client] gives them; with PUBSUB_EMULATOR_HOST set, an emulator is used
+// without any. It does not connect yet: use Ping to find out. ctx is for finding credentials and has no
+// further use.
+func Open(ctx context.Context, settings Settings) (*Broker, error) {
+	project := settings.Project
+	b := New(nil, settings)
+	dial := append(ClientOptions(), endpoint(settings.Endpoint, os.Getenv(emulatorVariable) != "")...)
+	client, err := pubsub.NewClient(ctx, project, append(dial, settings.Client...)...)
 	if err != nil {
 		return nil, fmt.Errorf("gcppubsub: open project %q: %w", project, err)
 	}

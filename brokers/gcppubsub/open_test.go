@@ -30,14 +30,14 @@ import (
 
 func TestOpenRefusesProjects(t *testing.T) {
 	t.Parallel()
-	_, err := gcppubsub.Open(t.Context(), "", gcppubsub.WithEmulator("localhost:1"))
+	_, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: "", Endpoint: "localhost:1"})
 	require.ErrorContains(t, err, "gcppubsub: open project")
 	for _, name := range []string{"My Project", "acme/prod", "projects/acme", "ACME", "-acme"} {
-		_, err = gcppubsub.Open(t.Context(), name, gcppubsub.WithEmulator("localhost:1"))
+		_, err = gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: name, Endpoint: "localhost:1"})
 		require.ErrorContains(t, err, "this is not the id of a project", name)
 	}
 	for _, name := range []string{"acme-prod-123", "example.com:acme", "123456789012"} {
-		b, err := gcppubsub.Open(t.Context(), name, gcppubsub.WithEmulator("localhost:1"))
+		b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: name, Endpoint: "localhost:1"})
 		require.NoError(t, err, name)
 		require.NoError(t, b.Close(t.Context()))
 	}
@@ -49,17 +49,16 @@ func TestEmulatorHost(t *testing.T) {
 	s := newServer(t)
 	for name, c := range map[string]struct {
 		variable string
-		opts     []gcppubsub.Option
+		endpoint string
 	}{
-		"alone":                 {s.addr, nil},
-		"beside an endpoint":    {s.addr, []gcppubsub.Option{gcppubsub.WithEndpoint("europe-west1-pubsub.googleapis.com:443")}},
-		"beside WithEmulator":   {"localhost:1", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr)}},
-		"WithEmulator":          {"", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr)}},
-		"after an endpoint too": {"", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr), gcppubsub.WithEndpoint("localhost:1")}},
+		"alone":              {s.addr, ""},
+		"beside an endpoint": {s.addr, "europe-west1-pubsub.googleapis.com:443"},
+		"beside another one": {"localhost:1", s.addr},
+		"of the settings":    {"", s.addr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PUBSUB_EMULATOR_HOST", c.variable)
-			b, err := gcppubsub.Open(t.Context(), "demo", append(c.opts, gcppubsub.WithCreateTopics())...)
+			b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: "demo", Endpoint: c.endpoint, CreateDestinations: true})
 			require.NoError(t, err)
 			require.NoError(t, b.Ping(t.Context()))
 			assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
@@ -102,8 +101,7 @@ func TestDefaultCredentials(t *testing.T) {
 		"client_email": "relay@acme.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	})
-	b, err := gcppubsub.Open(t.Context(), pubsub.DetectProjectID, gcppubsub.WithEndpoint(s.addr),
-		gcppubsub.WithClientOptions(trust, option.WithTelemetryDisabled()))
+	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: pubsub.DetectProjectID, Endpoint: s.addr, Client: []option.ClientOption{trust, option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	s.createTopic(t, "orders")
 	require.NoError(t, b.Ping(t.Context()))
@@ -114,7 +112,7 @@ func TestDefaultCredentials(t *testing.T) {
 	require.NoError(t, b.Close(t.Context()))
 
 	// Without trust in its certificate, the server is out of reach, and nothing is said to it.
-	b, err = gcppubsub.Open(t.Context(), project, gcppubsub.WithEndpoint(s.addr), gcppubsub.WithClientOptions(option.WithTelemetryDisabled()))
+	b, err = gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Endpoint: s.addr, Client: []option.ClientOption{option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
 	assert.Equal(t, "unavailable broker", verdict(result))
@@ -133,8 +131,7 @@ func TestCredentialsOutOfReach(t *testing.T) {
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://sts.googleapis.com/v1/token",
 		"credential_source": map[string]any{"file": filepath.Join(t.TempDir(), "missing")},
 	})
-	b, err := gcppubsub.Open(t.Context(), project, gcppubsub.WithEndpoint(s.addr),
-		gcppubsub.WithClientOptions(trust, option.WithTelemetryDisabled()))
+	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Endpoint: s.addr, Client: []option.ClientOption{trust, option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, b.Close(context.Background())) }()
 	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
@@ -207,7 +204,7 @@ func TestCheckDestination(t *testing.T) {
 		destination string
 		emulator    bool // knows no permissions
 		look        error
-		opts        []gcppubsub.Option
+		settings    gcppubsub.Settings
 		says        string // "" = nothing speaks against it
 		verdict     string
 	}{
@@ -218,8 +215,8 @@ func TestCheckDestination(t *testing.T) {
 		"missing":                          {destination: missing, says: "create the topic", verdict: "unavailable destination"},
 		"missing, emulator":                {destination: missing, emulator: true, says: "create the topic", verdict: "unavailable destination"},
 		"missing, publisher's role":        {destination: missing, look: denied, says: "the topic is missing, or", verdict: "unavailable destination"},
-		"missing, made by the first":       {destination: missing, emulator: true, opts: []gcppubsub.Option{gcppubsub.WithCreateTopics()}},
-		"no legal topic":                   {destination: "hr", says: "WithTopic", verdict: "unavailable destination"},
+		"missing, made by the first":       {destination: missing, emulator: true, settings: gcppubsub.Settings{CreateDestinations: true}},
+		"no legal topic":                   {destination: "hr", says: "Settings.Topic", verdict: "unavailable destination"},
 		"server that cannot be asked":      {destination: there, look: status.Error(codes.Unauthenticated, "injected"), says: "check the credentials", verdict: "unavailable broker"},
 		"not to be told, publisher's role": {destination: there, emulator: true, look: denied},
 	} {
@@ -232,7 +229,7 @@ func TestCheckDestination(t *testing.T) {
 			s.createTopic(t, "ordering.order")
 			s.createTopic(t, "ordering.cart")
 			s.looks(c.look)
-			err := s.open(t, c.opts...).CheckDestination(t.Context(), c.destination)
+			err := s.open(t, c.settings).CheckDestination(t.Context(), c.destination)
 			assert.Zero(t, s.requests.Load(), "nothing is published")
 			if c.says == "" {
 				require.NoError(t, err)

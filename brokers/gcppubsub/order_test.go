@@ -20,7 +20,7 @@ func TestOneKeyFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	b := s.open(t, gcppubsub.WithBatch(5, 0))
+	b := s.open(t, gcppubsub.Settings{BatchMessages: 5})
 	for code, want := range map[codes.Code]map[string]int{
 		codes.InvalidArgument: {"": 40, "permanent": 1, "not_sent": 9},
 		codes.OutOfRange:      {"": 40, "retryable": 1, "not_sent": 9},
@@ -123,11 +123,10 @@ func TestMisfortunes(t *testing.T) {
 		topic := fmt.Sprint("orders", number)
 		s.createTopic(t, topic)
 		s.fake.ClearMessages()
-		opts := []gcppubsub.Option{
-			gcppubsub.WithBatch(rapid.IntRange(1, 8).Draw(rt, "batch"), 0),
-			gcppubsub.WithConcurrency(1), // so that a failure can be repeated
-		}
-		b := s.open(t, opts...)
+		b := s.open(t, gcppubsub.Settings{
+			BatchMessages: rapid.IntRange(1, 8).Draw(rt, "batch"),
+			Concurrency:   1, // so that a failure can be repeated
+		})
 		msgs := many(topic, rapid.IntRange(1, 40).Draw(rt, "messages"), rapid.IntRange(1, 4).Draw(rt, "keys"))
 		ahead := rapid.SliceOfN(rapid.Custom(drawMisfortune), 0, 12).Draw(rt, "misfortunes")
 		s.meets(ahead)

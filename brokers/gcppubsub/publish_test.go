@@ -83,7 +83,7 @@ func TestCreateTopics(t *testing.T) {
 
 func testCreateTopics(t *testing.T, s site) {
 	t.Helper()
-	b := s.open(t, gcppubsub.WithCreateTopics())
+	b := s.open(t, gcppubsub.Settings{CreateDestinations: true})
 	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "it will be created")
 	assert.Equal(t, map[string]int{"": 40}, verdicts(b.Publish(t.Context(), many("ordering::order", 40, 20))), "twenty requests race to create it")
 	if fake, is := s.(*server); is { // with the emulator there is no subscription
@@ -99,7 +99,7 @@ func TestTopics(t *testing.T) {
 
 	s := newServer(t)
 	s.createTopic(t, "orders-of-acme")
-	b := s.open(t, gcppubsub.WithTopic(nil), gcppubsub.WithTopic(func(destination string) string {
+	b := s.open(t, gcppubsub.Settings{Topic: func(destination string) string {
 		switch destination {
 		case "id":
 			return "orders-of-acme"
@@ -108,7 +108,7 @@ func TestTopics(t *testing.T) {
 		default:
 			return destination
 		}
-	}))
+	}})
 	assert.Equal(t, map[string]int{"": 2}, verdicts(b.Publish(t.Context(), []brokers.Message{message("id", "k", 1), message("full", "k", 2)})))
 	assert.Equal(t, "id-1 id-2", ids(s.received(t, "orders-of-acme")))
 
@@ -131,20 +131,20 @@ func TestTopics(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		opts []gcppubsub.Option
-		msgs []brokers.Message
-		want int64
+		settings gcppubsub.Settings
+		msgs     []brokers.Message
+		want     int64
 	}{
-		"a request per key":      {nil, many("orders", 60, 20), 20},
-		"one key":                {nil, many("orders", 60, 1), 1},
-		"one key, small batches": {[]gcppubsub.Option{gcppubsub.WithBatch(7, 0)}, many("orders", 60, 1), 9},
-		"batches end with bytes": {[]gcppubsub.Option{gcppubsub.WithBatch(-1, 500)}, many("orders", 60, 1), 6},
+		"a request per key":      {gcppubsub.Settings{}, many("orders", 60, 20), 20},
+		"one key":                {gcppubsub.Settings{}, many("orders", 60, 1), 1},
+		"one key, small batches": {gcppubsub.Settings{BatchMessages: 7}, many("orders", 60, 1), 9},
+		"batches end with bytes": {gcppubsub.Settings{BatchBytes: 500}, many("orders", 60, 1), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
 			s.createTopic(t, "orders")
-			assert.Equal(t, map[string]int{"": len(c.msgs)}, verdicts(s.open(t, c.opts...).Publish(t.Context(), c.msgs)))
+			assert.Equal(t, map[string]int{"": len(c.msgs)}, verdicts(s.open(t, c.settings).Publish(t.Context(), c.msgs)))
 			assert.Equal(t, c.want, s.requests.Load())
 		})
 	}
@@ -175,7 +175,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			}
 		}
 	})
-	b := s.open(t, gcppubsub.WithConcurrency(3), gcppubsub.WithConcurrency(0))
+	b := s.open(t, gcppubsub.Settings{Concurrency: 3})
 	assert.Equal(t, map[string]int{"": 200}, verdicts(b.Publish(t.Context(), many("orders", 200, 100))))
 	assert.LessOrEqual(t, most.Load(), int64(3))
 }
@@ -188,10 +188,10 @@ func TestNewLeavesTheClientOpen(t *testing.T) {
 	client, err := pubsub.NewClient(t.Context(), project, slices.Concat(gcppubsub.ClientOptions(), clientOptions(),
 		[]option.ClientOption{option.WithEndpoint(s.addr)})...)
 	require.NoError(t, err)
-	b := gcppubsub.New(client)
+	b := gcppubsub.New(client, gcppubsub.Settings{})
 	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
 	require.NoError(t, b.Close(t.Context()))
-	b = gcppubsub.New(client)
+	b = gcppubsub.New(client, gcppubsub.Settings{})
 	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
 
 	require.NoError(t, client.Close())

@@ -14,7 +14,7 @@ import (
 // TopicID is the default name of a destination's topic: "::", which Pub/Sub does not allow, becomes
 // ".". So "ordering::order" is published to the topic "ordering.order". The id of a topic has 3 to
 // 255 letters, digits and -_.~+%, begins with a letter, and not with "goog". A destination that is
-// shorter, such as "hr", or has other characters needs [WithTopic]; until then it is unavailable,
+// shorter, such as "hr", or has other characters needs [Settings.Topic]; until then it is unavailable,
 // and its messages wait.
 func TopicID(destination string) string { return strings.ReplaceAll(destination, "::", ".") }
 
@@ -32,7 +32,7 @@ func (b *Broker) topicFor(destination string) (string, error) {
 	_, id, _ := strings.Cut(topic, "/topics/")
 	if !legalTopic.MatchString(topic) || strings.HasPrefix(id, "goog") {
 		return "", fmt.Errorf("%q is not a legal topic: its id has 3 to 255 letters, digits and -_.~+%%, and begins with a letter but not "+
-			"with goog; its full name is projects/<project>/topics/<id>: map the destination with WithTopic", topic)
+			"with goog; its full name is projects/<project>/topics/<id>: map the destination with Settings.Topic", topic)
 	}
 	return topic, nil
 }

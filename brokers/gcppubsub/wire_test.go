@@ -77,15 +77,15 @@ func TestCompression(t *testing.T) {
 	small, large := message("orders", "small", 1), message("orders", "large", 2)
 	large.Payload = bytes.Repeat([]byte("the same again "), 1000)
 	for name, c := range map[string]struct {
-		opts         []gcppubsub.Option
+		settings     gcppubsub.Settings
 		small, large string
 	}{
-		"default":    {nil, "", ""},
-		"from 1000":  {[]gcppubsub.Option{gcppubsub.WithCompression(1000)}, "", "gzip"},
-		"everything": {[]gcppubsub.Option{gcppubsub.WithCompression(1)}, "gzip", "gzip"},
-		"not so":     {[]gcppubsub.Option{gcppubsub.WithCompression(0), gcppubsub.WithCompression(-1)}, "", ""},
+		"default":    {gcppubsub.Settings{}, "", ""},
+		"from 1000":  {gcppubsub.Settings{Compression: 1000}, "", "gzip"},
+		"everything": {gcppubsub.Settings{Compression: 1}, "gzip", "gzip"},
+		"not so":     {gcppubsub.Settings{Compression: -1}, "", ""},
 	} {
-		b := s.open(t, c.opts...)
+		b := s.open(t, c.settings)
 		s.fake.ClearMessages()
 		for _, sent := range []struct {
 			message brokers.Message
@@ -111,7 +111,7 @@ func TestCompression(t *testing.T) {
 	halves := w.take()
 	require.Len(t, halves, 7)
 	for _, half := range halves {
-		require.Equal(t, outcome, verdicts(s.open(t, gcppubsub.WithCompression(half.length)).Publish(t.Context(), many("orders", 16, 1))))
+		require.Equal(t, outcome, verdicts(s.open(t, gcppubsub.Settings{Compression: half.length}).Publish(t.Context(), many("orders", 16, 1))))
 		for _, request := range w.take() {
 			assert.Equal(t, request.length >= half.length, request.compression == "gzip", "%d of %d: %q", request.length, half.length, request.compression)
 		}
@@ -177,7 +177,7 @@ func TestRequestBytes(t *testing.T) {
 	s := newServer(t, grpc.StatsHandler(w))
 	s.createTopic(t, "orders")
 	const limit = 10_000_000
-	b := s.open(t, gcppubsub.WithBatch(0, 1<<30))
+	b := s.open(t, gcppubsub.Settings{BatchBytes: 1 << 30})
 	msgs := many("orders", 40, 1)
 	for i := range msgs {
 		msgs[i].Payload = make([]byte, 1_000_000-300*(i%3))

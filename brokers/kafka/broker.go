@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -123,7 +124,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 }
 
 // CheckDestination implements [brokers.DestinationChecker]. It asks whether the topic is there and may
-// be described; Kafka cannot be asked whether it may be written to. With [WithCreateTopics] a missing
+// be described; Kafka cannot be asked whether it may be written to. With [Settings.CreateDestinations] a missing
 // topic is no obstacle.
 func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
 	topic := b.options.topic(destination)
@@ -180,10 +181,10 @@ func (b *Broker) ask(ctx context.Context, what string, question func(context.Con
 func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
 	if n := b.options.topics.Partitions; n > 0 {
-		partitions = n
+		partitions = int32(min(n, math.MaxInt32)) //nolint:gosec // bounded
 	}
 	if n := b.options.topics.Replicas; n > 0 {
-		replicas = n
+		replicas = int16(min(n, math.MaxInt16)) //nolint:gosec // bounded
 	}
 	answer, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
 	switch {

@@ -9,8 +9,8 @@
 //
 // The topic of a destination is the destination with "." for each "::": ordering::order becomes
 // ordering.order. Kafka takes ASCII letters, digits, ".", "_" and "-", 249 of them at most; another
-// destination is unavailable until it is changed, or [WithTopic] maps it. A missing topic makes its
-// destination unavailable, unless [WithCreateTopics] creates it.
+// destination is unavailable until it is changed, or [Settings.Topic] maps it. A missing topic makes its
+// destination unavailable, unless [Settings.CreateDestinations] creates it.
 //
 // # Partitions and order
 //
@@ -47,7 +47,7 @@
 //
 // The client itself repeats little, since what a relay holds back keeps its attempts: what is refused for
 // the moment 8 times, within 0.2 s; what is stored but not on enough replicas (7, 20) for 2 s. A round that
-// is not confirmed within the timeout ([WithTimeout], or the caller's deadline where that is sooner) is an
+// is not confirmed within the timeout ([Settings.Timeout], or the caller's deadline where that is sooner) is an
 // outage of the partitions that have not, and where that happens again they are left alone for as long, and
 // then twice as long, up to a minute. So are all partitions of a server that has confirmed none in two such
 // rounds, with several of them. After each pause one call tries whether it confirms again.
@@ -63,7 +63,7 @@
 //	nothing in time, since a quota has it wait unavailable partition     raise the user's quota, or publish more slowly
 //	14, 15, 16, 41 no controller               unavailable broker        bring servers back
 //	21, 35 version                             unavailable broker        Kafka 0.11 or later is needed
-//	3, 100, 103 no such topic                  unavailable destination   create it, or use WithCreateTopics
+//	3, 100, 103 no such topic                  unavailable destination   create it, or use CreateDestinations
 //	17, 37, 38, 39, 40, 44 cannot be created   unavailable destination   check the settings, or create it yourself
 //	29 rights for the topic                    unavailable destination   grant Write and Describe
 //	32, 43, 76 the topic takes none of ours    unavailable destination   check this machine's clock, message.format.version, compression.type
@@ -85,6 +85,6 @@
 // message's, and until then the topic counts as unavailable. So a topic that was made compacted, or
 // whose limit was set too low, costs no message its life.
 //
-// A user needs Write and Describe on the topics, for WithCreateTopics also Create; before Kafka 3.0
+// A user needs Write and Describe on the topics, for CreateDestinations also Create; before Kafka 3.0
 // IdempotentWrite on the cluster as well.
 package kafka

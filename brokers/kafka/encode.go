@@ -23,7 +23,7 @@ const (
 func (b *Broker) encode(m *brokers.Message, topic string, room *page) (record *kgo.Record, size int, omitted []string, err error) {
 	if most := b.options.maxBytes - headerRoom; len(m.Payload) > most {
 		return nil, 0, nil, fmt.Errorf("the payload has %d bytes, at most %d are allowed (max.message.bytes less %d for headers); "+
-			"raise max.message.bytes of the topic, and tell it (max_message_bytes, WithMaxMessageBytes)", len(m.Payload), most, headerRoom)
+			"raise max.message.bytes of the topic, and tell it (max_message_bytes)", len(m.Payload), most, headerRoom)
 	}
 	record = room.record()
 	record.Topic, record.Value, record.Headers = topic, m.Payload, room.list(mostFields+len(m.Attributes))

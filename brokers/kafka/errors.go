@@ -59,15 +59,15 @@ const (
 // rules by error code (https://kafka.apache.org/protocol#protocol_error_codes). For every other code
 // see [ruleOf].
 var rules = map[int16]rule{
-	kerr.UnknownTopicOrPartition.Code:    destinationOut("create the topic, or let the broker do it (create_destinations, WithCreateTopics)"),
+	kerr.UnknownTopicOrPartition.Code:    destinationOut("create the topic, or let the broker do it (create_destinations)"),
 	kerr.UnknownTopicID.Code:             destinationOut(madeAnew),
 	kerr.InconsistentTopicID.Code:        destinationOut(madeAnew),
-	kerr.InvalidTopicException.Code:      destinationOut("choose another destination, or in Go another topic for it (WithTopic)"),
+	kerr.InvalidTopicException.Code:      destinationOut("choose another destination, or in Go another topic for it (Settings.Topic)"),
 	kerr.TopicAuthorizationFailed.Code:   destinationOut("grant the user Write and Describe on the topic (kafka-acls)"),
 	kerr.PolicyViolation.Code:            destinationOut("the cluster's policy for new topics forbids it: create the topic yourself"),
-	kerr.InvalidPartitions.Code:          destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
-	kerr.InvalidReplicationFactor.Code:   destinationOut("check the settings of the topics (topics, WithCreateTopics), and the number of servers"),
-	kerr.InvalidReplicaAssignment.Code:   destinationOut("check the settings of the topics (topics, WithCreateTopics)"),
+	kerr.InvalidPartitions.Code:          destinationOut("check the settings of the topics (topics)"),
+	kerr.InvalidReplicationFactor.Code:   destinationOut("check the settings of the topics (topics), and the number of servers"),
+	kerr.InvalidReplicaAssignment.Code:   destinationOut("check the settings of the topics (topics)"),
 	kerr.InvalidConfig.Code:              destinationOut("the cluster's defaults for new topics are invalid: create the topic yourself"),
 	kerr.UnsupportedCompressionType.Code: destinationOut("set compression.type of the topic to producer"),
 	// Both are said of every message of the topic: each has headers, and the time of this machine.
@@ -239,9 +239,9 @@ func unanswered(err error) (advice string) {
 	)
 	switch {
 	case errors.As(err, &untrusted):
-		return "check the address, and name the servers' certificate authority (tls.ca_file, WithTLS)"
+		return "check the address, and name the servers' certificate authority (tls.ca_file)"
 	case errors.As(err, &noTLS):
-		return "the port does not talk TLS; leave tls (WithTLS) out, or use another port"
+		return "the port does not talk TLS; leave tls out, or use another port"
 	case errors.As(err, &eof):
 		return "the server hung up at the first request: it talks TLS, or SASL, or is no Kafka"
 	case errors.Is(err, kgo.ErrRecordRetries):

@@ -10,10 +10,10 @@ import (
 // A cluster whose topics are created where they are missing. Nothing is needed to run this: the broker
 // connects when it is used.
 func ExampleOpen() {
-	broker, err := kafka.Open([]string{"127.0.0.1:1", "127.0.0.1:2"},
-		kafka.WithSASLScram512("relay", "secret"),
-		kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 12, Replicas: 3}),
-	)
+	broker, err := kafka.Open(kafka.Settings{
+		BootstrapServers: "127.0.0.1:1,127.0.0.1:2", CreateDestinations: true, Topics: kafka.TopicSettings{Partitions: 12, Replicas: 3},
+		SASL: kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: "relay", Password: "secret"},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"net"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -17,14 +16,8 @@ func (b *Broker) Encode(ctx context.Context, msgs []brokers.Message) int {
 	return len(round)
 }
 
-// WithDialer lets tests stand between the client and its servers.
-func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial = dial }
-}
-
 // WithoutCompression lets tests read what is sent.
-func WithoutCompression() Option {
-	return withClient(kgo.ProducerBatchCompression(kgo.NoCompression()))
+func (s Settings) WithoutCompression() Settings {
+	s.client = append(s.client, kgo.ProducerBatchCompression(kgo.NoCompression()))
+	return s
 }
-
-func withClient(opt kgo.Opt) Option { return func(o *options) { o.client = append(o.client, opt) } }

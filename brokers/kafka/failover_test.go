@@ -20,7 +20,7 @@ func TestLeadersAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	c := startThree(t, 6)
 	w := newNetwork()
-	b := open(t, c.seeds()[:2], w.option())
+	b := open(t, c.seeds()[:2], w.settings())
 	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 24))) }
 	n, said := publish()
 	require.Equal(t, 24, n[""], said)
@@ -46,11 +46,11 @@ func TestCloseEndsConnecting(t *testing.T) {
 	t.Parallel()
 	connecting := make(chan struct{})
 	once := sync.OnceFunc(func() { close(connecting) })
-	b, err := kafka.Open([]string{"127.0.0.1:1"}, kafka.WithTimeout(10*time.Minute), kafka.WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	b, err := kafka.Open(kafka.Settings{BootstrapServers: "127.0.0.1:1", Timeout: 10 * time.Minute, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		once()
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}))
+	}})
 	require.NoError(t, err)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -79,7 +79,7 @@ func TestServerWithoutPartitionsIsOut(t *testing.T) {
 		}
 	}
 	w := newNetwork(c.seeds()[2])
-	b := open(t, c.seeds()[:2], w.option())
+	b := open(t, c.seeds()[:2], w.settings())
 	for _, topic := range topics {
 		n, said := kinds(b.Publish(t.Context(), perKey(topic, 8)))
 		assert.Equal(t, 8, n[""], said)

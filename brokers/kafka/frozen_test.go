@@ -68,7 +68,7 @@ func TestConnectedClientsDoNotAskAServerThatIsOut(t *testing.T) {
 		}
 	}
 	f := &frozen{at: c.seeds()[2]}
-	b := open(t, c.seeds()[:2], kafka.WithTimeout(10*time.Minute), kafka.WithDialer(f.dial))
+	b := open(t, c.seeds()[:2], kafka.Settings{Timeout: 10 * time.Minute, Dial: f.dial})
 	beside := func(publish func(i int)) {
 		var running sync.WaitGroup
 		for i := range calls {

@@ -19,7 +19,7 @@ func TestTopicGrowsInAnOutage(t *testing.T) {
 	const keys, most = 20, 150
 	c := startThree(t, 6)
 	w := newNetwork()
-	b := open(t, c.seeds()[:2], w.option())
+	b := open(t, c.seeds()[:2], w.settings())
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
 	require.Equal(t, 24, n[""], said)
 	w.lose(c.seeds()[2])

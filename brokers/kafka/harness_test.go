@@ -82,9 +82,9 @@ func throughNetwork(t *testing.T, h *brokertest.Harness, seeds []string) {
 	h.Network = proxy
 	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
 		address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
-		b, err := kafka.Open(seeds, kafka.WithTimeout(time.Second), kafka.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		b, err := kafka.Open(kafka.Settings{BootstrapServers: strings.Join(seeds, ","), Timeout: time.Second, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
-		}))
+		}})
 		require.NoError(t, err)
 		return b
 	}
@@ -245,7 +245,7 @@ func (r *reader) harness(t *testing.T) brokertest.Harness {
 	t.Helper()
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker {
-			b, err := kafka.Open(r.servers, kafka.WithoutCompression())
+			b, err := kafka.Open(kafka.Settings{BootstrapServers: strings.Join(r.servers, ",")}.WithoutCompression())
 			require.NoError(t, err)
 			return b
 		},
@@ -357,9 +357,14 @@ func fromWire(destination string, record *kgo.Record) brokers.Message {
 }
 
 // open opens a broker and closes it with the test.
-func open(t testing.TB, seeds []string, opts ...kafka.Option) *kafka.Broker {
+func open(t testing.TB, seeds []string, settings ...kafka.Settings) *kafka.Broker {
 	t.Helper()
-	b, err := kafka.Open(seeds, opts...)
+	var s kafka.Settings
+	if len(settings) > 0 {
+		s = settings[0]
+	}
+	s.BootstrapServers = strings.Join(seeds, ",")
+	b, err := kafka.Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -32,7 +32,7 @@ func newNetwork(gone ...string) *network {
 	return w
 }
 
-func (w *network) option() kafka.Option { return kafka.WithDialer(w.dial) }
+func (w *network) settings() kafka.Settings { return kafka.Settings{Dial: w.dial} }
 
 func (w *network) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	w.mu.Lock()

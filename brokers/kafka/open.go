@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,26 +30,23 @@ const (
 	metadataAge = 20 * time.Millisecond
 )
 
-// Open returns a broker for the cluster of the bootstrap servers, given as host:port; the port is 9092 where there
-// is none. One that answers tells of the others. It does not connect yet: use Ping to find out.
-func Open(servers []string, opts ...Option) (*Broker, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
+// Open returns a broker. It does not connect yet: use Ping to find out.
+func Open(settings Settings) (*Broker, error) {
+	servers := settings.servers()
 	if err := checkServers(servers); err != nil {
 		return nil, fmt.Errorf("kafka: open: %w", err)
 	}
-	if o.mechanisms > 1 {
-		return nil, errors.New("kafka: open: there are several options for SASL; use one")
+	o, err := settings.options()
+	if err != nil {
+		return nil, fmt.Errorf("kafka: open: %w", err)
 	}
-	b := &Broker{options: o, seeds: slices.Clone(servers)}
+	b := &Broker{options: o, seeds: servers}
 	b.servers.begin(o.dial, b.returned)
 	b.settings = append([]kgo.Opt{
 		kgo.ClientID("fanout"), kgo.RequestTimeoutOverhead(requestTimeout), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// Each call has a client of its own, and sends what goes into one batch of each partition at a time.
-		kgo.ManualFlushing(), kgo.MaxBufferedRecords(2 * roundMessages), kgo.ProducerBatchMaxBytes(int32(o.maxBytes)), //nolint:gosec // bounded by WithMaxMessageBytes
+		kgo.ManualFlushing(), kgo.MaxBufferedRecords(2 * roundMessages), kgo.ProducerBatchMaxBytes(int32(o.maxBytes)), //nolint:gosec // bounded by the settings
 		// Before the round ends, so that the server says what it waits for.
 		kgo.ProduceRequestTimeout(max(o.timeout*3/4, leastProduceTimeout)), kgo.RecordRetries(recordRetries), kgo.UnknownTopicRetries(1), kgo.RequestRetries(2),
 		kgo.RetryBackoffFn(func(tries int) time.Duration { return min(leastBackoff<<min(tries, 10), mostBackoff) }),
@@ -71,7 +67,7 @@ func checkServers(servers []string) error {
 	}
 	for _, server := range servers {
 		if strings.ContainsAny(server, "@/ ") { // a URL, perhaps with a password
-			return errors.New("a bootstrap server is host:port, without scheme, user and password; those are options of their own")
+			return errors.New("a bootstrap server is host:port, without scheme, user and password; those are settings of their own")
 		}
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {

@@ -35,7 +35,7 @@ type trio struct {
 	topic   string
 	ill     func(t *testing.T)
 	well    func(t *testing.T)
-	options []kafka.Option
+	dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil = the broker's own
 }
 
 const trioPartitions = 6
@@ -95,12 +95,12 @@ func through(t *testing.T, c *trio, out func(*trio, *toxic.Proxy)) {
 	}
 	proxy := toxic.Start(t, upstream)
 	address := proxy.Addr(t)
-	c.options = append(c.options, kafka.WithDialer(func(ctx context.Context, network, to string) (net.Conn, error) {
+	c.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 		if to == upstream {
 			to = address
 		}
 		return new(net.Dialer).DialContext(ctx, network, to)
-	}))
+	}
 	out(c, proxy)
 }
 
@@ -225,9 +225,9 @@ func (l *load) call(t *testing.T) (confirmed int) {
 	return confirmed
 }
 
-func (c *trio) load(t *testing.T, options ...kafka.Option) *load {
+func (c *trio) load(t *testing.T, timeout time.Duration) *load {
 	l := &load{
-		Broker: open(t, c.servers, append(c.options, options...)...), topic: c.topic,
+		Broker: open(t, c.servers, kafka.Settings{Timeout: timeout, Dial: c.dial}), topic: c.topic,
 		next: map[string]int{}, place: map[string]string{}, failures: map[string]int{}, said: map[string]string{},
 	}
 	for k := range 24 {
@@ -241,7 +241,7 @@ func (c *trio) load(t *testing.T, options ...kafka.Option) *load {
 // timeout is not to be waited for. Messages without a key go elsewhere, and all is well when it is back.
 func TestOneServerIsOut(t *testing.T) {
 	trios(t, func(t *testing.T, c *trio) {
-		l := c.load(t, kafka.WithTimeout(10*time.Minute))
+		l := c.load(t, 10*time.Minute)
 		require.Equal(t, 4*len(l.keys), l.call(t), "%v", l.said)
 		c.ill(t)
 		for range 10 {
@@ -305,7 +305,7 @@ func TestScopeOfAnOutage(t *testing.T) {
 		require.NoError(t, fake.fake.MoveTopicPartition("there", p, c.victim))
 		require.NoError(t, fake.fake.MoveTopicPartition("elsewhere", p, (c.victim+1)%3))
 	}
-	b := open(t, fake.seeds()[c.victim:c.victim+1], append(c.options, kafka.WithTimeout(10*time.Minute))...)
+	b := open(t, fake.seeds()[c.victim:c.victim+1], kafka.Settings{Timeout: 10 * time.Minute, Dial: c.dial})
 	require.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("elsewhere", "a", 1)})), "it meets the others")
 	c.ill(t)
 	msgs := []brokers.Message{numbered("there", "a", 1), numbered("elsewhere", "b", 2), numbered("there", "", 3)}
@@ -346,7 +346,7 @@ func TestRoundEndsInPart(t *testing.T) {
 		})
 		return nil, nil, false //nolint:nilnil // see above
 	})
-	l := c.load(t, kafka.WithTimeout(2*time.Second))
+	l := c.load(t, 2*time.Second)
 	for range 2 {
 		l.call(t)
 	}
@@ -386,7 +386,7 @@ func TestLateWord(t *testing.T) {
 		}
 		return answer, nil, true
 	})
-	b := open(t, c.seeds(), kafka.WithTimeout(4*time.Second))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 4 * time.Second})
 	t.Cleanup(func() { close(over) }) // before the cluster and the broker close
 	err := b.Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})[0].Err
 	require.ErrorIs(t, err, kerr.RequestTimedOut)

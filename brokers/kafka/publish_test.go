@@ -34,7 +34,7 @@ func TestMissingTopic(t *testing.T) {
 		msgs := []brokers.Message{numbered(missing, "a", 1), numbered(there, "b", 2), numbered(missing, "c", 3), numbered("a b", "d", 4)}
 		results := b.Publish(t.Context(), msgs)
 		assert.Equal(t, []string{"unavailable destination", "", "unavailable destination", "unavailable destination"}, classes(results))
-		require.ErrorContains(t, results[0].Err, "create the topic, or let the broker do it (create_destinations, WithCreateTopics)")
+		require.ErrorContains(t, results[0].Err, "create the topic, or let the broker do it (create_destinations)")
 		require.ErrorContains(t, b.CheckDestination(t.Context(), missing), "create the topic")
 		require.ErrorContains(t, b.CheckDestination(t.Context(), "a b"), "letters, digits")
 
@@ -77,7 +77,7 @@ func TestCreateTopics(t *testing.T) {
 		servers, err := c.admin.ListBrokers(t.Context())
 		require.NoError(t, err)
 		replicas := min(len(servers), 2)
-		b := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 7, Replicas: int16(replicas)}))
+		b := open(t, c.servers, kafka.Settings{CreateDestinations: true, Topics: kafka.TopicSettings{Partitions: 7, Replicas: replicas}})
 		msgs := []brokers.Message{numbered(one, "a", 1), numbered(there, "b", 2), numbered(two, "a", 3), numbered(one, "a", 4)}
 		require.NoError(t, b.CheckDestination(t.Context(), one), "it will be created")
 		assert.Equal(t, []string{"", "", "", ""}, classes(b.Publish(t.Context(), msgs)))
@@ -89,17 +89,17 @@ func TestCreateTopics(t *testing.T) {
 		}
 		require.Len(t, c.received(t, one), 2)
 
-		defaults := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{}))
+		defaults := open(t, c.servers, kafka.Settings{CreateDestinations: true})
 		assert.Equal(t, []string{""}, classes(defaults.Publish(t.Context(), []brokers.Message{numbered(c.name("y"), "", 1)})))
 		topics, err = c.admin.ListTopics(t.Context(), c.name("y"))
 		require.NoError(t, err)
 		assert.NotEmpty(t, topics[c.name("y")].Partitions)
 		assert.NotEqual(t, 7, len(topics[c.name("y")].Partitions))
 
-		many := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Replicas: 99}))
+		many := open(t, c.servers, kafka.Settings{CreateDestinations: true, Topics: kafka.TopicSettings{Replicas: 99}})
 		results := many.Publish(t.Context(), []brokers.Message{numbered(c.name("z"), "a", 1), numbered(c.name("z"), "b", 2), numbered(there, "c", 3)})
 		assert.Equal(t, []string{"unavailable destination", "not_sent", ""}, classes(results))
-		require.ErrorContains(t, results[0].Err, "check the settings of the topics (topics, WithCreateTopics), and the number of servers")
+		require.ErrorContains(t, results[0].Err, "check the settings of the topics (topics), and the number of servers")
 	})
 }
 
@@ -107,7 +107,7 @@ func TestCreateTopics(t *testing.T) {
 // waits for them.
 func TestCreatedTopicsAreThere(t *testing.T) {
 	everywhere(t, 1, func(t *testing.T, c *reader) {
-		b := open(t, c.servers, kafka.WithCreateTopics(kafka.TopicSettings{Partitions: 3}))
+		b := open(t, c.servers, kafka.Settings{CreateDestinations: true, Topics: kafka.TopicSettings{Partitions: 3}})
 		for n := range 30 {
 			name := c.name(fmt.Sprint("created-", n))
 			msgs := []brokers.Message{numbered(name, "a", 1), numbered(name, "b", 2), numbered(name, "a", 3)}
@@ -121,7 +121,7 @@ func TestTooLargeForTheTopic(t *testing.T) {
 	everywhere(t, 1, func(t *testing.T, c *reader) {
 		limit, small := "20000", c.name("small")
 		c.createWith(t, 2, map[string]*string{"max.message.bytes": &limit}, small)
-		b := open(t, c.servers, kafka.WithoutCompression())
+		b := open(t, c.servers, kafka.Settings{}.WithoutCompression())
 		var msgs []brokers.Message
 		for i := range 40 {
 			msgs = append(msgs, numbered(small, "key-"+strconv.Itoa(i%5), i))
@@ -166,7 +166,7 @@ func TestOmitted(t *testing.T) {
 	everywhere(t, 1, func(t *testing.T, c *reader) {
 		there := c.name("there")
 		c.create(t, there)
-		b := open(t, c.servers, kafka.WithMaxMessageBytes(16<<10))
+		b := open(t, c.servers, kafka.Settings{MaxMessageBytes: 16 << 10})
 		m := numbered(there, "a", 1)
 		m.Attributes = []brokers.Attribute{{Name: "large", Value: strings.Repeat("x", 20_000)}, {Name: "small", Value: "y"}}
 		results := b.Publish(t.Context(), []brokers.Message{m})
@@ -185,7 +185,7 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	const user, password = testservers.KafkaUser, testservers.KafkaPassword
 	test := func(t *testing.T, seed, refusal string) {
-		b := open(t, []string{seed}, kafka.WithSASLPlain(user, password))
+		b := open(t, []string{seed}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
 		results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
 		assert.Equal(t, []string{"", "unavailable destination", "unavailable destination"}, classes(results))
 		require.ErrorContains(t, results[1].Err, "grant the user Write and Describe")
@@ -193,7 +193,7 @@ func TestPermissions(t *testing.T) {
 		require.ErrorContains(t, b.CheckDestination(t.Context(), "hidden"), "grant the user Write and Describe")
 		require.NoError(t, b.CheckDestination(t.Context(), "readable"))
 
-		creating := open(t, []string{seed}, kafka.WithSASLPlain(user, password), kafka.WithCreateTopics(kafka.TopicSettings{}))
+		creating := open(t, []string{seed}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}, CreateDestinations: true})
 		results = creating.Publish(t.Context(), []brokers.Message{numbered("missing", "a", 1), numbered("open", "b", 2)})
 		assert.Equal(t, []string{"unavailable destination", ""}, classes(results))
 
@@ -203,8 +203,8 @@ func TestPermissions(t *testing.T) {
 			says string
 		}{
 			{open(t, []string{seed}), "it talks TLS, or SASL"},
-			{open(t, []string{seed}, kafka.WithSASLPlain(user, "wrong")), refusal},
-			{open(t, []string{seed}, kafka.WithSASLScram256(user, password)), refusal},
+			{open(t, []string{seed}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: "wrong"}}), refusal},
+			{open(t, []string{seed}, kafka.Settings{SASL: kafka.SASL{Mechanism: "SCRAM-SHA-256", Username: user, Password: password}}), refusal},
 		} {
 			err := stranger.Ping(t.Context())
 			class, scope := brokers.Classify(err)
@@ -237,12 +237,12 @@ func TestPermissions(t *testing.T) {
 		}
 		seen := func(topic string) { // by the server, which hears of rights from the controller
 			t.Helper()
-			b := open(t, []string{own.Secured}, kafka.WithSASLPlain(user, password))
+			b := open(t, []string{own.Secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
 			require.Eventually(t, func() bool { return b.CheckDestination(t.Context(), topic) == nil }, patience, 5*time.Millisecond)
 		}
 		allow("readable", kmsg.ACLOperationDescribe)
 		seen("readable")
-		results := open(t, []string{own.Secured}, kafka.WithSASLPlain(user, password)).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
+		results := open(t, []string{own.Secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}}).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
 		assert.Equal(t, []string{"unavailable broker"}, classes(results), "who may write nowhere gets no number as a producer")
 		require.ErrorContains(t, results[0].Err, "grant the user Write on the topics")
 		allow("open", kmsg.ACLOperationWrite)
@@ -261,13 +261,13 @@ func TestTLS(t *testing.T) {
 	defer plain.Close()
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
-	known := kafka.WithTLS(&tls.Config{RootCAs: trusted, ServerName: "example.com", MinVersion: tls.VersionTLS12})
+	known := kafka.Settings{TLSConfig: &tls.Config{RootCAs: trusted, ServerName: "example.com", MinVersion: tls.VersionTLS12}}
 
 	assert.Equal(t, []string{""}, classes(open(t, secured.seeds(), known).Publish(t.Context(), []brokers.Message{numbered("there", "a", 1)})))
 	for says, b := range map[string]*kafka.Broker{
-		"name the servers' certificate authority (tls.ca_file, WithTLS)": open(t, secured.seeds(), kafka.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
-		"it talks TLS, or SASL, or is no Kafka":                          open(t, secured.seeds()),
-		"the port does not talk TLS":                                     open(t, []string{plain.Listener.Addr().String()}, known),
+		"name the servers' certificate authority (tls.ca_file)": open(t, secured.seeds(), kafka.Settings{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}),
+		"it talks TLS, or SASL, or is no Kafka":                 open(t, secured.seeds()),
+		"the port does not talk TLS":                            open(t, []string{plain.Listener.Addr().String()}, known),
 	} {
 		results := b.Publish(t.Context(), []brokers.Message{numbered("there", "a", 1), numbered("there", "b", 2)})
 		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), says)
@@ -325,7 +325,7 @@ func TestLastCodeIsKept(t *testing.T) {
 			var ill atomic.Bool
 			ill.Store(true)
 			c.answer(test.Error, &ill)
-			b := open(t, c.seeds(), kafka.WithTimeout(2*time.Second))
+			b := open(t, c.seeds(), kafka.Settings{Timeout: 2 * time.Second})
 			msgs := []brokers.Message{numbered("ill", "a", 1)}
 			results := b.Publish(t.Context(), msgs)
 			class := classes(results)[0]

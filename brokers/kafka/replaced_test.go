@@ -31,14 +31,14 @@ func TestReplacedServersAreForgotten(t *testing.T) {
 	spread()
 	w := newNetwork()
 	entry := c.seeds()[0]
-	b := open(t, []string{service}, kafka.WithDialer(func(ctx context.Context, network, to string) (net.Conn, error) {
+	b := open(t, []string{service}, kafka.Settings{Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
 		if to == service {
 			w.mu.Lock()
 			to = entry
 			w.mu.Unlock()
 		}
 		return w.dial(ctx, network, to)
-	}))
+	}})
 	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 24))) }
 	n, said := publish()
 	require.Equal(t, 24, n[""], said)
@@ -73,7 +73,7 @@ func TestServerIsOutFromTheStart(t *testing.T) {
 	for try := range 10 {
 		t.Run(fmt.Sprint(try), func(t *testing.T) {
 			t.Parallel()
-			b := open(t, c.seeds()[:2], kafka.WithTimeout(10*time.Minute), newNetwork(victim).option())
+			b := open(t, c.seeds()[:2], kafka.Settings{Timeout: 10 * time.Minute, Dial: newNetwork(victim).dial})
 			for call := range 2 {
 				n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
 				assert.Equal(t, 16, n[""], "call %d: %v", call, said)

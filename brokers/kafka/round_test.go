@@ -68,7 +68,7 @@ func TestTopicCannotBeCreated(t *testing.T) {
 			answer.Topics = append(answer.Topics, topic)
 			return answer, nil, true
 		})
-		b := open(t, c.seeds(), kafka.WithCreateTopics(kafka.TopicSettings{}))
+		b := open(t, c.seeds(), kafka.Settings{CreateDestinations: true})
 		msgs := make([]brokers.Message, 0, 600)
 		for n := range 600 { // in two rounds
 			msgs = append(msgs, numbered("there", "", n))

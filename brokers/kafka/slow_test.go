@@ -38,7 +38,7 @@ func TestDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	c := startThree(t, 6)
 	on, _ := c.hang(t)
-	b := open(t, c.seeds(), kafka.WithTimeout(10*time.Minute))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 10 * time.Minute})
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
 	require.Equal(t, 24, n[""], said)
 	on.Store(true)
@@ -59,7 +59,7 @@ func TestSlownessIsOfTheServer(t *testing.T) {
 	c := startThree(t, 36)
 	on, asked := c.hang(t)
 	on.Store(true)
-	b := open(t, c.seeds(), kafka.WithTimeout(3*time.Second))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 3 * time.Second})
 	slow := 0
 	for i := range 60 {
 		n, _ := kinds(b.Publish(t.Context(), []brokers.Message{numbered("there", fmt.Sprint("key-", i), 1)}))

@@ -59,7 +59,7 @@ func TestThrottledMessages(t *testing.T) {
 		}
 		return answer, nil, true
 	})
-	b := open(t, c.seeds(), kafka.WithTimeout(2*time.Second))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 2 * time.Second})
 	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 1))) }
 	n, said := publish()
 	require.Equal(t, 1, n[""], said)

@@ -20,7 +20,7 @@ func (e topicError) Error() string { return e.reason }
 // checkTopic says why a name cannot be that of a topic
 // (org.apache.kafka.common.internals.Topic.validate).
 func checkTopic(topic string) error {
-	const advice = "; choose another destination, or in Go another topic for it (WithTopic)"
+	const advice = "; choose another destination, or in Go another topic for it (Settings.Topic)"
 	switch {
 	case topic == "" || topic == "." || topic == "..":
 		return topicError{fmt.Sprintf("%q is no name of a topic%s", topic, advice)}

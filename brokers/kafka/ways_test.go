@@ -60,12 +60,12 @@ func TestFinalErrorsOfOneServer(t *testing.T) {
 			t.Parallel()
 			c := startThree(t, 6)
 			victim := c.seeds()[2]
-			costsItsPartitions(t, open(t, c.seeds()[:2], kafka.WithDialer(func(ctx context.Context, network, to string) (net.Conn, error) {
+			costsItsPartitions(t, open(t, c.seeds()[:2], kafka.Settings{Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
 				if to == victim {
 					return way.dial(ctx, network, to)
 				}
 				return new(net.Dialer).DialContext(ctx, network, to)
-			})), victim, way.advice)
+			}}), victim, way.advice)
 		})
 	}
 	t.Run("login", func(t *testing.T) { // its users are not yet those of the others
@@ -86,7 +86,7 @@ func TestFinalErrorsOfOneServer(t *testing.T) {
 			return answer, nil, true
 		})
 		addresses := fake.ListenAddrs()
-		costsItsPartitions(t, open(t, addresses[:2], kafka.WithSASLPlain("u", "p")), addresses[2], "check user, password")
+		costsItsPartitions(t, open(t, addresses[:2], kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p"}}), addresses[2], "check user, password")
 	})
 }
 

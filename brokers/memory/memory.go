@@ -197,3 +197,19 @@ func (b *Broker) Reset() {
 	clear(b.topics)
 	b.announce()
 }
+
+// Type is the type memory of configurations. It is built into package fanout.
+func Type() adapter.Type {
+	return adapter.Type{Name: "memory", New: func() adapter.Settings { return new(settings) }}
+}
+
+// settings are none.
+type settings struct{}
+
+// Check implements [adapter.Settings].
+func (settings) Check(section adapter.Section) {
+	section.Warn("type", "a memory broker keeps messages in one process and loses them with it: it is for tests")
+}
+
+// Open implements [adapter.Settings].
+func (settings) Open(context.Context, string) (brokers.Broker, error) { return New(), nil }

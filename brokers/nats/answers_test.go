@@ -38,7 +38,7 @@ func TestLostAcknowledgment(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	answers(t, s, "silent", func(*client.Msg) string { return "" })
-	b := open(t, s.url, nats.WithTimeout(50*time.Millisecond), nats.WithTimeout(0), nats.WithTimeout(-time.Second))
+	b := open(t, s.url, nats.Settings{Timeout: 50 * time.Millisecond})
 	results := b.Publish(t.Context(), []brokers.Message{numbered("silent", "a", 1), numbered("silent", "a", 2)})
 	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
 	require.ErrorContains(t, results[0].Err, "no acknowledgment within 50ms")
@@ -75,7 +75,7 @@ func TestDuplicateInProcess(t *testing.T) {
 		clear(seen)
 		taken = nil
 		mu.Unlock()
-		for i, result := range open(t, s.url, nats.WithMaxPending(few)).Publish(t.Context(), msgs) {
+		for i, result := range open(t, s.url, nats.Settings{MaxPending: few}).Publish(t.Context(), msgs) {
 			require.NoError(t, result.Err, "%d", i)
 		}
 		place := map[string]int{}
@@ -137,7 +137,7 @@ func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 	s := startProcesses(t, 3)
 	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.>"}})
-	b := open(t, s.url, nats.WithTimeout(time.Second), nats.WithCreateStreams(nats.StreamSettings{}))
+	b := open(t, s.url, nats.Settings{Timeout: time.Second, CreateDestinations: true})
 	message := []brokers.Message{numbered("ordering::order", "a", 1)}
 	require.NoError(t, b.Publish(t.Context(), message)[0].Err)
 	says := func(class, what string) {

@@ -142,7 +142,7 @@ func (b *Broker) settled(ctx context.Context) bool {
 }
 
 // CheckDestination implements [brokers.DestinationChecker]. It asks which stream takes the subject;
-// with [WithCreateStreams] none need take it yet.
+// with [Settings.CreateDestinations] none need take it yet.
 func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/internal/testservers"
@@ -48,7 +49,7 @@ func conforms(t *testing.T, s *jetServer, stream jetstream.StreamConfig) {
 	)
 	h := brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker {
-			b, err := nats.Open(s.url, nats.WithDialer(&refused))
+			b, err := nats.Open(nats.Settings{URL: adapter.Secret(s.url), Client: []client.Option{client.SetCustomDialer(&refused)}})
 			require.NoError(t, err)
 			return b
 		},
@@ -70,7 +71,7 @@ func conforms(t *testing.T, s *jetServer, stream jetstream.StreamConfig) {
 		proxy := toxic.Start(t, s.addr())
 		h.Network = proxy
 		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
-			b, err := nats.Open("nats://" + proxy.Addr(t))
+			b, err := nats.Open(nats.Settings{URL: adapter.Secret("nats://" + proxy.Addr(t))})
 			require.NoError(t, err)
 			return b
 		}

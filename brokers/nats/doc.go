@@ -7,12 +7,12 @@
 //
 // # Subjects
 //
-// The subject of a destination is a prefix ([WithSubjectPrefix]) and the destination with "." for
+// The subject of a destination is a prefix ([Settings.SubjectPrefix]) and the destination with "." for
 // each "::": ordering::order becomes ordering.order. Every byte that is not an ASCII letter, a
 // digit, "-" or "_" becomes "%" and two hexadecimal digits, as does a "::" at the beginning, at the
 // end or behind another one. So no two destinations share a subject. A subject has at most 240
 // bytes; a destination that needs more is final for its messages. A stream has to take the subject,
-// such as one with the subject ordering.>, or [WithCreateStreams] creates it.
+// such as one with the subject ordering.>, or [Settings.CreateDestinations] creates it.
 //
 // # Duplicates
 //
@@ -26,7 +26,7 @@
 // A message is sent when the one before it on its key was acknowledged, so a key costs a round trip
 // per message; messages of different keys, and without one, are sent together. See Publish for the
 // reasons. The client's retries and its buffer for reconnecting are off. An acknowledgment is
-// waited for up to [WithTimeout], 10 s by default. A message of which the servers of the stream are
+// waited for up to [Settings.Timeout], 10 s by default. A message of which the servers of the stream are
 // still storing an earlier copy (10158) is sent again some milliseconds later in the same call,
 // eight times in 2.5 s.
 //
@@ -56,7 +56,7 @@
 //	10077 maximum messages exceeded ...    unavailable destination   the stream is full or cannot be written
 //	10109 sealed, 10118 and 10194 offline  unavailable destination   see nats stream info
 //	10167 too many requests                unavailable destination   wait
-//	10052, 10053, 10074, 10122 settings    unavailable destination   check those of WithCreateStreams, and the limits
+//	10052, 10053, 10074, 10122 settings    unavailable destination   check those of CreateDestinations, and the limits
 //	10002, 10023, 10028, 10047 resources   unavailable broker        raise limits of the account or server
 //	10008, 10009 no leader                 unavailable broker        start most servers of the cluster
 //	other codes 503                        unavailable broker        see the server's log
@@ -65,14 +65,14 @@
 //	10054 message size                     permanent                 raise max_msg_size of the stream
 //	10097 headers too large                permanent                 send fewer attributes
 //	above max_payload                      permanent                 raise max_payload
-//	any other reason not to create one     unavailable destination   see WithCreateStreams, and the account's limits
+//	any other reason not to create one     unavailable destination   see CreateDestinations, and the account's limits
 //	anything else                          retryable
 //
 // Permanent and retryable it is where others of the stream (of the server, above max_payload) get
 // through, since a limit may be below what any message has: see [brokers.Refused].
 //
 // A user needs to publish to the subjects and to subscribe to _INBOX.>; for CheckDestination also
-// to publish to $JS.API.STREAM.NAMES, and for WithCreateStreams to $JS.API.STREAM.CREATE.*.
+// to publish to $JS.API.STREAM.NAMES, and for CreateDestinations to $JS.API.STREAM.CREATE.*.
 // Where it may publish to $JS.API.INFO, a server without JetStream, or a cluster without a leader, is told
 // from a missing stream; where it may to $JS.API.STREAM.NAMES, so is a stream without a leader.
 package nats

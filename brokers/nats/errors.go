@@ -42,7 +42,7 @@ var rules = map[jetstream.ErrorCode]rule{
 	10120: {brokers.ClassUnavailable, brokers.ScopeBroker, "give the account limits for JetStream"},
 	10059: {brokers.ClassUnavailable, brokers.ScopeDestination, missing},
 	10074: {brokers.ClassUnavailable, brokers.ScopeDestination, "create streams with one replica, or run a cluster"},
-	10052: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the settings of the streams (stream, WithCreateStreams)"},
+	10052: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the settings of the streams (stream)"},
 	10053: {brokers.ClassUnavailable, brokers.ScopeDestination, "check the limits of the stream and of the account"},
 	10122: {brokers.ClassUnavailable, brokers.ScopeDestination, "lower MaxBytes of the stream, or raise the account's limit"},
 	10077: {
@@ -62,7 +62,7 @@ var rules = map[jetstream.ErrorCode]rule{
 // stream's servers, as after an acknowledgment that was lost, or where two processes publish it.
 const inProcess = 10158
 
-const missing = "create a stream with this subject (nats stream add), or let the broker do it (create_destinations, WithCreateStreams)"
+const missing = "create a stream with this subject (nats stream add), or let the broker do it (create_destinations)"
 
 // deniedPublish is how a server says that a user may not publish to a subject.
 var deniedPublish = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]+)"`)
@@ -106,7 +106,7 @@ func (b *Broker) failed(ctx context.Context, subject string, err error) error {
 		case refused.Code == 503:
 			return brokers.Unavailable(brokers.ScopeBroker, adapter.Advise(said, "see the server's log"))
 		case errors.Is(err, errNotCreated): // which says nothing of the message
-			return brokers.Unavailable(brokers.ScopeDestination, adapter.Advise(said, "check the limits of the account and the settings of WithCreateStreams"))
+			return brokers.Unavailable(brokers.ScopeDestination, adapter.Advise(said, "check the limits of the account and the settings of CreateDestinations"))
 		default:
 			return brokers.Refused(brokers.ScopeDestination, brokers.Retryable(said))
 		}

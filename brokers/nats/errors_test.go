@@ -19,7 +19,7 @@ import (
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	conn := &nats.Conn{} // connected to nothing
-	b := &Broker{options: defaults(), conn: conn}
+	b := &Broker{options: options{timeout: defaultTimeout}, conn: conn}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	api := func(code jetstream.ErrorCode, status int) error {

@@ -22,7 +22,7 @@ func TestOneStreamForSeveralDestinations(t *testing.T) {
 	s.stream(t, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"shop.>", "audit.>"}})
 	m := numbered("ordering::order", "a", 1)
 	for _, prefix := range []string{"shop.", "audit."} {
-		assert.Equal(t, []string{""}, classes(open(t, s.url, nats.WithSubjectPrefix(prefix)).Publish(t.Context(), []brokers.Message{m})))
+		assert.Equal(t, []string{""}, classes(open(t, s.url, nats.Settings{SubjectPrefix: prefix}).Publish(t.Context(), []brokers.Message{m})))
 	}
 	assert.Len(t, s.received(t, "shop.ordering.order", "ordering::order"), 1)
 	assert.Len(t, s.received(t, "audit.ordering.order", "ordering::order"), 1, "it counts as published")
@@ -37,7 +37,7 @@ func TestStreamCannotBeCreated(t *testing.T) {
 		"": {MaxMemory: -1, MaxStore: -1, MaxStreams: 1, MaxConsumers: -1},
 	}))
 	s.stream(t, jetstream.StreamConfig{Name: "ONLY", Subjects: []string{"only"}})
-	b := open(t, s.url, nats.WithCreateStreams(nats.StreamSettings{}))
+	b := open(t, s.url, nats.Settings{CreateDestinations: true})
 	results := b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1), numbered("only", "b", 2)})
 	assert.Equal(t, []string{"unavailable destination", ""}, classes(results), "%v", results)
 }
@@ -51,7 +51,7 @@ func TestSilentDestination(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, silent.SetPendingLimits(-1, -1))
 	require.NoError(t, s.conn.Flush())
-	b := open(t, s.url, nats.WithMaxPending(10_000))
+	b := open(t, s.url, nats.Settings{MaxPending: 10_000})
 	require.NoError(t, b.Ping(t.Context()))
 	msgs := make([]brokers.Message, 5000)
 	for i := range msgs {

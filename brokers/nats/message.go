@@ -27,7 +27,7 @@ const (
 func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omitted []string, err error) {
 	if limit := b.options.maxPayload - maxHeaderBytes; len(m.Payload) > limit {
 		return nil, nil, fmt.Errorf("the payload has %d bytes, at most %d are allowed (max_payload of the server less %d for headers); "+
-			"raise max_payload of the servers, and tell it (max_message_bytes, WithMaxPayload)", len(m.Payload), limit, maxHeaderBytes)
+			"raise max_payload of the servers, and tell it (max_message_bytes)", len(m.Payload), limit, maxHeaderBytes)
 	}
 	if m.ID == "" || !validValue(m.ID) || len(m.ID) > maxRequiredBytes {
 		return nil, nil, errors.New("the message id cannot be a header: it must be 1 to 1,024 bytes without line ends and outer blanks")

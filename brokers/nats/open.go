@@ -34,17 +34,15 @@ const (
 var errURL = errors.New("nats: open: the URL is not understood; write nats://user:password@host:port, or tls:// for TLS, " +
 	"several with commas between them, and escape special characters in the password (@ is %40, / is %2F, a comma is %2C)")
 
-// Open returns a broker for the servers of a URL, nats://user:password@host:port, or several of
-// them with commas between. It tries once to connect, for two seconds at most per server, and goes
-// on in the background where that fails: use Ping to find out. A user without a password is a
-// token. No part of the URL appears in an error.
-func Open(servers string, opts ...Option) (*Broker, error) {
-	o, err := prepare(servers, opts)
+// Open returns a broker. It tries once to connect, for two seconds at most per server, and goes on in the
+// background where that fails: use Ping to find out. No part of the URL appears in an error.
+func Open(settings Settings) (*Broker, error) {
+	o, err := settings.options()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{options: o, slots: make(chan struct{}, o.maxPending), abandoned: make(chan struct{}), lanes: map[string]*lane{}}
-	conn, err := nats.Connect(servers, slices.Concat([]nats.Option{
+	conn, err := nats.Connect(settings.URL.Reveal(), slices.Concat([]nats.Option{
 		nats.Name("fanout"),
 		nats.Timeout(dialTimeout), nats.FlusherTimeout(writeTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(reconnectDelay),
@@ -68,27 +66,6 @@ func Open(servers string, opts ...Option) (*Broker, error) {
 	}
 	b.conn, b.js, b.gate = conn, js, &adapter.Gate{}
 	return b, nil
-}
-
-// prepare gathers the options, and checks everything that can be checked without a server.
-func prepare(servers string, opts []Option) (options, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if !validURL(servers) {
-		return o, errURL
-	}
-	if err := checkPrefix(o.prefix); err != nil {
-		return o, fmt.Errorf("nats: open: %w", err)
-	}
-	settings := nats.GetDefaultOptions()
-	for _, set := range o.client {
-		if err := set(&settings); err != nil {
-			return o, fmt.Errorf("nats: open: %w", err)
-		}
-	}
-	return o, nil
 }
 
 func validURL(servers string) bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 )
 
@@ -53,9 +54,9 @@ func TestCreateStreams(t *testing.T) {
 	s := startServer(t, nil)
 	var all sync.WaitGroup
 	for process := range processes {
-		b := open(t, s.url, nats.WithSubjectPrefix("events."), nats.WithCreateStreams(nats.StreamSettings{
-			MaxAge: time.Hour, Duplicates: time.Minute, MaxMessages: int64(1000 + process), // which of them is created first is open
-		}))
+		b := open(t, s.url, nats.Settings{SubjectPrefix: "events.", CreateDestinations: true, Stream: nats.StreamSettings{
+			MaxAge: time.Hour, DuplicateWindow: time.Minute, MaxMessages: int64(1000 + process), // which of them is created first is open
+		}})
 		require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "it will be created")
 		all.Go(func() {
 			msgs := make([]brokers.Message, each)
@@ -211,7 +212,7 @@ func TestPermissions(t *testing.T) {
 	}
 	require.NoError(t, b.CheckDestination(t.Context(), "ordering::order"), "the user may not ask")
 
-	creating := open(t, "nats://relay:hunter2@"+s.addr(), nats.WithCreateStreams(nats.StreamSettings{}))
+	creating := open(t, "nats://relay:hunter2@"+s.addr(), nats.Settings{CreateDestinations: true})
 	require.NoError(t, s.js.DeleteStream(t.Context(), "ALL"))
 	results := creating.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 5), numbered("ordering::order", "a", 6)})
 	assert.Equal(t, []string{"unavailable destination", "not_sent"}, classes(results))
@@ -231,7 +232,7 @@ func TestCredentials(t *testing.T) {
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
-	right := open(t, "nats://"+s.addr(), nats.WithUser("relay", "right"))
+	right := open(t, "nats://"+s.addr(), nats.Settings{Client: []client.Option{client.UserInfo("relay", "right")}})
 	require.NoError(t, right.Ping(t.Context()))
 	assert.Equal(t, []string{""}, classes(right.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
 }
@@ -255,26 +256,29 @@ func TestWaysToLogIn(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, content, 0o600))
 	}
 	byToken := startServer(t, func(o *server.Options) { o.Authorization = "hush" }, client.Token("hush"))
-	byKey := startServer(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, func(o *client.Options) error {
-		set, err := client.NkeyOptionFromSeed(right)
-		if err != nil {
-			return err
+	seeded := func(path string) client.Option {
+		return func(o *client.Options) error {
+			set, err := client.NkeyOptionFromSeed(path)
+			if err != nil {
+				return err
+			}
+			return set(o)
 		}
-		return set(o)
-	})
+	}
+	byKey := startServer(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, seeded(right))
 	for _, test := range []struct {
-		url string
-		opt nats.Option
-		ok  bool
+		url      string
+		settings nats.Settings
+		ok       bool
 	}{
-		{"nats://hush@" + byToken.addr(), nats.WithConnectionName("token in the URL"), true},
-		{"nats://" + byToken.addr(), nats.WithToken("hush"), true},
-		{"nats://" + byToken.addr(), nats.WithToken("hunter2"), false},
-		{"nats://hunter2@" + byToken.addr(), nats.WithConnectionName("another token in the URL"), false},
-		{"nats://" + byKey.addr(), nats.WithNKeySeedFile(right), true},
-		{"nats://" + byKey.addr(), nats.WithNKeySeedFile(wrong), false},
+		{"nats://hush@" + byToken.addr(), nats.Settings{Client: []client.Option{client.Name("token in the URL")}}, true},
+		{"nats://" + byToken.addr(), nats.Settings{Client: []client.Option{client.Token("hush")}}, true},
+		{"nats://" + byToken.addr(), nats.Settings{Client: []client.Option{client.Token("hunter2")}}, false},
+		{"nats://hunter2@" + byToken.addr(), nats.Settings{Client: []client.Option{client.Name("another token in the URL")}}, false},
+		{"nats://" + byKey.addr(), nats.Settings{Client: []client.Option{seeded(right)}}, true},
+		{"nats://" + byKey.addr(), nats.Settings{Client: []client.Option{seeded(wrong)}}, false},
 	} {
-		err := open(t, test.url, test.opt).Ping(t.Context())
+		err := open(t, test.url, test.settings).Ping(t.Context())
 		if test.ok {
 			require.NoError(t, err, test.url)
 			continue
@@ -282,10 +286,10 @@ func TestWaysToLogIn(t *testing.T) {
 		require.ErrorContains(t, err, "check user and password, token, credentials file or nkey")
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
-	_, err = nats.Open("nats://127.0.0.1:1", nats.WithNKeySeedFile(garbage))
+	_, err = nats.Open(nats.Settings{URL: "nats://127.0.0.1:1", Client: []client.Option{seeded(garbage)}})
 	require.ErrorContains(t, err, "nats: open: ")
 	assert.NotContains(t, err.Error(), "hunter2")
-	_, err = nats.Open("nats://127.0.0.1:1", nats.WithCredentialsFile(filepath.Join(dir, "missing")))
+	_, err = nats.Open(nats.Settings{URL: "nats://127.0.0.1:1", CredentialsFile: filepath.Join(dir, "missing")})
 	require.ErrorContains(t, err, "nats: open: the credentials file: open ")
 }
 
@@ -301,7 +305,7 @@ func TestTLS(t *testing.T) {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certified.TLS.Certificates}
 	}, client.Secure(secured))
 	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
-	b := open(t, "tls://"+s.addr(), nats.WithTLS(secured))
+	b := open(t, "tls://"+s.addr(), nats.Settings{TLSConfig: secured})
 	assert.Equal(t, []string{""}, classes(b.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
 	suspicious := open(t, "tls://"+s.addr())
 	assert.Equal(t, []string{"unavailable broker"}, classes(suspicious.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 2)})))
@@ -343,7 +347,7 @@ func TestWithoutJetStream(t *testing.T) {
 		o.Users = []*server.User{{Username: "admin", Password: "admin"}, {Username: "relay", Password: "relay", Account: account}}
 	}, client.UserInfo("admin", "admin"))
 	for url, want := range map[string]string{off.url: "jetstream not enabled", "nats://relay:relay@" + within.addr(): "jetstream not enabled for account"} {
-		for _, b := range []*nats.Broker{open(t, url), open(t, url, nats.WithCreateStreams(nats.StreamSettings{}))} {
+		for _, b := range []*nats.Broker{open(t, url), open(t, url, nats.Settings{CreateDestinations: true})} {
 			results := b.Publish(t.Context(), message)
 			assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results), "%v", results)
 			require.ErrorContains(t, results[0].Err, want)
@@ -372,12 +376,12 @@ func TestStreamIsDeleted(t *testing.T) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "http://localhost", "nats://", "nats://u:hunter2#@:x", "redis://u:hunter2@h", "nats://u:hunter2%@h", "a,,b"} {
-		_, err := nats.Open(url)
+		_, err := nats.Open(nats.Settings{URL: adapter.Secret(url)})
 		require.ErrorContains(t, err, "the URL is not understood", url)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
 	for _, prefix := range []string{".", "a..", "a b.", "*.", ">", "ü", strings.Repeat("a", 121)} {
-		_, err := nats.Open("nats://localhost", nats.WithSubjectPrefix(prefix))
+		_, err := nats.Open(nats.Settings{URL: "nats://localhost", SubjectPrefix: prefix})
 		require.ErrorContains(t, err, "the subject prefix", prefix)
 	}
 }
@@ -387,7 +391,7 @@ func TestFewSlots(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
-	b := open(t, s.url, nats.WithMaxPending(2))
+	b := open(t, s.url, nats.Settings{MaxPending: 2})
 	var all sync.WaitGroup
 	for caller := range 6 {
 		all.Go(func() {

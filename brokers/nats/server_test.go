@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
@@ -234,9 +235,14 @@ func decoded(t testing.TB, destination, subject string, header client.Header, pa
 }
 
 // open opens a broker and closes it with the test.
-func open(t testing.TB, url string, opts ...nats.Option) *nats.Broker {
+func open(t testing.TB, url string, settings ...nats.Settings) *nats.Broker {
 	t.Helper()
-	b, err := nats.Open(url, opts...)
+	var s nats.Settings
+	if len(settings) > 0 {
+		s = settings[0]
+	}
+	s.URL = adapter.Secret(url)
+	b, err := nats.Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -59,7 +59,7 @@ func BenchmarkPublish(b *testing.B) {
 	}{{"cold", bulk}, {"hot", 10}} {
 		msgs := messages(bench.keys)
 		b.Run(bench.name, func(b *testing.B) {
-			broker := open(b, url, rabbitmq.WithExchange(c.exchange))
+			broker := open(b, url, rabbitmq.Settings{Exchange: c.exchange})
 			measure(b, func() {
 				for _, result := range broker.Publish(b.Context(), msgs) {
 					require.NoError(b, result.Err)

@@ -47,7 +47,7 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 	return b.ask(ctx, fmt.Sprintf("check destination %q", destination), b.look)
 }
 
-// look asks whether the exchange is there (exchange.declare, passive), unless [WithDeclare] makes it.
+// look asks whether the exchange is there (exchange.declare, passive), unless [Settings.CreateDestinations] makes it.
 func (b *Broker) look(c *channel) error {
 	if b.options.declare {
 		return c.Confirm(false) // once more, which changes nothing

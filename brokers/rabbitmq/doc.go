@@ -1,10 +1,10 @@
-// Package rabbitmq publishes to RabbitMQ, 3.10 or later, over AMQP 0-9-1. It is a module of its own.
+// Package rabbitmq publishes to RabbitMQ, 3.10 or later, over AMQP 0-9-1.
 //
-//	broker, err := rabbitmq.Open("amqp://user:password@rabbit.internal/orders", rabbitmq.WithDeclare())
+//	broker, err := rabbitmq.Open(rabbitmq.Settings{URL: "amqp://user:password@rabbit.internal/orders", CreateDestinations: true})
 //
-// All messages go to one exchange, "fanout" unless [WithExchange] names another one, and a message's
-// routing key is its destination, such as "ordering::order", unless [WithRoutingKey] makes another one.
-// Consumers bind their queues to the exchange, whose type is topic where [WithDeclare] makes it.
+// All messages go to one exchange, "fanout" unless [Settings.Exchange] names another one, and a message's
+// routing key is its destination, such as "ordering::order", unless [Settings.RoutingKey] makes another one.
+// Consumers bind their queues to the exchange, whose type is topic where [Settings.CreateDestinations] makes it.
 //
 // A message is persistent, its body is the payload, and it has these properties and headers:
 //
@@ -13,7 +13,7 @@
 //	content_type     application/json where the message names none
 //	correlation_id   where there is one of at most 255 bytes
 //	priority         -100 to 100 become 0 to 9, where 4 is normal
-//	expiration       what is left of the time to live, or WithExpiration, whichever is shorter;
+//	expiration       what is left of the time to live, or Expiration, whichever is shorter;
 //	                 none above ten years, which RabbitMQ does not take
 //	header ordering_key, where there is one, and a header for each attribute
 //
@@ -25,7 +25,7 @@
 //
 // Messages are published in confirm mode, up to 500 at a time, and as mandatory: one that reaches no
 // queue is not lost but unavailable, until a queue is bound, or the exchange has an alternate one.
-// [WithUnroutableDropped] ends that. A message that is sent again after its fate was unknown arrives
+// [Settings.Unroutable] ends that. A message that is sent again after its fate was unknown arrives
 // twice.
 //
 // # Order
@@ -58,14 +58,14 @@
 // # Errors
 //
 //	the server says             class         scope        what to do
-//	returned, NO_ROUTE          unavailable   destination  bind a queue, or see WithUnroutableDropped
+//	returned, NO_ROUTE          unavailable   destination  bind a queue, or see Unroutable
 //	basic.nack                  unavailable   destination  a queue is full (reject-publish), or has failed
-//	404 no exchange             unavailable   broker       declare it, or give WithDeclare
+//	404 no exchange             unavailable   broker       declare it, or give CreateDestinations
 //	403 access to topic         unavailable   destination  rabbitmqctl set_topic_permissions
 //	403 access to exchange      unavailable   broker       rabbitmqctl set_permissions
 //	403 internal exchange       unavailable   broker       name another exchange
 //	403 anything else           unavailable   broker       check user and password
-//	406 inequivalent arg        unavailable   broker       WithDeclare met another type of exchange
+//	406 inequivalent arg        unavailable   broker       it was declared with another type of exchange
 //	406 larger than max size    permanent, where others of the broker get through ([brokers.Refused])
 //	530 limit                   unavailable   broker       raise the limit of connections
 //	530 anything else           unavailable   broker       check the virtual host
@@ -83,7 +83,7 @@
 // A server that lacks memory or disk space blocks connections that publish, as soon as they do. Calls
 // that are under way then end, and later ones fail at once until the server lifts the block.
 //
-// Final for a message are an empty destination, a payload above [WithMaxMessageBytes], a routing key,
+// Final for a message are an empty destination, a payload above [Settings.MaxMessageBytes], a routing key,
 // id, type or content type above 255 bytes, and an ordering key that does not fit into a frame.
 //
 // # Connections

@@ -85,7 +85,7 @@ func (b *Broker) check(m *brokers.Message, key string) error {
 		return errors.New("the destination is empty")
 	}
 	if limit := b.limit.Load(); int64(len(m.Payload)) > limit {
-		return fmt.Errorf("the payload has %d bytes, at most %d are allowed (max_message_size of the server; max_message_bytes, WithMaxMessageBytes)",
+		return fmt.Errorf("the payload has %d bytes, at most %d are allowed (max_message_size of the server; max_message_bytes)",
 			len(m.Payload), limit)
 	}
 	for _, short := range []struct{ name, value string }{

@@ -14,9 +14,14 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-func small(t *testing.T, opts ...Option) *Broker {
+func small(t *testing.T, settings ...Settings) *Broker {
 	t.Helper()
-	b, err := Open("amqp://127.0.0.1:1", opts...)
+	var s Settings
+	if len(settings) > 0 {
+		s = settings[0]
+	}
+	s.URL = "amqp://127.0.0.1:1"
+	b, err := Open(s)
 	require.NoError(t, err)
 	return b
 }
@@ -46,7 +51,7 @@ func TestProperties(t *testing.T) {
 		ID: "id", Destination: "ordering::order", Type: "T.v1", OrderingKey: "k", Priority: 100, ContentType: "text/plain",
 		Payload: []byte("p"), CorrelationID: "c", Attributes: []brokers.Attribute{{Name: "tenant", Value: "acme"}},
 	}
-	got, omitted, err := small(t, WithExpiration(1500*1e6)).encode(&m, "ordering::order", 0)
+	got, omitted, err := small(t, Settings{Expiration: 1500 * 1e6}).encode(&m, "ordering::order", 0)
 	require.NoError(t, err)
 	assert.Empty(t, omitted)
 	assert.Equal(t, amqp.Publishing{
@@ -100,7 +105,7 @@ func TestNeverSent(t *testing.T) {
 		"the content type \"xxx":   {ID: "id", Type: "T", Destination: "d", ContentType: long},
 		"the ordering key has":     {ID: "id", Type: "T", Destination: "d", OrderingKey: strings.Repeat("k", 4096)},
 	} {
-		_, _, err := small(t, WithMaxMessageBytes(10)).encode(&m, m.Destination, 4096)
+		_, _, err := small(t, Settings{MaxMessageBytes: 10}).encode(&m, m.Destination, 4096)
 		require.ErrorContains(t, err, want)
 		assert.Less(t, len(err.Error()), 200)
 	}

@@ -39,10 +39,10 @@ var rules = []rule{
 		brokers.ScopeDestination, "the user needs permission to write to this routing key (rabbitmqctl set_topic_permissions)",
 	}},
 	{amqp.AccessRefused, "internal exchange", verdict{
-		brokers.ScopeBroker, "clients may not publish to an internal exchange; name another one (exchange, WithExchange)",
+		brokers.ScopeBroker, "clients may not publish to an internal exchange; name another one (exchange)",
 	}},
 	{amqp.AccessRefused, "access to exchange ", verdict{
-		brokers.ScopeBroker, "the user needs permission to write to the exchange, and with create_destinations (WithDeclare) to configure it (rabbitmqctl " +
+		brokers.ScopeBroker, "the user needs permission to write to the exchange, and with create_destinations to configure it (rabbitmqctl " +
 			"set_permissions)",
 	}},
 	{amqp.AccessRefused, "", verdict{
@@ -56,11 +56,11 @@ var rules = []rule{
 		brokers.ScopeBroker, "check the virtual host at the end of the URL (/ is %2F), and that the user may use it (rabbitmqctl set_permissions)",
 	}},
 	{amqp.NotFound, "no exchange ", verdict{
-		brokers.ScopeBroker, "declare the exchange, let the broker do it (create_destinations, WithDeclare), or name another one (exchange, WithExchange)",
+		brokers.ScopeBroker, "declare the exchange, let the broker do it (create_destinations), or name another one (exchange)",
 	}},
 	{amqp.PreconditionFailed, "inequivalent arg", verdict{
 		brokers.ScopeBroker, "the exchange is there with another type or other properties than a durable one of type topic has: declare it " +
-			"yourself and leave create_destinations (WithDeclare) out, or name another one (exchange, WithExchange)",
+			"yourself and leave create_destinations out, or name another one (exchange)",
 	}},
 	{amqp.ConnectionForced, "", verdict{
 		brokers.ScopeBroker, "the server is shutting down, or an operator closed the connection; this passes by itself",
@@ -91,7 +91,7 @@ func (b *Broker) judge(err error) verdict {
 			}
 		}
 	case errors.As(err, &untrusted):
-		return verdict{brokers.ScopeBroker, "check the host of the URL, and name the server's certificate authority (tls.ca_file, WithTLS), with " +
+		return verdict{brokers.ScopeBroker, "check the host of the URL, and name the server's certificate authority (tls.ca_file), with " +
 			"cacertfile in the URL, or in the file that the environment variable SSL_CERT_FILE names"}
 	case errors.As(err, &noTLS):
 		return verdict{brokers.ScopeBroker, "the port does not talk TLS; it is 5671 as a rule, or write amqp://"}

@@ -12,11 +12,10 @@ import (
 // Queues can be bound by destination and type ("ordering::order.#"), and messages that nobody took for
 // a week expire. Nothing is connected before it is needed.
 func ExampleOpen() {
-	broker, err := rabbitmq.Open("amqps://user:password@rabbit.internal/orders",
-		rabbitmq.WithExchange("events"),
-		rabbitmq.WithRoutingKey(func(m *brokers.Message) string { return m.Destination + "." + m.Type }),
-		rabbitmq.WithExpiration(7*24*time.Hour),
-	)
+	broker, err := rabbitmq.Open(rabbitmq.Settings{
+		URL: "amqps://user:password@rabbit.internal/orders", Exchange: "events", Expiration: 7 * 24 * time.Hour,
+		RoutingKey: func(m *brokers.Message) string { return m.Destination + "." + m.Type },
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/internal/testenv"
@@ -79,9 +80,14 @@ func at(url, address string) string {
 func hostPort(uri amqp.URI) string { return net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)) }
 
 // open opens a broker, and closes it with the test.
-func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
+func open(t testing.TB, url string, settings ...rabbitmq.Settings) *rabbitmq.Broker {
 	t.Helper()
-	b, err := rabbitmq.Open(url, opts...)
+	var s rabbitmq.Settings
+	if len(settings) > 0 {
+		s = settings[0]
+	}
+	s.URL = adapter.Secret(url)
+	b, err := rabbitmq.Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
@@ -91,12 +97,14 @@ func open(t testing.TB, url string, opts ...rabbitmq.Option) *rabbitmq.Broker {
 type rig struct {
 	brokertest.Harness
 
-	options []rabbitmq.Option
+	settings rabbitmq.Settings
 }
 
 func (r *rig) openAt(t *testing.T, url string) brokers.Broker {
 	t.Helper()
-	b, err := rabbitmq.Open(url, r.options...)
+	settings := r.settings
+	settings.URL = adapter.Secret(url)
+	b, err := rabbitmq.Open(settings)
 	require.NoError(t, err)
 	return b
 }
@@ -131,17 +139,16 @@ func harness(t *testing.T, url, prefix, queueType string) *rig {
 		return ch.QueueBind(nowhere, nowhere, c.exchange, false, nil)
 	})
 	c.queues = append(c.queues, nowhere)
-	options := []rabbitmq.Option{
-		rabbitmq.WithExchange(c.exchange), rabbitmq.WithMaxMessageBytes(1 << 20),
+	r := &rig{settings: rabbitmq.Settings{
+		Exchange: c.exchange, MaxMessageBytes: 1 << 20,
 		// A refused message goes to that queue: so it is the server that refuses it.
-		rabbitmq.WithRoutingKey(func(m *brokers.Message) string {
+		RoutingKey: func(m *brokers.Message) string {
 			if _, is := refused.Load(m.ID); is {
 				return nowhere
 			}
 			return m.Destination
-		}),
-	}
-	r := &rig{options: options}
+		},
+	}}
 	r.Harness = brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker { return r.openAt(t, url) },
 		Destination: func(t *testing.T) string {

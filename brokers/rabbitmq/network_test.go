@@ -24,7 +24,7 @@ func TestStuckWrite(t *testing.T) {
 	uri, err := amqp.ParseURI(c.url)
 	require.NoError(t, err)
 	proxy := toxic.Start(t, hostPort(uri))
-	b := open(t, at(c.url, proxy.Addr(t)), rabbitmq.WithExchange(c.exchange))
+	b := open(t, at(c.url, proxy.Addr(t)), rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many(destination, 30, 30)
 	require.Equal(t, map[string]int{"": 30}, verdicts(b.Publish(t.Context(), msgs)))
 
@@ -53,7 +53,7 @@ func TestNeighbours(t *testing.T) {
 	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
 	destination := c.exchange + ".queue"
 	c.bind(t, destination)
-	b := open(t, c.url, rabbitmq.WithExchange(c.exchange))
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange})
 	finished := make(chan []brokers.Result)
 	go func() { finished <- b.Publish(t.Context(), many(destination, 4000, 40)) }()
 	for range 50 {

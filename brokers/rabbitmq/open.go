@@ -15,33 +15,35 @@ import (
 var errURL = errors.New("rabbitmq: open: the URL is not understood; write amqp://user:password@host:port/vhost, or amqps:// for TLS, " +
 	"and escape special characters in the password and the virtual host (@ is %40, / is %2F, # is %23, ? is %3F)")
 
-// Open returns a broker for the server at a URL. It does not connect yet: use Ping to find out.
-//
-// The URL is amqp://user:password@host:port/vhost, or amqps:// for TLS
-// (https://www.rabbitmq.com/docs/uri-spec), with the parameters heartbeat (seconds),
-// connection_timeout (milliseconds, to connect and log in; default 10 s), auth_mechanism, and those of
-// TLS. No part of it appears in an error, save the address. guest, the user that a new server has, may
-// log in from the server's own machine only.
-func Open(url string, opts ...Option) (*Broker, error) {
-	uri, err := amqp.ParseURI(url)
-	if err != nil || uri.ConnectionTimeout < 0 {
-		return nil, errURL
+// Open returns a broker. It does not connect yet: use Ping to find out. No part of the URL appears in an
+// error, save the address.
+func Open(settings Settings) (*Broker, error) {
+	uri, err := parseURL(settings.URL.Reveal())
+	if err != nil {
+		return nil, err
 	}
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
+	o := settings.options()
+	if o.tls == nil {
+		if o.tls, err = settings.TLS.Config(); err != nil {
+			return nil, fmt.Errorf("rabbitmq: open: %w", err)
+		}
 	}
-	switch {
-	case len(o.exchange) > maxShort:
-		return nil, fmt.Errorf("rabbitmq: open: the name of the exchange has %d bytes, AMQP takes %d", len(o.exchange), maxShort)
-	case o.tls != nil && uri.Scheme != "amqps":
-		return nil, errors.New("rabbitmq: open: WithTLS needs a URL that begins with amqps://")
+	if err := settings.check(&o, uri.Scheme == "amqps"); err != nil {
+		return nil, err
 	}
 	b := &Broker{
-		options: o, url: url,
+		options: o, url: settings.URL.Reveal(),
 		dialTimeout: cmp.Or(time.Duration(uri.ConnectionTimeout)*time.Millisecond, defaultDialTimeout),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.limit.Store(int64(o.maxBytes))
 	return b, nil
+}
+
+func parseURL(text string) (amqp.URI, error) {
+	uri, err := amqp.ParseURI(text)
+	if err != nil || uri.ConnectionTimeout < 0 {
+		return uri, errURL
+	}
+	return uri, nil
 }

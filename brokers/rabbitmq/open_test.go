@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 )
 
@@ -22,22 +23,21 @@ func TestOpenRefuses(t *testing.T) {
 		"", "hush", "redis://user:hush@host", "amqp://user:hush/no@host:x/", "amqp://user:hush@ho st", "amqp://user:hush@host:port",
 		"amqp://user:hush@host?heartbeat=soon", "amqp://user:hush@host?connection_timeout=-1",
 	} {
-		_, err := rabbitmq.Open(url)
+		_, err := rabbitmq.Open(rabbitmq.Settings{URL: adapter.Secret(url)})
 		require.ErrorContains(t, err, "write amqp://user:password@host:port/vhost", url)
 		assert.NotContains(t, err.Error(), "hush")
 	}
-	_, err := rabbitmq.Open("amqp://host", rabbitmq.WithTLS(&tls.Config{MinVersion: tls.VersionTLS13}))
+	_, err := rabbitmq.Open(rabbitmq.Settings{URL: "amqp://host", TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}})
 	require.ErrorContains(t, err, "amqps://")
-	_, err = rabbitmq.Open("amqp://host", rabbitmq.WithExchange(strings.Repeat("e", 256)))
+	_, err = rabbitmq.Open(rabbitmq.Settings{URL: "amqp://host", Exchange: strings.Repeat("e", 256)})
 	require.ErrorContains(t, err, "256 bytes")
 }
 
-func TestMeaninglessOptionsCountAsNotGiven(t *testing.T) {
+func TestMeaninglessSettingsCountAsNotGiven(t *testing.T) {
 	t.Parallel()
-	b := open(t, "amqp://127.0.0.1:1", rabbitmq.WithExchange(""), rabbitmq.WithRoutingKey(nil), rabbitmq.WithExpiration(-1),
-		rabbitmq.WithMaxMessageBytes(-1), rabbitmq.WithHeartbeat(time.Millisecond), rabbitmq.WithTLS(nil))
+	b := open(t, "amqp://127.0.0.1:1", rabbitmq.Settings{Exchange: "", RoutingKey: nil, Expiration: -1, MaxMessageBytes: -1, Heartbeat: time.Millisecond, TLSConfig: nil})
 	assert.Equal(t, brokers.Capabilities{Ordering: true, MaxMessageBytes: 16 << 20, MaxBatch: 500}, b.Capabilities())
-	b = open(t, "amqp://127.0.0.1:1", rabbitmq.WithMaxMessageBytes(1<<40))
+	b = open(t, "amqp://127.0.0.1:1", rabbitmq.Settings{MaxMessageBytes: 1 << 40})
 	assert.Equal(t, 512<<20, b.Capabilities().MaxMessageBytes)
 }
 

@@ -211,7 +211,7 @@ func (p *publication) confirm() bool {
 		switch {
 		case m.returned != nil:
 			p.Fail(m.index, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %d %s: bind a queue to it "+
-				"with this routing key, give it an alternate exchange, or count such messages as published (unroutable: drop, WithUnroutableDropped)",
+				"with this routing key, give it an alternate exchange, or count such messages as published (unroutable: drop)",
 				m.key, p.options.exchange, m.returned.code, m.returned.text)))
 		case !acked:
 			p.Fail(m.index, brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("rabbitmq: publish to %q: exchange %q: %w", m.key, p.options.exchange, errRefused)))

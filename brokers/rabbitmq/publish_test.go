@@ -62,7 +62,7 @@ func exchange(t *testing.T, url, kind string) *consumer {
 func TestMissingExchange(t *testing.T) {
 	t.Parallel()
 	url, name := testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)+"missing"
-	b := open(t, url, rabbitmq.WithExchange(name))
+	b := open(t, url, rabbitmq.Settings{Exchange: name})
 	for range 2 {
 		results := b.Publish(t.Context(), many("d", 90, 30))
 		unavailable(t, results)
@@ -83,7 +83,7 @@ func TestUnroutable(t *testing.T) {
 	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
 	bound, unbound := c.exchange+".bound", c.exchange+".unbound"
 	c.bind(t, bound)
-	b := open(t, c.url, rabbitmq.WithExchange(c.exchange))
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many(bound, 40, 4)
 	for i := range msgs {
 		if i%4 == 1 && i >= 9 {
@@ -125,7 +125,7 @@ func TestUnroutable(t *testing.T) {
 func TestUnroutableDropped(t *testing.T) {
 	t.Parallel()
 	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
-	b := open(t, c.url, rabbitmq.WithExchange(c.exchange), rabbitmq.WithUnroutableDropped())
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange, Unroutable: "drop"})
 	assert.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("nowhere", 20, 3))))
 }
 
@@ -137,8 +137,8 @@ func TestLongTimeToLive(t *testing.T) {
 	queue := c.exchange + ".queue"
 	c.bind(t, queue)
 	const tenYears = 10 * 365 * 24 * time.Hour
-	for _, opts := range [][]rabbitmq.Option{nil, {rabbitmq.WithExpiration(tenYears + time.Millisecond)}} {
-		b := open(t, c.url, append(opts, rabbitmq.WithExchange(c.exchange))...)
+	for _, expiration := range []time.Duration{0, tenYears + time.Millisecond} {
+		b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange, Expiration: expiration})
 		msgs := many(queue, 5, 5)
 		msgs[1].ExpiresIn, msgs[2].ExpiresIn, msgs[3].ExpiresIn = tenYears, tenYears+time.Millisecond, math.MaxInt64
 		assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), msgs)))
@@ -168,7 +168,7 @@ func TestFullQueue(t *testing.T) {
 		return err
 	})
 	c.do(t, func(ch *amqp.Channel) error { return ch.QueueBind(full, "#", c.exchange, false, nil) })
-	b := open(t, c.url, rabbitmq.WithExchange(c.exchange))
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many("d", 10, 1)
 	results := b.Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 3, "unavailable destination": 1, "not_sent": 6}, verdicts(results))
@@ -190,14 +190,14 @@ func TestDeclare(t *testing.T) {
 	url, name := testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)+"declared"
 	c := &consumer{url: url, exchange: name, seen: map[string][]brokers.Message{}}
 	t.Cleanup(func() { c.close(t) })
-	b := open(t, url, rabbitmq.WithExchange(name), rabbitmq.WithDeclare())
+	b := open(t, url, rabbitmq.Settings{Exchange: name, CreateDestinations: true})
 	require.NoError(t, b.CheckDestination(t.Context(), "d"))
 	c.bind(t, name+".queue")
 	assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), many(name+".queue", 5, 2))))
-	require.NoError(t, open(t, url, rabbitmq.WithExchange(name), rabbitmq.WithDeclare()).Ping(t.Context()), "once more")
+	require.NoError(t, open(t, url, rabbitmq.Settings{Exchange: name, CreateDestinations: true}).Ping(t.Context()), "once more")
 
 	other := exchange(t, url, amqp.ExchangeFanout)
-	b = open(t, url, rabbitmq.WithExchange(other.exchange), rabbitmq.WithDeclare())
+	b = open(t, url, rabbitmq.Settings{Exchange: other.exchange, CreateDestinations: true})
 	results := b.Publish(t.Context(), many("d", 5, 5))
 	assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 4}, verdicts(results))
 	require.ErrorContains(t, results[0].Err, "inequivalent arg 'type'")
@@ -205,7 +205,7 @@ func TestDeclare(t *testing.T) {
 
 	// Without it, an exchange of any type will do.
 	other.bind(t, other.exchange+".queue")
-	b = open(t, url, rabbitmq.WithExchange(other.exchange))
+	b = open(t, url, rabbitmq.Settings{Exchange: other.exchange})
 	assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), many("d", 5, 5))))
 }
 
@@ -231,7 +231,7 @@ func TestConsistentHash(t *testing.T) {
 			return ch.QueueBind(name, "1", hash, false, nil)
 		})
 	}
-	b := open(t, c.url, rabbitmq.WithExchange(c.exchange))
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many("ordering::order", 600, 30)
 	require.Equal(t, map[string]int{"": 600}, verdicts(b.Publish(t.Context(), msgs)))
 	next, queueOf, total := map[string]int{}, map[string]int{}, 0

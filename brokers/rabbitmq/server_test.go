@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
@@ -77,17 +78,17 @@ func testPermissions(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	}
 	eval(t, server, `rabbit_auth_backend_internal:add_user(<<"reader">>, <<"hush">>, <<"test">>), `+permissions("^$")+".")
 	url := strings.Replace(server.URL, "guest:guest", user+":"+password, 1)
-	b := open(t, url, rabbitmq.WithExchange(c.exchange))
+	b := open(t, url, rabbitmq.Settings{Exchange: c.exchange})
 	results := b.Publish(t.Context(), many("d", 10, 5))
 	unavailable(t, results)
 	require.ErrorContains(t, results[0].Err, "permission to write to the exchange")
 	require.NoError(t, b.CheckDestination(t.Context(), "d"), "looking at the exchange is allowed")
 
-	declaring := open(t, url, rabbitmq.WithExchange("other"), rabbitmq.WithDeclare())
+	declaring := open(t, url, rabbitmq.Settings{Exchange: "other", CreateDestinations: true})
 	require.ErrorContains(t, declaring.Ping(t.Context()), "to configure it")
 
 	eval(t, server, permissions(".*")+`, rabbit_auth_backend_internal:set_topic_permissions(<<"reader">>, <<"/">>, <<"`+c.exchange+`">>, <<"^d$">>, <<".*">>, <<"test">>).`)
-	b = open(t, url, rabbitmq.WithExchange(c.exchange)) // permissions are cached by channel
+	b = open(t, url, rabbitmq.Settings{Exchange: c.exchange}) // permissions are cached by channel
 	c.bind(t, "forbidden")
 	msgs := many("d", 40, 8)
 	for i := range msgs {
@@ -134,7 +135,7 @@ func arrived(t *testing.T, c *consumer, msgs []brokers.Message, results []broker
 
 // A message above the server's limit costs itself, and the broker learns the limit by it.
 func testTooLarge(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
-	b := open(t, server.URL, rabbitmq.WithExchange(c.exchange))
+	b := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many("d", 60, 6)
 	msgs[20].Payload = make([]byte, 100_001)
 	msgs[22].Payload = make([]byte, 200_000)
@@ -162,7 +163,7 @@ func testNack(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 		return err
 	})
 	c.do(t, func(ch *amqp.Channel) error { return ch.QueueBind(full, "nack", c.exchange, false, nil) })
-	b := open(t, server.URL, rabbitmq.WithExchange(c.exchange))
+	b := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many("nack", 10, 1)
 	assert.Equal(t, map[string]int{"": 3, "unavailable destination": 1, "not_sent": 6}, verdicts(b.Publish(t.Context(), msgs)))
 }
@@ -171,7 +172,7 @@ func testNack(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 // order, and nobody is to blame.
 func testKilled(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 	const callers, each = 3, 4000
-	b := open(t, server.URL, rabbitmq.WithExchange(c.exchange))
+	b := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange})
 	var (
 		publishing sync.WaitGroup
 		all        [callers][]brokers.Message
@@ -214,7 +215,7 @@ func testKilled(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 
 // A server without memory takes no messages, and says so: nobody waits for the deadline.
 func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
-	b := open(t, server.URL, rabbitmq.WithExchange(c.exchange))
+	b := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange})
 	msgs := many("d", 100, 100)
 	require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), msgs)))
 
@@ -231,11 +232,11 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 		require.ErrorContains(t, results[0].Err, "free memory or disk space")
 	}
 	require.ErrorContains(t, b.Ping(t.Context()), "low on memory")
-	fresh := open(t, server.URL, rabbitmq.WithExchange(c.exchange)) // to whom the server has said nothing yet
+	fresh := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange}) // to whom the server has said nothing yet
 	require.ErrorContains(t, fresh.Publish(t.Context(), msgs)[0].Err, "low on memory")
 
 	// A connection that is closed while it is blocked goes at once, with all that waits for it.
-	closed, err := rabbitmq.Open(server.URL, rabbitmq.WithExchange(c.exchange))
+	closed, err := rabbitmq.Open(rabbitmq.Settings{URL: adapter.Secret(server.URL), Exchange: c.exchange})
 	require.NoError(t, err)
 	require.Error(t, closed.Publish(t.Context(), msgs)[0].Err)
 	require.NoError(t, closed.Close(t.Context()))

@@ -20,19 +20,20 @@ func TestAllocationsOfAPublish(t *testing.T) { // not parallel, as other tests w
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	client.AddHook(yes{})
+	below := 1
 	for name, c := range map[string]struct {
-		opts  []redisstreams.Option
-		keys  int
-		want  float64 // for each further message
-		fixed float64
+		settings redisstreams.Settings
+		keys     int
+		want     float64 // for each further message
+		fixed    float64
 	}{
 		"every key once":              {keys: 100, want: 1, fixed: 18},
-		"every key once, and trimmed": {keys: 100, want: 1, fixed: 18, opts: []redisstreams.Option{redisstreams.WithMaxLen(1000, true)}},
+		"every key once, and trimmed": {keys: 100, want: 1, fixed: 18, settings: redisstreams.Settings{MaxLen: 1000}},
 		"keys many times":             {keys: 10, want: 0, fixed: 13},
-		"the backfill":                {keys: 100, want: 1, fixed: 20, opts: []redisstreams.Option{redisstreams.WithBackfill(1)}},
+		"the backfill":                {keys: 100, want: 1, fixed: 20, settings: redisstreams.Settings{BackfillBelow: &below}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := redisstreams.New(client, c.opts...)
+			b := redisstreams.New(client, c.settings)
 			measure := func(n int) float64 {
 				msgs := many("s", n, c.keys)
 				for i := range msgs {

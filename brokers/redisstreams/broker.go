@@ -36,18 +36,15 @@ type Broker struct {
 // to wait (a client that does it as well costs duplicates, never order); ContextTimeoutEnabled
 // true, without which only the client's own timeouts end a call; and a read timeout, because a
 // cancelled context (other than a deadline) does not interrupt a call that is under way. With
-// [WithReplicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring
+// [Settings.Replicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring
 // gives the streams of a server that it takes for dead to another one, where consumers do not look:
 // set its HeartbeatFrequency to hours. Arguments of commands point into the messages of the call,
-// so a hook of the client must not keep commands.
-func New(client redis.UniversalClient, opts ...Option) *Broker {
-	b := &Broker{client: client, options: defaults()}
+// so a hook of the client must not keep commands. Of the settings, those of servers and TLS do nothing.
+func New(client redis.UniversalClient, settings Settings) *Broker {
+	b := &Broker{client: client, options: settings.options()}
 	switch client.(type) {
 	case *redis.ClusterClient, *redis.Ring:
 		b.sharded = true
-	}
-	for _, opt := range opts {
-		opt(&b.options)
 	}
 	return b
 }
@@ -57,7 +54,7 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: preferredBatch}
 }
 
-// Ping implements [brokers.Broker]. With [WithReplicas] it also asks, on a single server, for the
+// Ping implements [brokers.Broker]. With [Settings.Replicas] it also asks, on a single server, for the
 // replicas.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {

@@ -47,7 +47,7 @@ type call struct {
 	args   []any // EVALSHA, its digest, 1, the stream, and what the script documents
 	script *redis.StringSliceCmd
 
-	wait *redis.IntCmd // the replicas that have it, see WithReplicas
+	wait *redis.IntCmd // the replicas that have it, see Replicas
 	err  error         // why the call was not sent at all, or never got an answer; classified
 }
 

@@ -19,10 +19,11 @@ func TestBuild(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f"}), 1, 20).Draw(t, "keys")
 		aged := rapid.Bool().Draw(t, "aged")
-		o := defaults()
+		var s Settings
 		if aged {
-			WithMaxAge(1<<40, true)(&o)
+			s.MaxAge = 1 << 40
 		}
+		o := s.options()
 		p := &publication{Broker: &Broker{options: o}}
 		c, times := &call{shard: &shard{stream: "s"}}, countsOf(keys)
 		for i, key := range keys {

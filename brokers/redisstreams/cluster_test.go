@@ -58,7 +58,7 @@ func conforms(t *testing.T, byDestination bool, open func() redis.UniversalClien
 		Open: func(*testing.T) brokers.Broker {
 			client := open()
 			client.AddHook(&refusal)
-			return redisstreams.New(client, redisstreams.WithMaxMessageBytes(1<<20))
+			return redisstreams.New(client, redisstreams.Settings{MaxMessageBytes: 1 << 20})
 		},
 		Stop:  func(*testing.T) { stop() },
 		Start: func(*testing.T) { start() },
@@ -82,14 +82,14 @@ func TestSlotMigration(t *testing.T) {
 	for _, node := range c.nodes[:2] {
 		c.replicate(t, node)
 	}
-	for name, opts := range map[string][]redisstreams.Option{
-		"plain": nil, "with replicas": {redisstreams.WithReplicas(1, 10*time.Second)},
+	for name, settings := range map[string]redisstreams.Settings{
+		"plain": {}, "with replicas": {Replicas: 1, ReplicaTimeout: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := c.client(t)
 			stream, other := c.streamOn(t, c.nodes[0], name), c.streamOn(t, c.nodes[1], name)
-			f := feed(t, redisstreams.New(client, opts...), stream, other)
+			f := feed(t, redisstreams.New(client, settings), stream, other)
 			f.progress(t, 60, stream, other)
 			c.migrate(t, stream, c.nodes[0], c.nodes[1], func() { f.progress(t, 100, stream, other) }) // ASK
 			f.progress(t, 100, stream, other)                                                          // MOVED
@@ -112,7 +112,7 @@ func TestClusterNodeIsKilled(t *testing.T) {
 				streams = append(streams, c.streamOn(t, node, "s"))
 			}
 			client := c.client(t)
-			f := feed(t, redisstreams.New(client), streams...)
+			f := feed(t, redisstreams.New(client, redisstreams.Settings{}), streams...)
 			f.progress(t, 60, streams...)
 			c.nodes[2].kill(t)
 			soon(t, "the outage is noticed", func() bool { return f.saw("unavailable destination") })
@@ -138,7 +138,7 @@ func TestReplicasOfACluster(t *testing.T) {
 	with, without := c.nodes[0], c.nodes[1]
 	replica := c.replicate(t, with)
 	client := c.client(t)
-	b := redisstreams.New(client, redisstreams.WithReplicas(1, 2*time.Second))
+	b := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 2 * time.Second})
 	rich, poor := c.streamOn(t, with, "s"), c.streamOn(t, without, "s")
 	var bulk []brokers.Message
 	for i := range 100 {

@@ -14,9 +14,9 @@
 // XADDs its followers would be in the stream before the failure is known. No chunk of a stream is
 // sent before the one before it was answered.
 //
-// Redis 5 or later (6.2 for [WithMaxAge]), Valkey, and anything else that speaks their protocol and
+// Redis 5 or later (6.2 for [Settings.MaxAge]), Valkey, and anything else that speaks their protocol and
 // runs scripts. An ACL user needs XADD, EVALSHA and EVAL on the streams, and PING; with
-// [WithMaxAge] TIME too, with [WithReplicas] WAIT.
+// [Settings.MaxAge] TIME too, with [Settings.Replicas] WAIT.
 //
 // # What errors mean
 //
@@ -51,7 +51,7 @@
 //	TRYAGAIN                      destination   wait: slots are being moved
 //	anything else                 -             retryable: the message's own attempt has failed
 //
-// Too few replicas within their time ([WithReplicas]), and a connection that is refused, reset, cut
+// Too few replicas within their time ([Settings.Replicas]), and a connection that is refused, reset, cut
 // off or silent until the deadline, are an outage of the server, too. Whether the messages that met a
 // broken connection arrived is not known. They are sent again under the same ids, and consumers
 // deduplicate.

@@ -48,7 +48,7 @@ func attributesOf(m *brokers.Message) (kept []brokers.Attribute, omitted []strin
 	return kept, omitted
 }
 
-const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT, with a database other than 0 SELECT)"
+const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with max_age TIME, with replicas WAIT, with a database other than 0 SELECT)"
 
 // A serverError is what the server said about a message or a call.
 type serverError struct{ text string }
@@ -88,7 +88,7 @@ func explained(err error) error {
 	}
 	switch {
 	case errors.As(err, &untrusted):
-		return adapter.Advise(err, "check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
+		return adapter.Advise(err, "check the host of the URL, and name the server's certificate authority with TLSConfig, or in the file "+
 			"that the environment variable SSL_CERT_FILE names")
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return adapter.Advise(err, "all connections are busy; raise pool_size")

@@ -272,10 +272,10 @@ func TestLeastRights(t *testing.T) {
 	assert.Equal(t, 60, s.length(t, "allowed"))
 
 	// An age takes one right more.
-	aged := open(t, "redis://narrow:secret@"+s.addr(), redisstreams.WithMaxAge(time.Hour, true))
+	aged := open(t, "redis://narrow:secret@"+s.addr(), redisstreams.Settings{MaxAge: time.Hour})
 	results := aged.Publish(t.Context(), many("allowed", 5, 5))
 	assert.Equal(t, map[string]int{"unavailable destination": 5}, verdicts(results))
-	require.ErrorContains(t, results[0].Err, "WithMaxAge TIME")
+	require.ErrorContains(t, results[0].Err, "max_age TIME")
 	s.do(t, "ACL", "SETUSER", "narrow", "+time")
 	assert.Equal(t, map[string]int{"": 5}, verdicts(aged.Publish(t.Context(), many("allowed", 5, 5))))
 

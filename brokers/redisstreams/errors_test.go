@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
@@ -159,7 +160,7 @@ func TestURLsAreNotQuoted(t *testing.T) {
 		"", "redis", "http://user:s3cret@host", "redis://user:s3cret@host:port/0", "redis://user:s3cret#@host:6379/0",
 		"redis://user:s3cret/x@host:6379/0", "redis://user:s3cret%@host", "redis://user:s3cret@host/s3cret", "redis://h?s3cret=1",
 	} {
-		_, err := redisstreams.Open(url)
+		_, err := redisstreams.Open(redisstreams.Settings{URL: adapter.Secret(url)})
 		require.Error(t, err, url)
 		require.ErrorContains(t, err, "redisstreams: open: ")
 		assert.NotContains(t, err.Error(), "s3cret")
@@ -168,7 +169,7 @@ func TestURLsAreNotQuoted(t *testing.T) {
 
 func TestOpenSettings(t *testing.T) {
 	b := open(t, "rediss://user:s3cret@host:6390/3?read_timeout=7s&max_retries=9")
-	settings := redisstreams.Settings(b)
+	settings := redisstreams.ClientOptions(b)
 	assert.Equal(t, "host:6390", settings.Addr)
 	assert.Equal(t, 3, settings.DB)
 	assert.NotNil(t, settings.TLSConfig)
@@ -181,7 +182,7 @@ func TestOpenSettings(t *testing.T) {
 // A client of the caller's stays open.
 func TestNewLeavesTheClientOpen(t *testing.T) {
 	owner, prefix := shared(t)
-	b := redisstreams.New(owner.Client())
+	b := redisstreams.New(owner.Client(), redisstreams.Settings{})
 	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many(prefix+"s", 3, 1))))
 	require.NoError(t, b.Close(t.Context()))
 	require.ErrorIs(t, b.Publish(t.Context(), many(prefix+"s", 1, 1))[0].Err, brokers.ErrClosed)

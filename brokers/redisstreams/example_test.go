@@ -8,15 +8,17 @@ import (
 	"log"
 	"time"
 
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
 // A primary that Sentinel watches. What was published survives a failover, as each message is on a
 // replica before it counts.
-func ExampleOpenServers_sentinel() {
-	broker, err := redisstreams.OpenServers(
-		redisstreams.Servers{URLs: []string{"redis://user:password@sentinel-1:26379", "redis://sentinel-2:26379"}, Master: "main"},
-		redisstreams.WithReplicas(1, time.Second), redisstreams.WithMaxAge(7*24*time.Hour, true))
+func ExampleOpen_sentinel() {
+	broker, err := redisstreams.Open(redisstreams.Settings{
+		URLs: []adapter.Secret{"redis://user:password@sentinel-1:26379", "redis://sentinel-2:26379"}, Master: "main",
+		Replicas: 1, MaxAge: 7 * 24 * time.Hour,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -27,8 +29,8 @@ func ExampleOpenServers_sentinel() {
 }
 
 // A cluster: streams are spread over its nodes, and one node's outage is not the others'.
-func ExampleOpenServers_cluster() {
-	broker, err := redisstreams.OpenServers(redisstreams.Servers{URLs: []string{"redis://user:password@node-1:6379", "redis://node-2:6379"}, Cluster: true})
+func ExampleOpen_cluster() {
+	broker, err := redisstreams.Open(redisstreams.Settings{URLs: []adapter.Secret{"redis://user:password@node-1:6379", "redis://node-2:6379"}, Cluster: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,12 +41,13 @@ func ExampleOpenServers_cluster() {
 }
 
 // A server with a certificate of an authority of its own. TLS is a matter of the URL.
-func ExampleWithTLS() {
+func ExampleSettings() {
 	authority := []byte("-----BEGIN CERTIFICATE----- ...")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	_, err := redisstreams.Open("redis://user:password@redis.internal:6380/0",
-		redisstreams.WithTLS(&tls.Config{RootCAs: roots}), redisstreams.WithMaxLen(1_000_000, true))
+	_, err := redisstreams.Open(redisstreams.Settings{
+		URL: "redis://user:password@redis.internal:6380/0", TLSConfig: &tls.Config{RootCAs: roots}, MaxLen: 1_000_000,
+	})
 	fmt.Println(err)
-	// Output: redisstreams: open: WithTLS needs a URL that begins with rediss://
+	// Output: redisstreams: open: TLSConfig needs a URL that begins with rediss://
 }

@@ -50,22 +50,23 @@ func TestConformance(t *testing.T) {
 }
 
 // harness reaches the server at url.
-func harness(t *testing.T, url, prefix string, opts ...redisstreams.Option) brokertest.Harness {
+func harness(t *testing.T, url, prefix string, settings ...redisstreams.Settings) brokertest.Harness {
 	t.Helper()
 	var (
 		refusal refusal
 		number  atomic.Int64
 	)
-	settings, err := redis.ParseURL(url)
+	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
-	reader := redis.NewClient(settings)
+	reader := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, reader.Close()) })
 	// A limit of the broker's own keeps the test from making a payload of half a gigabyte.
-	opts = append([]redisstreams.Option{redisstreams.WithMaxMessageBytes(1 << 20)}, opts...)
+	s := one(url, settings)
+	s.MaxMessageBytes = 1 << 20
 
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker {
-			b, err := redisstreams.Open(url, opts...)
+			b, err := redisstreams.Open(s)
 			require.NoError(t, err)
 			b.Client().AddHook(&refusal)
 			return b
@@ -82,11 +83,11 @@ func harness(t *testing.T, url, prefix string, opts ...redisstreams.Option) brok
 }
 
 // network returns a network in front of the server at an address, and what opens brokers behind it.
-func network(t *testing.T, addr string, opts ...redisstreams.Option) (brokertest.Network, func(*testing.T) brokers.Broker) {
+func network(t *testing.T, addr string, settings ...redisstreams.Settings) (brokertest.Network, func(*testing.T) brokers.Broker) {
 	t.Helper()
 	proxy := toxic.Start(t, addr)
 	return proxy, func(t *testing.T) brokers.Broker {
-		b, err := redisstreams.Open("redis://"+proxy.Addr(t), opts...)
+		b, err := redisstreams.Open(one("redis://"+proxy.Addr(t), settings))
 		require.NoError(t, err)
 		return b
 	}

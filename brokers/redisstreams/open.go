@@ -20,35 +20,14 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// Servers says where Redis runs.
-type Servers struct {
-	// URLs of the server; of the Sentinels, with Master; or of some nodes of a cluster, with Cluster.
-	//
-	// A URL is redis://user:password@host:port/database, or rediss:// for TLS; go-redis documents its
-	// further parameters (redis.ParseURL), such as pool_size and read_timeout. Of several URLs the
-	// first one has user, password, database and parameters; the others may repeat them. They are
-	// those of Redis itself: sentinel_username and sentinel_password are parameters for Sentinels that
-	// ask for a password of their own. The port is 6379 by default, and that of Sentinels 26379.
-	URLs []string
-	// Master is the name by which Sentinels know the primary. Empty: URLs are not of Sentinels.
-	Master string
-	// Cluster is true for Redis Cluster, also with one URL.
-	Cluster bool
-}
-
-// Open returns a broker for one server; see [OpenServers].
-func Open(url string, opts ...Option) (*Broker, error) {
-	return OpenServers(Servers{URLs: []string{url}}, opts...)
-}
-
-// OpenServers returns a broker with connections of its own that Close closes. It does not connect yet:
-// use Ping to find out. No part of a URL but its host appears in an error.
-func OpenServers(servers Servers, opts ...Option) (*Broker, error) {
-	client, err := Connect(servers, opts...)
+// Open returns a broker with connections of its own that Close closes. It does not connect yet: use
+// Ping to find out. No part of a URL but its host appears in an error.
+func Open(settings Settings) (*Broker, error) {
+	client, err := Connect(settings)
 	if err != nil {
 		return nil, err
 	}
-	b := New(client, opts...)
+	b := New(client, settings)
 	b.owned = true
 	return b, nil
 }
@@ -56,12 +35,9 @@ func OpenServers(servers Servers, opts ...Option) (*Broker, error) {
 // Connect returns a client with the settings that a broker and a consumer of Redis should have: it
 // repeats no command and no dial by itself, since processors and consumers do, with fewer duplicates;
 // it keeps to the context of a call; and a server that is silent is given up after 10 s. It does not
-// connect yet. Of the options, [WithTLS] and [WithReplicas] matter. The caller closes the client.
-func Connect(servers Servers, opts ...Option) (redis.UniversalClient, error) {
-	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
+// connect yet. Of the settings, the servers, TLSConfig and the replicas matter. The caller closes the
+// client.
+func Connect(servers Settings) (redis.UniversalClient, error) {
 	settings, addresses, sentinel, err := servers.read()
 	if err != nil {
 		return nil, err
@@ -70,12 +46,12 @@ func Connect(servers Servers, opts ...Option) (redis.UniversalClient, error) {
 	if several && settings.TLSConfig != nil {
 		settings.TLSConfig.ServerName = "" // each server's own
 	}
-	if o.tls != nil {
+	if servers.TLSConfig != nil {
 		if settings.TLSConfig == nil {
-			return nil, errors.New("redisstreams: open: WithTLS needs a URL that begins with rediss://")
+			return nil, errors.New("redisstreams: open: TLSConfig needs a URL that begins with rediss://")
 		}
 		name := settings.TLSConfig.ServerName
-		settings.TLSConfig = o.tls.Clone()
+		settings.TLSConfig = servers.TLSConfig.Clone()
 		settings.TLSConfig.ServerName = cmp.Or(settings.TLSConfig.ServerName, name)
 	}
 	settings.MaxRetries = -1
@@ -85,7 +61,7 @@ func Connect(servers Servers, opts ...Option) (redis.UniversalClient, error) {
 	settings.ReadTimeout = cmp.Or(settings.ReadTimeout, readTimeout)
 	settings.WriteTimeout = cmp.Or(settings.WriteTimeout, writeTimeout)
 	if settings.ReadTimeout > 0 { // negative means none
-		settings.ReadTimeout += o.replicaTimeout // WAIT takes that long before it answers
+		settings.ReadTimeout += servers.options().replicaTimeout // WAIT takes that long before it answers
 	}
 	// Hand-over of connections during maintenance moves calls to other connections behind our back;
 	// a lost connection is handled anyway.
@@ -108,17 +84,18 @@ const (
 
 // read reads the URLs: the settings of the first one, the addresses of all, and the parameters for
 // Sentinels.
-func (s Servers) read() (settings *redis.Options, addresses []string, sentinel url.Values, err error) {
+func (s *Settings) read() (settings *redis.Options, addresses []string, sentinel url.Values, err error) {
+	urls := s.urls()
 	switch {
-	case len(s.URLs) == 0:
+	case len(urls) == 0:
 		return nil, nil, nil, errors.New("redisstreams: open: no URL is given")
 	case s.Master != "" && s.Cluster:
 		return nil, nil, nil, errors.New("redisstreams: open: Master and Cluster are both given: Sentinels watch servers that are not in a cluster, remove one of them")
-	case s.Master == "" && !s.Cluster && len(s.URLs) > 1:
-		return nil, nil, nil, fmt.Errorf("redisstreams: open: %d URLs are given: say Master for Sentinels, or Cluster", len(s.URLs))
+	case s.Master == "" && !s.Cluster && len(urls) > 1:
+		return nil, nil, nil, fmt.Errorf("redisstreams: open: %d URLs are given: say Master for Sentinels, or Cluster", len(urls))
 	}
-	for n, text := range s.URLs {
-		parsed, parameters, err := readURL(text, s.Master != "")
+	for n, text := range urls {
+		parsed, parameters, err := readURL(text.Reveal(), s.Master != "")
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -134,7 +111,7 @@ func (s Servers) read() (settings *redis.Options, addresses []string, sentinel u
 }
 
 // fits says why what a URL says does not go with the first one, or with what the servers are.
-func (s Servers) fits(first, parsed *redis.Options, sentinel url.Values) error {
+func (s *Settings) fits(first, parsed *redis.Options, sentinel url.Values) error {
 	var wrong string
 	switch {
 	case parsed.Network == "unix" && (s.Master != "" || s.Cluster):

@@ -46,12 +46,12 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := defaults()
-			WithBackfill(-49)(&o)
+			below := -49
+			o := (&Settings{BackfillBelow: &below}).options()
 			assert.Equal(t, c.want, describe(o.plan(c.msgs, map[string]*shard{})))
 		})
 	}
-	o := defaults()
+	o := new(Settings).options()
 	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)}, map[string]*shard{})), "the backfill is off by default")
 }
 
@@ -66,10 +66,11 @@ func TestPlanKeepsKeysInOrder(t *testing.T) {
 				Priority:    rapid.IntRange(-1, 1).Draw(t, "priority"),
 			}
 		}), 0, 60).Draw(t, "messages")
-		o := defaults()
+		var s Settings
 		if rapid.Bool().Draw(t, "backfill") {
-			WithBackfill(0)(&o)
+			s.BackfillBelow = new(int)
 		}
+		o := s.options()
 		planned, last := map[int]bool{}, map[string]int{}
 		for _, r := range o.plan(msgs, map[string]*shard{}) {
 			homes := map[string]*shard{}

@@ -26,7 +26,7 @@ func TestServerTakesLessThanTheBrokerKnows(t *testing.T) {
 		}
 	}
 	// Told of the limit, the broker says so at once.
-	b = open(t, s.url(), redisstreams.WithMaxMessageBytes(1<<20))
+	b = open(t, s.url(), redisstreams.Settings{MaxMessageBytes: 1 << 20})
 	results := b.Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 26, "permanent": 1, "not_sent": 3}, verdicts(results))
 }

@@ -1,6 +1,7 @@
 package redisstreams_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,23 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // open returns a broker with small chunks, so that a few hundred messages are several.
-func open(t testing.TB, url string, opts ...redisstreams.Option) *redisstreams.Broker {
+func open(t testing.TB, url string, settings ...redisstreams.Settings) *redisstreams.Broker {
 	t.Helper()
-	b, err := redisstreams.Open(url, append([]redisstreams.Option{redisstreams.WithChunk(100)}, opts...)...)
+	s := one(url, settings)
+	s.Chunk = cmp.Or(s.Chunk, 100)
+	b, err := redisstreams.Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
 }
 
+// one is the settings that a test has given, if any, for the server at a URL.
+func one(url string, given []redisstreams.Settings) (s redisstreams.Settings) {
+	if len(given) > 0 {
+		s = given[0]
+	}
+	s.URL = adapter.Secret(url)
+	return s
+}
+
 // shared returns a broker on the shared server, and the prefix of the streams that it may use.
-func shared(t *testing.T, opts ...redisstreams.Option) (b *redisstreams.Broker, prefix string) {
+func shared(t *testing.T, settings ...redisstreams.Settings) (b *redisstreams.Broker, prefix string) {
 	t.Helper()
-	return open(t, testenv.Redis(t), opts...), testenv.RedisPrefix(t)
+	return open(t, testenv.Redis(t), settings...), testenv.RedisPrefix(t)
 }
 
 func message(stream, key string, n int) brokers.Message {
@@ -117,7 +130,7 @@ func TestRoundTrips(t *testing.T) {
 	assert.Equal(t, counter{commands: 5, largest: sent.largest}, sent)
 
 	sent = counter{}
-	whole := redisstreams.New(b.Client())
+	whole := redisstreams.New(b.Client(), redisstreams.Settings{})
 	assert.Equal(t, map[string]int{"": 500}, verdicts(whole.Publish(t.Context(), many(prefix+"s", 500, 7))))
 	assert.Equal(t, counter{commands: 1, largest: sent.largest}, sent, "a batch of the processor is one chunk by default")
 	assert.Equal(t, 500, whole.Capabilities().MaxBatch)
@@ -154,11 +167,11 @@ func TestScriptIsUnknown(t *testing.T) {
 	assert.Len(t, received(t, b.Client(), "s"), 6)
 }
 
-func TestOptions(t *testing.T) {
+func TestSettings(t *testing.T) {
 	server := startServer(t)
 	url := server.url()
 
-	b := open(t, url, redisstreams.WithMaxLen(10, false), redisstreams.WithMaxLen(-1, true), redisstreams.WithChunk(7), redisstreams.WithChunk(0))
+	b := open(t, url, redisstreams.Settings{MaxLen: 10, Exact: true, Chunk: 7})
 	var sent counter
 	require.NoError(t, b.Ping(t.Context()))
 	b.Client().AddHook(&sent)
@@ -166,14 +179,14 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, 8+1, sent.commands, "eight chunks, the first one twice: the server did not know the script")
 	assert.Equal(t, "id-40 id-41 id-42 id-43 id-44 id-45 id-46 id-47 id-48 id-49", strings.Join(ids(received(t, b.Client(), "trimmed")), " "))
 
-	b = open(t, url, redisstreams.WithMaxLen(10, true), redisstreams.WithBackfill(0))
+	b = open(t, url, redisstreams.Settings{MaxLen: 10, BackfillBelow: new(int)})
 	msgs := many("s", 4, 1)
 	msgs[1].Priority, msgs[2].Priority = -1, 0
 	assert.Equal(t, map[string]int{"": 4}, verdicts(b.Publish(t.Context(), msgs)))
 	assert.Equal(t, []string{"id-0", "id-2", "id-3"}, ids(received(t, b.Client(), "s")))
 	assert.Equal(t, []string{"id-1"}, ids(received(t, b.Client(), "s:backfill")))
 
-	b = open(t, url, redisstreams.WithMaxMessageBytes(-1))
+	b = open(t, url, redisstreams.Settings{MaxMessageBytes: -1})
 	assert.Equal(t, 512<<20, b.Capabilities().MaxMessageBytes)
 }
 
@@ -194,7 +207,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 
 // What can never be added is found before it is sent, and costs its neighbours nothing.
 func TestPermanent(t *testing.T) {
-	b, prefix := shared(t, redisstreams.WithMaxMessageBytes(1000))
+	b, prefix := shared(t, redisstreams.Settings{MaxMessageBytes: 1000})
 	for name, c := range map[string]struct {
 		spoil func(*brokers.Message)
 		says  string

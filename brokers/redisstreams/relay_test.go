@@ -179,7 +179,7 @@ func TestOneNodeOfAClusterTakesNothing(t *testing.T) {
 		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", 1}, {"CONFIG", "SET", "min-replicas-to-write", 0}},
 	} {
 		sick.do(t, change[0]...)
-		r := newRelayedTo(t, redisstreams.New(client, redisstreams.WithChunk(100)))
+		r := newRelayedTo(t, redisstreams.New(client, redisstreams.Settings{Chunk: 100}))
 		for _, stream := range slices.Concat(streams, []string{other}) {
 			r.insert(stream, 50)
 		}

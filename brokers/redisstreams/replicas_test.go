@@ -22,8 +22,8 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
 	replica := startReplica(t, primary)
-	b := open(t, primary.url(), redisstreams.WithReplicas(1, 100*time.Millisecond))
-	patient := open(t, primary.url(), redisstreams.WithReplicas(1, 10*time.Second))
+	b := open(t, primary.url(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+	patient := open(t, primary.url(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 10 * time.Second})
 
 	mixed := append(many("s", 200, 150), many("s", 100, 3)...) // plain commands, and the script
 	require.Equal(t, map[string]int{"": 300}, verdicts(patient.Publish(t.Context(), mixed)))
@@ -95,7 +95,7 @@ func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
 	msgs := append(many("s", 60, 50), message("s", "", 60))
 	want := []string{"xadd evalsha wait", "eval wait", "xadd evalsha wait"} // the first time, the server learns the script
 
-	b := open(t, primary.url(), redisstreams.WithReplicas(1, 10*time.Second))
+	b := open(t, primary.url(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 10 * time.Second})
 	var seen pipelines
 	b.Client().AddHook(&seen)
 	for range 2 {
@@ -108,7 +108,7 @@ func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
 	var seenByNodes pipelines
 	client := c.client(t)
 	client.OnNewNode(func(node *redis.Client) { node.AddHook(&seenByNodes) })
-	sharded := redisstreams.New(client, redisstreams.WithReplicas(1, 10*time.Second))
+	sharded := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 10 * time.Second})
 	for range 2 {
 		results := sharded.Publish(t.Context(), msgs)
 		require.Equal(t, map[string]int{"": 61}, verdicts(results), "%v", results[0].Err)
@@ -120,7 +120,7 @@ func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
 func TestReplicasOfAReplica(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	b := open(t, s.url(), redisstreams.WithReplicas(1, 10*time.Millisecond))
+	b := open(t, s.url(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
 	require.Equal(t, map[string]int{"unavailable broker": 5}, verdicts(b.Publish(t.Context(), many("s", 5, 5))))
 	s.do(t, "REPLICAOF", "127.0.0.1", "1")
 	results := b.Publish(t.Context(), many("s", 5, 5))
@@ -133,7 +133,7 @@ func TestReplicasNeedRights(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	s.do(t, "ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+evalsha", "+eval", "+xadd", "+ping")
-	b := open(t, "redis://narrow:secret@"+s.addr(), redisstreams.WithReplicas(1, time.Second))
+	b := open(t, "redis://narrow:secret@"+s.addr(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: time.Second})
 	for range 3 {
 		results := b.Publish(t.Context(), many("s", 10, 10))
 		assert.Equal(t, map[string]int{"unavailable destination": 10}, verdicts(results))
@@ -146,8 +146,8 @@ func TestConformanceWithReplicas(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
 	startReplica(t, primary)
-	h := harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second))
-	h.Network, h.OpenThroughNetwork = network(t, primary.addr(), redisstreams.WithReplicas(1, 20*time.Second))
+	h := harness(t, primary.url(), "", redisstreams.Settings{Replicas: 1, ReplicaTimeout: 20 * time.Second})
+	h.Network, h.OpenThroughNetwork = network(t, primary.addr(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 20 * time.Second})
 	brokertest.Run(t, h)
 }
 
@@ -157,7 +157,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	w := startWatched(t)
 	primary, replica := w.primary, w.replica
-	b := redisstreams.New(w.client(t), redisstreams.WithReplicas(1, 500*time.Millisecond))
+	b := redisstreams.New(w.client(t), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 500 * time.Millisecond})
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 
 	f := feed(t, b, "s", "u")

@@ -29,10 +29,10 @@ func TestRing(t *testing.T) {
 		stream := fmt.Sprint("stream-", i%12)
 		msgs = append(msgs, message(stream, fmt.Sprint(stream, "-", i%60), i))
 	}
-	plain := redisstreams.New(client)
+	plain := redisstreams.New(client, redisstreams.Settings{})
 	require.Equal(t, map[string]int{"": 600}, verdicts(plain.Publish(t.Context(), msgs)))
 
-	replicated := redisstreams.New(client, redisstreams.WithReplicas(1, 2*time.Second))
+	replicated := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 2 * time.Second})
 	for i, result := range replicated.Publish(t.Context(), msgs) {
 		onFirst := first.length(t, msgs[i].Destination) > 0
 		require.Equal(t, onFirst, result.Err == nil, "%s: %v", msgs[i].Destination, result.Err)

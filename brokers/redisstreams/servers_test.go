@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
@@ -16,14 +17,15 @@ import (
 func TestConnectSettings(t *testing.T) {
 	t.Parallel()
 	const first = "redis://me:hush@one:7000?pool_size=7&read_timeout=4s"
-	for name, servers := range map[string]redisstreams.Servers{
-		"one":      {URLs: []string{first}},
-		"Sentinel": {URLs: []string{first + "&sentinel_username=guard&sentinel_password=dog", "redis://two"}, Master: "main"},
-		"cluster":  {URLs: []string{first, "redis://me:hush@two"}, Cluster: true},
+	for name, servers := range map[string]redisstreams.Settings{
+		"one":      {URLs: []adapter.Secret{first}},
+		"Sentinel": {URLs: []adapter.Secret{first + "&sentinel_username=guard&sentinel_password=dog", "redis://two"}, Master: "main"},
+		"cluster":  {URLs: []adapter.Secret{first, "redis://me:hush@two"}, Cluster: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, err := redisstreams.Connect(servers, redisstreams.WithReplicas(1, time.Second))
+			servers.Replicas, servers.ReplicaTimeout = 1, time.Second
+			client, err := redisstreams.Connect(servers)
 			require.NoError(t, err)
 			defer client.Close()
 			var got redis.Options
@@ -47,19 +49,19 @@ func TestConnectSettings(t *testing.T) {
 // What does not fit together is refused, and no password is in the error.
 func TestServersThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	for says, servers := range map[string]redisstreams.Servers{
+	for says, servers := range map[string]redisstreams.Settings{
 		"no URL is given":             {},
-		"Master and Cluster are both": {URLs: []string{"redis://a"}, Master: "main", Cluster: true},
-		"2 URLs are given: say":       {URLs: []string{"redis://a", "redis://b"}},
-		"the URL of b:6379 has another user, password, database or TLS than that of a:26379": {URLs: []string{"redis://:hush@a", "redis://:hash@b:6379"}, Master: "main"},
-		"the URL of b:1 has another user":        {URLs: []string{"redis://a", "rediss://b:1"}, Cluster: true},
-		"the URL of a:6379 has database 3":       {URLs: []string{"redis://a/3"}, Cluster: true},
-		"which do nothing without Master":        {URLs: []string{"redis://a?sentinel_password=hush"}},
-		"a unix socket is one server":            {URLs: []string{"unix:///tmp/redis.sock"}, Cluster: true},
-		"the URL is not understood":              {URLs: []string{"redis://:hu/sh@a"}, Master: "main"},
-		"the URL is not understood; write redis": {URLs: []string{"redis://a", "redis://b?hush=1"}, Cluster: true},
+		"Master and Cluster are both": {URLs: []adapter.Secret{"redis://a"}, Master: "main", Cluster: true},
+		"2 URLs are given: say":       {URLs: []adapter.Secret{"redis://a", "redis://b"}},
+		"the URL of b:6379 has another user, password, database or TLS than that of a:26379": {URLs: []adapter.Secret{"redis://:hush@a", "redis://:hash@b:6379"}, Master: "main"},
+		"the URL of b:1 has another user":        {URLs: []adapter.Secret{"redis://a", "rediss://b:1"}, Cluster: true},
+		"the URL of a:6379 has database 3":       {URLs: []adapter.Secret{"redis://a/3"}, Cluster: true},
+		"which do nothing without Master":        {URLs: []adapter.Secret{"redis://a?sentinel_password=hush"}},
+		"a unix socket is one server":            {URLs: []adapter.Secret{"unix:///tmp/redis.sock"}, Cluster: true},
+		"the URL is not understood":              {URLs: []adapter.Secret{"redis://:hu/sh@a"}, Master: "main"},
+		"the URL is not understood; write redis": {URLs: []adapter.Secret{"redis://a", "redis://b?hush=1"}, Cluster: true},
 	} {
-		_, err := redisstreams.OpenServers(servers)
+		_, err := redisstreams.Open(servers)
 		require.ErrorContains(t, err, "redisstreams: open: ")
 		require.ErrorContains(t, err, says)
 		assert.NotContains(t, err.Error(), "hush")
@@ -67,11 +69,11 @@ func TestServersThatDoNotFit(t *testing.T) {
 }
 
 // By their URLs: a primary that Sentinel watches, and a cluster of which one node is named.
-func TestOpenServers(t *testing.T) {
+func TestOpenSeveralServers(t *testing.T) {
 	t.Parallel()
-	publish := func(t *testing.T, servers redisstreams.Servers) {
+	publish := func(t *testing.T, servers redisstreams.Settings) {
 		t.Helper()
-		b, err := redisstreams.OpenServers(servers)
+		b, err := redisstreams.Open(servers)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, b.Close(t.Context())) })
 		require.NoError(t, b.Ping(t.Context()))
@@ -86,7 +88,7 @@ func TestOpenServers(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		w := startWatched(t, neverPromoted...)
-		publish(t, redisstreams.Servers{URLs: []string{"redis://" + w.sentinel.addr(), "redis://127.0.0.1:1"}, Master: "main"})
+		publish(t, redisstreams.Settings{URLs: []adapter.Secret{adapter.Secret("redis://" + w.sentinel.addr()), "redis://127.0.0.1:1"}, Master: "main"})
 		client := w.primary.client()
 		defer client.Close()
 		assert.Equal(t, int64(1), client.XLen(t.Context(), "a").Val())
@@ -94,6 +96,6 @@ func TestOpenServers(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := startCluster(t, 3)
-		publish(t, redisstreams.Servers{URLs: []string{"redis://" + c.nodes[1].addr()}, Cluster: true})
+		publish(t, redisstreams.Settings{URLs: []adapter.Secret{adapter.Secret("redis://" + c.nodes[1].addr())}, Cluster: true})
 	})
 }

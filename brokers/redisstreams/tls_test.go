@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
@@ -90,7 +91,7 @@ func TestTLS(t *testing.T) {
 	}})
 	url := "rediss://" + s.addr()
 
-	b := open(t, url, redisstreams.WithTLS(known))
+	b := open(t, url, redisstreams.Settings{TLSConfig: known})
 	require.NoError(t, b.Ping(t.Context()))
 	assert.Equal(t, map[string]int{"": 150}, verdicts(b.Publish(t.Context(), many("s", 150, 120))))
 	assert.Equal(t, 150, s.length(t, "s"))
@@ -101,7 +102,7 @@ func TestTLS(t *testing.T) {
 		tls  *tls.Config
 		says string
 	}{
-		"an authority that nobody knows": {url, nil, "WithTLS"},
+		"an authority that nobody knows": {url, nil, "TLSConfig"},
 		"another authority":              {url, &tls.Config{RootCAs: stranger.pool, Certificates: known.Certificates}, "certificate"},
 		"another host":                   {url, &tls.Config{RootCAs: a.pool, Certificates: known.Certificates, ServerName: "example.com"}, "example.com"},
 		"no certificate of the client's": {url, &tls.Config{RootCAs: a.pool}, ""}, // the server just closes, or says so
@@ -109,17 +110,13 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var opts []redisstreams.Option
-			if c.tls != nil {
-				opts = append(opts, redisstreams.WithTLS(c.tls))
-			}
-			results := open(t, c.url, opts...).Publish(t.Context(), many("s", 3, 3))
+			results := open(t, c.url, redisstreams.Settings{TLSConfig: c.tls}).Publish(t.Context(), many("s", 3, 3))
 			assert.Equal(t, map[string]int{"unavailable broker": 3}, verdicts(results))
 			require.ErrorContains(t, results[0].Err, c.says)
 			assert.Equal(t, 150, s.length(t, "s"), "nothing came in addition")
 		})
 	}
 
-	_, err := redisstreams.Open("redis://"+s.addr(), redisstreams.WithTLS(known))
+	_, err := redisstreams.Open(redisstreams.Settings{URL: adapter.Secret("redis://" + s.addr()), TLSConfig: known})
 	require.ErrorContains(t, err, "rediss://")
 }

@@ -48,7 +48,7 @@ func TestMaxAge(t *testing.T) {
 				stream := name + path
 				s.old(t, stream, 61*time.Minute, 250)
 				s.old(t, stream, 59*time.Minute, 30)
-				b := open(t, s.url(), redisstreams.WithMaxAge(time.Hour, c.approx))
+				b := open(t, s.url(), redisstreams.Settings{MaxAge: time.Hour, Exact: !c.approx})
 				assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), many(stream, 5, keys))))
 				count := map[string]int{}
 				for _, id := range ids(received(t, b.Client(), stream)) {
@@ -62,24 +62,25 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// Of two limits the last one holds, and what makes no sense holds nothing.
-func TestTrimmingOptions(t *testing.T) {
+// Of two limits the age holds, and what makes no sense holds nothing.
+func TestTrimmingSettings(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	for name, c := range map[string]struct {
-		opts []redisstreams.Option
-		want int
+		settings redisstreams.Settings
+		want     int
 	}{
-		"neither":                       {nil, 55},
-		"length, then age":              {[]redisstreams.Option{redisstreams.WithMaxLen(10, false), redisstreams.WithMaxAge(time.Hour, false)}, 5},
-		"age, then length":              {[]redisstreams.Option{redisstreams.WithMaxAge(time.Hour, false), redisstreams.WithMaxLen(10, false)}, 10},
-		"an age of nothing":             {[]redisstreams.Option{redisstreams.WithMaxAge(time.Millisecond, false), redisstreams.WithMaxAge(-time.Hour, false)}, 55},
-		"older than the server's clock": {[]redisstreams.Option{redisstreams.WithMaxAge(1<<62, false)}, 55},
+		"neither":                       {redisstreams.Settings{}, 55},
+		"length":                        {redisstreams.Settings{MaxLen: 10, Exact: true}, 10},
+		"both":                          {redisstreams.Settings{MaxLen: 10, MaxAge: time.Hour, Exact: true}, 5},
+		"a length of nothing":           {redisstreams.Settings{MaxLen: -10, Exact: true}, 55},
+		"an age of nothing":             {redisstreams.Settings{MaxAge: -time.Hour, Exact: true}, 55},
+		"older than the server's clock": {redisstreams.Settings{MaxAge: 1 << 62, Exact: true}, 55},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.old(t, name, 2*time.Hour, 50)
-			b := open(t, s.url(), c.opts...)
+			b := open(t, s.url(), c.settings)
 			assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), many(name, 5, 5))))
 			assert.Equal(t, c.want, s.length(t, name))
 		})
@@ -93,7 +94,7 @@ func TestMaxAgeOutOfMemory(t *testing.T) {
 	s := startServer(t)
 	s.old(t, "s", 2*time.Hour, 300)
 	s.do(t, "CONFIG", "SET", "maxmemory", 1)
-	b := open(t, s.url(), redisstreams.WithMaxAge(time.Hour, false))
+	b := open(t, s.url(), redisstreams.Settings{MaxAge: time.Hour, Exact: true})
 	results := b.Publish(context.Background(), many("s", 10, 10))
 	assert.Equal(t, map[string]int{"unavailable broker": 10}, verdicts(results))
 	assert.Equal(t, 300, s.length(t, "s"))

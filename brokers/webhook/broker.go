@@ -21,13 +21,14 @@ const likedBatch = 100
 
 // Broker publishes to one endpoint. Make one with [Open]. All methods are safe for concurrent use.
 type Broker struct {
-	options options
-	url     *url.URL
-	keys    [][]byte
-	dialer  *net.Dialer
-	client  *http.Client
-	gate    adapter.Gate
-	slots   chan struct{} // of requests under way
+	settings Settings
+	tls      *tls.Config
+	url      *url.URL
+	keys     [][]byte
+	dialer   *net.Dialer
+	client   *http.Client
+	gate     adapter.Gate
+	slots    chan struct{} // of requests under way
 
 	mu        sync.Mutex
 	notBefore time.Time // the endpoint has asked to be left alone until then
@@ -35,7 +36,7 @@ type Broker struct {
 
 // Capabilities implements [brokers.Broker].
 func (b *Broker) Capabilities() brokers.Capabilities {
-	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: likedBatch}
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.settings.MaxMessageBytes, MaxBatch: likedBatch}
 }
 
 // Ping implements [brokers.Broker]. It connects to the endpoint, and finishes TLS; it sends no request,
@@ -45,7 +46,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 		return brokers.ErrClosed
 	}
 	defer b.gate.Leave()
-	ctx, cancel := context.WithTimeout(ctx, b.options.timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.settings.RequestTimeout)
 	defer cancel()
 	conn, err := b.dialer.DialContext(ctx, "tcp", net.JoinHostPort(b.url.Hostname(), cmp.Or(b.url.Port(), b.url.Scheme)))
 	if err != nil {
@@ -53,7 +54,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 	}
 	defer conn.Close()
 	if b.url.Scheme == "https" {
-		config := b.options.tls.Clone()
+		config := b.tls.Clone()
 		config.ServerName = cmp.Or(config.ServerName, b.url.Hostname())
 		if err := tls.Client(conn, config).HandshakeContext(ctx); err != nil {
 			return b.unreachable(err)

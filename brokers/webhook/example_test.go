@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 )
 
@@ -34,7 +35,7 @@ func Example() {
 	defer partner.Close()
 
 	ctx := context.Background()
-	broker, err := webhook.Open(partner.URL, []string{secret}, webhook.WithPlainHTTP(), webhook.WithPrivateNetworks()) // for this example alone
+	broker, err := webhook.Open(webhook.Settings{URL: adapter.Secret(partner.URL), Secrets: []adapter.Secret{adapter.Secret(secret)}, AllowHTTP: true, AllowPrivateNetworks: true}) // for this example alone
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -72,7 +72,7 @@ func TestNotProcessed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startScripted(t, test.answers)
-			b := s.open(t, webhook.WithTimeout(test.timeout))
+			b := s.open(t, webhook.Settings{RequestTimeout: test.timeout})
 			results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})
 			assert.Equal(t, []string{test.class}, classes(results), "%v", results[0].Err)
 			if test.sent > 0 {
@@ -101,7 +101,7 @@ func TestSessionIsResumed(t *testing.T) {
 				w.Header().Set("Connection", "close")
 				p.take(w, r)
 			})
-			b := p.open(t, webhook.WithConcurrency(1))
+			b := p.open(t, webhook.Settings{Concurrency: 1})
 			for i := range 5 {
 				require.NoError(t, b.Publish(t.Context(), []brokers.Message{numbered("x", "a", i)})[0].Err)
 			}
@@ -175,9 +175,9 @@ func startScripted(t *testing.T, answers []answer) *scripted {
 	return s
 }
 
-func (s *scripted) open(t *testing.T, opts ...webhook.Option) *webhook.Broker {
+func (s *scripted) open(t *testing.T, settings ...webhook.Settings) *webhook.Broker {
 	t.Helper()
-	b := s.connect(t, s.listener.Addr().String(), opts...)
+	b := s.connect(t, s.listener.Addr().String(), settings...)
 	t.Cleanup(func() { closeBroker(t, b) })
 	return b
 }

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/internal/toxic"
@@ -53,7 +54,7 @@ func TestConformance(t *testing.T) {
 				Stop:        func(*testing.T) { p.stop() },
 				Start:       func(t *testing.T) { p.start(t) },
 				OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-					return p.connect(t, proxy.Addr(t), webhook.WithTimeout(2*time.Second))
+					return p.connect(t, proxy.Addr(t), webhook.Settings{RequestTimeout: 2 * time.Second})
 				},
 				Network:  proxy,
 				Patience: 4 * patience, // a bulk is a request for each message
@@ -122,19 +123,26 @@ func (p *partner) trust() *tls.Config {
 	return &tls.Config{RootCAs: authorities, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// connect opens a broker, which whoever asked has to close.
-func (p *partner) connect(t testing.TB, address string, opts ...webhook.Option) *webhook.Broker {
+// connect opens a broker, which whoever asked has to close. What the settings leave out is filled in.
+func (p *partner) connect(t testing.TB, address string, settings ...webhook.Settings) *webhook.Broker {
 	t.Helper()
-	opts = append([]webhook.Option{webhook.WithPrivateNetworks(), webhook.WithTLS(p.trust())}, opts...)
-	b, err := webhook.Open("https://"+address+"/hooks/token-4711", []string{p.secret}, opts...)
+	var s webhook.Settings
+	if len(settings) > 0 {
+		s = settings[0]
+	}
+	if s.TLSConfig == nil {
+		s.TLSConfig = p.trust()
+	}
+	s.URL, s.Secrets, s.AllowPrivateNetworks = adapter.Secret("https://"+address+"/hooks/token-4711"), []adapter.Secret{adapter.Secret(p.secret)}, true
+	b, err := webhook.Open(s)
 	require.NoError(t, err)
 	return b
 }
 
 // open opens a broker and closes it with the test.
-func (p *partner) open(t testing.TB, opts ...webhook.Option) *webhook.Broker {
+func (p *partner) open(t testing.TB, settings ...webhook.Settings) *webhook.Broker {
 	t.Helper()
-	b := p.connect(t, p.address, opts...)
+	b := p.connect(t, p.address, settings...)
 	t.Cleanup(func() { closeBroker(t, b) })
 	return b
 }

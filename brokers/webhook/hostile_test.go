@@ -88,7 +88,7 @@ func TestEndlessBody(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				b := p.open(t, webhook.WithConcurrency(1), webhook.WithTimeout(2*patience))
+				b := p.open(t, webhook.Settings{Concurrency: 1, RequestTimeout: 2 * patience})
 				results := b.Publish(ctx, []brokers.Message{
 					numbered("x", "a", 1), numbered("x", "a", 2), numbered("x", "refused", 3), numbered("x", "b", 4),
 				})
@@ -145,7 +145,7 @@ func TestSilentConnectionIsLeft(t *testing.T) {
 	proxied := &silencer{Listener: through, to: p.address}
 	go proxied.run()
 	t.Cleanup(proxied.close)
-	b := p.connect(t, through.Addr().String(), webhook.WithTimeout(patience/15))
+	b := p.connect(t, through.Addr().String(), webhook.Settings{RequestTimeout: patience / 15})
 	t.Cleanup(func() { closeBroker(t, b) })
 	require.NoError(t, b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err)
 	proxied.silence()

@@ -44,7 +44,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	}
 	close(next)
 	var workers sync.WaitGroup
-	for range min(b.options.concurrency, len(chains)) {
+	for range min(b.settings.Concurrency, len(chains)) {
 		workers.Go(func() {
 			for chain := range next {
 				for _, i := range chain {
@@ -92,7 +92,7 @@ func (p *publication) one(ctx context.Context, m *brokers.Message) (omitted []st
 	if until := p.paused(); !until.IsZero() {
 		return nil, brokers.Unavailable(brokers.ScopeBroker, p.saidf("it has asked for a pause until %s (Retry-After)", until.UTC().Format(time.RFC3339)))
 	}
-	patient, cancel := context.WithTimeout(ctx, p.options.timeout)
+	patient, cancel := context.WithTimeout(ctx, p.settings.RequestTimeout)
 	defer cancel()
 	request, omitted, err := p.request(patient, m)
 	if err != nil {

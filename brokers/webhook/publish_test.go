@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 )
 
@@ -60,7 +61,7 @@ func TestOutageEndsTheCall(t *testing.T) {
 	for i := range 500 {
 		msgs = append(msgs, numbered("x", fmt.Sprint("key-", i%50), i))
 	}
-	results := p.open(t, webhook.WithConcurrency(4)).Publish(t.Context(), msgs)
+	results := p.open(t, webhook.Settings{Concurrency: 4}).Publish(t.Context(), msgs)
 	assert.LessOrEqual(t, p.requests(), 8, "at most two for each that may be under way")
 	assert.Equal(t, "unavailable broker", classes(results)[0])
 }
@@ -80,7 +81,7 @@ func TestConcurrency(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	defer server.Close()
-	b, err := webhook.Open(server.URL, []string{webhook.NewSecret()}, webhook.WithPlainHTTP(), webhook.WithPrivateNetworks(), webhook.WithConcurrency(3))
+	b, err := webhook.Open(webhook.Settings{URL: adapter.Secret(server.URL), Secrets: []adapter.Secret{adapter.Secret(webhook.NewSecret())}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 3})
 	require.NoError(t, err)
 	defer closeBroker(t, b)
 	done := make(chan []brokers.Result)
@@ -147,11 +148,11 @@ func TestPrivateAddresses(t *testing.T) {
 	p := startPartner(t, false)
 	_, port, _ := strings.Cut(p.address, ":")
 	for _, host := range []string{"127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:10.0.0.1]"} {
-		_, err := webhook.Open("https://"+host+":"+port, []string{p.secret})
+		_, err := webhook.Open(webhook.Settings{URL: adapter.Secret("https://" + host + ":" + port), Secrets: []adapter.Secret{adapter.Secret(p.secret)}})
 		require.ErrorContains(t, err, "is not public; if it is meant, allow private networks", host)
 	}
 	for _, host := range []string{"localhost", "0x7f000001", "127.1"} {
-		b, err := webhook.Open("https://"+host+":"+port, []string{p.secret}, webhook.WithTLS(p.trust()))
+		b, err := webhook.Open(webhook.Settings{URL: adapter.Secret("https://" + host + ":" + port), Secrets: []adapter.Secret{adapter.Secret(p.secret)}, TLSConfig: p.trust()})
 		require.NoError(t, err)
 		defer closeBroker(t, b)
 		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "b", 1)})
@@ -173,7 +174,7 @@ func TestWhatDoesNotConnect(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	for says, b := range map[string]*webhook.Broker{
-		"check the host, or name its certificate authority": p.open(t, webhook.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})),
+		"check the host, or name its certificate authority": p.open(t, webhook.Settings{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}),
 		"the port does not talk TLS":                        p.connect(t, plain.Listener.Addr().String()),
 		"check that the endpoint is up":                     p.connect(t, gone.Listener.Addr().String()),
 		"fanout.invalid: ":                                  p.connect(t, "fanout.invalid"),
@@ -198,7 +199,7 @@ func TestSilentEndpoint(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(ended)
-	b, err := webhook.Open(server.URL, []string{webhook.NewSecret()}, webhook.WithPlainHTTP(), webhook.WithPrivateNetworks(), webhook.WithTimeout(50*time.Millisecond))
+	b, err := webhook.Open(webhook.Settings{URL: adapter.Secret(server.URL), Secrets: []adapter.Secret{adapter.Secret(webhook.NewSecret())}, AllowHTTP: true, AllowPrivateNetworks: true, RequestTimeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	defer closeBroker(t, b)
 	results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
@@ -214,16 +215,16 @@ func TestURLs(t *testing.T) {
 		"partner.example/hooks-hush":  "is not understood",
 		"https:hush":                  "is not understood",
 		"https://u:hu%zzsh@h/":        "is not understood",
-		"http://partner.example/hush": "use https://, or allow it (allow_http, WithPlainHTTP)",
+		"http://partner.example/hush": "use https://, or allow it (allow_http)",
 		"ftp://partner.example/hush":  `begins with "ftp://": use https://`,
 		"https://h/hush#part":         "has a fragment",
 	} {
-		_, err := webhook.Open(endpoint, []string{secret})
+		_, err := webhook.Open(webhook.Settings{URL: adapter.Secret(endpoint), Secrets: []adapter.Secret{adapter.Secret(secret)}})
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, "webhook: open: ")
 		assert.NotContains(t, err.Error(), "hush")
 	}
-	_, err := webhook.Open("https://partner.example", []string{"hush"})
+	_, err := webhook.Open(webhook.Settings{URL: "https://partner.example", Secrets: []adapter.Secret{"hush"}})
 	require.ErrorContains(t, err, "webhook: open: secret 1 is not")
 }
 

@@ -32,7 +32,7 @@ var userAgent = []string{"fanout-webhook/1"}
 // request makes the request of a message. Optional fields that do not fit are left out, and named. An
 // error is final for the message.
 func (b *Broker) request(ctx context.Context, m *brokers.Message) (request *http.Request, omitted []string, err error) {
-	if most := b.options.maxBytes; most > 0 && len(m.Payload) > most {
+	if most := b.settings.MaxMessageBytes; most > 0 && len(m.Payload) > most {
 		return nil, nil, fmt.Errorf("the payload has %d bytes, the endpoint takes %d (max_message_bytes, WithMaxMessageBytes)", len(m.Payload), most)
 	}
 	id, timestamp := escaped(m.ID), strconv.FormatInt(time.Now().Unix(), 10) // every id of the outbox goes as it is
@@ -51,7 +51,7 @@ func (b *Broker) request(ctx context.Context, m *brokers.Message) (request *http
 		Method: http.MethodPost, URL: b.url, Host: b.url.Host, Header: h.Header, ContentLength: int64(len(m.Payload)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	request.Body, request.GetBody = again(m.Payload, b.options.timeout/4)
+	request.Body, request.GetBody = again(m.Payload, b.settings.RequestTimeout/4)
 	return request.WithContext(ctx), omitted, nil
 }
 

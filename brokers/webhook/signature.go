@@ -41,13 +41,13 @@ func NewSecret() string {
 }
 
 // parseSecrets never shows one of them.
-func parseSecrets(secrets []string) ([][]byte, error) {
+func parseSecrets[S ~string](secrets []S) ([][]byte, error) {
 	if len(secrets) == 0 || len(secrets) > mostSecrets {
 		return nil, fmt.Errorf("there are %d secrets; give 1 to %d: the new one and, while the receiver changes over, the old one", len(secrets), mostSecrets)
 	}
 	keys := make([][]byte, len(secrets))
 	for i, secret := range secrets {
-		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(string(secret), secretPrefix))
 		if err != nil || len(key) < leastSecretBytes || len(key) > mostSecretBytes {
 			return nil, fmt.Errorf("secret %d is not %q and %d to %d bytes in base64; NewSecret makes one", i+1, secretPrefix, leastSecretBytes, mostSecretBytes)
 		}

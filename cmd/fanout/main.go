@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/demo"
 	"github.com/gorm-fanout/fanout/config"
 )
@@ -123,11 +124,11 @@ func configFlag(cmd *cobra.Command) *string {
 // brokers of types that another program registers are no obstacle to it, nor are credentials of
 // brokers that are not at hand.
 func load(cmd *cobra.Command, path string) (*config.Config, error) {
-	return loadWith(cmd, path, config.WithAnyBrokerType(), config.WithUnsetVariables("brokers", "monitor"))
+	return loadWith(cmd, path, config.WithUnsetVariables("brokers", "monitor"))
 }
 
 func loadWith(cmd *cobra.Command, path string, opts ...config.Option) (*config.Config, error) {
-	cfg, err := config.Load(path, opts...)
+	cfg, err := config.Load(path, append(opts, config.WithBrokerTypes(clients.Types()...))...)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: name the file with --config", err)
 	}

@@ -24,7 +24,7 @@ func relayCommand() *cobra.Command {
 		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
 			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
 			"is claimed and exits with 0. Where monitor.listen is set it serves the dashboard and the HTTP interface.\n" +
-			"It knows the broker types " + strings.Join(config.BrokerTypes(), ", ") + ": for others write a program\n" +
+			"It knows the broker types " + strings.Join(clients.Names(), ", ") + ": for others write a program\n" +
 			"of your own, with fanout.Open.",
 		Args: noArgs,
 	}
@@ -40,12 +40,12 @@ func relayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cfg, err := loadWith(cmd, *path) // a type that this program does not have is an error
+		cfg, err := loadWith(cmd, *path)
+		if err == nil {
+			err = deliverable(cfg)
+		}
 		if err != nil {
 			return err
-		}
-		if err := checkSettings(cmd.Context(), cfg); err != nil {
-			return usageError{err}
 		}
 		relayLog.Store(log)
 		listener, err := listen(cmd.Context(), cfg.Monitor.Listen) // first of all: a port that is taken is soon said
@@ -78,6 +78,21 @@ func relayCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// deliverable refuses brokers of types that another program links.
+func deliverable(cfg *config.Config) error {
+	var problems []error
+	for _, name := range cfg.BrokerNames() {
+		if broker := cfg.Brokers[name]; broker.Settings == nil {
+			problems = append(problems, fmt.Errorf("brokers.%s: this command cannot deliver to type %q, only to %s: run the program that links it (fanout.WithBrokerType)",
+				name, broker.Type, strings.Join(clients.Names(), ", ")))
+		}
+	}
+	if len(problems) > 0 {
+		return usageError{errors.Join(problems...)}
+	}
+	return nil
 }
 
 // relayLog is where the relay of this process logs; nil in other commands.

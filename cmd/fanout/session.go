@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
@@ -66,7 +65,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 			defer cancel()
-			store, err := fanout.OpenStore(ctx, cfg, name, clients.Options()...)
+			store, err := fanout.OpenStore(ctx, cfg, name)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

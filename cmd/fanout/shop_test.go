@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
@@ -62,7 +61,7 @@ func newShop(t *testing.T, driver outbox.Dialect, dsn string) *shop {
 	s.migrate()
 	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
 	require.NoError(t, err)
-	s.store, err = fanout.OpenStore(t.Context(), cfg, "main", clients.Options()...)
+	s.store, err = fanout.OpenStore(t.Context(), cfg, "main")
 	require.NoError(t, err)
 	name := string(driver)
 	if driver == outbox.Postgres {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -22,7 +21,7 @@ import (
 func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known destinations) (warnings int, err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
-	store, err := fanout.OpenStore(ctx, cfg, name, clients.Options()...)
+	store, err := fanout.OpenStore(ctx, cfg, name)
 	if err != nil {
 		return 0, err
 	}

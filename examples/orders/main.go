@@ -53,7 +53,7 @@ func main() {
 	check(db.AutoMigrate(&Order{}))
 	check(db.Use(gormplugin.New(events, cfg.Routing()))) // one plugin per handle
 
-	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
+	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBrokerType(gcppubsub.Type()))
 	check(err)
 	done := make(chan error, 1)
 	go func() { done <- relay.Run(ctx) }()

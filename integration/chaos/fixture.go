@@ -16,7 +16,6 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
 
 // fixture is everything that a run needs: programs, servers, network and processes.
@@ -113,7 +112,7 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := fanout.OpenStore(ctx, cfg, "default", worker.Drivers()...)
+	store, err := fanout.OpenStore(ctx, cfg, "default")
 	if err != nil {
 		return err
 	}

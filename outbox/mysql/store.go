@@ -30,7 +30,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
@@ -85,18 +84,6 @@ func New(db *sql.DB, table string) (*Store, error) {
 	}
 	text, parameters := sqladmin.Compile(embedded("ready"), unmarked, sqladmin.MySQL, table)
 	s.statements["ready_unmarked"] = statement{text, parameters}
-	return s, nil
-}
-
-// FromConfig opens the table of a database of the configuration, as [Open] does. A relay is given
-// it as
-//
-//	fanout.WithDriver(outbox.MySQL, mysql.FromConfig)
-func FromConfig(ctx context.Context, cfg config.Database, table string, conns int) (driver.Store, error) {
-	s, err := Open(ctx, cfg.DSN.Reveal(), table, WithMaxConns(conns))
-	if err != nil {
-		return nil, err // and not a store that is a nil *Store
-	}
 	return s, nil
 }
 

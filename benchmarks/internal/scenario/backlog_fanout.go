@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
@@ -92,7 +93,7 @@ func (s *setup) openBroker() (brokers.Broker, error) {
 	if s.elsewhere != nil {
 		return s.elsewhere.broker()
 	}
-	return redisstreams.Open(s.redis)
+	return redisstreams.Open(redisstreams.Settings{URL: adapter.Secret(s.redis)})
 }
 
 // byFanout drains with a processor that has this policy.

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
@@ -99,7 +100,7 @@ func (r *rabbit) prepare(_ context.Context, stream string) error {
 }
 
 func (r *rabbit) broker() (brokers.Broker, error) {
-	return rabbitmq.Open(r.url, rabbitmq.WithExchange(benchExchange))
+	return rabbitmq.Open(rabbitmq.Settings{URL: adapter.Secret(r.url), Exchange: benchExchange})
 }
 
 func (r *rabbit) byHand(_ context.Context, stream string) (publish func(context.Context, []*handSlot) error, end func() error, err error) {
@@ -191,7 +192,9 @@ func (n *jetStream) prepare(ctx context.Context, stream string) error {
 	return err
 }
 
-func (n *jetStream) broker() (brokers.Broker, error) { return nats.Open(n.server.ClientURL()) }
+func (n *jetStream) broker() (brokers.Broker, error) {
+	return nats.Open(nats.Settings{URL: adapter.Secret(n.server.ClientURL())})
+}
 
 func (n *jetStream) byHand(_ context.Context, stream string) (publish func(context.Context, []*handSlot) error, end func() error, err error) {
 	conn, err := natsclient.Connect(n.server.ClientURL())
@@ -286,7 +289,9 @@ func (k *fakeKafka) prepare(ctx context.Context, stream string) error {
 	return err
 }
 
-func (k *fakeKafka) broker() (brokers.Broker, error) { return kafka.Open(k.servers) }
+func (k *fakeKafka) broker() (brokers.Broker, error) {
+	return kafka.Open(kafka.Settings{BootstrapServers: strings.Join(k.servers, ",")})
+}
 
 func (k *fakeKafka) byHand(_ context.Context, stream string) (publish func(context.Context, []*handSlot) error, end func() error, err error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.servers...), kgo.DefaultProduceTopic(stream), kgo.ProducerLinger(0))

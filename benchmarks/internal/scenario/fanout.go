@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -126,7 +127,7 @@ func (f Fanout) drain(ctx context.Context, o *Options, database *fixture.Databas
 	if err := table.Vacuum(ctx); err != nil {
 		return c, err
 	}
-	targets, closeAll, err := redisTargets(o.Redis, names, outbox.Policy{Workers: f.Workers})
+	targets, closeAll, err := redisTargets(o.Redis, names, outbox.Policy{Workers: f.Workers}, redisstreams.Settings{})
 	if err != nil {
 		return c, err
 	}

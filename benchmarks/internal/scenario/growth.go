@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -96,7 +97,7 @@ func (o *Options) withStreams(ctx context.Context, f func(*fixture.Streams) erro
 }
 
 // redisTargets opens a client for each of the brokers. The caller closes them.
-func redisTargets(server string, names []string, policy outbox.Policy, opts ...redisstreams.Option) (
+func redisTargets(server string, names []string, policy outbox.Policy, settings redisstreams.Settings) (
 	targets map[string]relay.Target, closeAll func(context.Context) error, err error,
 ) {
 	targets = make(map[string]relay.Target, len(names))
@@ -107,7 +108,8 @@ func redisTargets(server string, names []string, policy outbox.Policy, opts ...r
 		return err
 	}
 	for _, name := range names {
-		broker, err := redisstreams.Open(server, opts...)
+		settings.URL = adapter.Secret(server)
+		broker, err := redisstreams.Open(settings)
 		if err != nil {
 			return nil, nil, err
 		}

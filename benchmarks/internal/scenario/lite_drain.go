@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -21,7 +22,7 @@ func drainLite(unordered bool) func(context.Context, *liteSetup) error {
 	return func(ctx context.Context, s *liteSetup) (err error) {
 		var broker brokers.Broker = recorder{setup: s}
 		if s.redis {
-			if broker, err = redisstreams.Open(s.options.Redis); err != nil {
+			if broker, err = redisstreams.Open(redisstreams.Settings{URL: adapter.Secret(s.options.Redis)}); err != nil {
 				return err
 			}
 		}

@@ -205,7 +205,7 @@ func (t *tide) fill(ctx context.Context, table *fixture.Table, stream string, ro
 
 // watch delivers until so many rows are completed and beside is done, and watches the memory.
 func (t *tide) watch(ctx context.Context, table *fixture.Table, rows int64, policy outbox.Policy, beside func(context.Context, *relay.Engine) error) (fixture.Peak, error) {
-	targets, closeAll, err := redisTargets(t.options.Redis, []string{drainBroker}, policy, redisstreams.WithMaxLen(memoryStream, true))
+	targets, closeAll, err := redisTargets(t.options.Redis, []string{drainBroker}, policy, redisstreams.Settings{MaxLen: memoryStream})
 	if err != nil {
 		return fixture.Peak{}, err
 	}

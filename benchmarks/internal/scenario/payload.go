@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -102,7 +103,7 @@ func (l *load) measure(ctx context.Context, o *Options, name string) error {
 	if l.before, err = table.Size(ctx); err != nil {
 		return err
 	}
-	targets, closeAll, err := redisTargets(o.Redis, events.Brokers, outbox.Policy{})
+	targets, closeAll, err := redisTargets(o.Redis, events.Brokers, outbox.Policy{}, redisstreams.Settings{})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -147,7 +148,7 @@ func (s *sweep) run(ctx context.Context, name string) error {
 	if err := s.fill(ctx, table, prefix); err != nil {
 		return err
 	}
-	targets, closeAll, err := redisTargets(s.options.Redis, []string{drainBroker}, outbox.Policy{})
+	targets, closeAll, err := redisTargets(s.options.Redis, []string{drainBroker}, outbox.Policy{}, redisstreams.Settings{})
 	if err != nil {
 		return err
 	}

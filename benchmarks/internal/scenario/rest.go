@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -76,7 +77,7 @@ func (r Rest) measure(ctx context.Context, o *Options, database *fixture.Databas
 	if err != nil {
 		return err
 	}
-	targets, closeAll, err := redisTargets(o.Redis, brokerNames(brokers), outbox.Policy{PollMax: r.PollMax})
+	targets, closeAll, err := redisTargets(o.Redis, brokerNames(brokers), outbox.Policy{PollMax: r.PollMax}, redisstreams.Settings{})
 	if err != nil {
 		return err
 	}

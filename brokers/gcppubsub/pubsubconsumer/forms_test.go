@@ -28,7 +28,7 @@ type orderPlaced struct {
 func TestForms(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	broker := gcppubsub.New(newClient(t, s.Addr), gcppubsub.WithTopic(func(string) string { return topic }))
+	broker := gcppubsub.New(newClient(t, s.Addr), gcppubsub.Settings{Topic: func(string) string { return topic }})
 	t.Cleanup(func() { require.NoError(t, broker.Close(context.Background())) })
 	var (
 		ids      []uuid.UUID

@@ -148,7 +148,7 @@ func (s *topic) madeAnew(t *testing.T, newOnly bool, anew func()) {
 	s.remake(t, s.name)
 	close(slow)
 	fresh := *s
-	fresh.broker, err = kafka.Open(s.servers) // it has yet to learn of topics
+	fresh.broker, err = kafka.Open(kafka.Settings{BootstrapServers: strings.Join(s.servers, ",")}) // it has yet to learn of topics
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, fresh.broker.Close(context.Background())) })
 	for n := range 10 {

@@ -100,7 +100,7 @@ func newTopic(t *testing.T, servers []string) *topic {
 	s := &topic{servers: servers, name: kafka.TopicName(destination), admin: kadm.NewClient(client)}
 	s.dead, s.group = s.name+"-dead", "billing-"+s.name
 	s.create(t, 3, nil, s.name, s.dead)
-	s.broker, err = kafka.Open(servers)
+	s.broker, err = kafka.Open(kafka.Settings{BootstrapServers: strings.Join(servers, ",")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
 	return s

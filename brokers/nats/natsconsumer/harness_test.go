@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
@@ -151,7 +152,7 @@ func (s *jetServer) create(t testing.TB, replicas int, config jetstream.Consumer
 	}
 	_, err = s.js.CreateConsumer(t.Context(), "ORDERING"+s.name, config)
 	require.NoError(t, err)
-	s.broker, err = natsbroker.Open(s.url)
+	s.broker, err = natsbroker.Open(natsbroker.Settings{URL: adapter.Secret(s.url)})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.broker.Close(context.Background())) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq/rabbitmqconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
@@ -88,7 +89,7 @@ func newQueue(t *testing.T, arguments amqp.Table) *queue {
 		}
 		return ch.QueueBind(q.name, "#", q.name, false, nil)
 	})
-	q.broker, err = rabbitmq.Open(q.url, rabbitmq.WithExchange(q.name))
+	q.broker, err = rabbitmq.Open(rabbitmq.Settings{URL: adapter.Secret(q.url), Exchange: q.name})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, q.broker.Close(context.Background())) })
 	return q

@@ -21,7 +21,7 @@ func (s *site) publish(t *testing.T, order string, n, priority int) {
 	m := sealed(t, order, n)
 	payload, err := m.MarshalInternal()
 	require.NoError(t, err)
-	result := publisher.New(s.Client, publisher.WithBackfill(0)).Publish(t.Context(), []brokers.Message{{
+	result := publisher.New(s.Client, publisher.Settings{BackfillBelow: new(int)}).Publish(t.Context(), []brokers.Message{{
 		Destination: s.stream, ID: m.Metadata.Headers.ID.String(), Type: m.Metadata.Headers.Type, OrderingKey: order, Priority: priority, Payload: payload,
 	}})[0]
 	require.NoError(t, result.Err)

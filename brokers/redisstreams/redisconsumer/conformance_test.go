@@ -56,7 +56,7 @@ func conforms(t *testing.T, client redis.UniversalClient, prefix, kind string) {
 // source is a stream on what kind says: the kind of client, and the address of a server for it.
 func source(t *testing.T, client redis.UniversalClient, stream, kind string) *consumertest.Source {
 	t.Helper()
-	broker := redisstreams.New(client)
+	broker := redisstreams.New(client, redisstreams.Settings{})
 	s := &consumertest.Source{
 		Publish: func(t *testing.T, messages ...consumertest.Message) {
 			out := make([]brokers.Message, len(messages))
@@ -188,7 +188,7 @@ func TestSentinelFailover(t *testing.T) {
 	w := startWatched(t)
 	client := w.client(t)
 	const stream, keys, before, after = "ordering::order", 4, 200, 400
-	broker := redisstreams.New(client, redisstreams.WithReplicas(1, time.Second)) // what is confirmed is on the replica
+	broker := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: time.Second}) // what is confirmed is on the replica
 	n := 0
 	add := func(until int) {
 		for ; n < until; n++ {

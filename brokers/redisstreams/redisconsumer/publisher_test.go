@@ -43,7 +43,7 @@ func TestFromPublisherToConsumer(t *testing.T) {
 				})
 			}
 		}
-		b := publisher.New(s.Client)
+		b := publisher.New(s.Client, publisher.Settings{})
 		for _, result := range b.Publish(t.Context(), msgs) {
 			require.NoError(t, result.Err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/brokers/nats/natsconsumer"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
@@ -156,7 +157,7 @@ func projectNATS(p *projector, broker string, cfg config.Broker) error {
 	if os.Getenv(SoleVariable) == "" {
 		return nil
 	}
-	conn, err := openNATS(cfg.URL.Reveal())
+	conn, err := openNATS(cfg.Settings.(*natsbroker.Settings).URL.Reveal())
 	if err != nil {
 		return err
 	}

@@ -49,16 +49,16 @@ type runner interface {
 
 // projections make the consumers of a broker, by its type.
 var projections = map[string]func(p *projector, broker string, cfg config.Broker) error{
-	config.TypeRedis:    projectRedis,
-	config.TypePubSub:   projectPubSub,
-	config.TypeRabbitMQ: projectRabbitMQ,
-	config.TypeNATS:     projectNATS,
-	config.TypeKafka:    projectKafka,
+	"redis":    projectRedis,
+	"pubsub":   projectPubSub,
+	"rabbitmq": projectRabbitMQ,
+	"nats":     projectNATS,
+	"kafka":    projectKafka,
 }
 
 func project(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
-	cfg, err := config.Load(os.Getenv(ConfigVariable))
+	cfg, err := config.Load(os.Getenv(ConfigVariable), config.WithBrokerTypes(Types()...))
 	if err != nil {
 		return err
 	}

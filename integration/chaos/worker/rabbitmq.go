@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq/rabbitmqconsumer"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
@@ -72,7 +73,7 @@ func consumeQueue(ctx context.Context, skew time.Duration, ledger *scenario.Ledg
 
 // projectRabbitMQ consumes the queue of the projections.
 func projectRabbitMQ(p *projector, broker string, cfg config.Broker) error {
-	consumer, err := rabbitmqconsumer.NewConsumer(cfg.URL.Reveal(), scenario.ProjectionQueue, p.handler, rabbitmqconsumer.Config{ConsumerConfig: configOf(broker)})
+	consumer, err := rabbitmqconsumer.NewConsumer(cfg.Settings.(*rabbitmq.Settings).URL.Reveal(), scenario.ProjectionQueue, p.handler, rabbitmqconsumer.Config{ConsumerConfig: configOf(broker)})
 	p.consumers = append(p.consumers, consumer)
 	return err
 }

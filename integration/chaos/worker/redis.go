@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
@@ -90,7 +91,7 @@ func brokerOf(stream string) string {
 
 // projectRedis consumes the streams of a broker.
 func projectRedis(p *projector, broker string, cfg config.Broker) error {
-	options, err := redis.ParseURL(cfg.URL.Reveal())
+	options, err := redis.ParseURL(cfg.Settings.(*redisstreams.Settings).URL.Reveal())
 	if err != nil {
 		return err
 	}

@@ -8,36 +8,32 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
-	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
 // openPatience is how long a relay waits for its database when it starts.
 const openPatience = 5 * time.Second
 
-// Drivers are the options that open the databases of the rig.
-func Drivers() []fanout.Option {
-	return []fanout.Option{fanout.WithDriver(outbox.MySQL, mysql.FromConfig)}
+// Types are those of the brokers of the rig.
+func Types() []adapter.Type {
+	return append(fanout.BrokerTypes(), gcppubsub.Type(), nats.Type(), kafka.Type())
 }
 
 // relay is a relay as "fanout relay" runs it.
 func relay(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
-	cfg, err := config.Load(os.Getenv(ConfigVariable))
+	cfg, err := config.Load(os.Getenv(ConfigVariable), config.WithBrokerTypes(Types()...))
 	if err != nil {
 		return err
 	}
 	opening, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	opened, err := fanout.Open(opening, cfg, append(Drivers(), fanout.WithName(os.Getenv(NameVariable)), fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
-		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig), fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
-		fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig))...)
+	opened, err := fanout.Open(opening, cfg, fanout.WithName(os.Getenv(NameVariable)))
 	if err != nil {
 		return err
 	}

@@ -1,49 +1,32 @@
-// Package clients links the clients of databases and brokers that are in modules of their own: all
-// of them, since the command opens whatever a configuration may name.
+// Package clients links the adapters of brokers that are in modules of their own: all of them, since
+// the command opens whatever a configuration may name.
 package clients
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
-	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
-	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/mysql"
 )
 
-// Options are what fanout needs to open a database of every driver, and a broker of every type of
-// config.BrokerTypes.
-func Options() []fanout.Option {
-	return []fanout.Option{
-		fanout.WithDriver(outbox.MySQL, mysql.FromConfig),
-		fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig),
-		fanout.WithBrokerType(config.TypeRabbitMQ, rabbitmq.FromConfig),
-		fanout.WithBrokerType(config.TypeNATS, nats.FromConfig),
-		fanout.WithBrokerType(config.TypeKafka, kafka.FromConfig),
-	}
+// Types are all types of brokers. This is the list that a new one is added to.
+func Types() []adapter.Type {
+	return append(fanout.BrokerTypes(), gcppubsub.Type(), nats.Type(), kafka.Type())
 }
 
-// Check returns what a broker's client refuses of its settings. It connects to no server, and reads
-// no file: those are where the relay runs.
-func Check(ctx context.Context, cfg *config.Config, name string) error {
-	settings := cfg.Brokers[name]
-	settings.TLS, settings.NATS.CredentialsFile = config.TLS{Enabled: settings.TLS.Enabled}, ""
-	switch settings.Type {
-	case config.TypeNATS: // whose client connects when it is opened
-		if err := nats.CheckConfig(settings); err != nil {
-			return fmt.Errorf("brokers.%s: %w", name, err)
-		}
-	case config.TypeRabbitMQ, config.TypeKafka, config.TypeWebhook:
-		broker, err := fanout.OpenBroker(ctx, &config.Config{Brokers: map[string]config.Broker{name: settings}}, name, Options()...)
-		if err != nil {
-			return fmt.Errorf("brokers.%s: %w", name, err)
-		}
-		_ = broker.Close(ctx)
+// Options are what package fanout needs to open a broker of every type.
+func Options() (opts []fanout.Option) {
+	for _, kind := range Types() {
+		opts = append(opts, fanout.WithBrokerType(kind))
 	}
-	return nil
+	return opts
+}
+
+// Names are those of the types.
+func Names() (names []string) {
+	for _, kind := range Types() {
+		names = append(names, kind.Name)
+	}
+	return names
 }

@@ -16,28 +16,28 @@ import (
 // A configuration may name any of these types: the command has the client of each.
 func TestEveryTypeIsLinked(t *testing.T) {
 	t.Parallel()
-	urls := map[string]config.Secret{
-		config.TypeRedis: "redis://127.0.0.1:1/0", config.TypeRabbitMQ: "amqp://127.0.0.1:1/", config.TypeNATS: "nats://127.0.0.1:1",
-		config.TypeWebhook: "https://partner.example/hooks",
+	settings := map[string]string{
+		"redis": "url: redis://127.0.0.1:1/0", "rabbitmq": "url: amqp://127.0.0.1:1/", "nats": "url: nats://127.0.0.1:1", "kafka": "bootstrap_servers: 127.0.0.1:1",
+		"webhook": "url: https://partner.example/hooks, secrets: [" + webhook.NewSecret() + "]", "pubsub": "project: acme, endpoint: 127.0.0.1:1", "memory": "",
 	}
-	settings := config.Broker{Project: "acme", Endpoint: "127.0.0.1:1", Kafka: config.Kafka{BootstrapServers: "127.0.0.1:1"}, Webhook: config.Webhook{Secrets: []config.Secret{config.Secret(webhook.NewSecret())}}}
-	for _, name := range config.BrokerTypes() {
-		settings.Type, settings.URL = name, urls[name]
-		cfg := &config.Config{Brokers: map[string]config.Broker{"default": settings}}
-		broker, err := fanout.OpenBroker(t.Context(), cfg, "default", clients.Options()...)
+	require.Len(t, clients.Types(), len(settings))
+	for name, settings := range settings {
+		cfg, err := config.Parse([]byte("brokers: {default: {type: "+name+", "+settings+"}}\n"), "fanout.yaml", config.WithBrokerTypes(clients.Types()...))
+		require.NoError(t, err, name)
+		broker, err := fanout.OpenBroker(t.Context(), cfg, "default")
 		require.NoError(t, err, name)
 		assert.NoError(t, broker.Close(t.Context()), name)
 	}
 }
 
-// And these drivers.
+// And every driver.
 func TestEveryDriverIsLinked(t *testing.T) {
 	t.Parallel()
 	for driver, dsn := range map[outbox.Dialect]string{
 		outbox.Postgres: "postgres://127.0.0.1:1/x", outbox.SQLServer: "sqlserver://127.0.0.1:1", outbox.MySQL: "tcp(127.0.0.1:1)/",
 	} {
 		cfg := &config.Config{Databases: map[string]config.Database{"main": {Driver: driver, DSN: config.Secret(dsn)}}}
-		_, err := fanout.OpenStore(t.Context(), cfg, "main", clients.Options()...)
+		_, err := fanout.OpenStore(t.Context(), cfg, "main")
 		assert.ErrorContains(t, err, "cannot reach the database", driver)
 	}
 }

@@ -27,9 +27,11 @@ import (
 // configured is the broker of a section of the file.
 func configured(t *testing.T, settings string) (brokers.Broker, error) {
 	t.Helper()
-	cfg, err := config.Parse([]byte("brokers: {default: {type: kafka, "+settings+"}}\n"), "fanout.yaml")
-	require.NoError(t, err)
-	b, err := kafka.FromConfig(t.Context(), "default", cfg.Brokers["default"])
+	cfg, err := config.Parse([]byte("brokers: {default: {type: kafka, "+settings+"}}\n"), "fanout.yaml", config.WithBrokerTypes(kafka.Type()))
+	if err != nil {
+		return nil, err
+	}
+	b, err := cfg.Brokers["default"].Settings.Open(t.Context(), "default")
 	if b != nil {
 		t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	}
@@ -39,7 +41,7 @@ func configured(t *testing.T, settings string) (brokers.Broker, error) {
 // What the file says reaches the cluster.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	for _, mechanism := range []string{config.SASLPlain, config.SASLScram256, config.SASLScram512} {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		c := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "hush"))
 		login := "bootstrap_servers: '127.0.0.1:1, " + c.seeds()[0] + "', sasl: {mechanism: " + mechanism + ", username: relay, password: "
 		message := []brokers.Message{numbered("ordering::order", "a", 1)}
@@ -53,7 +55,7 @@ func TestSettings(t *testing.T) {
 		assert.Equal(t, []string{""}, classes(creating.Publish(t.Context(), message)))
 		assert.Equal(t, 70000-8<<10, creating.Capabilities().MaxMessageBytes)
 
-		refuse(c.fake, mechanism == config.SASLPlain)
+		refuse(c.fake, mechanism == "PLAIN")
 		locked, err := configured(t, login+"loud}")
 		require.NoError(t, err)
 		results := locked.Publish(t.Context(), []brokers.Message{message[0], numbered("ordering::order", "b", 2)})
@@ -153,10 +155,10 @@ func refuse(fake *kfake.Cluster, password bool) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{
-		"bootstrap_servers: 'kafka://u:hush@h'":                          "kafka: open: a bootstrap server is host:port, without scheme",
-		"bootstrap_servers: 'h:90921'":                                   `kafka: open: bootstrap server "h:90921" is not host:port`,
-		"bootstrap_servers: 'h,,i'":                                      `kafka: open: bootstrap server "" is not host:port`,
-		"bootstrap_servers: h, max_message_bytes: 1000":                  "kafka: open: max_message_bytes is 1000: use 16384 to 67108864",
+		"bootstrap_servers: 'kafka://u:hush@h'":                          "bootstrap_servers: a bootstrap server is host:port, without scheme",
+		"bootstrap_servers: 'h:90921'":                                   `bootstrap_servers: bootstrap server "h:90921" is not host:port`,
+		"bootstrap_servers: 'h,,i'":                                      `bootstrap_servers: bootstrap server "" is not host:port`,
+		"bootstrap_servers: h, max_message_bytes: 1000":                  "max_message_bytes: is \"1000\": use 16384 to 67108864",
 		"bootstrap_servers: h, tls: {ca_file: /missing/ca.pem}":          "kafka: open: tls: ca_file: open /missing/ca.pem",
 		"bootstrap_servers: h, tls: {cert_file: /no.pem, key_file: /no}": "kafka: open: tls: cert_file and key_file: open /no.pem",
 	} {

@@ -19,9 +19,9 @@ import (
 // configured is the broker of a section of the file.
 func configured(t *testing.T, settings string) (brokers.Broker, error) {
 	t.Helper()
-	cfg, err := config.Parse([]byte("brokers: {default: {type: rabbitmq, "+settings+"}}\n"), "fanout.yaml")
+	cfg, err := config.Parse([]byte("brokers: {default: {type: rabbitmq, "+settings+"}}\n"), "fanout.yaml", config.WithBrokerTypes(rabbitmq.Type()))
 	require.NoError(t, err)
-	return rabbitmq.FromConfig(t.Context(), "default", cfg.Brokers["default"])
+	return cfg.Brokers["default"].Settings.Open(t.Context(), "default")
 }
 
 // What the file says reaches the server.
@@ -62,6 +62,6 @@ func TestSettingsOfTLS(t *testing.T) {
 func TestDefaultExchangeOfConfigurations(t *testing.T) {
 	t.Parallel()
 	_, err := config.Parse([]byte("outbox: {external_brokers: [x]}\nbrokers: {default: {type: rabbitmq, url: amqp://h}, x: {type: rabbitmq, url: amqp://h, exchange: "+
-		rabbitmq.DefaultExchange+"}}\n"), "f")
+		rabbitmq.DefaultExchange+"}}\n"), "f", config.WithBrokerTypes(rabbitmq.Type()))
 	require.ErrorContains(t, err, "is the same place")
 }

@@ -1,12 +1,9 @@
-package config
+package adapter
 
 import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 )
 
 const redacted = "[redacted]"
@@ -40,28 +37,3 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `
 
 // MarshalYAML implements the marshaller interface of the YAML libraries.
 func (s Secret) MarshalYAML() (any, error) { return redacted, nil }
-
-// Options are the settings of a broker whose type is registered in Go, as the YAML has them:
-// string, int, float64, bool, nil, []any and map[string]any. Since any of them may be a password,
-// printing, logging and marshalling show the names alone.
-type Options map[string]any
-
-// String implements fmt.Stringer.
-func (o Options) String() string {
-	return "[" + strings.Join(slices.Sorted(maps.Keys(o)), " ") + "]"
-}
-
-// GoString implements fmt.GoStringer.
-func (o Options) GoString() string { return o.String() }
-
-// Format implements fmt.Formatter.
-func (o Options) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, o.String()) }
-
-// LogValue implements slog.LogValuer.
-func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
-
-// MarshalText implements encoding.TextMarshaler, and with it the JSON form.
-func (o Options) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
-
-// MarshalYAML implements the marshaller interface of the YAML libraries.
-func (o Options) MarshalYAML() (any, error) { return o.String(), nil }

@@ -17,9 +17,11 @@ import (
 // configured is the broker of a section of the file.
 func configured(t *testing.T, settings string) (brokers.Broker, error) {
 	t.Helper()
-	cfg, err := config.Parse([]byte("brokers: {default: {type: nats, "+settings+"}}\n"), "fanout.yaml")
-	require.NoError(t, err)
-	b, err := nats.FromConfig(t.Context(), "default", cfg.Brokers["default"])
+	cfg, err := config.Parse([]byte("brokers: {default: {type: nats, "+settings+"}}\n"), "fanout.yaml", config.WithBrokerTypes(nats.Type()))
+	if err != nil {
+		return nil, err
+	}
+	b, err := cfg.Brokers["default"].Settings.Open(t.Context(), "default")
 	if b != nil {
 		t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	}

@@ -1,4 +1,4 @@
-package config_test
+package adapter_test
 
 import (
 	"crypto/tls"
@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 )
 
 func TestTLSIsNothingWhereNothingIsSet(t *testing.T) {
 	t.Parallel()
-	secured, err := config.TLS{}.Config()
+	secured, err := (*adapter.TLS)(nil).Config()
 	require.NoError(t, err)
 	assert.Nil(t, secured)
-	secured, err = config.TLS{Enabled: true, ServerName: "broker.internal"}.Config()
+	secured, err = (&adapter.TLS{ServerName: "broker.internal"}).Config()
 	require.NoError(t, err)
 	assert.Equal(t, "broker.internal", secured.ServerName)
 	assert.Nil(t, secured.RootCAs, "the system's")
@@ -30,7 +30,7 @@ func TestTLSFiles(t *testing.T) {
 	dir := t.TempDir()
 	missing, wrong := filepath.Join(dir, "missing.pem"), filepath.Join(dir, "wrong.pem")
 	require.NoError(t, os.WriteFile(wrong, []byte("hunter2"), 0o600))
-	for want, settings := range map[string]config.TLS{
+	for want, settings := range map[string]*adapter.TLS{
 		"tls: ca_file: open " + missing:                                      {CAFile: missing},
 		"tls: ca_file: " + wrong + " has no certificate in PEM":              {CAFile: wrong},
 		"tls: cert_file and key_file: open " + missing:                       {CertFile: missing, KeyFile: wrong},

@@ -1,4 +1,4 @@
-package config
+package adapter
 
 import (
 	"crypto/tls"
@@ -11,22 +11,20 @@ import (
 // TLS is how the client of a broker and its server prove to each other who they are. The zero value
 // trusts the authorities of the system, and has no certificate.
 type TLS struct {
-	// Enabled is set by the section tls, an empty one as well. Connections to Kafka and NATS are
-	// encrypted then; the others say so in their URL. Default: false.
-	Enabled bool
 	// CAFile holds the certificates, in PEM, of the authorities that are trusted. Default: those of
 	// the system.
-	CAFile string
+	CAFile string `config:"ca_file"`
 	// CertFile and KeyFile hold the client's own certificate with its chain, and its private key, in
 	// PEM. Default: none.
-	CertFile, KeyFile string
+	CertFile string `config:"cert_file"`
+	KeyFile  string `config:"key_file"`
 	// ServerName is the name that the server's certificate must have. Default: the host of the URL.
-	ServerName string
+	ServerName string `config:"server_name"`
 }
 
-// Config reads the files. It is nil where there is no section, so that the client's defaults hold.
-func (t TLS) Config() (*tls.Config, error) {
-	if t == (TLS{}) {
+// Config reads the files. It is nil where t is, so that the client's defaults hold.
+func (t *TLS) Config() (*tls.Config, error) {
+	if t == nil {
 		return nil, nil //nolint:nilnil // as crypto/tls has it: nil is the default configuration
 	}
 	config := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
@@ -54,25 +52,9 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// readTLS reads the section, also of brokers that then refuse it.
-func (r *reader) readTLS(entry *object, dst *TLS) {
-	section := entry.object("tls")
-	section.text("ca_file", &dst.CAFile)
-	section.text("cert_file", &dst.CertFile)
-	section.text("key_file", &dst.KeyFile)
-	section.text("server_name", &dst.ServerName)
-	section.close()
-	dst.Enabled = entry.has("tls")
-	if section.has("cert_file") != section.has("key_file") {
-		r.problemf(section.at, section.path, "cert_file and key_file go together: the certificate, and the private key that belongs to it")
+// Check reports what is wrong with the section of that key.
+func (t *TLS) Check(section Section, key string) {
+	if section.Has(key+".cert_file") != section.Has(key+".key_file") {
+		section.Reject(key, "cert_file and key_file go together: the certificate, and the private key that belongs to it")
 	}
-}
-
-// checkTLS refuses the section where the URL says that there is no TLS.
-func (r *reader) checkTLS(entry *object, url Secret, scheme string) {
-	f, address := entry.find("tls"), entry.find("url")
-	if f == nil || address == nil || f.bad || address.bad || len(url.Reveal()) >= len(scheme) && url.Reveal()[:len(scheme)] == scheme {
-		return
-	}
-	r.problemf(f.key, f.path, "does nothing without TLS: let url begin with %s, or remove it", scheme)
 }

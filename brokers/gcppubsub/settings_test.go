@@ -25,7 +25,7 @@ import (
 // opened is the broker of that name as a relay opens it.
 func opened(t *testing.T, cfg *config.Config, name string) (brokers.Broker, error) {
 	t.Helper()
-	return fanout.OpenBroker(t.Context(), cfg, name, fanout.WithBrokerType(config.TypePubSub, gcppubsub.FromConfig))
+	return fanout.OpenBroker(t.Context(), cfg, name, fanout.WithBrokerType(gcppubsub.Type()))
 }
 
 // compressions collects how requests came. It is a [stats.Handler].
