@@ -337,7 +337,8 @@ func TestLink(t *testing.T) {
 	assert.Empty(t, cfg.Brokers["default"].Settings)
 	assert.Equal(t, 2, cfg.Policy("y").Retry.MaxAttempts)
 	_, err = cfg.Link(redisstreams.Type(), strange)
-	require.EqualError(t, err, "f:4:3: brokers.x: url is missing: use strange://host\nf:4:38: brokers.x: unknown key \"urll\": did you mean \"url\"?")
+	require.EqualError(t, err, "f:4:3: brokers.x: url is missing: use strange://host\nf:4:38: brokers.x: unknown key \"urll\": did you mean \"url\"?\n"+
+		"f:5:13: brokers.y.type: \"other\" is not linked by this program, so the settings of the connection are not checked; linked are redis or strange")
 	linked, err := cfg.Link(redisstreams.Type())
 	require.NoError(t, err)
 	assert.Equal(t, &redisstreams.Settings{URL: "redis://h"}, linked.Brokers["default"].Settings)
@@ -345,7 +346,7 @@ func TestLink(t *testing.T) {
 
 	cfg, err = config.Parse(source, "f", config.WithBrokerTypes(redisstreams.Type()))
 	require.NoError(t, err)
-	assert.Equal(t, "f:4:13: brokers.x.type: is not linked by this program, so the settings of the connection are not checked; linked are redis", cfg.Warnings[1].String())
+	assert.Equal(t, "f:4:13: brokers.x.type: \"strange\" is not linked by this program, so the settings of the connection are not checked; linked are redis", cfg.Warnings[1].String())
 	_, err = config.Parse([]byte("brokers: {default: {type: rediss}}\n"), "f", config.WithBrokerTypes(redisstreams.Type()))
 	require.EqualError(t, err, `f:1:27: brokers.default.type: "rediss" is not known: did you mean "redis"?`)
 	_, err = config.Parse([]byte("brokers: {default: {type: 'mqtt://u:s3cret@h'}}\n"), "f")

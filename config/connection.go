@@ -57,7 +57,8 @@ func (r *reader) readType(entry *object, broker *Broker) (kind adapter.Type, fou
 		r.rejectf(f, "%s is not known%s", shown(f.source), suggest(f.source, names))
 		broker.Type = ""
 	case len(names) > 0:
-		r.warnf(f.at, f.path, "is not linked by this program, so the settings of the connection are not checked; linked are %s", either(names))
+		r.unlinked = append(r.unlinked, r.newProblem(f.at, f.path, "%s is not linked by this program, so the settings of the connection are not checked; linked are %s",
+			[]any{shown(f.source), either(names)}))
 	}
 	return adapter.Type{}, false
 }

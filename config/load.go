@@ -55,6 +55,11 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 		opt(r)
 	}
 	cfg := r.read(source)
+	if len(r.problems) > 0 {
+		r.problems = append(r.problems, r.unlinked...)
+	} else {
+		r.warnings = append(r.warnings, r.unlinked...)
+	}
 	sortProblems(r.problems)
 	sortProblems(r.warnings)
 	if len(r.problems) > 0 {

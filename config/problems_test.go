@@ -243,6 +243,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`9:82: brokers.e.batch_bytes: is "0": use at least 1`,
 			"10:6: brokers.f: must be a mapping of keys, but is a number",
 			`11:3: brokers: duplicate key "f": the first one is in line 10`,
+			`12:13: brokers.g.type: "cassandra" is not linked by this program, so the settings of the connection are not checked; linked are redis, rabbitmq, webhook, memory or strange`,
 			"13:37: brokers.h.queue: must be a mapping of keys, but is a list",
 			`14:38: brokers.i.queue: unknown key "a": use name`,
 			`14:44: brokers.i.queue: duplicate key "a": the first one is in line 14`,

@@ -19,6 +19,7 @@ type reader struct {
 	anchors  map[string]ast.Node
 	problems []Problem
 	warnings []Problem
+	unlinked []Problem // warnings, or problems where there are others: the type may be misspelt all the same
 
 	unsetIn []string // sections that may name variables that are not set
 }

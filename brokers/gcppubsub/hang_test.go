@@ -49,7 +49,7 @@ func TestHangingServerTimeout(t *testing.T) {
 	results := b.Publish(t.Context(), many("orders", 6, 2))
 	assert.Equal(t, map[string]int{"unavailable broker": 4, "not_sent": 2}, verdicts(results), "two keys, their first requests")
 	require.ErrorContains(t, results[0].Err, "no answer in time")
-	require.ErrorContains(t, results[0].Err, "WithTimeout")
+	require.ErrorContains(t, results[0].Err, "raise Timeout")
 
 	s.waits(nil)
 	assert.Equal(t, map[string]int{"": 6}, verdicts(b.Publish(t.Context(), many("orders", 6, 2))), "no key is stalled")

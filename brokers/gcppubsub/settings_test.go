@@ -19,6 +19,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
 )
 
@@ -107,4 +108,22 @@ func TestEndpoints(t *testing.T) {
 		require.NoError(t, err, endpoint)
 		require.NoError(t, b.Close(t.Context()))
 	}
+}
+
+// What is wrong with a section is said with its line.
+func TestProblemsInSettings(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse([]byte(`outbox: {external_brokers: [a, b, c]}
+brokers:
+  default: {type: pubsub, project: acme, compression: 0}
+  a: {type: pubsub, projet: else, compression: gzip}
+  b: {type: memory, compression: 240}
+  c: {type: pubsub, project: acme}
+`), "f", config.WithBrokerTypes(gcppubsub.Type(), memory.Type()))
+	require.EqualError(t, err, `f:3:55: brokers.default.compression: is "0": use at least 1
+f:4:3: brokers.a: project is missing: use the id of a Google Cloud project
+f:4:21: brokers.a: unknown key "projet": did you mean "project"?
+f:4:48: brokers.a.compression: must be a whole number in plain digits, without quotes
+f:5:21: brokers.b.compression: does nothing for a broker of type memory: remove it
+f:6:3: brokers.c: is the same place as broker "default": both would write to the same streams; use another project, or a destination such as partner.{stream}`)
 }

@@ -68,6 +68,8 @@ func Open(settings Settings) (*Broker, error) {
 	return b, nil
 }
 
+var schemes = []string{"nats", "tls", "ws", "wss"}
+
 func validURL(servers string) bool {
 	for server := range strings.SplitSeq(servers, ",") {
 		server = strings.TrimSpace(server)
@@ -75,7 +77,7 @@ func validURL(servers string) bool {
 			server = "nats://" + server
 		}
 		u, err := url.Parse(server)
-		if err != nil || u.Hostname() == "" || !validPort(u.Port()) || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+		if err != nil || u.Hostname() == "" || !validPort(u.Port()) || !slices.Contains(schemes, u.Scheme) {
 			return false
 		}
 	}

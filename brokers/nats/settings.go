@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,10 @@ func (s *Settings) Check(section adapter.Section) {
 		}
 	}
 	if !section.Require("url", "nats://user:password@host:4222") || !section.Sound("url") {
+		return
+	}
+	if scheme, _, found := strings.Cut(s.URL.Reveal(), "://"); found && !slices.Contains(schemes, scheme) {
+		section.Reject("url", "must begin with nats://, tls://, ws:// or wss://")
 		return
 	}
 	if !validURL(s.URL.Reveal()) {

@@ -72,11 +72,11 @@ func TestReasons(t *testing.T) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{
-		"url: 'nats://u:hush%zz@h'":                              "nats: open: the URL is not understood",
-		"url: 'nats://h', subject_prefix: '*.'":                  `nats: open: the subject prefix "*."`,
-		"url: 'nats://h', max_message_bytes: 1000":               "nats: open: max_message_bytes is 1000: ",
+		"url: 'nats://u:hush%zz@h'":                              "url: the URL is not understood",
+		"url: 'nats://h', subject_prefix: '*.'":                  `subject_prefix: the subject prefix "*."`,
+		"url: 'nats://h', max_message_bytes: 1000":               "max_message_bytes: is \"1000\": use 65537 to 67108864",
 		"url: 'tls://u:hush@h', tls: {ca_file: /missing/ca.pem}": "nats: open: tls: ca_file: open /missing/ca.pem",
-		"url: 'nats://h:99999'":                                  "nats: open: the URL is not understood",
+		"url: 'nats://h:99999'":                                  "url: the URL is not understood",
 		"url: 'nats://h', credentials_file: /missing/creds":      "nats: open: the credentials file: open /missing/creds",
 	} {
 		_, err := configured(t, settings)

@@ -115,15 +115,15 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	b := small(t)
 	for said, want := range map[*amqp.Error]string{
-		{Code: 404, Reason: "NOT_FOUND - no exchange 'fanout' in vhost '/'"}:                                                            "broker WithDeclare",
+		{Code: 404, Reason: "NOT_FOUND - no exchange 'fanout' in vhost '/'"}:                                                            "broker create_destinations",
 		{Code: 403, Reason: "ACCESS_REFUSED - write access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                     "broker permission to write to the exchange",
-		{Code: 403, Reason: "ACCESS_REFUSED - configure access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                 "broker (WithDeclare) to configure it",
+		{Code: 403, Reason: "ACCESS_REFUSED - configure access to exchange 'fanout' in vhost '/' refused for user 'u'"}:                 "broker create_destinations to configure it",
 		{Code: 403, Reason: "ACCESS_REFUSED - access to topic 'd' in exchange 'fanout' in vhost '/' refused for user 'u'"}:              "destination set_topic_permissions",
 		{Code: 403, Reason: "ACCESS_REFUSED - cannot publish to internal exchange 'fanout' in vhost '/'"}:                               "broker internal exchange",
 		{Code: 403, Reason: "username or password not allowed"}:                                                                         "broker check user and password",
 		{Code: 530, Reason: "NOT_ALLOWED - vhost v not found"}:                                                                          "broker check the virtual host",
 		{Code: 530, Reason: "NOT_ALLOWED - access to vhost 'v' refused for user 'u': connection limit (1) is reached"}:                  "broker raise the limit",
-		{Code: 406, Reason: "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e': received 'topic' but current is 'fanout'"}: "broker leave create_destinations (WithDeclare) out",
+		{Code: 406, Reason: "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e': received 'topic' but current is 'fanout'"}: "broker leave create_destinations out",
 		{Code: 320, Reason: "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"}:                              "broker passes by itself",
 		{Code: 501, Reason: "EOF"}:                          "broker the connection broke",
 		{Code: 504, Reason: "channel id space exhausted"}:   "broker channel_max",

@@ -10,7 +10,7 @@ import (
 type addressError struct{ address netip.Addr }
 
 func (e addressError) Error() string {
-	return fmt.Sprintf("the address %s is not public; if it is meant, allow private networks (allow_private_networks, WithPrivateNetworks)", e.address)
+	return fmt.Sprintf("the address %s is not public; if it is meant, allow private networks (allow_private_networks)", e.address)
 }
 
 // notPublic are networks that netip does not name, from the registries of special-purpose addresses

@@ -24,7 +24,7 @@
 // # Order
 //
 // A message is sent when the one before it on its key was answered, so a key costs a round trip per
-// message. Messages of other keys, and those without, are sent beside it ([WithConcurrency]).
+// message. Messages of other keys, and those without, are sent beside it ([Settings.Concurrency]).
 //
 // What the endpoint says that it has not processed is sent again in the same call, within the time
 // of the request: over HTTP/2 a server ends each connection after some number of requests (GOAWAY;
@@ -61,6 +61,6 @@
 //
 // An endpoint whose address is not public (loopback, private networks, link-local such as the metadata
 // services of clouds, and so on) is refused when a connection is made, whatever its name resolves to,
-// unless [WithPrivateNetworks] allows it. Redirects are never followed. Proxies of the environment are
+// unless [Settings.AllowPrivateNetworks] allows it. Redirects are never followed. Proxies of the environment are
 // not used.
 package webhook

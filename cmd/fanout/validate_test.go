@@ -227,18 +227,18 @@ func TestValidateChecksSettingsOfClients(t *testing.T) {
 		code, stdout, stderr := p.run(command...)
 		assert.Equal(t, exitUsage, code, command)
 		assert.NotContains(t, stdout, "valid")
-		assert.Contains(t, stderr, "brokers.a: ")
+		assert.Contains(t, stderr, "brokers.a")
 		assert.Contains(t, stderr, "the address 10.0.0.1 is not public")
-		assert.Contains(t, stderr, "brokers.b: ")
-		assert.Contains(t, stderr, "brokers.c: ")
-		assert.Contains(t, stderr, "max_message_bytes is 1000")
+		assert.Contains(t, stderr, "brokers.b")
+		assert.Contains(t, stderr, "brokers.c")
+		assert.Contains(t, stderr, `max_message_bytes: is "1000"`)
 	}
 	configure(`  a: {type: webhook, url: "https://partner.example/hooks", secrets: [whsec_hush]}
   b: {type: rabbitmq, url: "amqp://one", max_message_bytes: 1000000000}
   c: {type: nats, url: "nats://one", subject_prefix: "shop.>"}
 `)
 	_, _, stderr := p.run("validate", "--offline")
-	for _, problem := range []string{"brokers.a: ", "brokers.b: ", "max_message_bytes is 1000000000", "brokers.c: "} {
+	for _, problem := range []string{"brokers.a", "brokers.b", `max_message_bytes: is "1000000000"`, "brokers.c"} {
 		assert.Contains(t, stderr, problem)
 	}
 	assert.NotContains(t, stderr, "hush")
@@ -264,7 +264,7 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 	code, stdout, stderr := p.run("validate")
 	assert.Zero(t, code)
 	assert.Contains(t, stdout, "broker default: reached\n")
-	assert.Contains(t, stderr, `warning: broker bus is not checked: its type "sqs" is not built in, and only a program that registers it can deliver`)
+	assert.Contains(t, stderr, `brokers.bus.type: "sqs" is not linked by this program, so the settings of the connection are not checked`)
 	code, stdout, _ = p.run("broker", "pause", "bus")
 	assert.Zero(t, code)
 	assert.Equal(t, "main: broker bus is paused\n", stdout)
@@ -274,7 +274,7 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, stderr, `brokers.bus.type: "sqs" is not known: use redis, pubsub, rabbitmq, nats, kafka, webhook or memory, or register it in Go`)
+	assert.Contains(t, stderr, `brokers.bus: this command cannot deliver to type "sqs", only to redis, rabbitmq, webhook, memory, pubsub, nats, kafka: run the program that links it`)
 }
 
 // A type that nobody knows is reported together with what else is wrong: one who corrects only that
@@ -285,7 +285,7 @@ func TestValidateReportsUnknownTypesWithTheRest(t *testing.T) {
 	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: oracle, dsn: x}}\nbrokers: {default: {type: carrier_pigeon, batch_size: -1}}\n"), 0o600))
 	code, _, stderr := p.run("validate", "--offline")
 	assert.Equal(t, exitUsage, code)
-	for _, want := range []string{`databases.main.driver: "oracle"`, `brokers.default.type: "carrier_pigeon" is not known`, "brokers.default.batch_size"} {
+	for _, want := range []string{`databases.main.driver: "oracle"`, `brokers.default.type: "carrier_pigeon" is not linked`, "brokers.default.batch_size"} {
 		assert.Contains(t, stderr, want)
 	}
 }
@@ -298,15 +298,15 @@ func TestValidateStrictly(t *testing.T) {
 	p.migrate()
 	for want, broker := range map[string]string{
 		"broker default cannot be reached": "{type: redis, url: 'redis://127.0.0.1:1'}",
-		"broker default is not checked":    "{type: carrier_pigeon, url: x}",
+		"brokers.default.type":             "{type: carrier_pigeon, url: x}",
 	} {
 		require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\nbrokers: {default: "+broker+"}\n"), 0o600))
 		code, _, stderr := p.run("validate")
 		assert.Zero(t, code, stderr)
-		assert.Contains(t, stderr, "warning: "+want)
+		assert.Regexp(t, "warning: .*"+want, stderr)
 		code, _, stderr = p.run("validate", "--strict")
 		assert.Equal(t, exitFailed, code)
-		assert.Contains(t, stderr, "warning: "+want)
+		assert.Regexp(t, "warning: .*"+want, stderr)
 		assert.Contains(t, stderr, "--strict was given")
 	}
 	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: 'redis://127.0.0.1:1'}}\n"), 0o600))
