@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // TestBounds: an event whose texts are too long is refused in the request that raises it, and the
@@ -38,24 +39,24 @@ func TestBounds(t *testing.T) {
 			}, "the ordering key ", "an id, or the hash of a longer text",
 		},
 		"stream": {
-			envelope.MaxStreamBytes, func(n int) (envelope.Event, envelope.Source, envelope.Context) {
+			limits.MaxStreamBytes, func(n int) (envelope.Event, envelope.Source, envelope.Context) {
 				return placed(envelope.Unordered()), aggregate("Order", n-len(prefix)), envelope.Context{}
 			}, "its stream ", "give the aggregate a shorter id",
 		},
 		"aggregate": {
-			envelope.MaxAggregateBytes, func(n int) (envelope.Event, envelope.Source, envelope.Context) {
+			limits.MaxAggregateBytes, func(n int) (envelope.Event, envelope.Source, envelope.Context) {
 				// A name that is much shorter in the stream.
 				return placed(), aggregate("Order"+strings.Repeat("-", n-len("Order")), 1), envelope.Context{}
 			}, "the aggregate name ", "name the aggregate after its Go type",
 		},
-		"correlation id":  {envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.CorrelationID = s }), "the correlation id of the context: ", "where they enter"},
-		"causation id":    {envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.CausationID = s }), "the causation id of the context: ", "where they enter"},
-		"tenant id":       {envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.TenantID = s }), "the tenant id of the context: ", "where they enter"},
-		"actor":           {envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.Actor = s }), "the actor of the context: ", "where they enter"},
-		"idempotency key": {envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.IdempotencyKey = s }), "the idempotency key of the context: ", "where they enter"},
-		"origin stream":   {envelope.MaxStreamBytes, with(func(cx *envelope.Context, s string) { cx.OriginStream = s }), "the origin stream of the context: ", "where they enter"},
+		"correlation id":  {limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.CorrelationID = s }), "the correlation id of the context: ", "where they enter"},
+		"causation id":    {limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.CausationID = s }), "the causation id of the context: ", "where they enter"},
+		"tenant id":       {limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.TenantID = s }), "the tenant id of the context: ", "where they enter"},
+		"actor":           {limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.Actor = s }), "the actor of the context: ", "where they enter"},
+		"idempotency key": {limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.IdempotencyKey = s }), "the idempotency key of the context: ", "where they enter"},
+		"origin stream":   {limits.MaxStreamBytes, with(func(cx *envelope.Context, s string) { cx.OriginStream = s }), "the origin stream of the context: ", "where they enter"},
 		"extension tenant_id": {
-			envelope.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.SetExtension(envelope.ExtensionTenantID, s) }),
+			limits.MaxContextBytes, with(func(cx *envelope.Context, s string) { cx.SetExtension(envelope.ExtensionTenantID, s) }),
 			`extension "tenant_id": the tenant id `, "WithTenantID",
 		},
 	} {
@@ -66,7 +67,7 @@ func TestBounds(t *testing.T) {
 			require.NoError(t, err)
 			for _, n := range []int{test.most + 1, 3_000, 1 << 20} {
 				ev, src, cx := test.event(n)
-				if len(src.ID) > envelope.MaxAggregateBytes {
+				if len(src.ID) > limits.MaxAggregateBytes {
 					continue // then it is the id that is refused
 				}
 				_, err := c.Seal(ev, src, cx)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 
+	"github.com/gorm-fanout/fanout/internal/limits"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -119,11 +120,11 @@ func WithCause(ctx context.Context, m *Message) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.CausationID = m.Metadata.Headers.ID.String()
 		cx.OriginStream = ""
-		if boundFlaw(m.Metadata.Headers.Stream, MaxStreamBytes) == nil {
+		if boundFlaw(m.Metadata.Headers.Stream, limits.MaxStreamBytes) == nil {
 			cx.OriginStream = m.Metadata.Headers.Stream
 		}
 		cx.CorrelationID = m.Metadata.Domain.CorrelationID
-		if cx.CorrelationID == "" || boundFlaw(cx.CorrelationID, MaxContextBytes) != nil {
+		if cx.CorrelationID == "" || boundFlaw(cx.CorrelationID, limits.MaxContextBytes) != nil {
 			cx.CorrelationID = cx.CausationID
 		}
 		if tenant, ok := m.Metadata.Extensions[ExtensionTenantID].(string); ok {

@@ -3,6 +3,7 @@ package envelope
 import (
 	"errors"
 	"fmt"
+	"github.com/gorm-fanout/fanout/internal/limits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -86,7 +87,7 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 		}
 	}
 	wireType := c.prefix + s.name + ".v" + strconv.Itoa(s.version)
-	if err := boundFlaw(wireType, MaxTypeBytes); err != nil {
+	if err := boundFlaw(wireType, limits.MaxTypeBytes); err != nil {
 		problems = append(problems, registerError(t, fmt.Errorf("its type on the wire %w", err),
 			`shorten the context of the catalog, or add the option envelope.Name("...")`))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Seal turns an event into a message: it takes the JSON of the data, once for all
@@ -84,7 +85,7 @@ func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // th
 		return nil, err
 	}
 	category, stream := p.src.streams(context)
-	if err := boundFlaw(stream, MaxStreamBytes); err != nil {
+	if err := boundFlaw(stream, limits.MaxStreamBytes); err != nil {
 		return nil, p.fail(streamRemedy, fmt.Errorf("its stream %w", err))
 	}
 	key, err := p.orderingKey(stream)
@@ -169,7 +170,7 @@ func (p *sealing) checkInput() error {
 		{"idempotency key", p.cx.IdempotencyKey},
 		{"origin stream", p.cx.OriginStream},
 	} {
-		if err := boundFlaw(field.value, MaxContextBytes); err != nil {
+		if err := boundFlaw(field.value, limits.MaxContextBytes); err != nil {
 			return p.fail("check such values where they enter the application",
 				fmt.Errorf("the %s of the context: %w", field.name, err))
 		}
@@ -308,7 +309,7 @@ func checkExtension(name string, value any) (normal any, f *flaw) {
 		if !ok {
 			return nil, &flaw{errors.New("the tenant id is not a string"), "use envelope.WithTenantID"}
 		}
-		if err := boundFlaw(tenant, MaxContextBytes); err != nil {
+		if err := boundFlaw(tenant, limits.MaxContextBytes); err != nil {
 			return nil, &flaw{fmt.Errorf("the tenant id %w", err), "use envelope.WithTenantID with readable text"}
 		}
 	}

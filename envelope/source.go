@@ -3,6 +3,7 @@ package envelope
 import (
 	"errors"
 	"fmt"
+	"github.com/gorm-fanout/fanout/internal/limits"
 	"strconv"
 	"strings"
 	"unicode"
@@ -65,7 +66,7 @@ func (s *Source) check() *flaw {
 		}
 		return nil
 	}
-	if err := boundFlaw(s.Aggregate, MaxAggregateBytes); err != nil {
+	if err := boundFlaw(s.Aggregate, limits.MaxAggregateBytes); err != nil {
 		return &flaw{fmt.Errorf("the aggregate name %w", err), nameRemedy}
 	}
 	if !strings.ContainsFunc(s.Aggregate, isWordRune) {
@@ -77,7 +78,7 @@ func (s *Source) check() *flaw {
 			"save the aggregate, or assign its key, before the transaction commits",
 		}
 	}
-	if err := boundFlaw(s.ID, MaxAggregateBytes); err != nil {
+	if err := boundFlaw(s.ID, limits.MaxAggregateBytes); err != nil {
 		return &flaw{
 			fmt.Errorf("the id of its %s: %w", s.Aggregate, err),
 			"give the key as text, e.g. a UUID in its 36-character form",

@@ -3,6 +3,7 @@ package envelope
 import (
 	"strings"
 
+	"github.com/gorm-fanout/fanout/internal/limits"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -55,7 +56,7 @@ func isVersion00(s string) bool {
 // https://www.w3.org/TR/trace-context/#tracestate-limits allows it, and half a member would be
 // another vendor's mistake.
 func isTraceState(s string) bool {
-	return len(s) <= MaxTraceStateBytes && containsOnly(s, func(c byte) bool { return c >= ' ' && c <= '~' })
+	return len(s) <= limits.MaxTraceStateBytes && containsOnly(s, func(c byte) bool { return c >= ' ' && c <= '~' })
 }
 
 func isLowerHex(s string) bool {

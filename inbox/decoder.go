@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // A RawMessage is a delivery as its broker has handed it out, before it is read. It must not be
@@ -106,8 +107,8 @@ func checkEvent(e *envelope.CloudEvent) error {
 		most        int
 		required    bool
 	}{
-		{"ID", e.ID, envelope.MaxContextBytes, true},
-		{"Type", e.Type, envelope.MaxTypeBytes, true},
+		{"ID", e.ID, limits.MaxContextBytes, true},
+		{"Type", e.Type, limits.MaxTypeBytes, true},
 		{"PartitionKey", e.PartitionKey, envelope.MaxOrderingKeyBytes, false},
 	} {
 		switch {

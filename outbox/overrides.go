@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Overrides replace, in the rows of one broker, what an event says by itself. They apply when the
@@ -46,8 +47,8 @@ var anyPlaceholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
 
 // ValidateDestination says what is wrong with a destination template.
 func ValidateDestination(template string) error {
-	if len(template) > envelope.MaxStreamBytes {
-		return fmt.Errorf("has %d bytes, the most is %d", len(template), envelope.MaxStreamBytes)
+	if len(template) > limits.MaxStreamBytes {
+		return fmt.Errorf("has %d bytes, the most is %d", len(template), limits.MaxStreamBytes)
 	}
 	for _, found := range anyPlaceholder.FindAllString(template, -1) {
 		if !slices.Contains(placeholders, found) {
@@ -59,8 +60,8 @@ func ValidateDestination(template string) error {
 
 // ValidateContentType says what is wrong with a content type.
 func ValidateContentType(contentType string) error {
-	if len(contentType) > envelope.MaxContentTypeBytes {
-		return fmt.Errorf("%.32q... has %d bytes, the most is %d", contentType, len(contentType), envelope.MaxContentTypeBytes)
+	if len(contentType) > limits.MaxContentTypeBytes {
+		return fmt.Errorf("%.32q... has %d bytes, the most is %d", contentType, len(contentType), limits.MaxContentTypeBytes)
 	}
 	name, _, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.Contains(name, "/") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // DefaultInternalBroker is the broker that gets every event where the configuration names none.
@@ -123,7 +124,7 @@ func (r Routing) Validate() error {
 }
 
 func checkBrokerName(name string) error {
-	if reason := unfit(name, envelope.MaxBrokerNameBytes); reason != "" {
+	if reason := unfit(name, limits.MaxBrokerNameBytes); reason != "" {
 		return fmt.Errorf("outbox: the name of broker %.32q %s", name, reason)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // A Row is what a writer inserts: one message for one broker, with the payload byte for byte as it
@@ -55,17 +56,17 @@ var bounded = [...]struct {
 	most   int
 	text   func(*Row) string
 }{
-	{"target_broker", envelope.MaxBrokerNameBytes, func(r *Row) string { return r.TargetBroker }},
-	{"stream", envelope.MaxStreamBytes, func(r *Row) string { return r.Stream }},
-	{"type", envelope.MaxTypeBytes, func(r *Row) string { return r.Type }},
+	{"target_broker", limits.MaxBrokerNameBytes, func(r *Row) string { return r.TargetBroker }},
+	{"stream", limits.MaxStreamBytes, func(r *Row) string { return r.Stream }},
+	{"type", limits.MaxTypeBytes, func(r *Row) string { return r.Type }},
 	{"ordering_key", envelope.MaxOrderingKeyBytes, func(r *Row) string { return r.OrderingKey }},
-	{"content_type", envelope.MaxContentTypeBytes, func(r *Row) string { return r.ContentType }},
-	{"aggregate_type", envelope.MaxAggregateBytes, func(r *Row) string { return r.AggregateType }},
-	{"aggregate_id", envelope.MaxAggregateBytes, func(r *Row) string { return r.AggregateID }},
-	{"correlation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CorrelationID }},
-	{"causation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CausationID }},
-	{"tenant_id", envelope.MaxContextBytes, func(r *Row) string { return r.TenantID }},
-	{"headers", envelope.MaxHeadersBytes, func(r *Row) string { return r.Headers }},
+	{"content_type", limits.MaxContentTypeBytes, func(r *Row) string { return r.ContentType }},
+	{"aggregate_type", limits.MaxAggregateBytes, func(r *Row) string { return r.AggregateType }},
+	{"aggregate_id", limits.MaxAggregateBytes, func(r *Row) string { return r.AggregateID }},
+	{"correlation_id", limits.MaxContextBytes, func(r *Row) string { return r.CorrelationID }},
+	{"causation_id", limits.MaxContextBytes, func(r *Row) string { return r.CausationID }},
+	{"tenant_id", limits.MaxContextBytes, func(r *Row) string { return r.TenantID }},
+	{"headers", limits.MaxHeadersBytes, func(r *Row) string { return r.Headers }},
 }
 
 // earliest and latest are the times that every database takes, and JSON can say in every time zone.

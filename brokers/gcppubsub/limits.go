@@ -22,11 +22,11 @@ const (
 	// MaxMessageBytes is the largest message, with its attributes, its ordering key and the name of
 	// the topic.
 	MaxMessageBytes = 10_000_000
-	// MaxAttributes counts the flat fields (id, type ...) too.
-	MaxAttributes       = 100
-	MaxNameBytes        = 256 // of an attribute
-	MaxValueBytes       = 1024
-	MaxOrderingKeyBytes = 1024
+	// maxAttributes counts the flat fields (id, type ...) too.
+	maxAttributes       = 100
+	maxNameBytes        = 256 // of an attribute
+	maxValueBytes       = 1024
+	maxOrderingKeyBytes = 1024
 
 	maxRequestBytes = int(pubsub.MaxPublishRequestBytes)
 )
@@ -42,7 +42,7 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 		switch flaw := attributeFlaw(name, value); {
 		case flaw != nil && slices.Contains(required, name):
 			err = flaw
-		case flaw != nil || len(attributes) == MaxAttributes:
+		case flaw != nil || len(attributes) == maxAttributes:
 			omitted = append(omitted, name)
 		default:
 			attributes[name] = value
@@ -52,8 +52,8 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case len(m.OrderingKey) > MaxOrderingKeyBytes:
-		return nil, nil, fmt.Errorf("the ordering key has %d bytes, Pub/Sub takes %d", len(m.OrderingKey), MaxOrderingKeyBytes)
+	case len(m.OrderingKey) > maxOrderingKeyBytes:
+		return nil, nil, fmt.Errorf("the ordering key has %d bytes, Pub/Sub takes %d", len(m.OrderingKey), maxOrderingKeyBytes)
 	case !utf8.ValidString(m.OrderingKey):
 		return nil, nil, fmt.Errorf("the ordering key %q is not valid UTF-8", m.OrderingKey)
 	}
@@ -84,12 +84,12 @@ func attributeFlaw(name, value string) error {
 	switch {
 	case name == "":
 		return errors.New("an attribute has no name")
-	case len(name) > MaxNameBytes:
-		return fmt.Errorf("the name of the attribute %.40q... has %d bytes, Pub/Sub takes %d", name, len(name), MaxNameBytes)
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("the name of the attribute %.40q... has %d bytes, Pub/Sub takes %d", name, len(name), maxNameBytes)
 	case strings.HasPrefix(name, "goog"):
 		return fmt.Errorf("the name of the attribute %q begins with goog, which Google keeps for itself", name)
-	case len(value) > MaxValueBytes:
-		return fmt.Errorf("the value of the attribute %q has %d bytes, Pub/Sub takes %d", name, len(value), MaxValueBytes)
+	case len(value) > maxValueBytes:
+		return fmt.Errorf("the value of the attribute %q has %d bytes, Pub/Sub takes %d", name, len(value), maxValueBytes)
 	case !utf8.ValidString(name) || !utf8.ValidString(value):
 		return fmt.Errorf("the attribute %q is not valid UTF-8", name)
 	default:

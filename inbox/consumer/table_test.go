@@ -20,6 +20,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // tabled is a consumer whose dead letters go to the inbox table.
@@ -219,7 +220,7 @@ func TestLongTypes(t *testing.T) {
 		size += len(kind)
 	}
 	assert.Len(t, c.handlers.Unknown(), len(all))
-	assert.LessOrEqual(t, size, len(all)*envelope.MaxTypeBytes)
+	assert.LessOrEqual(t, size, len(all)*limits.MaxTypeBytes)
 	assert.LessOrEqual(t, log.Len(), len(all)*4096)
 }
 

@@ -37,7 +37,7 @@ func (r *run[S]) redraw(ctx context.Context) error {
 	if err := r.draw(pending); err != nil {
 		return err
 	}
-	return r.save(ctx, StepRedraw)
+	return r.save(ctx, stepRedraw)
 }
 
 // create creates this run's own tokens. Nobody else does.
@@ -49,13 +49,13 @@ func (r *run[S]) create(ctx context.Context) error {
 		return r.fail("create tokens", err)
 	}
 	r.created = true
-	return r.done(ctx, StepCreate)
+	return r.done(ctx, stepCreate)
 }
 
 // ready settles which tokens travel.
 func (r *run[S]) ready(ctx context.Context) error {
 	r.pending().Phase = Ready
-	return r.save(ctx, StepReady)
+	return r.save(ctx, stepReady)
 }
 
 // dispatch sends what is in the outbox, once for each run.
@@ -68,7 +68,7 @@ func (r *run[S]) dispatch(ctx context.Context) error {
 		return r.fail("dispatch", err)
 	}
 	r.dispatched = true
-	return r.done(ctx, StepDispatch)
+	return r.done(ctx, stepDispatch)
 }
 
 // remember makes a later copy a duplicate.
@@ -85,7 +85,7 @@ func (r *run[S]) remember(ctx context.Context) (err error) {
 		return r.fail("remember", err)
 	}
 	r.remembered = true
-	return r.done(ctx, StepRemember)
+	return r.done(ctx, stepRemember)
 }
 
 // sweep removes tokens that were drawn in vain.
@@ -100,11 +100,11 @@ func (r *run[S]) sweep(ctx context.Context) error {
 	if err := r.c.Tokens.Remove(ctx, replaced); err != nil {
 		return r.fail("remove tokens that were not sent", err)
 	}
-	return r.done(ctx, StepSweep)
+	return r.done(ctx, stepSweep)
 }
 
 // clear forgets the message: the memory has it.
 func (r *run[S]) clear(ctx context.Context) error {
 	r.e.Outbox.remove(r.consumer, r.key)
-	return r.save(ctx, StepClear)
+	return r.save(ctx, stepClear)
 }

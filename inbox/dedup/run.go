@@ -96,7 +96,7 @@ func (r *run[S]) take(ctx context.Context) error {
 	if err := r.handle(ctx); err != nil {
 		return err
 	}
-	return r.save(ctx, StepSave)
+	return r.save(ctx, stepSave)
 }
 
 // finish does everything that comes after the effect.
@@ -129,7 +129,7 @@ func (r *run[S]) load(ctx context.Context) (err error) {
 	if r.e, err = r.c.Entities.Load(ctx, r.entity); err != nil {
 		return r.fail("load the entity", err)
 	}
-	return r.done(ctx, StepLoad)
+	return r.done(ctx, stepLoad)
 }
 
 // check asks the memory for a message that the outbox does not know.
@@ -144,7 +144,7 @@ func (r *run[S]) check(ctx context.Context) (duplicate bool, err error) {
 	if err != nil {
 		return false, r.fail("ask whether it was handled", err)
 	}
-	return duplicate, r.done(ctx, StepCheck)
+	return duplicate, r.done(ctx, stepCheck)
 }
 
 // handle changes the state in memory, and puts the message and what it causes into the outbox.
@@ -165,7 +165,7 @@ func (r *run[S]) handle(ctx context.Context) error {
 		return err
 	}
 	r.e.Outbox.Pending = append(slices.Clone(r.e.Outbox.Pending), pending)
-	return r.done(ctx, StepHandle)
+	return r.done(ctx, stepHandle)
 }
 
 // identify gives ids to messages that have none, and reports what cannot be sent.

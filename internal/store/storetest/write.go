@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -194,17 +195,17 @@ func testBounds(t *table) {
 		most   int // bytes
 		text   func(*outbox.Row) *string
 	}{
-		{"target_broker", envelope.MaxBrokerNameBytes, func(r *outbox.Row) *string { return &r.TargetBroker }},
-		{"stream", envelope.MaxStreamBytes, func(r *outbox.Row) *string { return &r.Stream }},
-		{"type", envelope.MaxTypeBytes, func(r *outbox.Row) *string { return &r.Type }},
+		{"target_broker", limits.MaxBrokerNameBytes, func(r *outbox.Row) *string { return &r.TargetBroker }},
+		{"stream", limits.MaxStreamBytes, func(r *outbox.Row) *string { return &r.Stream }},
+		{"type", limits.MaxTypeBytes, func(r *outbox.Row) *string { return &r.Type }},
 		{"ordering_key", envelope.MaxOrderingKeyBytes, func(r *outbox.Row) *string { return &r.OrderingKey }},
-		{"content_type", envelope.MaxContentTypeBytes, func(r *outbox.Row) *string { return &r.ContentType }},
-		{"aggregate_type", envelope.MaxAggregateBytes, func(r *outbox.Row) *string { return &r.AggregateType }},
-		{"aggregate_id", envelope.MaxAggregateBytes, func(r *outbox.Row) *string { return &r.AggregateID }},
-		{"correlation_id", envelope.MaxContextBytes, func(r *outbox.Row) *string { return &r.CorrelationID }},
-		{"causation_id", envelope.MaxContextBytes, func(r *outbox.Row) *string { return &r.CausationID }},
-		{"tenant_id", envelope.MaxContextBytes, func(r *outbox.Row) *string { return &r.TenantID }},
-		{"headers", envelope.MaxHeadersBytes, func(r *outbox.Row) *string { return &r.Headers }},
+		{"content_type", limits.MaxContentTypeBytes, func(r *outbox.Row) *string { return &r.ContentType }},
+		{"aggregate_type", limits.MaxAggregateBytes, func(r *outbox.Row) *string { return &r.AggregateType }},
+		{"aggregate_id", limits.MaxAggregateBytes, func(r *outbox.Row) *string { return &r.AggregateID }},
+		{"correlation_id", limits.MaxContextBytes, func(r *outbox.Row) *string { return &r.CorrelationID }},
+		{"causation_id", limits.MaxContextBytes, func(r *outbox.Row) *string { return &r.CausationID }},
+		{"tenant_id", limits.MaxContextBytes, func(r *outbox.Row) *string { return &r.TenantID }},
+		{"headers", limits.MaxHeadersBytes, func(r *outbox.Row) *string { return &r.Headers }},
 	} {
 		var longest outbox.Row
 		for _, text := range []string{strings.Repeat("x", c.most), strings.Repeat("ü", c.most/2), strings.Repeat("🔑", c.most/4)} {
