@@ -31,7 +31,7 @@ func ExampleRelay_Monitor() {
 	check(err)
 	db, err := gorm.Open(sqlite.Open(filepath.Join(dir, "outbox.db")), &gorm.Config{})
 	check(err)
-	migrate(ctx, db)
+	check(fanout.Migrate(ctx, cfg, fanout.WithDB("default", db)))
 	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	check(err)
 	defer relay.Close()

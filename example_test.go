@@ -13,7 +13,6 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -26,9 +25,46 @@ type Order struct {
 	uow.Aggregate
 }
 
-// The whole way with nothing installed: SQLite in memory, in-memory brokers, and the relay in the
-// same process.
+// One database and one broker, in Go alone, with nothing installed: SQLite in memory, a broker in memory,
+// and the relay in the same process.
 func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[OrderPlaced](events)
+
+	db, err := gorm.Open(sqlite.Open("file:first?mode=memory&cache=shared"), &gorm.Config{})
+	check(err)
+	check(db.AutoMigrate(&Order{}))
+	broker := memory.New() // or redisstreams.Open(redisstreams.Settings{URL: "redis://localhost:6379"})
+
+	cfg := new(config.Config) // every setting has its default
+	check(db.Use(gormplugin.New(events, cfg.Routing())))
+	check(fanout.Migrate(ctx, cfg, fanout.WithDB("default", db))) // creates the outbox table
+	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBroker("default", broker),
+		fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	check(err)
+	done := make(chan error)
+	go func() { done <- relay.Run(ctx) }()
+
+	check(db.Transaction(func(tx *gorm.DB) error {
+		order := &Order{ID: "42", Customer: "ada", Status: "placed"}
+		order.Raise(OrderPlaced{order.ID, order.Customer})
+		return tx.Save(order).Error // the event is written with it, or not at all
+	}))
+
+	delivered, err := broker.Wait(ctx, "ordering::order", 1)
+	check(err)
+	stop()
+	check(<-done) // what is claimed is finished or released
+	message, err := envelope.DecodeInternal(delivered[0].Payload)
+	check(err)
+	fmt.Println(message.Metadata.Headers.Type, string(message.Data))
+	// Output: Ordering.OrderPlaced.v1 {"OrderID":"42","Customer":"ada"}
+}
+
+// The second step: a partner gets the events that are marked as published, stripped of what is internal,
+// and a file says so.
+func Example_partner() {
 	ctx, stop := context.WithCancel(context.Background())
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[OrderPlaced](events, envelope.Published()) // partners may see it
@@ -45,7 +81,7 @@ brokers:
 	db, err := gorm.Open(sqlite.Open("file:example?mode=memory&cache=shared"), &gorm.Config{})
 	check(err)
 	check(db.AutoMigrate(&Order{}))
-	migrate(ctx, db) // "fanout migrate" does it for a database on disk
+	check(fanout.Migrate(ctx, cfg, fanout.WithDB("default", db))) // "fanout migrate" does it for a database on disk
 	check(db.Use(gormplugin.New(events, cfg.Routing())))
 
 	internal, partner := memory.New(), memory.New()
@@ -76,15 +112,6 @@ brokers:
 	check(err)
 	fmt.Println(message.Metadata.Headers.Type, string(message.Data))
 	// Output: Ordering.OrderPlaced.v1 {"OrderID":"42","Customer":"ada"}
-}
-
-func migrate(ctx context.Context, db *gorm.DB) {
-	sqlDB, err := db.DB()
-	check(err)
-	store, err := sqlitestore.New(sqlDB, "")
-	check(err)
-	_, err = store.Migrate(ctx)
-	check(err)
 }
 
 func check(err error) {

@@ -24,15 +24,15 @@ import (
 // clients of the brokers. A database must answer; a broker may be down, and is tried when there is
 // something to deliver. All problems are reported in one error; what is no problem but should be
 // otherwise, is logged as a warning: see admin.Diagnosis. The relay does nothing until Run; close
-// it in any case.
+// it in any case. A nil configuration is one with its defaults.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	cfg, err := linked(cfg, o)
+	cfg, err := complete(cfg, o)
 	if err != nil {
 		return nil, err
 	}
 	r := &Relay{stores: map[string]driver.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
-	err = errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
+	err = errors.Join(r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
 	}

@@ -34,7 +34,8 @@ type options struct {
 	measured, traced bool
 }
 
-// WithDB connects a database of the configuration with the application's own GORM handle: the relay
+// WithDB connects a database of the configuration with the application's own GORM handle, or makes the
+// handle one of its databases where it names none: the relay
 // is woken when a transaction commits, and takes the data source name from the handle where the
 // configuration gives none. On SQLite it uses the handle itself, whatever the dsn, since a file must not
 // be opened by two SQLite libraries in one process; a dsn of another file is an error of Open.
@@ -43,7 +44,7 @@ func WithDB(name string, db *gorm.DB) Option {
 }
 
 // WithBroker gives a broker that is open already instead of one made from the configuration, which
-// has to use a broker of that name. Closing the relay closes it.
+// has to use a broker of that name: the internal one, called "default", or one of the external ones. Closing the relay closes it.
 func WithBroker(name string, broker brokers.Broker) Option {
 	return func(o *options) { o.brokers[name] = broker }
 }

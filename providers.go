@@ -36,10 +36,12 @@ import (
 // migrate it. It does not check the schema. The caller closes the store. Of the options, WithDB
 // counts.
 func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Option) (driver.Store, error) {
+	o := gather(opts)
+	cfg = withHandles(cfg, o)
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
-	store, err := openStore(ctx, cfg, name, gather(opts))
+	store, err := openStore(ctx, cfg, name, o)
 	if err != nil {
 		return nil, fmt.Errorf("fanout: database %q: %w", name, err)
 	}
@@ -50,7 +52,7 @@ func OpenStore(ctx context.Context, cfg *config.Config, name string, opts ...Opt
 // there. The caller closes it. Of the options, WithBroker and WithBrokerType count.
 func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Option) (brokers.Broker, error) {
 	o := gather(opts)
-	cfg, err := linked(cfg, o)
+	cfg, err := complete(cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -245,22 +247,64 @@ func BrokerTypes() []adapter.Type {
 
 // openBroker opens a broker of a configuration whose sections were looked at: see [linked].
 func openBroker(ctx context.Context, name string, cfg config.Broker, o *options) (brokers.Broker, error) {
-	if broker, ok := o.brokers[name]; ok {
-		return broker, nil
-	}
 	if cfg.Settings == nil {
 		return nil, notLinked(cfg.Type, o)
 	}
 	return cfg.Settings.Open(ctx, name)
 }
 
-// linked is the configuration with the settings of the brokers whose types are linked.
-func linked(cfg *config.Config, o *options) (*config.Config, error) {
-	checked, err := cfg.Link(append(BrokerTypes(), o.types...)...)
-	if err != nil {
-		return nil, fmt.Errorf("fanout: %w", err)
+// given are the settings of a broker that is open already.
+type given struct{ brokers.Broker }
+
+// Check implements adapter.Settings.
+func (given) Check(adapter.Section) {}
+
+// Open implements adapter.Settings.
+func (g given) Open(context.Context, string) (brokers.Broker, error) { return g.Broker, nil }
+
+// withHandles is the configuration with the handles as its databases, where it has none. Nil is an empty
+// one.
+func withHandles(cfg *config.Config, o *options) *config.Config {
+	if cfg == nil {
+		cfg = new(config.Config)
 	}
-	return checked, nil
+	if len(cfg.Databases) > 0 {
+		return cfg
+	}
+	whole := *cfg
+	whole.Databases = map[string]config.Database{}
+	for name, db := range o.handles {
+		if db != nil {
+			whole.Databases[name] = config.Database{Driver: outbox.Dialect(db.Name()), Notify: db.Name() == string(outbox.Postgres)}
+		}
+	}
+	return &whole
+}
+
+// complete is the configuration with what the options say: handles, brokers that are open, and the
+// settings of those whose types are linked.
+func complete(cfg *config.Config, o *options) (*config.Config, error) {
+	whole := *withHandles(cfg, o)
+	problems := o.checkHandles(&whole)
+	whole.Brokers = maps.Clone(whole.Brokers)
+	if whole.Brokers == nil {
+		whole.Brokers = map[string]config.Broker{}
+	}
+	for name, broker := range o.brokers {
+		if broker != nil {
+			entry := whole.Brokers[name]
+			entry.Settings = given{broker}
+			whole.Brokers[name] = entry
+		}
+	}
+	checked, err := whole.Link(append(BrokerTypes(), o.types...)...)
+	if err == nil {
+		err = checked.Validate()
+	}
+	if err != nil {
+		err = fmt.Errorf("fanout: %w", err)
+	}
+	return checked, errors.Join(problems, err)
 }
 
 // notLinked says how to link a client that is in a module of its own: whatever the library's go.mod

@@ -70,7 +70,7 @@ brokers:
 	pool, err := db.DB()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	migrate(t.Context(), db)
+	require.NoError(t, fanout.Migrate(t.Context(), cfg, fanout.WithDB("default", db)))
 	insert := func(n int, payload string) {
 		row := map[string]any{
 			"message_id": fmt.Sprintf("019746f0-0000-7000-8000-%012d", n), "target_broker": "default", "stream": "ordering::order", "type": "T.v1",

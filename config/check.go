@@ -99,11 +99,12 @@ func (r *reader) checkPlaces(cfg *Config, sections []*section) {
 			}
 		}
 		if shared != "" {
-			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another %s, "+
-				"or a destination such as partner.{stream}", shared, s.place.Elsewhere)
+			r.problemf(target.at, target.path, samePlace, shared, s.place.Elsewhere)
 		}
 	}
 }
+
+const samePlace = "is the same place as broker %q: both would write to the same streams; use another %s, or a destination such as partner.{stream}"
 
 // address is where a broker puts its messages.
 type address struct{ kind, server, inside, destination string }

@@ -26,7 +26,7 @@ func (e *Error) Error() string {
 type Problem struct {
 	// File is the name that was given to Load or Parse.
 	File string
-	// Line and Column count from 1. They point at the value, or at the key where the key is the
+	// Line and Column count from 1; they are 0 in a configuration that was made in Go. They point at the value, or at the key where the key is the
 	// problem or something is missing below it.
 	Line, Column int
 	// Path of the setting, such as "outbox.external_brokers[1]"; empty for the document as a whole.
@@ -37,7 +37,10 @@ type Problem struct {
 
 // String is the problem on one line: "fanout.yaml:12:3: outbox.lease: ...".
 func (p Problem) String() string {
-	where := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	where := ""
+	if p.Line > 0 {
+		where = fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	}
 	if p.Path != "" {
 		where += p.Path + ": "
 	}

@@ -127,11 +127,7 @@ func (r *reader) checkAgain(cfg *Config, shared *outboxSection) {
 // Link returns the configuration with the settings of brokers of these types, beside those that it has:
 // it reads the sections that the program which loaded the file has not linked. The error is an *Error.
 func (c *Config) Link(types ...adapter.Type) (*Config, error) {
-	missing := false
-	for _, broker := range c.Brokers {
-		missing = missing || broker.Settings == nil
-	}
-	if c.again == nil || !missing {
+	if c.again == nil || !slices.ContainsFunc(slices.Collect(maps.Values(c.Brokers)), func(b Broker) bool { return b.Settings == nil }) {
 		return c, nil
 	}
 	read, err := c.again(types)

@@ -110,6 +110,7 @@ func TestReferenceLoads(t *testing.T) {
 			OperatorTokens: map[string]config.Secret{"oncall": "operator-0123456789"},
 		},
 	}
+	require.NoError(t, cfg.Validate(), "what a file may say, a program may, too")
 	got := reflect.ValueOf(*cfg)
 	for i := range got.NumField() {
 		if field := got.Type().Field(i); field.IsExported() {

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Validate says what is wrong with a configuration that was made in Go, or changed there: names, brokers
+// that are listed and not there, delays that do not go together, the settings of brokers. It connects to
+// nothing. The error is an *Error, whose problems have no lines. fanout.Open calls it.
+func (c *Config) Validate() error {
+	v := &validation{cfg: c}
+	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
+		v.checkName("databases", name)
+		if _, err := outbox.ParseDialect(string(c.Databases[name].Driver)); err != nil {
+			v.problemf(join("databases", name)+".driver", "is %q: use %s", c.Databases[name].Driver, outbox.DialectNames)
+		}
+	}
+	v.checkReferences()
+	if err := c.Routing().Validate(); err != nil {
+		v.problemf("outbox", "%s", err)
+	}
+	places := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Brokers)) {
+		v.checkBroker(name, places)
+	}
+	if len(v.problems) > 0 {
+		return &Error{Problems: v.problems}
+	}
+	return nil
+}
+
+type validation struct {
+	cfg      *Config
+	problems []Problem
+}
+
+func (v *validation) problemf(path, format string, args ...any) {
+	message := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
+	v.problems = append(v.problems, Problem{Path: path, Message: message})
+}
+
+func (v *validation) checkName(section, name string) {
+	if !namePattern.MatchString(name) {
+		v.problemf(section, "name %s: use letters, digits, _ and -, at most 63", shown(name))
+	}
+}
+
+func (v *validation) checkReferences() {
+	names := slices.Sorted(maps.Keys(v.cfg.Brokers))
+	used := v.cfg.BrokerNames()
+	if internal := used[0]; !slices.Contains(names, internal) {
+		v.problemf("outbox.internal_broker", "brokers has no entry %q%s", internal, suggest(internal, names))
+	}
+	for i, external := range used[1:] {
+		path := fmt.Sprintf("outbox.external_brokers[%d]", i)
+		switch {
+		case external == used[0]:
+			v.problemf(path, "internal broker %q is also listed as external: its rows would collide; remove it here", external)
+		case slices.Contains(used[1:i+1], external):
+			v.problemf(path, "duplicate external broker %q", external)
+		case !slices.Contains(names, external):
+			v.problemf(path, "brokers has no entry %q%s", external, suggest(external, names))
+		}
+	}
+}
+
+func (v *validation) checkBroker(name string, places map[string]string) {
+	v.checkName("brokers", name)
+	broker, policy, path := v.cfg.Brokers[name], v.cfg.Policy(name), join("brokers", name)
+	if err := policy.Validate(); err != nil {
+		v.problemf(path, "%s", err)
+	}
+	if broker.Settings == nil {
+		return // of a type that is linked elsewhere
+	}
+	section := &goSection{validation: v, settings: reflect.Indirect(reflect.ValueOf(broker.Settings)), path: path, internal: name == v.cfg.BrokerNames()[0], timeout: policy.PublishTimeout}
+	broker.Settings.Check(section)
+	for _, server := range section.place.Servers {
+		at := fmt.Sprintf("%T %q %q %q", broker.Settings, server, section.place.Inside, cmp.Or(broker.Destination, "{stream}"))
+		first, there := places[at]
+		if !there {
+			places[at] = name
+		} else if internal := v.cfg.BrokerNames()[0]; first != name && (!section.place.Partners || internal == name || internal == first) {
+			v.problemf(path, samePlace, first, section.place.Elsewhere)
+			break
+		}
+	}
+}
+
+// goSection is a broker that was made in Go, as its adapter's settings see it when they are checked: a
+// key is there where its field is not zero.
+type goSection struct {
+	*validation
+
+	settings reflect.Value
+	path     string
+	internal bool
+	timeout  time.Duration
+	place    adapter.Place
+}
+
+var _ adapter.Section = (*goSection)(nil)
+
+// Has implements adapter.Section.
+func (s *goSection) Has(key string) bool {
+	value := valueOf(s.settings, key)
+	return value.IsValid() && !value.IsZero()
+}
+
+// valueOf is the field of a key; not valid where there is none.
+func valueOf(settings reflect.Value, key string) reflect.Value {
+	if settings.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	below := reflect.Value{} // a field of which the key is a part, or the other way round
+	for _, field := range fieldsOf(settings.Type()) {
+		tagged, _, _ := strings.Cut(field.Tag.Get("config"), ",")
+		value := settings.FieldByIndex(field.Index)
+		rest, inside := strings.CutPrefix(key, tagged+".")
+		switch {
+		case tagged == key:
+			return value
+		case inside:
+			return valueOf(reflect.Indirect(value), rest)
+		case strings.HasPrefix(tagged, key+".") && !value.IsZero():
+			below = value
+		}
+	}
+	return below
+}
+
+// Sound implements adapter.Section.
+func (s *goSection) Sound(keys ...string) bool {
+	return !slices.ContainsFunc(s.problems, func(p Problem) bool {
+		return slices.ContainsFunc(keys, func(key string) bool { return p.Path == join(s.path, key) })
+	})
+}
+
+// Reject implements adapter.Section.
+func (s *goSection) Reject(key, format string, args ...any) {
+	if s.Sound(key) {
+		s.problemf(join(s.path, key), format, args...)
+	}
+}
+
+// Remove implements adapter.Section.
+func (s *goSection) Remove(key, format string, args ...any) {
+	if s.Has(key) {
+		s.Reject(key, format, args...)
+	}
+}
+
+// Require implements adapter.Section.
+func (s *goSection) Require(key, example string) bool {
+	has := s.Has(key)
+	if !has {
+		s.problemf(s.path, "%s is missing: use %s", key, example)
+	}
+	return has
+}
+
+// Warn implements adapter.Section. A program is not warned.
+func (s *goSection) Warn(string, string, ...any) {}
+
+// Place implements adapter.Section.
+func (s *goSection) Place(place adapter.Place) { s.place = place }
+
+// Internal implements adapter.Section.
+func (s *goSection) Internal() bool { return s.internal }
+
+// PublishTimeout implements adapter.Section.
+func (s *goSection) PublishTimeout() time.Duration { return s.timeout }
