@@ -1,4 +1,4 @@
-// Package session is what consumers do with the messages that they have claimed, whatever broker
+// Package consumer is what consumers do with the messages that they have claimed, whatever broker
 // these come from: it hands them to the handler one at a time of a key, in the order in which they
 // have arrived, keys beside each other; tries those that fail again after a pause, while what is
 // behind them waits; confirms what is done; puts away what is abandoned; and stops in good order.
