@@ -101,7 +101,7 @@ func TestDefaultCredentials(t *testing.T) {
 		"client_email": "relay@acme.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	})
-	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: pubsub.DetectProjectID, Endpoint: s.addr, Client: []option.ClientOption{trust, option.WithTelemetryDisabled()}})
+	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: pubsub.DetectProjectID, Client: []option.ClientOption{option.WithEndpoint(s.addr), trust, option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	s.createTopic(t, "orders")
 	require.NoError(t, b.Ping(t.Context()))
@@ -112,7 +112,7 @@ func TestDefaultCredentials(t *testing.T) {
 	require.NoError(t, b.Close(t.Context()))
 
 	// Without trust in its certificate, the server is out of reach, and nothing is said to it.
-	b, err = gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Endpoint: s.addr, Client: []option.ClientOption{option.WithTelemetryDisabled()}})
+	b, err = gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Client: []option.ClientOption{option.WithEndpoint(s.addr), option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
 	assert.Equal(t, "unavailable broker", verdict(result))
@@ -131,7 +131,7 @@ func TestCredentialsOutOfReach(t *testing.T) {
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://sts.googleapis.com/v1/token",
 		"credential_source": map[string]any{"file": filepath.Join(t.TempDir(), "missing")},
 	})
-	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Endpoint: s.addr, Client: []option.ClientOption{trust, option.WithTelemetryDisabled()}})
+	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Client: []option.ClientOption{option.WithEndpoint(s.addr), trust, option.WithTelemetryDisabled()}})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, b.Close(context.Background())) }()
 	result := b.Publish(t.Context(), many("orders", 1, 1))[0]

@@ -1,7 +1,7 @@
 package filebroker_test
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -24,20 +24,19 @@ import (
 // received are the messages in the file of a destination.
 func received(t *testing.T, directory, destination string) (msgs []brokers.Message) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(directory, url.PathEscape(destination)+".jsonl"))
+	text, err := os.ReadFile(filepath.Join(directory, url.PathEscape(destination)+".jsonl"))
 	if os.IsNotExist(err) {
 		return nil
 	}
 	require.NoError(t, err)
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
+	for line := range bytes.Lines(text) {
+		if line[len(line)-1] != '\n' {
+			break // it is being written
+		}
 		var m brokers.Message
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &m))
+		require.NoError(t, json.Unmarshal(line, &m))
 		msgs = append(msgs, m)
 	}
-	require.NoError(t, lines.Err())
 	return msgs
 }
 
