@@ -182,7 +182,7 @@ footprint: ## Count the modules that a service has which only writes
 	@.ci/footprint
 
 demo: ## Show the whole outbox at work, with nothing installed
-	@$(GO) run ./cmd/fanout demo $(ARGS)
+	@$(GO) run ./demo $(ARGS)
 
 ci: ## Do what the continuous integration does: lint, test, race, demo, tidy-check, footprint
 	@.ci/run

@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 	assert.NotZero(t, unreachable.code)
 	assert.NotContains(t, unreachable.stderr, "hunter2")
 
-	for _, args := range [][]string{{"nonsense"}, {"relay", "--nonsense"}, {"relay", "extra"}, {"demo", "--orders", "0"}, {"relay", "--config", "/does/not/exist"}, {"relay", "--workers", "-1"}, {"relay", "--log-level", "loud", "--config", b.config}} {
+	for _, args := range [][]string{{"nonsense"}, {"relay", "--nonsense"}, {"relay", "extra"}, {"relay", "--config", "/does/not/exist"}, {"relay", "--workers", "-1"}, {"relay", "--log-level", "loud", "--config", b.config}} {
 		assert.Equal(t, 2, run(t, args...).code, args)
 	}
 	assert.Zero(t, run(t, "--help").code)

@@ -1,5 +1,4 @@
-// Command fanout migrates and relays an outbox, looks at it and repairs it; "fanout demo" shows the
-// whole way with nothing installed.
+// Command fanout migrates and relays an outbox, looks at it and repairs it.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 package main
@@ -20,14 +19,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/demo"
 	"github.com/gorm-fanout/fanout/config"
 )
 
 func main() {
-	if code, ok := demo.ConsumerMain(); ok {
-		os.Exit(code)
-	}
 	redis.SetLogger(redisLog{}) // its client would print to standard error, past our log
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -90,7 +85,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
+	root.AddCommand(migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
 		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), noticesCommand())
 	return root
 }

@@ -18,14 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/demo"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	if code, ok := demo.ConsumerMain(); ok {
-		os.Exit(code)
-	}
 	redis.SetLogger(redisLog{}) // as main does
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))

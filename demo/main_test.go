@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,7 +13,7 @@ import (
 func TestDemoCommand(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitDone, run(t.Context(), []string{"demo", "--orders", "2", "--json", "--listen", "127.0.0.1:0"}, nil, &stdout, &stderr))
+	require.Equal(t, exitDone, command(t.Context(), []string{"--orders", "2", "--json", "--listen", "127.0.0.1:0"}, nil, &stdout, &stderr), &stderr)
 	var result struct {
 		Orders, Lost, Kills int
 		Projection          struct {
@@ -30,11 +31,26 @@ func TestDemoCommand(t *testing.T) {
 	assert.Equal(t, result.Projection.Expected, result.Projection.Actual)
 	assert.NotNil(t, result.DuplicatesDropped)
 	assert.Regexp(t, `^dashboard: http://127\.0\.0\.1:\d+/\n$`, stderr.String())
+}
 
-	stdout.Reset()
-	stderr.Reset()
-	assert.Equal(t, exitUsage, run(t.Context(), []string{"demo", "--listen", "0.0.0.0:8088"}, nil, &stdout, &stderr))
-	assert.Contains(t, stderr.String(), "--listen: the dashboard does not listen on \"0.0.0.0:8088\"")
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--listen 0.0.0.0:8088": `--listen: the dashboard does not listen on "0.0.0.0:8088"`,
+		"--orders 0":            "--orders: place at least one",
+		"--orders=many":         "-orders",
+		"--nonsense":            "-nonsense",
+		"extra":                 `unknown argument "extra"`,
+	} {
+		var stdout, stderr bytes.Buffer
+		assert.Equal(t, exitUsage, command(t.Context(), strings.Fields(args), nil, &stdout, &stderr), args)
+		assert.Contains(t, stderr.String(), want)
+		assert.Empty(t, stdout.String())
+	}
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, exitDone, command(t.Context(), []string{"--help"}, nil, &stdout, &stderr))
+	assert.Contains(t, stdout.String(), "-no-open")
+	assert.Empty(t, stderr.String())
 }
 
 func TestBrowser(t *testing.T) {

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func acts() []act {
 
 // due reports whether it is time for what begins when this part of the orders is placed.
 func (r *run) due(from float64, now *moment) bool {
-	return float64(now.placed) >= from*float64(r.cfg.Orders) || !now.trading
+	return float64(now.placed) >= from*float64(r.cfg.orders) || !now.trading
 }
 
 // outage takes a broker's server away for a moment.

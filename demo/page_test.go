@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -34,46 +34,46 @@ func (p *paper) String() string {
 	return p.text.String()
 }
 
-// browser calls a dashboard as its page does.
-type browser struct {
+// visitor calls a dashboard as its page does.
+type visitor struct {
 	t      *testing.T
 	url    string
 	client *http.Client
 }
 
-func newBrowser(t *testing.T, url string) *browser {
+func newVisitor(t *testing.T, url string) *visitor {
 	t.Helper()
-	return &browser{t, url, &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &visitor{t, url, &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-func (b *browser) do(method, path, host, body string, header map[string]string) (int, string) {
-	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	if !assert.NoError(b.t, err) {
+func (v *visitor) do(method, path, host, body string, header map[string]string) (int, string) {
+	request, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
+	if !assert.NoError(v.t, err) {
 		return 0, ""
 	}
 	request.Host = host
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}
-	response, err := b.client.Do(request)
-	if !assert.NoError(b.t, err) {
+	response, err := v.client.Do(request)
+	if !assert.NoError(v.t, err) {
 		return 0, ""
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	assert.NoError(b.t, err)
+	assert.NoError(v.t, err)
 	return response.StatusCode, string(text)
 }
 
-func (b *browser) get(path string) (int, string) { return b.do(http.MethodGet, path, "", "", nil) }
+func (v *visitor) get(path string) (int, string) { return v.do(http.MethodGet, path, "", "", nil) }
 
 // post acts with the token that the page would take.
-func (b *browser) post(path, body string) (int, string) {
-	_, text := b.get("api/me")
+func (v *visitor) post(path, body string) (int, string) {
+	_, text := v.get("api/me")
 	var me struct{ CSRF string }
-	assert.NoError(b.t, json.Unmarshal([]byte(text), &me))
-	return b.do(http.MethodPost, path, "", body, map[string]string{
-		"Content-Type": "application/json", "Origin": strings.TrimSuffix(b.url, "/"), "Sec-Fetch-Site": "same-origin", "X-Fanout-CSRF": me.CSRF,
+	assert.NoError(v.t, json.Unmarshal([]byte(text), &me))
+	return v.do(http.MethodPost, path, "", body, map[string]string{
+		"Content-Type": "application/json", "Origin": strings.TrimSuffix(v.url, "/"), "Sec-Fetch-Site": "same-origin", "X-Fanout-CSRF": me.CSRF,
 	})
 }
 
@@ -82,11 +82,11 @@ func TestPageWhileTheDemoRuns(t *testing.T) {
 	var (
 		group sync.WaitGroup
 		live  paper
-		page  *browser
+		page  *visitor
 	)
-	result, err := Run(t.Context(), Config{Orders: 40, Live: &live, Listen: "127.0.0.1:0", Opened: func(url string) {
+	result, err := demonstrate(t.Context(), settings{orders: 40, live: &live, listen: "127.0.0.1:0", opened: func(url string) {
 		assert.Contains(t, live.String(), "The dashboard is at "+url)
-		page = newBrowser(t, url)
+		page = newVisitor(t, url)
 		status, body := page.get("")
 		assert.Equal(t, http.StatusOK, status)
 		assert.Contains(t, body, "<html")
@@ -138,14 +138,14 @@ func TestPageStaysAfterTheResult(t *testing.T) {
 				group sync.WaitGroup
 				url   string
 			)
-			result, err := Run(ctx, Config{Orders: 4, Live: &live, Listen: "127.0.0.1:0", Enter: input, Opened: func(at string) {
+			result, err := demonstrate(ctx, settings{orders: 4, live: &live, listen: "127.0.0.1:0", enter: input, opened: func(at string) {
 				url = at
 				group.Go(func() {
 					defer end(enter, interrupt)
 					assert.Eventually(t, func() bool {
 						return strings.Contains(live.String(), "The dashboard stays at "+url+" until you press Enter.")
 					}, 30*time.Second, 5*time.Millisecond)
-					page := newBrowser(t, url)
+					page := newVisitor(t, url)
 					status, body := page.get("api/outbox")
 					assert.Equal(t, http.StatusOK, status)
 					assert.Contains(t, body, `"default":{"status":"ok"`)
@@ -185,14 +185,12 @@ func TestListen(t *testing.T) {
 	assert.NotEqual(t, taken.Addr().String(), net.JoinHostPort(host, port))
 
 	for _, good := range []string{"", "127.0.0.1:8088", "localhost:0", "[::1]:8088", "127.8.8.8:1"} {
-		require.NoError(t, CheckListen(good), good)
+		require.NoError(t, checkListen(good), good)
 	}
 	for address, want := range map[string]string{
 		":8088": "whoever reaches the demo may act", "0.0.0.0:8088": "may act", "192.0.2.1:80": "may act", "demo.example:80": "may act",
 		"8088": "HOST:PORT", "127.0.0.1": "HOST:PORT",
 	} {
-		require.ErrorContains(t, CheckListen(address), want, address)
-		_, err := Run(t.Context(), Config{Orders: 1, Listen: address})
-		require.ErrorContains(t, err, want, address)
+		require.ErrorContains(t, checkListen(address), want, address)
 	}
 }

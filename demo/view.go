@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -22,12 +22,12 @@ type view struct {
 	last     time.Time
 }
 
-func newView(cfg Config) *view {
-	v := &view{out: cfg.Live, terminal: cfg.Terminal, orders: cfg.Orders}
+func newView(cfg settings) *view {
+	v := &view{out: cfg.live, terminal: cfg.terminal, orders: cfg.orders}
 	if v.out == nil {
 		v.out = io.Discard
 	}
-	v.printf("A shop on SQLite places %d orders. Each is one transaction: the order and its events, one row per broker.\n", cfg.Orders)
+	v.printf("A shop on SQLite places %d orders. Each is one transaction: the order and its events, one row per broker.\n", cfg.orders)
 	v.printf("  default: Redis Streams, inside the company, every event in full\n")
 	v.printf("  partner: Google Pub/Sub, another company, published events only, stripped of what is internal\n")
 	v.printf("  carrier: a signed webhook, for a company without a broker, shipments only\n")
@@ -114,7 +114,7 @@ func (v *view) finish(result *Result) {
 	v.printf("Orders that were rolled back were never heard of.\n\n")
 	v.projections(result)
 	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
-	v.printf("and run \"fanout migrate\" and \"fanout relay\" against your own database. For consumers: docs/consuming.md.\n")
+	v.printf("and run \"fanout migrate\" and \"fanout relay\" (go install ./cmd/fanout) against your own database. For consumers: docs/consuming.md.\n")
 }
 
 // projections shows what the consumers have arrived at, beside what the shop's tables say.

@@ -1,10 +1,4 @@
-// Package demo is the main job on nothing but Go: an ordering service on SQLite places orders
-// through GORM, and a relay delivers their events through the real adapters to a Redis-protocol
-// server, to Google's Pub/Sub emulator and to a webhook, all in this process. A consumer in a process of
-// its own keeps projections of the first two with the inbox. Each broker is gone for a moment, and the consumer's
-// process is killed again and again; nothing is lost, and the projections agree with the shop's
-// tables.
-package demo
+package main
 
 import (
 	"context"
@@ -21,7 +15,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
@@ -29,24 +23,21 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// Config of a run.
-type Config struct {
-	// Orders to place, at least 1.
-	Orders int
-	// Live gets what a person sees while it runs; io.Discard for none.
-	Live io.Writer
-	// Terminal says that Live is a terminal, on which lines can be drawn again.
-	Terminal bool
-	// Timeout after which the run fails. Default 1 min plus 20 ms per order.
-	Timeout time.Duration
-	// Listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine;
+// settings of a run.
+type settings struct {
+	orders   int       // to place, at least 1
+	live     io.Writer // gets what a person sees while it runs; nil for none
+	terminal bool      // live is a terminal, on which lines can be drawn again
+	// timeout after which the run fails. Default 1 min plus 20 ms per order.
+	timeout time.Duration
+	// listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine;
 	// where that port is taken, another one is. Empty for no dashboard.
-	Listen string
-	// Opened is told the dashboard's URL as soon as it answers.
-	Opened func(url string)
-	// Enter keeps the dashboard after the result, until a line can be read from it or the context
+	listen string
+	// opened is called with the dashboard's URL as soon as it answers.
+	opened func(url string)
+	// enter keeps the dashboard after the result, until a line can be read from it or the context
 	// ends. Default: it ends with the result.
-	Enter io.Reader
+	enter io.Reader
 }
 
 // configuration is what a user would write; only the addresses are filled in.
@@ -68,27 +59,21 @@ brokers:
     allow_private_networks: true
 `
 
-// Run places the orders, delivers everything, and compares what was committed with what arrived and
-// with what consumers have made of it. It starts this program again as the consumer: see
-// [ConsumerMain].
-func Run(ctx context.Context, cfg Config) (*Result, error) {
-	if cfg.Orders < 1 {
-		return nil, fmt.Errorf("demo: place at least one order, not %d", cfg.Orders)
-	}
-	if err := CheckListen(cfg.Listen); err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = time.Minute + time.Duration(cfg.Orders)*20*time.Millisecond
+// demonstrate places the orders, delivers everything, and compares what was committed with what
+// arrived and with what consumers have made of it. It starts this program again as the consumer:
+// see consumerMain.
+func demonstrate(ctx context.Context, cfg settings) (*Result, error) {
+	if cfg.timeout == 0 {
+		cfg.timeout = time.Minute + time.Duration(cfg.orders)*20*time.Millisecond
 	}
 	servers, err := startServers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("demo: start the servers: %w", err)
+		return nil, fmt.Errorf("start the servers: %w", err)
 	}
 	defer servers.close()
 	dir, err := os.MkdirTemp("", "fanout-demo-")
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory for temporary files
 
@@ -96,19 +81,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		Redis: servers.redisAddr(), PubSub: servers.partnerAddr(), Database: filepath.Join(dir, "consumer.db"),
 	}}}
 	if err := run.open(ctx, filepath.Join(dir, "shop.db")); err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, err
 	}
 	defer run.closeDB()
 	result, err := run.perform(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, err
 	}
 	return result, result.verdict()
 }
 
-// run is one demonstration under way.
+// run is one demonstration.
 type run struct {
-	cfg       Config
+	cfg       settings
 	servers   *servers
 	view      *view
 	shop      *shop
@@ -147,14 +132,15 @@ func (r *run) open(ctx context.Context, path string) error {
 	}
 	// The view tells about the outage in its own words.
 	quiet := slog.New(slog.DiscardHandler)
-	r.relay, err = fanout.Open(ctx, cfg, append(clients.Options(), fanout.WithDB("default", db), fanout.WithLogger(quiet))...)
+	r.relay, err = fanout.Open(ctx, cfg, fanout.WithBrokerType(gcppubsub.Type()),
+		fanout.WithDB("default", db), fanout.WithLogger(quiet))
 	return err
 }
 
 // perform runs the relay with its dashboard, and beside it the shop until everything is delivered.
 // What has arrived is compared while the relay still runs, for the pages need it to the end.
 func (r *run) perform(ctx context.Context) (*Result, error) {
-	page, err := openPage(ctx, r.relay, r.cfg.Listen)
+	page, err := openPage(ctx, r.relay, r.cfg.listen)
 	if err != nil {
 		return nil, errors.Join(err, r.relay.Close()) //nolint:contextcheck // closing has its own time
 	}
@@ -164,17 +150,17 @@ func (r *run) perform(ctx context.Context) (*Result, error) {
 	go func() { relayed <- r.relay.Run(relayCtx) }()
 	if page != nil {
 		r.view.serves(page.url)
-		if r.cfg.Opened != nil {
-			r.cfg.Opened(page.url)
+		if r.cfg.opened != nil {
+			r.cfg.opened(page.url)
 		}
 	}
 
 	result, err := r.play(ctx)
 	if err == nil {
 		r.view.finish(result)
-		if page != nil && r.cfg.Enter != nil {
+		if page != nil && r.cfg.enter != nil {
 			r.view.stays(page.url)
-			page.stay(ctx, r.cfg.Enter)
+			page.stay(ctx, r.cfg.enter)
 		}
 	}
 	page.close() //nolint:contextcheck // closing has its own time
@@ -184,15 +170,15 @@ func (r *run) perform(ctx context.Context) (*Result, error) {
 
 // play runs the shop until everything is delivered and consumed, and compares.
 func (r *run) play(ctx context.Context) (*Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout,
-		fmt.Errorf("not everything was delivered within %s: was a broker paused?", r.cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.timeout,
+		fmt.Errorf("not everything was delivered within %s: was a broker paused?", r.cfg.timeout))
 	defer cancel()
 	defer r.projector.close()
 	if err := r.projector.start(ctx); err != nil {
 		return nil, err
 	}
 	placed := make(chan error, 1)
-	go func() { placed <- r.shop.trade(ctx, r.cfg.Orders) }()
+	go func() { placed <- r.shop.trade(ctx, r.cfg.orders) }()
 	if err := r.watch(ctx, placed); err != nil {
 		if ctx.Err() != nil { // which ends the consumer's process, too, and whatever else
 			err = fmt.Errorf("gave up: %w", context.Cause(ctx))
@@ -299,7 +285,7 @@ func (r *run) compare(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := newResult(r.cfg.Orders, rows, arrived)
+	result := newResult(r.cfg.orders, rows, arrived)
 	expected, err := r.shop.expected(ctx)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type projector struct {
 	err   error
 }
 
-// start starts the process: this very program, which [ConsumerMain] makes another one.
+// start starts the process: this very program, which consumerMain makes another one.
 func (p *projector) start(ctx context.Context) error {
 	program, err := os.Executable()
 	if err != nil {

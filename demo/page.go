@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bufio"
@@ -54,8 +54,8 @@ func openPage(ctx context.Context, relay *fanout.Relay, address string) (*page, 
 	return p, nil
 }
 
-// CheckListen says what is wrong with an address for [Config.Listen], if anything is.
-func CheckListen(address string) error {
+// checkListen says what is wrong with an address for the dashboard, if anything is.
+func checkListen(address string) error {
 	if address == "" {
 		return nil
 	}
@@ -74,7 +74,7 @@ func CheckListen(address string) error {
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, err // which CheckListen has said
+		return nil, err // which checkListen has said
 	}
 	var lc net.ListenConfig
 	listener, taken := lc.Listen(ctx, "tcp", address)

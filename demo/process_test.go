@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func TestInterrupted(t *testing.T) {
 	t.Setenv("TMP", os.TempDir())   // Windows
 	for _, text := range []string{"is killed after", "partner's server has closed", "internal broker has closed"} {
 		ctx, interrupt := context.WithCancel(t.Context())
-		result, err := Run(ctx, Config{Orders: 50, Live: whenSaid{text, interrupt}})
+		result, err := demonstrate(ctx, settings{orders: 50, live: whenSaid{text, interrupt}})
 		require.ErrorIs(t, err, context.Canceled, text)
 		assert.Nil(t, result)
 		left, err := os.ReadDir(os.TempDir())

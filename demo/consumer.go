@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -42,11 +42,10 @@ const (
 	consumerPatience = 10 * time.Second
 )
 
-// ConsumerMain is the demo's other process, the consumer: a program that calls [Run] has to call it
-// first thing, as Run starts the same program again. Where this process is not that one, which the
-// environment says, ok is false and nothing has happened. Else the program has to exit with the
-// code.
-func ConsumerMain() (code int, ok bool) {
+// consumerMain is the demo's other process, the consumer: main calls it first, as the projector
+// starts the same program again. Where this process is not that one, which the environment says, ok
+// is false and nothing has happened. Else the program has to exit with the code.
+func consumerMain() (code int, ok bool) {
 	text, ok := os.LookupEnv(consumerVariable)
 	if !ok {
 		return 0, false

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 // A library that Pub/Sub links starts a goroutine when it is loaded.
 func TestMain(m *testing.M) {
-	if code, ok := ConsumerMain(); ok {
+	if code, ok := consumerMain(); ok {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	var live bytes.Buffer
-	result, err := Run(t.Context(), Config{Orders: 60, Live: &live})
+	result, err := demonstrate(t.Context(), settings{orders: 60, live: &live})
 	require.NoError(t, err)
 	assert.Equal(t, 60, result.Orders)
 	assert.Equal(t, 150, result.Events, "two events per order, and one more for every second")
@@ -91,17 +91,17 @@ func TestProjectionsThatDisagree(t *testing.T) {
 			result := &Result{}
 			result.addProjections(expected, actual)
 			assert.False(t, result.Projection.Agree)
-			require.ErrorIs(t, result.verdict(), ErrDisagree)
-			require.NotErrorIs(t, result.verdict(), ErrLost)
+			require.ErrorIs(t, result.verdict(), errDisagree)
+			require.NotErrorIs(t, result.verdict(), errLost)
 			var live bytes.Buffer
-			newView(Config{Live: &live}).projections(result)
+			newView(settings{live: &live}).projections(result)
 			assert.Contains(t, live.String(), "DO NOT AGREE")
 		})
 	}
 	result := &Result{Lost: 1}
 	result.addProjections(expected, expected)
-	require.ErrorIs(t, result.verdict(), ErrLost)
-	require.NotErrorIs(t, result.verdict(), ErrDisagree)
+	require.ErrorIs(t, result.verdict(), errLost)
+	require.NotErrorIs(t, result.verdict(), errDisagree)
 	result.Lost = 0
 	require.NoError(t, result.verdict())
 }

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Result is what "fanout demo --json" prints; its fields are a contract.
+// Result is what "go run ./demo --json" prints; its fields are a contract.
 type Result struct {
 	Orders int `json:"orders"`
 	Events int `json:"events"`
@@ -37,10 +37,10 @@ type Result struct {
 func (r *Result) verdict() error {
 	var lost, disagree error
 	if r.Lost > 0 {
-		lost = ErrLost
+		lost = errLost
 	}
 	if !r.Projection.Agree {
-		disagree = ErrDisagree
+		disagree = errDisagree
 	}
 	return errors.Join(lost, disagree)
 }
@@ -54,8 +54,8 @@ type Comparison struct {
 
 // The errors that are returned beside a result which shows them.
 var (
-	ErrLost     = errors.New("messages were lost")
-	ErrDisagree = errors.New("the consumers' projections do not agree with the shop's tables")
+	errLost     = errors.New("messages were lost")
+	errDisagree = errors.New("the consumers' projections do not agree with the shop's tables")
 )
 
 // newResult holds the committed rows against what arrived.
