@@ -24,7 +24,7 @@ type RawMessage struct {
 	// Attributes are the flat fields, headers or properties beside it.
 	Attributes map[string]string
 	// OrderingKey is the broker's own: the key of Kafka's record, the ordering key of Pub/Sub; else
-	// the attribute [FieldOrderingKey].
+	// the attribute [FieldOrderingKey]. Where it is not empty, it is that of the [Message].
 	OrderingKey string
 	// Source, Position and Published are as in [Message]. The position stays the same when the
 	// message comes again, except on RabbitMQ, which has none that would. A [Redeliver] has all of
@@ -38,8 +38,8 @@ type RawMessage struct {
 //
 //   - An event is handled by its type as any other. It needs an ID, which copies of the message have in
 //     common (a position of the producer's log, say), and a Type; Source is that of the message where it
-//     is empty, Time when the broker got it. PartitionKey is its ordering key; where that is empty, the
-//     broker's own. Pub/Sub's ordering key goes before both.
+//     is empty, Time when the broker got it. PartitionKey is its ordering key where the broker has none
+//     for the message: its own goes first, as what is behind it in that waits for the decoder.
 //   - nil and no error leaves the message to [Decode].
 //   - [ErrSkip] skips it: it is confirmed and counted, and not logged.
 //   - An error that is marked by [Unavailable], as where a registry of schemas is out, has it asked again
@@ -67,7 +67,12 @@ func (d Decoder) Decode(raw *RawMessage) (*Message, error) {
 		return nil, err
 	}
 	if event == nil {
-		return Decode(raw.Payload, raw.Attributes)
+		m, err := Decode(raw.Payload, raw.Attributes)
+		if err != nil {
+			return nil, err
+		}
+		m.OrderingKey = cmp.Or(raw.OrderingKey, m.OrderingKey)
+		return m, nil
 	}
 	read := *event // the decoder may keep its own
 	read.Source = cmp.Or(read.Source, raw.Source)
@@ -81,7 +86,7 @@ func (d Decoder) Decode(raw *RawMessage) (*Message, error) {
 		return nil, err
 	}
 	m := fromCloudEvent(&read, nil, raw.Payload, raw.Attributes)
-	m.OrderingKey = cmp.Or(event.PartitionKey, raw.OrderingKey)
+	m.OrderingKey = cmp.Or(raw.OrderingKey, event.PartitionKey)
 	return m, nil
 }
 

@@ -12,15 +12,14 @@ import (
 
 // Read reads a delivery, by the decoder of a completed configuration and by what all consumers can
 // read. The message is never nil; one that cannot be read has what there is, and no envelope. id is
-// what the broker knows it by, the same each time that it comes. Deliveries and the ordering key of
-// the broker are the transport's to set.
+// what the broker knows it by, the same each time that it comes. Deliveries are the transport's to set.
 func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Message, error) {
 	message, err := c.Decoder.Decode(raw)
 	if err != nil {
 		a := raw.Attributes
 		message = &inbox.Message{
 			Key: inbox.UnreadableKey(raw, id), ID: shortened(cmp.Or(a["id"], a["ce-id"])), Type: shortened(cmp.Or(a["type"], a["ce-type"])),
-			OrderingKey: a[inbox.FieldOrderingKey], Payload: raw.Payload, Attributes: a,
+			OrderingKey: raw.OrderingKey, Payload: raw.Payload, Attributes: a,
 		}
 	}
 	message.Consumer, message.Source, message.Position, message.Published = c.Consumer, raw.Source, raw.Position, raw.Published
@@ -121,7 +120,7 @@ func (s *Session) readAgain(e *Entry) {
 	}
 	if err == nil {
 		m.Consumer, m.Source, m.Position, m.Published = was.Consumer, was.Source, was.Position, was.Published
-		m.Deliveries, m.BrokerKey, m.OrderingKey = was.Deliveries, was.BrokerKey, was.OrderingKey // it stays in its queue
+		m.Deliveries, m.BrokerKey = was.Deliveries, was.BrokerKey
 	} else {
 		m = was
 	}

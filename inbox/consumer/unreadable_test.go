@@ -34,7 +34,6 @@ func event(kind, id string) string {
 func arrived(c *inbox.ConsumerConfig, key, id, payload string, attributes map[string]string) *Entry {
 	raw := &inbox.RawMessage{Payload: []byte(payload), Attributes: attributes, OrderingKey: key, Source: "orders", Position: id}
 	m, broken := Read(c, raw, id)
-	m.OrderingKey = key
 	return &Entry{ID: id, Message: m, Broken: broken}
 }
 
@@ -299,5 +298,5 @@ func TestDecoderReturnsANilPointer(t *testing.T) {
 	}}
 	e := arrived(&c, "a", "0/1", "x", nil)
 	e.Why = e.Broken
-	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*session.nilError")
+	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*consumer.nilError")
 }

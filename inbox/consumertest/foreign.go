@@ -3,8 +3,10 @@ package consumertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -262,4 +264,33 @@ func (s *suite) decoder(t *testing.T, source *Source) {
 			"panic": "inbox: the decoder panicked: no", "refuse": "no", "unnamed": "inbox: the decoder's event has no ID: set it",
 		}[string(letter.Payload)], letter.Reason)
 	}
+}
+
+// decoderKeepsOrder: while the decoder is out for a message, what is behind it in the broker's own key
+// waits, although the decoder names another key for all of them.
+func (s *suite) decoderKeepsOrder(t *testing.T, source *Source) {
+	if source.PublishForeign == nil {
+		t.Skip("NOT TESTED: PublishForeign of the source is nil")
+	}
+	const most = 5
+	var asked atomic.Int64
+	settings := usual()
+	settings.Decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
+		if string(raw.Payload) == "0" && asked.Add(1) < 4 {
+			return nil, inbox.Unavailable(errors.New("out"))
+		}
+		return &envelope.CloudEvent{
+			ID: string(raw.Payload), Type: handledType, PartitionKey: "customer", Data: []byte(`{"key":"row","n":` + string(raw.Payload) + `}`),
+		}, nil
+	}
+	var want []seen
+	for n := range most {
+		source.PublishForeign(t, "row", fmt.Append(nil, n), nil)
+		want = append(want, seen{"row", n})
+	}
+	l := newLedger(t, nil)
+	p := s.start(t, source, l, settings)
+	s.confirmed(t, source)
+	require.NoError(t, p.stop())
+	assert.Equal(t, want, l.finished())
 }

@@ -142,6 +142,7 @@ func Run(t *testing.T, harness Harness) {
 		{"ForeignKept", s.foreignKept},
 		{"ForeignHeld", s.foreignHeld},
 		{"Decoder", s.decoder},
+		{"DecoderKeepsOrder", s.decoderKeepsOrder},
 		{"HotKey", s.hotKey},
 		{"OthersPassAHeldMessage", s.othersPassAHeldMessage},
 		{"HandlerHangs", s.handlerHangs},

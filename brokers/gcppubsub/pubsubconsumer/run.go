@@ -56,9 +56,6 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 		Payload: m.Data, Attributes: m.Attributes, OrderingKey: cmp.Or(m.OrderingKey, m.Attributes[inbox.FieldOrderingKey]),
 		Source: o.Source(r.subscription), Position: m.ID, Published: m.PublishTime,
 	}, m.ID)
-	if m.OrderingKey != "" {
-		message.OrderingKey = m.OrderingKey
-	}
 	if m.DeliveryAttempt != nil {
 		message.Deliveries = *m.DeliveryAttempt
 		e.Past.Failures = max(message.Deliveries-1, 0)
