@@ -47,12 +47,14 @@ type RawMessage struct {
 //     message's. Any other error makes the message unreadable, and so does a panic: see
 //     [Unreadable].
 //
-// It is asked about every message, those of Fanout included, as they arrive, one after the other:
-// it should be quick. Several goroutines may call it. It must always answer the same for the same
-// message. A consumer waits for its answer up to a second, then goes on with other messages: that one
-// waits, as if the answer were [Unavailable], until there is one. A decoder that never returns has its
-// message wait for ever, with a warning once a minute: give what it calls a timeout. [Redeliver] itself
-// waits for it.
+// It is asked about every message, those of Fanout included, by the consumer's workers, several at once,
+// when it is the message's turn in its ordering key. The key of messages without one of the broker's is
+// known only then: these are read one after the other, in the order of their arrival, so that the order of
+// PartitionKey is kept, and the decoder should be quick. It must always answer the same for the same
+// message. A worker waits for its answer up to a second, a tenth of one at least where many others have
+// not come; then the message waits, as if the answer were [Unavailable], until there is one. A decoder
+// that never returns has its message wait for ever, with a warning once a minute: give what it calls a
+// timeout. One that kills the process is a handler that does. [Redeliver] itself waits for it.
 type Decoder func(raw *RawMessage) (*envelope.CloudEvent, error)
 
 // ErrSkip is the answer of a [Decoder] to a message that the consumer has no use for.

@@ -180,7 +180,7 @@ func (s *Session) hold(e *Entry) {
 			s.Counts.held.Add(1)
 		}
 		if e.Broken != nil { // that it would be held was not known where its decoder was out, or it was to go elsewhere
-			s.queues.part(e)
+			s.queues.part(e, "")
 		}
 	})
 	s.pause(e, now.Add(s.Runner.Retry.Delay(longest)))

@@ -3,16 +3,13 @@ package consumertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -203,94 +200,4 @@ func (s *suite) foreignHeld(t *testing.T, source *Source) {
 	s.confirmed(t, source)
 	require.NoError(t, p.stop())
 	assert.GreaterOrEqual(t, len(source.DeadLetters(t)), of[unreadable]+of[failing])
-}
-
-// decoder: a decoder makes events of foreign messages, which are handled in the order of their key;
-// what it refuses, or panics at, costs that message alone, and what it is not for is read as ever.
-func (s *suite) decoder(t *testing.T, source *Source) {
-	if source.PublishForeign == nil {
-		t.Skip("NOT TESTED: PublishForeign of the source is nil")
-	}
-	var (
-		mu   sync.Mutex
-		outs int
-	)
-	settings := usual()
-	settings.HasDeadLetters = true
-	settings.Decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
-		if raw.Source == "" || raw.Position == "" {
-			t.Error("it has a source and a position")
-		}
-		switch text := string(raw.Payload); text {
-		case "skip":
-			return nil, inbox.ErrSkip
-		case "panic":
-			panic("no")
-		case "refuse":
-			return nil, errors.New("no")
-		case "unnamed":
-			return &envelope.CloudEvent{Type: handledType}, nil
-		case "out":
-			mu.Lock()
-			defer mu.Unlock()
-			if outs++; outs < 4 {
-				return nil, inbox.Unavailable(errors.New("out"))
-			}
-			fallthrough
-		case "event":
-			return &envelope.CloudEvent{ID: raw.OrderingKey + text, Type: handledType, Data: []byte(`{"key":"` + raw.OrderingKey + `","n":1}`)}, nil
-		}
-		return nil, nil //nolint:nilnil // it is another's
-	}
-	keys := []string{"skip", "panic", "refuse", "unnamed", "out", "event"}
-	for _, key := range keys {
-		source.Publish(t, message(key, 0))
-		source.PublishForeign(t, key, []byte(key), nil)
-		source.Publish(t, message(key, 2))
-	}
-	l := newLedger(t, nil)
-	p := s.start(t, source, l, settings)
-	s.eventually(t, func() bool { return len(l.firsts()) == 2*len(keys)+2 }, "all are done")
-	s.confirmed(t, source)
-	require.NoError(t, p.stop())
-	stats := p.Stats()
-	accounted(t, source, []int{2*len(keys) + 2, 1, 3}, &stats)
-	for _, key := range []string{"out", "event"} {
-		of := slices.DeleteFunc(l.firsts(), func(it seen) bool { return it.key != key })
-		s.same(t, []seen{{key, 0}, {key, 1}, {key, 2}}, of)
-	}
-	for _, letter := range source.DeadLetters(t) {
-		assert.Contains(t, map[string]string{
-			"panic": "inbox: the decoder panicked: no", "refuse": "no", "unnamed": "inbox: the decoder's event has no ID: set it",
-		}[string(letter.Payload)], letter.Reason)
-	}
-}
-
-// decoderKeepsOrder: while the decoder is out for a message, what is behind it in the broker's own key
-// waits, although the decoder names another key for all of them.
-func (s *suite) decoderKeepsOrder(t *testing.T, source *Source) {
-	if source.PublishForeign == nil {
-		t.Skip("NOT TESTED: PublishForeign of the source is nil")
-	}
-	const most = 5
-	var asked atomic.Int64
-	settings := usual()
-	settings.Decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
-		if string(raw.Payload) == "0" && asked.Add(1) < 4 {
-			return nil, inbox.Unavailable(errors.New("out"))
-		}
-		return &envelope.CloudEvent{
-			ID: string(raw.Payload), Type: handledType, PartitionKey: "customer", Data: []byte(`{"key":"row","n":` + string(raw.Payload) + `}`),
-		}, nil
-	}
-	var want []seen
-	for n := range most {
-		source.PublishForeign(t, "row", fmt.Append(nil, n), nil)
-		want = append(want, seen{"row", n})
-	}
-	l := newLedger(t, nil)
-	p := s.start(t, source, l, settings)
-	s.confirmed(t, source)
-	require.NoError(t, p.stop())
-	assert.Equal(t, want, l.finished())
 }

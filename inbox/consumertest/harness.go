@@ -143,6 +143,8 @@ func Run(t *testing.T, harness Harness) {
 		{"ForeignHeld", s.foreignHeld},
 		{"Decoder", s.decoder},
 		{"DecoderKeepsOrder", s.decoderKeepsOrder},
+		{"DecoderIsSlow", s.decoderIsSlow},
+		{"StopAsksNoDecoder", s.stopAsksNoDecoder},
 		{"HotKey", s.hotKey},
 		{"OthersPassAHeldMessage", s.othersPassAHeldMessage},
 		{"HandlerHangs", s.handlerHangs},
