@@ -91,7 +91,12 @@ func (s *Session) attemptWith(e *Entry, handler inbox.Handler) {
 
 // skipsType reports whether the handler skips a type, known from a flat field, whatever its
 // messages hold.
-func (s *Session) skipsType(wireType string) bool {
+func (s *Session) skipsType(wireType string) (skips bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.Log.ErrorContext(s.handling, "handler panicked", "type", wireType, "panic", value)
+		}
+	}()
 	skipper, is := s.Runner.Handler.(inbox.Skipper)
 	return is && wireType != "" && skipper.Skips(wireType)
 }

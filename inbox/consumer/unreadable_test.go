@@ -304,3 +304,27 @@ func TestDecoderReturnsANilPointer(t *testing.T) {
 	_, e.Why = c.Decoder.Decode(&inbox.RawMessage{})
 	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*consumer.nilError")
 }
+
+type rudeSkipper struct{ inbox.Handler }
+
+func (rudeSkipper) Skips(string) bool { panic("no") }
+
+// A handler that panics when it is asked about a type skips none.
+func TestSkipperPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set := settings(func(context.Context, *inbox.Message) error { return nil })
+		set.Runner.Handler = rudeSkipper{set.Runner.Handler}
+		log := &lines{}
+		set.Log = slog.New(log)
+		var dead atomic.Int64
+		set.DeadLetter = func(context.Context, *Entry) error { dead.Add(1); return nil }
+		s := New(t.Context(), &set)
+		var broker told
+		s.Take(arrived(&inbox.ConsumerConfig{}, "a", "1", "nonsense", map[string]string{"type": "T"}), &broker)
+		synctest.Wait()
+		assert.Equal(t, []int64{1, 1}, []int64{dead.Load(), broker.acks.Load()})
+		assert.Contains(t, log.said(), "ERROR handler panicked type=T panic=no")
+		s.Stop(func() {})
+	})
+}

@@ -131,9 +131,7 @@ func (s *Session) forward(e *Entry) {
 	err := s.DeadLetter(s.handling, e)
 	if err == nil {
 		s.Counts.forwarded.Add(1)
-		if s.Runner.Observer != nil {
-			s.Runner.Observer.Forwarded(s.handling, e.Message, e.Why)
-		}
+		s.Runner.Forwarded(s.handling, e.Message, e.Why)
 		s.confirm(e)
 		return
 	}
