@@ -82,7 +82,7 @@ func testOptional(t *testing.T, s site) {
 		within, beyond func(*brokers.Message)
 		omitted        []string
 	}{
-		"attributes":     {attributes(98), attributes(100), []string{"a98", "a99"}},
+		"attributes": {attributes(98), attributes(100), []string{"a98", "a99"}},
 		"CloudEvents": {
 			func(m *brokers.Message) { attributes(96)(m); m.ContentType = "application/cloudevents+json" },
 			func(m *brokers.Message) {

@@ -47,7 +47,7 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 	r.arrived.Add(1)
 	o := &r.config
 	e := &consumer.Entry{
-		ID: m.ID, Bytes: len(m.Data), Expire: time.Now().Add(o.MaxExtension),
+		ID: m.ID, Bytes: len(m.Data) + consumer.AttributesBytes(m.Attributes), Expire: time.Now().Add(o.MaxExtension),
 	}
 	if m.OrderingKey != "" && !r.unordered.Load() {
 		e.Ordered, e.Gap = true, r.pace.gap

@@ -110,7 +110,7 @@ func (r *run) load(ctx context.Context, e *consumer.Entry) error {
 	if e.Message = message; !inbox.IsUnavailable(e.Broken) { // else its decoder may have been asked, and still answer
 		e.Broken = broken
 	}
-	d.unloaded, d.bytes = false, sizeOf(fields)
+	d.unloaded, d.bytes = false, int64(consumer.AttributesBytes(fields))
 	f.unloaded--
 	d.hold()
 	return nil
