@@ -157,7 +157,8 @@ func (m *Message) Fields(yield func(name, value string) bool) {
 }
 
 // Names of the flat fields; a contract with consumers in other languages. The content type has the
-// name by which the bindings of CloudEvents to Kafka, Pub/Sub and NATS know an event. Source:
+// name by which the bindings of CloudEvents to Kafka, Pub/Sub and NATS know an event; on Pub/Sub, where
+// the SDK for Go looks for Content-Type, CloudEvents have that, too. Source:
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 const (
 	FieldID            = "id"

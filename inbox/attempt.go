@@ -71,7 +71,7 @@ type Attempt struct {
 func (a *Attempt) Done() bool { return a.Err == nil }
 
 // An Observer is told what consumers do. Its methods must return quickly; they are called from many
-// goroutines.
+// goroutines. A panic of theirs is logged, and changes nothing.
 type Observer interface {
 	// Begin is told of a message before its handler runs. The context that it returns is the
 	// handler's: a tracer puts its span there.
@@ -108,9 +108,11 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 		m.MaxAttempts = budget
 	}
 	running := ctx
-	if r.Observer != nil {
-		running = r.Observer.Begin(ctx, m)
-	}
+	r.observe(ctx, m, func() {
+		if begun := r.Observer.Begin(ctx, m); begun != nil {
+			running = begun
+		}
+	})
 	progress := &progress{key: m.Key, failures: past.Failures}
 	running = context.WithValue(running, progressKey{}, progress)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
@@ -126,6 +128,25 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	}
 	r.report(running, a)
 	return a
+}
+
+// Forwarded tells the observer that a message was forwarded to the dead letters of the broker.
+func (r *Runner) Forwarded(ctx context.Context, m *Message, why error) {
+	r.observe(ctx, m, func() { r.Observer.Forwarded(ctx, m, why) })
+}
+
+// observe tells the observer, if there is one. What it does wrong costs the message nothing.
+func (r *Runner) observe(ctx context.Context, m *Message, tell func()) {
+	if r.Observer == nil {
+		return
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			log := r.logOf(m)
+			log.ErrorContext(ctx, "observer panicked", slog.Any("panic", value))
+		}
+	}()
+	tell()
 }
 
 func (r *Runner) timeout() time.Duration {
@@ -193,7 +214,7 @@ func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome 
 func (r *Runner) overdue(ctx context.Context, m *Message, began time.Time, done <-chan struct{}) {
 	log := r.logOf(m)
 	if observer, ok := r.Observer.(OverdueObserver); ok {
-		observer.Overdue(ctx, m, time.Since(began))
+		r.observe(ctx, m, func() { observer.Overdue(ctx, m, time.Since(began)) })
 	}
 	if r.Overdue != nil {
 		r.Overdue(true)
@@ -251,9 +272,7 @@ func (r *Runner) judge(ctx context.Context, a *Attempt) {
 
 // report tells the observer and the log.
 func (r *Runner) report(ctx context.Context, a *Attempt) {
-	if r.Observer != nil {
-		r.Observer.End(ctx, a)
-	}
+	r.observe(ctx, a.Message, func() { r.Observer.End(ctx, a) })
 	if a.Err == nil && (a.Outcome != DeadLettered || r.QuietDeadLetters) {
 		return
 	}

@@ -262,3 +262,37 @@ func TestNoTimeout(t *testing.T) {
 		require.NoError(t, r.Attempt(t.Context(), &Message{}, Past{}).Err)
 	})
 }
+
+// rude is an observer that panics in all its methods, or returns no context.
+type rude struct{ panics bool }
+
+func (o rude) Begin(context.Context, *Message) context.Context {
+	o.panic()
+	return nil
+}
+func (o rude) End(context.Context, *Attempt)                    { o.panic() }
+func (o rude) Forwarded(context.Context, *Message, error)       { o.panic() }
+func (o rude) Overdue(context.Context, *Message, time.Duration) { o.panic() }
+func (o rude) panic() {
+	if o.panics {
+		panic("no")
+	}
+}
+
+// What an observer does wrong costs the message and the process nothing, and the log says so.
+func TestObserverPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for panics, lines := range map[bool]int{true: 4, false: 0} {
+			var log bytes.Buffer
+			r := &Runner{Observer: rude{panics}, Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: HandlerFunc(func(ctx context.Context, _ *Message) (Outcome, error) {
+				time.Sleep(time.Hour)
+				return Handled, nil
+			})}
+			a := r.Attempt(t.Context(), &Message{}, Past{})
+			require.NoError(t, a.Err)
+			r.Forwarded(t.Context(), &Message{}, errors.New("why"))
+			assert.Equal(t, lines, strings.Count(log.String(), "observer panicked"))
+		}
+	})
+}

@@ -31,7 +31,7 @@ type ConsumerConfig struct {
 	Source func(name string) string
 	// Workers is how many handlers run at once. Default 10.
 	Workers int
-	// MaxOutstandingMessages and MaxOutstandingBytes (of payloads) bound what the consumer has
+	// MaxOutstandingMessages and MaxOutstandingBytes (of payloads and fields) bound what the consumer has
 	// claimed and not confirmed: messages that are being handled, that wait for a worker, or for
 	// their next attempt; on Kafka for each partition, on Redis for each stream. They bound its
 	// memory, of which a message takes twice its bytes: as it came, and as it was read. RabbitMQ

@@ -57,14 +57,14 @@ func KeyOf(source, id string) uuid.UUID {
 
 // Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent
 // in structured JSON; or the data of a CloudEvent in binary mode, whose attributes are prefixed
-// with "ce-" as in the Pub/Sub binding. The data of a CloudEvent may be of any form: it is the
-// handler's to read, if it handles the type at all. The ordering key is the attribute
-// [FieldOrderingKey], without it the partitionkey of a CloudEvent, without either there is none.
-// Consumer, source, position and deliveries are the transport's to set. The error is a
-// *[envelope.DecodeError]; such a message can be read by a [Decoder] alone. The result keeps both
+// with "ce-" as in the Pub/Sub binding, unless the content type is one of structured mode. The data
+// of a CloudEvent may be of any form: it is the handler's to read, if it handles the type at all. The
+// ordering key is the attribute [FieldOrderingKey], without it the partitionkey of a CloudEvent, without
+// either there is none. Consumer, source, position and deliveries are the transport's to set. The error
+// is a *[envelope.DecodeError]; such a message can be read by a [Decoder] alone. The result keeps both
 // arguments.
 func Decode(payload []byte, attributes map[string]string) (*Message, error) {
-	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" {
+	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" && !namesCloudEvents(contentTypeOf(attributes)) {
 		return decodeBinary(payload, attributes)
 	}
 	form, decoded, err := envelope.Decode(payload)
@@ -122,7 +122,7 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 			structured[short] = value
 		}
 	}
-	contentType := cmp.Or(attributes["Content-Type"], attributes["content-type"])
+	contentType := contentTypeOf(attributes)
 	if contentType != "" {
 		structured["datacontenttype"] = contentType
 	}
@@ -146,6 +146,17 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 		decoded = nil
 	}
 	return fromCloudEvent(event, decoded, payload, attributes), nil
+}
+
+func contentTypeOf(attributes map[string]string) string {
+	return cmp.Or(attributes["Content-Type"], attributes["content-type"])
+}
+
+// namesCloudEvents reports whether a content type says that the payload is the whole event, in structured
+// or batched mode: it decides, as messages in these may have the attributes beside it as well. Source:
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#3-kafka-message-mapping
+func namesCloudEvents(contentType string) bool {
+	return strings.HasPrefix(strings.ToLower(contentType), "application/cloudevents")
 }
 
 // namesJSON reports whether a content type says JSON, as one that is absent does.

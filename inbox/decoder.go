@@ -25,7 +25,7 @@ type RawMessage struct {
 	// Attributes are the flat fields, headers or properties beside it.
 	Attributes map[string]string
 	// OrderingKey is the broker's own: the key of Kafka's record, the ordering key of Pub/Sub; else
-	// the attribute [FieldOrderingKey].
+	// the attribute [FieldOrderingKey]. Where it is not empty, it is that of the [Message].
 	OrderingKey string
 	// Source, Position and Published are as in [Message]. The position stays the same when the
 	// message comes again, except on RabbitMQ, which has none that would. A [Redeliver] has all of
@@ -39,8 +39,8 @@ type RawMessage struct {
 //
 //   - An event is handled by its type as any other. It needs an ID, which copies of the message have in
 //     common (a position of the producer's log, say), and a Type; Source is that of the message where it
-//     is empty, Time when the broker got it. PartitionKey is its ordering key; where that is empty, the
-//     broker's own. Pub/Sub's ordering key goes before both.
+//     is empty, Time when the broker got it. PartitionKey is its ordering key where the broker has none
+//     for the message: its own goes first, as what is behind it in that waits for the decoder.
 //   - nil and no error leaves the message to [Decode].
 //   - [ErrSkip] skips it: it is confirmed and counted, and not logged.
 //   - An error that is marked by [Unavailable], as where a registry of schemas is out, has it asked again
@@ -48,12 +48,14 @@ type RawMessage struct {
 //     message's. Any other error makes the message unreadable, and so does a panic: see
 //     [Unreadable].
 //
-// It is asked about every message, those of Fanout included, as they arrive, one after the other:
-// it should be quick. Several goroutines may call it. It must always answer the same for the same
-// message. A consumer waits for its answer up to a second, then goes on with other messages: that one
-// waits, as if the answer were [Unavailable], until there is one. A decoder that never returns has its
-// message wait for ever, with a warning once a minute: give what it calls a timeout. [Redeliver] itself
-// waits for it.
+// It is asked about every message, those of Fanout included, by the consumer's workers, several at once,
+// when it is the message's turn in its ordering key. The key of messages without one of the broker's is
+// known only then: these are read one after the other, in the order of their arrival, so that the order of
+// PartitionKey is kept, and the decoder should be quick. It must always answer the same for the same
+// message. A worker waits for its answer up to a second, a tenth of one at least where many others have
+// not come; then the message waits, as if the answer were [Unavailable], until there is one. A decoder
+// that never returns has its message wait for ever, with a warning once a minute: give what it calls a
+// timeout. One that kills the process is a handler that does. [Redeliver] itself waits for it.
 type Decoder func(raw *RawMessage) (*envelope.CloudEvent, error)
 
 // ErrSkip is the answer of a [Decoder] to a message that the consumer has no use for.
@@ -68,7 +70,12 @@ func (d Decoder) Decode(raw *RawMessage) (*Message, error) {
 		return nil, err
 	}
 	if event == nil {
-		return Decode(raw.Payload, raw.Attributes)
+		m, err := Decode(raw.Payload, raw.Attributes)
+		if err != nil {
+			return nil, err
+		}
+		m.OrderingKey = cmp.Or(raw.OrderingKey, m.OrderingKey)
+		return m, nil
 	}
 	read := *event // the decoder may keep its own
 	read.Source = cmp.Or(read.Source, raw.Source)
@@ -82,7 +89,7 @@ func (d Decoder) Decode(raw *RawMessage) (*Message, error) {
 		return nil, err
 	}
 	m := fromCloudEvent(&read, nil, raw.Payload, raw.Attributes)
-	m.OrderingKey = cmp.Or(event.PartitionKey, raw.OrderingKey)
+	m.OrderingKey = cmp.Or(raw.OrderingKey, event.PartitionKey)
 	return m, nil
 }
 

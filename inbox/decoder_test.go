@@ -42,7 +42,12 @@ func TestDecoderDecides(t *testing.T) {
 	event.PartitionKey, event.Source = "other", "/db"
 	m, err = answering(event, nil).Decode(raw)
 	require.NoError(t, err)
-	assert.Equal(t, []any{"other", inbox.KeyOf("/db", "7")}, []any{m.OrderingKey, m.Key})
+	assert.Equal(t, []any{"k", inbox.KeyOf("/db", "7")}, []any{m.OrderingKey, m.Key})
+	without := *raw
+	without.OrderingKey = ""
+	m, err = answering(event, nil).Decode(&without)
+	require.NoError(t, err)
+	assert.Equal(t, "other", m.OrderingKey)
 
 	event.Data = []byte(" null\n")
 	m, err = answering(event, nil).Decode(raw)

@@ -30,10 +30,9 @@ type Message struct {
 	// Format is the shape that the message had on the wire.
 	Format envelope.Format
 	// OrderingKey groups messages that are handled one after the other, in order: the producer's
-	// ordering key as it is on the wire, which is the flat field ordering_key, the broker's own
-	// ordering key (of Kafka, the record's key), or the partitionkey of a CloudEvent. Empty means that
-	// the message has no order:
-	// it waits for no other, and no other waits for it.
+	// ordering key as it is on the wire, which is the broker's own (of Kafka, the record's key), or the
+	// flat field ordering_key, or the partitionkey of a CloudEvent. Empty means that the message has no
+	// order: it waits for no other, and no other waits for it.
 	OrderingKey string
 	// BrokerKey is the ordering key that a [Decoder] is given with the message; see
 	// [RawMessage].OrderingKey.

@@ -35,7 +35,7 @@ const (
 // and MariaDB a quarter of max_allowed_packet bounds them, too. A message that is larger becomes a
 // dead letter without its payload: it has its type and error, its attributes where they are at most
 // 16 KiB, and [FieldDeadLetterBytes], [FieldDeadLetterDigest] and [FieldDeadLetterPosition] among them.
-// It cannot be redelivered: redrive it, and send it again.
+// [Redeliver] leaves it alone: redrive it first, and then send the message again.
 func WithMaxDeadLetterBytes(n int) Option {
 	return func(s *settings) { s.maxDeadLetter = n }
 }
@@ -81,8 +81,9 @@ func (h *handling) content(ctx context.Context, on conn) (content, error) {
 	attributes[FieldDeadLetterDigest] = fmt.Sprintf("sha256:%x", sha256.Sum256(m.Payload))
 	attributes[FieldDeadLetterPosition] = cut(m.Position, maxText)
 	text, err := storedAttributes(&stub, h.source)
-	return content{attributes: text, omitted: fmt.Sprintf("inbox: a dead letter without its payload, as its %d bytes are more than is kept "+
-		"(raise WithMaxDeadLetterBytes; on MySQL and MariaDB also max_allowed_packet, of which a quarter is)", size)}, err
+	return content{attributes: text, omitted: fmt.Sprintf("inbox: a dead letter without its payload, as its %d bytes are more than is kept: "+
+		"redrive it first, and then send the message again; to keep such ones raise WithMaxDeadLetterBytes, on MySQL and MariaDB "+
+		"also max_allowed_packet, of which a quarter is kept", size)}, err
 }
 
 // why is why a message becomes a dead letter, and that its payload is not kept.
@@ -93,11 +94,7 @@ func (h *handling) why(err error) error {
 	return fmt.Errorf("%s: %w", h.omitted, err)
 }
 
-// checkContent refuses a dead letter whose payload was not kept: without it, it is another message.
-func (d *DeadLetter) checkContent() error {
-	if size := d.Attributes[FieldDeadLetterBytes]; size != "" && len(d.Payload) == 0 {
-		return fmt.Errorf("inbox: the dead letter was kept without its payload of %.20s bytes: "+
-			"redrive it, and send the message again from %.100s of its source", size, d.Attributes[FieldDeadLetterPosition])
-	}
-	return nil
+// isOmitted reports that the content of a dead letter was not kept: without it, it is another message.
+func (d *DeadLetter) isOmitted() bool {
+	return d.Attributes[FieldDeadLetterBytes] != "" && len(d.Payload) == 0
 }

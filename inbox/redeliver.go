@@ -29,7 +29,8 @@ const (
 // payload that cannot be read, also by the decoder of [WithDecoder], becomes a dead letter again at
 // once, as does one whose id is recorded with another type than the decoder now says; one that the
 // decoder or the handler skips is done with. A message that was kept unread, and that the decoder can
-// read now, is handled under its event's key, as its copies are. The errors are joined, the first
+// read now, is handled under its event's key, as its copies are. One that was kept without its payload
+// stays redriven until a copy is sent again, which is handled. The errors are joined, the first
 // ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
 //
 // Several processes may redeliver at once, and copies may come from the broker: where the handler
@@ -79,6 +80,9 @@ type redelivery struct {
 
 // hand deals with one message. Its error ends the run.
 func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
+	if letter.isOmitted() {
+		return nil
+	}
 	m, err := r.read(letter)
 	if err != nil {
 		return r.unreadable(ctx, letter, m, err)
@@ -123,10 +127,7 @@ func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
 // effect for all of them. With tokens those copies are duplicates, as they have none.
 func (r *redelivery) read(letter *DeadLetter) (*Message, error) {
 	raw := letter.raw()
-	m, err := (*Message)(nil), letter.checkContent()
-	if err == nil {
-		m, err = r.decoder.Decode(raw)
-	}
+	m, err := r.decoder.Decode(raw)
 	if err != nil {
 		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
 	}

@@ -42,10 +42,13 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 		switch flaw := attributeFlaw(name, value); {
 		case flaw != nil && slices.Contains(required, name):
 			err = flaw
-		case flaw != nil || len(attributes) == maxAttributes:
+		case flaw != nil || len(attributes) == maxAttributes || name == contentType && attributes[name] != "":
 			omitted = append(omitted, name)
 		default:
 			attributes[name] = value
+			if name == brokers.FieldContentType && strings.HasPrefix(value, "application/cloudevents") {
+				attributes[contentType] = value
+			}
 		}
 		return err == nil
 	})
@@ -75,8 +78,13 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 	return message, omitted, nil
 }
 
+// contentType is where the Pub/Sub binding of CloudEvents' SDK for Go looks for the content type of an event.
+// Google's own says content-type:
+// https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md
+const contentType = "Content-Type"
+
 // required are the flat fields without which a consumer cannot read a message.
-var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType}
+var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType, contentType}
 
 // attributeFlaw says why Pub/Sub would refuse an attribute, and the message with it; nil = it would
 // not.

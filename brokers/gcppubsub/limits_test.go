@@ -82,7 +82,15 @@ func testOptional(t *testing.T, s site) {
 		within, beyond func(*brokers.Message)
 		omitted        []string
 	}{
-		"attributes":     {attributes(98), attributes(100), []string{"a98", "a99"}},
+		"attributes": {attributes(98), attributes(100), []string{"a98", "a99"}},
+		"CloudEvents": {
+			func(m *brokers.Message) { attributes(96)(m); m.ContentType = "application/cloudevents+json" },
+			func(m *brokers.Message) {
+				attributes(98)(m)
+				m.Attributes[0].Name, m.ContentType = "Content-Type", "application/cloudevents+json" // its own goes first
+			},
+			[]string{"Content-Type", "a97"},
+		},
 		"name":           {attribute(strings.Repeat("n", 256), "x"), attribute(strings.Repeat("n", 257), "x"), []string{strings.Repeat("n", 257)}},
 		"value":          {attribute("v", strings.Repeat("x", 1024)), attribute("v", strings.Repeat("x", 1025)), []string{"v"}},
 		"tracestate":     {attribute("tracestate", strings.Repeat("x", 512)), attribute("tracestate", strings.Repeat("x", 8000)), []string{"tracestate"}},
@@ -119,7 +127,11 @@ func testOptional(t *testing.T, s site) {
 			require.Len(t, got, 3)
 			assert.Equal(t, msgs[1].Payload, got[1].Payload)
 			assert.Equal(t, msgs[1].ID, got[1].ID)
-			assert.Len(t, got[1].Attributes, len(msgs[1].Attributes)-len(c.omitted)+min(1, len(msgs[1].CorrelationID)))
+			own := min(1, len(msgs[1].CorrelationID))
+			if msgs[1].ContentType != brokers.DefaultContentType {
+				own++
+			}
+			assert.Len(t, got[1].Attributes, len(msgs[1].Attributes)-len(c.omitted)+own)
 		})
 	}
 }

@@ -162,7 +162,7 @@ func TestAttributes(t *testing.T) {
 	assert.Equal(t, "ordering::order-1", got[0].OrderingKey)
 	assert.JSONEq(t, `{"data":{}}`, string(got[0].Data))
 	assert.Equal(t, map[string]string{
-		"id": m.ID, "type": m.Type, "correlation_id": "c-1", "content-type": "application/cloudevents+json",
+		"id": m.ID, "type": m.Type, "correlation_id": "c-1", "content-type": "application/cloudevents+json", "Content-Type": "application/cloudevents+json",
 		"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=value",
 		"environment": "production",
 	}, got[0].Attributes)

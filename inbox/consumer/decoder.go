@@ -10,10 +10,20 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// decoderPatience is how long a decoder may keep what receives from its broker: then its message waits
-// for the answer, and others are received. It is divided among decoders that are overdue, so that many
-// of them do not keep a consumer from its broker for so long that the broker takes it for dead.
-const decoderPatience = time.Second
+// decoderPatience is how long a decoder may keep a worker: then its message waits for the answer, and the
+// worker does something else. It is divided among decoders that are overdue, as far as leastPatience, so
+// that many of them keep the workers from other messages for seconds, and those that answer are awaited.
+const (
+	decoderPatience = time.Second
+	leastPatience   = decoderPatience / 10
+)
+
+// An unreadError is a message whose decoder has not been asked yet: a worker does that, as the decoder may
+// take its time, or kill the process.
+type unreadError struct{ id string } // what the broker knows it by
+
+// Error implements error.
+func (*unreadError) Error() string { return "inbox: the decoder has not been asked yet" }
 
 var errDecoderEnded = errors.New("inbox: the decoder has ended its goroutine (runtime.Goexit, or FailNow of a test) instead of returning")
 
@@ -27,7 +37,7 @@ func bounded(d inbox.Decoder) inbox.Decoder {
 	return func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
 		a := &answer{done: make(chan struct{}), overdue: overdue}
 		go a.ask(d, raw)
-		return a.await(decoderPatience / time.Duration(1+overdue.Load()))
+		return a.await(max(decoderPatience/time.Duration(1+overdue.Load()), leastPatience))
 	}
 }
 

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -44,6 +43,8 @@ type Entry struct {
 	first    Delivery
 	copies   []Delivery // of the message, the first one too; all of them are confirmed or given back together
 	admitted bool       // it takes room
+	name     string     // what makes its key, with all that it holds, where it cannot be read
+	unread   bool       // it is read for the first time when it is its turn
 	held     bool       // it is abandoned, and there is no place to put it
 	told     time.Time  // when that was said last
 	counted  bool       // among those that cannot be read
@@ -64,9 +65,10 @@ func (e *Entry) First() Delivery { return e.first }
 func (e *Entry) Due() time.Time { return e.due }
 
 // A queue holds the messages of one key, of which one at a time is handled. A message without a key
-// has a queue of its own.
+// has a queue of its own. Those whose key is known only when they are read have one together until then.
 type queue struct {
 	key     string
+	unread  bool          // they are to be read
 	gap     time.Duration // how long places are kept
 	ordered bool          // by the broker
 	state   queueState
@@ -112,15 +114,11 @@ func (l *queues) find(id string) *Entry { return l.byID[id] }
 
 // add takes a message that is not claimed yet; key is empty for none.
 func (l *queues) add(e *Entry, key string) {
-	name := "key " + e.Scope + "\x00" + key
-	if key == "" {
-		name, e.Gap = "id "+e.ID, 0
+	at := queueOf(e, key)
+	if there := l.byKey[at.key]; there != nil {
+		at = there
 	}
-	at := l.byKey[name]
-	if at == nil {
-		at = &queue{key: name, gap: e.Gap, ordered: e.Ordered}
-		l.byKey[name] = at
-	}
+	l.byKey[at.key] = at
 	e.queue = at
 	l.byID[e.ID] = e
 	l.bytes += e.Bytes
@@ -144,6 +142,18 @@ func (l *queues) add(e *Entry, key string) {
 			l.low = slices.Delete(l.low, i, i+1)
 			l.makeReady(at)
 		}
+	}
+}
+
+// queueOf is the queue where a message belongs, empty.
+func queueOf(e *Entry, key string) *queue {
+	switch {
+	case key != "":
+		return &queue{key: "key " + e.Scope + "\x00" + key, gap: e.Gap, ordered: e.Ordered}
+	case e.unread:
+		return &queue{key: "unread " + e.Scope, unread: true}
+	default:
+		return &queue{key: "id " + e.ID}
 	}
 }
 
@@ -223,18 +233,27 @@ func (l *queues) resume(at *queue) {
 	}
 }
 
-// part gives a message that is being handled a queue of its own, so that its key goes on without it.
-func (l *queues) part(e *Entry) {
-	own, at := "id "+e.ID, e.queue
-	if l.stopping || e.over || e.leaving || at.key == own {
-		return
+// part moves a message that is being handled to the queue of a key, its own where that is empty, and the
+// queue where it was goes on without it. It reports whether it is handled on, as nothing is before it.
+func (l *queues) part(e *Entry, key string) bool {
+	e.unread = false
+	at, to := e.queue, queueOf(e, key)
+	if l.stopping || e.over || e.leaving || at.key == to.key {
+		return true
 	}
 	at.entries[0] = nil
 	at.entries = at.entries[1:]
 	at.state = idle
 	l.resume(at)
-	e.Gap, e.queue = 0, &queue{key: own, state: running, entries: []*Entry{e}}
-	l.byKey[own] = e.queue
+	if l.byKey[to.key] != nil {
+		l.running--
+		l.forget(e)
+		l.add(e, key)
+		return false
+	}
+	to.state, to.entries, e.queue = running, []*Entry{e}, to
+	l.byKey[to.key] = to
+	return true
 }
 
 // pause lets a message that was handled wait for its next attempt, and its queue with it, unless others
@@ -375,103 +394,6 @@ func (l *queues) leave() (back []*Entry) {
 	clear(l.byKey)
 	l.running = 0
 	return back
-}
-
-// tick ends the wait for what has not come again in time, and, where the hands are full of messages
-// that wait while workers are idle, returns a quarter of all to be given back, the last ones of the
-// longest queue first. waiting is true where more messages have arrived than can be taken.
-func (l *queues) tick(now time.Time, giveBack, waiting bool) (back []*Entry) {
-	if l.stopping {
-		return nil
-	}
-	for _, at := range l.byKey {
-		head := at.entries[0]
-		back = append(back, l.expire(at, now)...)
-		l.settle(at, head)
-	}
-	full := waiting || len(l.byID) >= l.maxMessages || l.bytes >= l.maxBytes
-	if !giveBack || !full || !l.hasWorker() || l.hasReady() {
-		return back
-	}
-	for quota := (len(l.byID) + 3) / 4; len(back) < quota; {
-		at, n := l.longest()
-		if at == nil {
-			break
-		}
-		if at.state != running && n > 1 {
-			n-- // the head goes last
-		}
-		back = append(back, l.cut(at, min(n, quota-len(back)), now)...)
-	}
-	return back
-}
-
-// expire ends the wait for what has not come again in time.
-func (l *queues) expire(at *queue, now time.Time) (back []*Entry) {
-	expired := func(e *Entry) bool { return !e.until.IsZero() && !now.Before(e.until) }
-	first := slices.IndexFunc(at.entries, expired)
-	switch {
-	case first < 0:
-	case at.ordered:
-		for _, e := range at.entries[first:] {
-			if !e.over {
-				l.end(e)
-				back = append(back, e)
-			}
-		}
-		at.entries = at.entries[:first]
-	default:
-		at.entries = slices.DeleteFunc(at.entries, expired)
-	}
-	return back
-}
-
-// longest is the queue with the most messages that can be given back, and how many; nil for none.
-func (l *queues) longest() (found *queue, most int) {
-	for _, at := range l.byKey {
-		n := 0
-		for i, e := range at.entries {
-			if !e.over && (i > 0 || at.state != running) {
-				n++
-			}
-		}
-		if n > most || n == most && n > 0 && at.key < found.key {
-			found, most = at, n
-		}
-	}
-	return found, most
-}
-
-// cut removes the last n messages of a queue, which wait.
-func (l *queues) cut(at *queue, n int, now time.Time) []*Entry {
-	first := len(at.entries)
-	for n > 0 {
-		if first--; !at.entries[first].over {
-			n--
-		}
-	}
-	head, last := at.entries[0], at.entries[first:]
-	back := l.remove(at, now, func(e *Entry) bool { return slices.Contains(last, e) })
-	l.settle(at, head)
-	return back
-}
-
-// last are the messages that are not being handled and could not be, those first that wait for longest:
-// the followers in the longest queues, the last ones first, then heads of queues by their next attempt.
-func (l *queues) last() []*Entry {
-	var behind [][]*Entry
-	var heads []*Entry
-	for _, at := range l.byKey {
-		if at.state == paused {
-			heads = append(heads, at.entries[0])
-		}
-		followers := slices.DeleteFunc(slices.Clone(at.entries[1:]), func(e *Entry) bool { return e.over })
-		slices.Reverse(followers)
-		behind = append(behind, followers)
-	}
-	slices.SortFunc(behind, func(a, b []*Entry) int { return cmp.Compare(len(b), len(a)) })
-	slices.SortFunc(heads, func(a, b *Entry) int { return b.due.Compare(a.due) })
-	return slices.Concat(append(behind, heads)...)
 }
 
 // empty returns all that is in a queue.

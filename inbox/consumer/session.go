@@ -54,7 +54,7 @@ type Settings struct {
 	// DeadLetter puts an abandoned message away; nil where there is no place. An error is tried
 	// again, with pauses.
 	DeadLetter func(ctx context.Context, e *Entry) error
-	// Decoder reads messages again whose reading was [inbox.Unavailable]; Unreadable says what
+	// Decoder reads messages for which [Read] was [inbox.Unavailable]; Unreadable says what
 	// happens with those that cannot be read.
 	Decoder    inbox.Decoder
 	Unreadable inbox.Unreadable
@@ -149,11 +149,11 @@ func (s *Session) take(e *Entry, d Delivery) (taken bool) {
 	if s.Recurs {
 		s.memory.restore(e)
 	}
-	key := e.Message.OrderingKey
-	if s.homeless(e) { // it will be held, and its key is not to wait for it
-		key = ""
+	var unread *unreadError
+	if errors.As(e.Broken, &unread) {
+		e.name, e.unread = unread.id, e.Why == nil && e.due.IsZero()
 	}
-	s.queues.add(e, key)
+	s.queues.add(e, s.keyOf(e))
 	return true
 }
 

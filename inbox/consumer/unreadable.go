@@ -6,21 +6,28 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// Read reads a delivery, by the decoder of a completed configuration and by what all consumers can
-// read. The message is never nil; one that cannot be read has what there is, and no envelope. id is
-// what the broker knows it by, the same each time that it comes. Deliveries and the ordering key of
-// the broker are the transport's to set.
-func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Message, error) {
-	message, err := c.Decoder.Decode(raw)
+// Read reads a delivery to a consumer with a completed configuration. The message is never nil; one that
+// cannot be read has what there is, and no envelope. So has one where there is a decoder, until the session
+// asks that: the error is [inbox.Unavailable] then. id is what the broker knows the message by, the same
+// each time that it comes. Deliveries are the transport's to set.
+func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (message *inbox.Message, err error) {
+	var key uuid.UUID
+	if c.Decoder != nil {
+		err = inbox.Unavailable(&unreadError{id})
+	} else if message, err = c.Decoder.Decode(raw); err != nil {
+		key = inbox.UnreadableKey(raw, id)
+	}
 	if err != nil {
 		a := raw.Attributes
 		message = &inbox.Message{
-			Key: inbox.UnreadableKey(raw, id), ID: shortened(cmp.Or(a["id"], a["ce-id"])), Type: shortened(cmp.Or(a["type"], a["ce-type"])),
-			OrderingKey: a[inbox.FieldOrderingKey], Payload: raw.Payload, Attributes: a,
+			Key: key, ID: shortened(cmp.Or(a["id"], a["ce-id"])), Type: shortened(cmp.Or(a["type"], a["ce-type"])),
+			OrderingKey: raw.OrderingKey, Payload: raw.Payload, Attributes: a,
 		}
 	}
 	message.Consumer, message.Source, message.Position, message.Published = c.Consumer, raw.Source, raw.Position, raw.Published
@@ -32,7 +39,7 @@ func Read(c *inbox.ConsumerConfig, raw *inbox.RawMessage, id string) (*inbox.Mes
 func (s *Session) unreadable(e *Entry) {
 	m := e.Message
 	if inbox.IsUnavailable(e.Broken) {
-		s.readAgain(e)
+		s.read(e)
 		return
 	}
 	if errors.Is(e.Broken, inbox.ErrSkip) {
@@ -84,7 +91,12 @@ func (s *Session) attemptWith(e *Entry, handler inbox.Handler) {
 
 // skipsType reports whether the handler skips a type, known from a flat field, whatever its
 // messages hold.
-func (s *Session) skipsType(wireType string) bool {
+func (s *Session) skipsType(wireType string) (skips bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.Log.ErrorContext(s.handling, "handler panicked", "type", wireType, "panic", value)
+		}
+	}()
 	skipper, is := s.Runner.Handler.(inbox.Skipper)
 	return is && wireType != "" && skipper.Skips(wireType)
 }
@@ -103,14 +115,31 @@ func (s *Session) homeless(e *Entry) bool {
 	return !keeps
 }
 
-// readAgain reads a message again whose decoder was out: its key waits for it.
-func (s *Session) readAgain(e *Entry) {
+// keyOf is what a message waits for, as far as it is known: one that will be held keeps no key.
+func (s *Session) keyOf(e *Entry) string {
+	if s.homeless(e) {
+		return ""
+	}
+	return e.Message.OrderingKey
+}
+
+// read asks the decoder about a message that it has not been asked about, or for which it was out. The
+// broker's own key waits for it. Without that its key is known only afterwards: while it is read for the
+// first time all that is like it waits, so that the order is kept, and not for longer.
+func (s *Session) read(e *Entry) {
 	was := e.Message
-	m, err := s.decoderOf(e).Decode(&inbox.RawMessage{
+	raw := &inbox.RawMessage{
 		Payload: was.Payload, Attributes: was.Attributes, OrderingKey: was.BrokerKey, Source: was.Source, Position: was.Position, Published: was.Published,
-	})
+	}
+	m, err := s.decoderOf(e).Decode(raw)
 	if inbox.IsUnavailable(err) {
-		if !s.learn(e, func() { e.Broken, e.Past.Setbacks = err, e.Past.Setbacks+1 }) {
+		ours := s.learn(e, func() {
+			e.Broken, e.Past.Setbacks = err, e.Past.Setbacks+1
+			if e.queue.unread {
+				s.queues.part(e, "")
+			}
+		})
+		if !ours {
 			s.nack(e)
 			return
 		}
@@ -121,15 +150,24 @@ func (s *Session) readAgain(e *Entry) {
 	}
 	if err == nil {
 		m.Consumer, m.Source, m.Position, m.Published = was.Consumer, was.Source, was.Position, was.Published
-		m.Deliveries, m.BrokerKey, m.OrderingKey = was.Deliveries, was.BrokerKey, was.OrderingKey // it stays in its queue
+		m.Deliveries, m.BrokerKey = was.Deliveries, was.BrokerKey
 	} else {
 		m = was
+		m.Key = inbox.UnreadableKey(raw, e.name)
 	}
-	if !s.learn(e, func() { e.Message, e.Broken = m, err; e.Past.Setbacks = 0 }) {
+	stays, alone := false, false
+	s.learn(e, func() {
+		e.Message, e.Broken, e.Past.Setbacks = m, err, 0
+		stays = !e.leaving && !s.queues.stopping
+		alone = s.queues.part(e, s.keyOf(e))
+	})
+	switch {
+	case !stays:
 		s.nack(e)
-		return
+	case alone:
+		s.pump() // what was behind it
+		s.work(e)
 	}
-	s.work(e)
 }
 
 // What cannot be read is logged once a minute at most for each shape, and for each outcome.

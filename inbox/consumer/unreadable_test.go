@@ -34,15 +34,15 @@ func event(kind, id string) string {
 func arrived(c *inbox.ConsumerConfig, key, id, payload string, attributes map[string]string) *Entry {
 	raw := &inbox.RawMessage{Payload: []byte(payload), Attributes: attributes, OrderingKey: key, Source: "orders", Position: id}
 	m, broken := Read(c, raw, id)
-	m.OrderingKey = key
 	return &Entry{ID: id, Message: m, Broken: broken}
 }
 
 // Where the broker has no place for them, messages that cannot be read go to the table of the
-// handlers, with tokens, too; those of types that are not handled are skipped; keys go on.
+// handlers, with tokens, and where a decoder leaves them to the consumer, too; those of types that are not
+// handled are skipped; keys go on.
 func TestUnreadableMessagesGoToTheInbox(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]inbox.HandlersOption{nil, {inbox.WithTokens()}} {
+	for n, options := range [][]inbox.HandlersOption{nil, {inbox.WithTokens()}, nil} {
 		db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "inbox.db")+"?_pragma=busy_timeout(20000)"), &gorm.Config{Logger: logger.Discard})
 		require.NoError(t, err)
 		pool, err := db.DB()
@@ -55,6 +55,9 @@ func TestUnreadableMessagesGoToTheInbox(t *testing.T) {
 		inbox.On(h, "T.v1", func(*gorm.DB, struct{ N int }, *inbox.Message) error { return nil })
 
 		c := inbox.ConsumerConfig{Log: log}
+		if n == 2 {
+			c.Decoder = func(*inbox.RawMessage) (*envelope.CloudEvent, error) { return nil, nil } //nolint:nilnil // left to the consumer
+		}
 		require.NoError(t, Complete("x", &c, h, "billing", "orders").Err())
 		var counts Counts
 		set := SettingsOf(&c, h, log, &counts)
@@ -298,6 +301,30 @@ func TestDecoderReturnsANilPointer(t *testing.T) {
 		return nil, failed
 	}}
 	e := arrived(&c, "a", "0/1", "x", nil)
-	e.Why = e.Broken
-	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*session.nilError")
+	_, e.Why = c.Decoder.Decode(&inbox.RawMessage{})
+	assert.Contains(t, DeadLetterAttributes(e, "orders")[0].Value, "*consumer.nilError")
+}
+
+type rudeSkipper struct{ inbox.Handler }
+
+func (rudeSkipper) Skips(string) bool { panic("no") }
+
+// A handler that panics when it is asked about a type skips none.
+func TestSkipperPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set := settings(func(context.Context, *inbox.Message) error { return nil })
+		set.Runner.Handler = rudeSkipper{set.Runner.Handler}
+		log := &lines{}
+		set.Log = slog.New(log)
+		var dead atomic.Int64
+		set.DeadLetter = func(context.Context, *Entry) error { dead.Add(1); return nil }
+		s := New(t.Context(), &set)
+		var broker told
+		s.Take(arrived(&inbox.ConsumerConfig{}, "a", "1", "nonsense", map[string]string{"type": "T"}), &broker)
+		synctest.Wait()
+		assert.Equal(t, []int64{1, 1}, []int64{dead.Load(), broker.acks.Load()})
+		assert.Contains(t, log.said(), "ERROR handler panicked type=T panic=no")
+		s.Stop(func() {})
+	})
 }

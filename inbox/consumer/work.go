@@ -131,9 +131,7 @@ func (s *Session) forward(e *Entry) {
 	err := s.DeadLetter(s.handling, e)
 	if err == nil {
 		s.Counts.forwarded.Add(1)
-		if s.Runner.Observer != nil {
-			s.Runner.Observer.Forwarded(s.handling, e.Message, e.Why)
-		}
+		s.Runner.Forwarded(s.handling, e.Message, e.Why)
 		s.confirm(e)
 		return
 	}
@@ -180,7 +178,7 @@ func (s *Session) hold(e *Entry) {
 			s.Counts.held.Add(1)
 		}
 		if e.Broken != nil { // that it would be held was not known where its decoder was out, or it was to go elsewhere
-			s.queues.part(e)
+			s.queues.part(e, "")
 		}
 	})
 	s.pause(e, now.Add(s.Runner.Retry.Delay(longest)))

@@ -77,6 +77,8 @@ func shapes() []shape {
 		{name: "BinaryModeOfOtherTypeWithProtobuf", payload: []byte(protobuf), attributes: binaryMode(id("BinaryModeOfOtherTypeWithProtobuf"), "com.example.paid", "application/protobuf"), fate: otherType},
 		{name: "BinaryModeWithProtobuf", payload: []byte(protobuf), attributes: binaryMode(id("BinaryModeWithProtobuf"), handledType, "application/protobuf"), fate: failing},
 		{name: "BinaryModeWhoseContentTypeLies", payload: []byte(protobuf), attributes: binaryMode(id("BinaryModeWhoseContentTypeLies"), "com.example.paid", "application/json"), fate: otherType},
+		{name: "StructuredModeWithHeadersOfBinaryMode", payload: []byte(`{"specversion":"1.0","id":"` + id("StructuredModeWithHeadersOfBinaryMode") + `","source":"/elsewhere","type":"` + handledType +
+			`","data":{"key":"StructuredModeWithHeadersOfBinaryMode","n":9}}`), attributes: binaryMode(id("StructuredModeWithHeadersOfBinaryMode"), handledType, "Application/CloudEvents+JSON; charset=UTF-8"), fate: good},
 		{name: "BinaryModeWithoutID", payload: []byte(`{"x":1}`), attributes: map[string]string{"ce-specversion": "1.0", "ce-source": "/elsewhere", "ce-type": handledType}},
 		{name: "BinaryModeWithoutSource", payload: []byte(`{"x":1}`), attributes: map[string]string{"ce-specversion": "1.0", "ce-id": "7", "ce-type": handledType}},
 		{name: "JSONWhoseContentTypeLies", payload: []byte(`{"specversion":"1.0","id":"` + id("JSONWhoseContentTypeLies") + `","source":"/elsewhere","type":"` + handledType +

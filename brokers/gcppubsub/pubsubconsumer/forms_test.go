@@ -150,3 +150,32 @@ func TestRunsOnce(t *testing.T) {
 	eventually(t, func() bool { return p.running.Load() != nil }, "it runs")
 	require.ErrorContains(t, p.Run(t.Context()), "runs already")
 }
+
+// What a foreign sender puts into attributes takes room, too, and so do many that are empty.
+func TestAttributesTakeRoom(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	attributes := map[string]string{}
+	for n := range 90 {
+		attributes[fmt.Sprint("a", n)] = ""
+	}
+	const messages, room = 8, 2
+	for n := range messages {
+		s.PublishOrdered(topic, payload(uuid.New(), "", n), attributes, "")
+	}
+	begun, free := make(chan struct{}, messages), make(chan struct{})
+	c := hurried(t, newClient(t, s.Addr), inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		begun <- struct{}{}
+		<-free
+		return inbox.Handled, nil
+	}), Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 100, MaxOutstandingBytes: (2*room + 1) * 90 * consumer.HeaderBytes / 2}})
+	p := started(t, c)
+	for range room {
+		<-begun
+	}
+	eventually(t, func() bool { return c.running.Load().arrived.Load() == messages }, "all have arrived")
+	assert.EqualValues(t, room, p.Stats().Claimed)
+	close(free)
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are done")
+	require.NoError(t, p.stop())
+}

@@ -47,7 +47,7 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 	r.arrived.Add(1)
 	o := &r.config
 	e := &consumer.Entry{
-		ID: m.ID, Bytes: len(m.Data), Expire: time.Now().Add(o.MaxExtension),
+		ID: m.ID, Bytes: len(m.Data) + consumer.AttributesBytes(m.Attributes), Expire: time.Now().Add(o.MaxExtension),
 	}
 	if m.OrderingKey != "" && !r.unordered.Load() {
 		e.Ordered, e.Gap = true, r.pace.gap
@@ -56,9 +56,6 @@ func (r *run) arrive(ctx context.Context, m *pubsub.Message) {
 		Payload: m.Data, Attributes: m.Attributes, OrderingKey: cmp.Or(m.OrderingKey, m.Attributes[inbox.FieldOrderingKey]),
 		Source: o.Source(r.subscription), Position: m.ID, Published: m.PublishTime,
 	}, m.ID)
-	if m.OrderingKey != "" {
-		message.OrderingKey = m.OrderingKey
-	}
 	if m.DeliveryAttempt != nil {
 		message.Deliveries = *m.DeliveryAttempt
 		e.Past.Failures = max(message.Deliveries-1, 0)

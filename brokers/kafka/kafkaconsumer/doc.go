@@ -17,8 +17,8 @@
 //
 // Messages of one ordering key are handled one at a time, in the order of their partition, also
 // when one of them fails; keys, also those of one partition, beside each other. The ordering key is
-// the header ordering_key, which brokers/kafka sets, or the partitionkey of a CloudEvent; without
-// either it is the key of the record. A message that fails is tried again here, with the backoff of
+// the key of the record; without one it is the header ordering_key, or the partitionkey of a
+// CloudEvent. A message that fails is tried again here, with the backoff of
 // Retry; what is behind it waits, other keys flow. When it becomes a dead letter, or is forwarded
 // to the dead letters, its key goes on. A message without a key has no order, and waits for no
 // other.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
 // MaxOutstandingBytes bounds what is claimed of a partition to one record beyond it, however little
@@ -22,7 +23,7 @@ func TestMemoryOfSmallFetches(t *testing.T) {
 			takes  int // at least
 		}{
 			"Compressed": {&kgo.Record{Value: []byte(strings.Repeat("x", 2<<20))}, 2 << 20},
-			"Headers":    {&kgo.Record{Headers: make([]kgo.RecordHeader, 50_000)}, 50_000 * headerBytes},
+			"Headers":    {&kgo.Record{Headers: make([]kgo.RecordHeader, 50_000)}, 50_000 * consumer.HeaderBytes},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

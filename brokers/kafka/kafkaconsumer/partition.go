@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
 // unknown is an offset that is not known.
@@ -76,13 +78,9 @@ func detached(record *kgo.Record) *kgo.Record {
 	return own
 }
 
-// headerBytes is what a header takes beside its bytes: a string and a slice here, and its share of a
-// map in the message. On the wire an empty one takes two.
-const headerBytes = 64
-
 // sizeOf is what a record takes: a foreign producer may put it all into the key and the headers.
 func sizeOf(record *kgo.Record) int {
-	n := len(record.Key) + len(record.Value) + headerBytes*len(record.Headers)
+	n := len(record.Key) + len(record.Value) + consumer.HeaderBytes*len(record.Headers)
 	for i := range record.Headers {
 		n += len(record.Headers[i].Key) + len(record.Headers[i].Value)
 	}

@@ -1,6 +1,7 @@
 package kafkaconsumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,13 +224,11 @@ func (r *run) take(record *kgo.Record) {
 	// A topic that is made anew, and one whose leader was elected uncleanly, use offsets again.
 	id := fmt.Sprintf("%s/%s %d %d", record.Topic, at, record.LeaderEpoch, record.Timestamp.UnixMilli())
 	o := &r.config
+	attributes := attributesOf(record)
 	message, broken := consumer.Read(&o.ConsumerConfig, &inbox.RawMessage{
-		Payload: record.Value, Attributes: attributesOf(record), OrderingKey: string(record.Key),
+		Payload: record.Value, Attributes: attributes, OrderingKey: cmp.Or(string(record.Key), attributes[inbox.FieldOrderingKey]),
 		Source: o.Source(record.Topic), Position: at, Published: record.Timestamp,
 	}, id)
-	if message.OrderingKey == "" {
-		message.OrderingKey = string(record.Key)
-	}
 	r.Take(&consumer.Entry{ID: id, Bytes: sizeOf(record), Message: message, Broken: broken}, p.add(record, message.ID))
 }
 

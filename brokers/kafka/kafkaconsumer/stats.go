@@ -29,7 +29,7 @@ type PartitionStats struct {
 	Next int64
 	// MessageID is that of the first message that is not done, and Age how long ago it was added to
 	// the partition, by the clocks of its producer, or the server, and this process. They are empty
-	// and 0 where all that was delivered is done.
+	// and 0 where all that was delivered is done. Where there is a decoder, the id is that of the header.
 	MessageID string
 	Age       time.Duration
 	// Claimed are the messages that are not done, Bytes what these have.

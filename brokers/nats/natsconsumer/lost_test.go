@@ -314,12 +314,26 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// What a foreign sender puts into headers takes room, too.
+// What a foreign sender puts into headers takes room, too, and so do many that are empty.
 func TestHeadersTakeRoom(t *testing.T) {
 	t.Parallel()
+	many := nats.Header{}
+	for n := range 300 {
+		many[fmt.Sprint(n)] = []string{""}
+	}
+	for name, header := range map[string]nats.Header{"Large": {"X": {strings.Repeat("x", 10_000), strings.Repeat("x", 10_000)}}, "Many": many} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testHeadersTakeRoom(t, header)
+		})
+	}
+}
+
+// testHeadersTakeRoom does so with headers that take 20 to 24 KB.
+func testHeadersTakeRoom(t *testing.T, header nats.Header) {
+	t.Helper()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	for range 8 {
-		header := nats.Header{"X": {strings.Repeat("x", 10_000), strings.Repeat("x", 10_000)}}
 		_, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: "ordering.order", Header: header, Data: message("", "1").Payload})
 		require.NoError(t, err)
 	}

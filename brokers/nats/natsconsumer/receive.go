@@ -158,7 +158,7 @@ func sizeOf(m jetstream.Msg) int {
 	n := len(m.Data())
 	for name, values := range m.Headers() {
 		for _, value := range values {
-			n += len(name) + len(value)
+			n += consumer.HeaderBytes + len(name) + len(value)
 		}
 	}
 	return n

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
@@ -93,10 +94,21 @@ func consume(ctx context.Context) error {
 	if err := note(aliveSuffix, os.Getpid()); err != nil {
 		return err
 	}
+	var decoder inbox.Decoder
+	if kind == "poison in the decoder" {
+		decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
+			if bytes.Contains(raw.Payload, fmt.Appendf(nil, `"N":%d}`, poison)) {
+				_ = note(begunSuffix, poison)
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+			return nil, nil //nolint:nilnil // it is left to the consumer
+		}
+	}
 	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, redisconsumer.Config{
 		ConsumerConfig: inbox.ConsumerConfig{
 			MaxOutstandingMessages: 100, Retry: inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}, ShutdownTimeout: 100 * time.Millisecond,
-			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Decoder: decoder,
 		},
 		ClaimAfter: claim, Block: 50 * time.Millisecond,
 	})
@@ -188,16 +200,27 @@ func (s *site) groupInfo(t *testing.T) redis.XInfoGroup {
 	return groups[0]
 }
 
-// A message that kills its process ends among the dead letters; its neighbours are all handled.
+// A message that kills its process, in its handler or in its decoder, ends among the dead letters; its
+// neighbours are all handled.
 func TestPoisonThatKills(t *testing.T) {
 	t.Parallel()
+	for _, kind := range []string{"poison", "poison in the decoder"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			testPoison(t, kind)
+		})
+	}
+}
+
+func testPoison(t *testing.T, kind string) {
+	t.Helper()
 	s, url := realSite(t)
 	for n := range 51 {
 		s.add(t, strconv.Itoa(n), n)
 	}
 	deaths := 0
 	for len(s.dead(t)) == 0 {
-		p := startChild(t, "poison", url, s.stream, 300*time.Millisecond)
+		p := startChild(t, kind, url, s.stream, 300*time.Millisecond)
 		soon(t, "it dies, or abandons the message", func() bool {
 			select {
 			case <-p.dead:

@@ -62,14 +62,7 @@ func (r *run) newDelivery(f *feed, position string, count int64, fields map[stri
 	}
 	e := &consumer.Entry{ID: f.name + " " + position, Scope: f.source, Low: f.primary != nil}
 	e.Message, e.Broken = r.message(f.stream, id, count, fields)
-	return &delivery{run: r, feed: f, entry: e, id: id, position: position, count: count, bytes: sizeOf(fields)}, nil
-}
-
-func sizeOf(fields map[string]string) (bytes int64) {
-	for name, value := range fields {
-		bytes += int64(len(name) + len(value))
-	}
-	return bytes
+	return &delivery{run: r, feed: f, entry: e, id: id, position: position, count: count, bytes: int64(consumer.AttributesBytes(fields))}, nil
 }
 
 // message reads the fields of an entry. The message is never nil: of one that cannot be read it holds

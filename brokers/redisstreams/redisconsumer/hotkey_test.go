@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -110,4 +111,31 @@ func TestTrimmedWhileUnloaded(t *testing.T) {
 		soon(t, "all is acknowledged", func() bool { return s.pending(t) == 0 })
 		l.check(t, 10)
 	})
+}
+
+// A decoder that has not answered is not asked again about its message when that is unloaded and comes
+// again: what it answers is awaited.
+func TestUnloadedWhileItsDecoderIsAsked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const messages, prefetch = 60, 8
+	for n := range messages {
+		s.add(t, fmt.Sprint(n), n)
+	}
+	var asked atomic.Int64
+	let := make(chan struct{})
+	l := newLedger()
+	r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+		MaxOutstandingMessages: prefetch, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond},
+		Decoder: func(*inbox.RawMessage) (*envelope.CloudEvent, error) {
+			asked.Add(1)
+			<-let
+			return nil, nil //nolint:nilnil // it is left to the consumer
+		},
+	}})
+	soon(t, "some are unloaded", func() bool { return asked.Load() >= 3*prefetch && r.stats(t).Unloaded > 0 })
+	close(let)
+	soon(t, "all are done", func() bool { return s.pending(t) == 0 })
+	l.check(t, messages)
+	assert.Equal(t, int64(messages), asked.Load())
 }

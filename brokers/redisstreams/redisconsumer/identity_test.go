@@ -1,9 +1,12 @@
 package redisconsumer_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/glebarez/sqlite"
 	"github.com/redis/go-redis/v9"
@@ -145,4 +148,28 @@ func TestStreamsOfOneSource(t *testing.T) {
 		r.stop(t)
 		assert.Equal(t, []Effect{{"orders", 1}}, effects(t, db))
 	})
+}
+
+// An entry that has a field twice is the same message each time that it comes.
+func TestFieldTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one, err := sealed(t, "a", 1).MarshalInternal()
+	require.NoError(t, err)
+	two, err := sealed(t, "a", 2).MarshalInternal()
+	require.NoError(t, err)
+	require.NoError(t, s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"data", one, "data", two}}).Err())
+	seen := make(chan int, 2)
+	config := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: time.Hour}}}
+	first := start(t, s, s.stream, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		seen <- number(m)
+		return "", inbox.Unavailable(errors.New("out"))
+	}), config)
+	before := <-seen
+	first.stop(t)
+	start(t, s, s.stream, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		seen <- number(m)
+		return inbox.Handled, nil
+	}), config)
+	assert.Equal(t, before, <-seen)
 }

@@ -139,15 +139,13 @@ type taken struct {
 	fields map[string]string
 }
 
-// fieldsOf makes a map of names and values by turns. Of a name that occurs twice the first counts.
+// fieldsOf makes a map of names and values by turns. Of a name that occurs twice the last counts, as with
+// what the client reads.
 func fieldsOf(values []any) map[string]string {
 	fields := make(map[string]string, len(values)/2)
 	for at := 0; at+1 < len(values); at += 2 {
 		name, _ := values[at].(string)
-		value, _ := values[at+1].(string)
-		if _, twice := fields[name]; !twice {
-			fields[name] = value
-		}
+		fields[name], _ = values[at+1].(string)
 	}
 	return fields
 }

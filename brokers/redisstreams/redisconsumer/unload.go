@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
@@ -105,8 +106,11 @@ func (r *run) load(ctx context.Context, e *consumer.Entry) error {
 		return consumer.ErrGone
 	}
 	fields := stringFields(entries[0].Values)
-	e.Message, e.Broken = r.message(f.stream, d.id, count, fields)
-	d.unloaded, d.bytes = false, sizeOf(fields)
+	message, broken := r.message(f.stream, d.id, count, fields)
+	if e.Message = message; !inbox.IsUnavailable(e.Broken) { // else its decoder may have been asked, and still answer
+		e.Broken = broken
+	}
+	d.unloaded, d.bytes = false, int64(consumer.AttributesBytes(fields))
 	f.unloaded--
 	d.hold()
 	return nil
