@@ -210,9 +210,9 @@ func TestClassify(t *testing.T) {
 		"proven, and final":           {results: "vp", past: refusedBefore(refused{since: before, proven: true}), want: []string{abandon, published}, reached: true},
 		"proven, but nothing passed":  {results: "v", past: refusedBefore(refused{since: before, proven: true, quiet: true}), want: []string{retry}},
 		"others are at another place": {results: "vP", past: refusedBefore(refused{since: before, proven: true}), want: []string{destination, published}, reached: true},
-		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{retry}},
-		"while another waits":         {results: "wn", past: refusedBefore(refused{since: before, quiet: true}), want: []string{broker, release}, unavailable: true},
-		"with its last attempt":       {results: "v", past: refusedBefore(refused{since: before, quiet: true}), attempts: 2, want: []string{abandon}},
+		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, alone: true}), want: []string{retry}},
+		"while another waits":         {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{broker}, unavailable: true},
+		"with its last attempt":       {results: "v", past: refusedBefore(refused{since: before, alone: true}), attempts: 2, want: []string{abandon}},
 		"a later call passed":         {results: "op", past: met(before, after), want: []string{retry, published}, reached: true, alone: 1, charged: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,8 +51,8 @@ type Processor struct {
 	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, of attributes that were left out, and of panics.
 	recovered, omitted, panicked seldom
-	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
-	lookFailing, claimFailing, completeFailing, deferFailing failure.Standing
+	// Calls to the database that fail; apart, since one may fail without the others.
+	lookFailing, claimFailing, completeFailing, deferFailing, aloneFailing failure.Standing
 
 	locked lockedRows
 	busy   busyShards
