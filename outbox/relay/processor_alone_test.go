@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,6 +173,35 @@ func TestProcessorRefusalWhileTheDatabaseDoesNotTell(t *testing.T) {
 		assert.NotEmpty(t, log.with("level=ERROR", "database call failed", "no answer"))
 		store.broken.Store(false)
 		r.until(time.Hour, func() bool { return r.status("alone") == "abandoned 3" })
+		r.stop()
+	})
+}
+
+// A part of a destination that refuses all that it gets is out, whatever the other parts take: they
+// prove nothing. A message that is alone at the destination ends, as everywhere.
+func TestProcessorRefusalByAPartition(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if strings.HasPrefix(m.OrderingKey, "sick") {
+				return refuses(brokers.ScopePartition)
+			}
+			return nil
+		}}
+		r := start(t, path, broker, outbox.Policy{Workers: 1, PollMin: time.Second, PollMax: 20 * time.Second, Retry: outbox.Retry{Jitter: -1}})
+		for i := range 50 {
+			r.insert(fmt.Sprint("sick", i), fmt.Sprint("sick", i))
+			r.insert(fmt.Sprint("well", i), fmt.Sprint("well", i))
+		}
+		for i := range 120 {
+			r.insert("", fmt.Sprint("more", i))
+			time.Sleep(5 * time.Second)
+		}
+		assert.Equal(t, "0", r.charged())
+		assert.Equal(t, "50", r.open())
+		assert.Empty(t, r.proc.Stats().UnavailableDestinations)
+		_, err := r.db.ExecContext(t.Context(), "DELETE FROM outbox_messages WHERE finished_at IS NULL AND ordering_key <> 'sick7'")
+		require.NoError(t, err)
+		r.until(time.Hour, func() bool { return r.status("sick7") == "abandoned 5" })
 		r.stop()
 	})
 }

@@ -30,7 +30,8 @@ type refused struct {
 // isProven reports whether the refusals of a message are its own fault.
 func (r refused) isProven() bool { return r.proven || r.lone && r.passed.After(r.since) }
 
-// A place is what refuses messages: a broker as a whole, or one of its destinations.
+// A place is what refuses messages: a broker as a whole, one of its destinations, or a partition of one.
+// Which partition that is only the adapter knows.
 type place struct {
 	scope       brokers.Scope
 	destination string
@@ -42,15 +43,25 @@ func placeOf(m *driver.Message, err error) (at place, ok bool) {
 		return place{}, false
 	}
 	scope, ok := brokers.Refusal(err)
-	if scope == brokers.ScopeBroker {
+	switch scope {
+	case brokers.ScopeBroker:
 		return place{scope: scope}, ok
+	case brokers.ScopePartition:
+		return place{scope, m.Stream}, ok
+	default:
+		return place{brokers.ScopeDestination, m.Stream}, ok
 	}
-	return place{brokers.ScopeDestination, m.Stream}, ok
 }
 
-// covers reports whether a message is sent to the place.
+// covers reports whether a message may be sent to the place.
 func (at place) covers(m *driver.Message) bool {
 	return at.scope == brokers.ScopeBroker || m.Stream == at.destination
+}
+
+// passes reports whether the place is known to have taken a message that was delivered: of a partition
+// that is not known.
+func (at place) passes(m *driver.Message) bool {
+	return at.scope != brokers.ScopePartition && at.covers(m)
 }
 
 // sole reports whether a call, and the batch that it is of, have only one message for the place.
@@ -120,7 +131,7 @@ func showings(call *Call, past map[int64]refused) map[place]*showing {
 	}
 	for at, shown := range all {
 		for i, m := range call.Messages {
-			shown.delivered = shown.delivered || call.Results[i].Err == nil && at.covers(m)
+			shown.delivered = shown.delivered || call.Results[i].Err == nil && at.passes(m)
 		}
 	}
 	return all
@@ -168,11 +179,12 @@ type doubt struct {
 // maxRefused bounds the messages in it. Those forgotten are noticed again.
 const maxRefused = 10_000
 
-// quiet reports whether a place has refused no message but one since it delivered something. What was
-// discarded, or delivered by another process, counts until then: that delays a proof, and no more.
+// quiet reports whether a place has refused no message but one since it delivered something, which is
+// never known of a partition. What was discarded, or delivered by another process, counts until then:
+// that delays a proof, and no more.
 func (r *refusals) quiet(at place, id int64) bool {
 	d, doubted := r.doubts[at]
-	return !doubted || d.id == id && !d.several
+	return at.scope != brokers.ScopePartition && (!doubted || d.id == id && !d.several)
 }
 
 // of is what is known of the messages of a call that were refused before; nil, as a rule: of none.
@@ -213,7 +225,7 @@ func (r *refusals) learn(call *Call, c *classification) {
 		}
 	}
 	for at, passed := range r.passed {
-		if streams[at.destination] || at.scope == brokers.ScopeBroker && len(streams) > 0 {
+		if at.scope == brokers.ScopeDestination && streams[at.destination] || at.scope == brokers.ScopeBroker && len(streams) > 0 {
 			delete(r.doubts, at)
 			if call.Began.After(passed) {
 				r.passed[at] = call.Began
