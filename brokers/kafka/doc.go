@@ -73,7 +73,7 @@
 //	45, 47, 48, 49, 51, 59, 90 the producer    unavailable partition     nothing: the next call begins with a new one
 //	10, 18 too large                           permanent destination     raise max.message.bytes or segment.bytes
 //	87 not for this topic                      permanent destination     see cleanup.policy: compact needs a key
-//	2 damaged                                  retryable                 -
+//	2 damaged                                  retryable partition       see the log of the partition's leader
 //	another that Kafka says passes             unavailable partition     see the log of the partition's leader
 //	anything else                              retryable destination     see the log of the partition's leader
 //
@@ -83,7 +83,9 @@
 // Permanent and retryable with a destination are refusals of which it is unknown whether they are the
 // message's or the topic's ([brokers.Refused]): where others of the topic are delivered, it is the
 // message's, and until then the topic counts as unavailable. So a topic that was made compacted, or
-// whose limit was set too low, costs no message its life.
+// whose limit was set too low, costs no message its life. Code 2 may be said of all messages of a
+// partition, whatever others take: it becomes one of the destination where others of the partition are
+// confirmed after it, in the same call.
 //
 // A user needs Write and Describe on the topics, for WithCreateTopics also Create; before Kafka 3.0
 // IdempotentWrite on the cluster as well.

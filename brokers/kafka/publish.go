@@ -51,6 +51,8 @@ type publication struct {
 	seen   *client                // the last one: it knows the leaders, also when it is closed
 	shut   map[partition]error    // partitions that were out in a round: nothing further is sent there
 	topics map[string]destination // by name
+	taken  map[partition]bool     // partitions that have confirmed something since a refusal that may have been theirs
+	theirs []item                 // what was refused so
 	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
 
@@ -84,6 +86,11 @@ func (p *publication) work(ctx context.Context) {
 		var round []item
 		round, next = p.round(ctx, next)
 		p.send(ctx, round)
+	}
+	for _, it := range p.theirs {
+		if p.taken[partition{it.record.Topic, it.record.Partition}] {
+			p.Settle(it.index, ofTopic(p.classified(it, it.err)))
+		}
 	}
 }
 
@@ -174,12 +181,18 @@ func (p *publication) send(ctx context.Context, round []item) {
 		case it.err == nil:
 			r := it.record
 			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
+			if p.taken != nil {
+				p.taken[partition{r.Topic, r.Partition}] = true
+			}
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
 		case errors.As(it.err, new(*misplaced)):
 			again = append(again, it)
 		case refusals[code(it.err)]:
+			if p.taken == nil && rules[code(it.err)].scope == brokers.ScopePartition {
+				p.taken = map[partition]bool{}
+			}
 			refused = append(refused, it)
 		default:
 			p.settle(ctx, it, it.err, repeated)
@@ -407,11 +420,18 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 		return
 	}
 	d := p.destination(p.msgs[it.index].Destination)
-	failure := p.widened(d.topic, classified(fmt.Sprintf("publish to %q", d.topic), err))
+	failure := p.widened(d.topic, p.classified(it, err))
+	if by, refused := brokers.Refusal(failure); refused && by == brokers.ScopePartition {
+		p.theirs = append(p.theirs, it)
+	}
 	if errors.Is(ctx.Err(), context.Canceled) && p.client == nil {
 		failure = brokers.Retryable(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)) // the caller stopped waiting: the cluster need not be ill
 	}
 	p.fail(it.index, failure)
+}
+
+func (p *publication) classified(it item, err error) error {
+	return classified(fmt.Sprintf("publish to %q", p.destination(p.msgs[it.index].Destination).topic), err)
 }
 
 // widened is an outage of a partition, and one of the destination where no other partition can be used.
