@@ -41,16 +41,11 @@ func TestHistory(t *testing.T) {
 		assert.False(t, meets(1), "it begins anew")
 		assert.False(t, h.knows(2))
 
-		h.shows(time.Now(), 1, brokers.Retryable(&breakdown{what: "panicked"}))
-		assert.True(t, meets(1))
-		assert.True(t, meets(1))
-		assert.True(t, h.shows(time.Now(), 1, brokers.Unreachable(brokers.ScopeBroker, &breakdown{what: "panicked"})))
+		h.shows(time.Now(), 1, &breakdown{what: "panicked"})
 		assert.True(t, h.knows(1))
-		h.shows(time.Now(), 1, brokers.Permanent(errPlain))
-		assert.True(t, h.knows(1), "only a delivery ends it")
 		h.shows(time.Now(), 1, nil)
 		assert.False(t, h.knows(1))
-		assert.False(t, meets(1))
+		assert.False(t, meets(1), "that was no outage")
 
 		for id := range int64(3 * maxHistory) {
 			meets(id)

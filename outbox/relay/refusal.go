@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -20,6 +21,7 @@ type refused struct {
 	since  time.Time // when it was refused last
 	lone   bool      // nothing else was, whose fault was unknown, between a delivery there and then
 	proven bool
+	broke  bool // the implementation broke down at it
 
 	// Of the place that refused it, as it is now.
 	passed time.Time // when the last call began in which another message was delivered
@@ -218,7 +220,7 @@ func (r *refusals) learn(call *Call, c *classification) {
 			streams[m.Stream] = true
 		}
 		if at, is := placeOf(m, call.Results[i].Err); is {
-			r.note(m, at, c.showings[at])
+			r.note(m, at, c.showings[at], errors.As(call.Results[i].Err, new(*breakdown)))
 		}
 		if verdict := c.messages[i].verdict; verdict == verdictPublished || verdict == verdictAbandon {
 			delete(r.known, m.ID)
@@ -235,14 +237,14 @@ func (r *refusals) learn(call *Call, c *classification) {
 }
 
 // note notes that a message was refused. Where there are too many, all begins anew.
-func (r *refusals) note(m *driver.Message, at place, shown *showing) {
+func (r *refusals) note(m *driver.Message, at place, shown *showing, broke bool) {
 	before, known := r.known[m.ID]
 	if _, seen := r.passed[at]; r.known == nil || !known && len(r.known) >= maxRefused || !seen && len(r.passed) >= maxHistory {
 		*r = refusals{known: map[int64]refused{}, passed: map[place]time.Time{}, doubts: map[place]doubt{}}
 	}
 	before.passed, before.quiet = r.passed[at], r.quiet(at, m.ID)
 	proven := shown.delivered || before.isProven()
-	r.known[m.ID] = refused{since: time.Now(), lone: shown.undisturbed(before), proven: proven}
+	r.known[m.ID] = refused{since: time.Now(), lone: shown.undisturbed(before), proven: proven, broke: broke}
 	r.passed[at] = before.passed
 	if proven {
 		return
