@@ -117,6 +117,7 @@ func (c *client) OnBrokerThrottle(server kgo.BrokerMetadata, wait time.Duration,
 	defer c.mu.Unlock()
 	c.throttled[server.NodeID] = time.Now().Add(wait)
 	c.hear(server.NodeID, c.throttled[server.NodeID])
+	c.servers.throttle(server.NodeID, wait)
 }
 
 // hear notes that a server has said something, which counts for a time.
