@@ -360,15 +360,15 @@ func (p *publication) shutPartitions(items []item) {
 			p.servers.learn(of.topic, p.seen.leader)
 		}
 		var waited time.Duration
+		leader := p.seen.leader(of)
 		if errors.Is(err, errSlow) {
 			waited = min(p.seen.age(), p.options.timeout)
 			if slow == nil {
 				slow = map[int32][]partition{}
 			}
-			leader := p.seen.leader(of)
 			slow[leader] = append(slow[leader], of)
 		}
-		p.servers.fail(of, waited)
+		p.servers.fail(of, leader, waited)
 	}
 	if slow == nil {
 		return

@@ -53,8 +53,9 @@ type servers struct {
 
 // An illness is what is remembered of a partition that failed, and of a server that is slow.
 type illness struct {
-	since time.Time
-	first partition // of those of a server
+	since  time.Time
+	leader int32     // of a partition, then
+	first  partition // of those of a server
 	// until then nothing is sent to it, and then one round; zero where its server answers at once.
 	until time.Time
 	pause time.Duration
@@ -223,7 +224,7 @@ func (s *servers) admit(of partition, leader int32) error {
 		return errThrottled
 	}
 	now := time.Now()
-	i, server := s.ill[of], s.slow[leader]
+	i, server := s.illness(of, leader), s.slow[leader]
 	if now.Before(i.until) || now.Before(server.until) {
 		return errSlow
 	}
@@ -236,6 +237,15 @@ func (s *servers) admit(of partition, leader int32) error {
 		s.slow[leader] = server
 	}
 	return nil
+}
+
+// illness is that of a partition with this leader, where it is known; another one's says nothing of it.
+func (s *servers) illness(of partition, leader int32) illness {
+	i := s.ill[of]
+	if i.leader != leader && i.leader != noServer && leader != noServer {
+		return illness{}
+	}
+	return i
 }
 
 // throttle notes that a server has clients wait: another one would be told the same, and a round that waits keeps
@@ -319,15 +329,15 @@ func (s *servers) forget() {
 	s.some.Store(false)
 }
 
-// fail notes that a partition failed; waited is for how long, where its leader answers but does not confirm.
-func (s *servers) fail(of partition, waited time.Duration) {
+// fail notes that a partition failed with a leader; waited is for how long, where that answers but does not confirm.
+func (s *servers) fail(of partition, leader int32, waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, known := s.ill[of]
-	if !known && len(s.ill) >= mostRemembered {
+	if _, known := s.ill[of]; !known && len(s.ill) >= mostRemembered {
 		return
 	}
-	i.since = time.Now()
+	i := s.illness(of, leader)
+	i.since, i.leader = time.Now(), leader
 	if waited > 0 { // twice in a row: once may be a pause of the server's
 		i.wait(i.pause > 0, waited)
 	}
@@ -411,9 +421,9 @@ func (s *servers) allOut(topic string, leader func(partition) int32) bool {
 	n := s.sizes[topic]
 	for number := range int32(n) { //nolint:gosec // Kafka counts partitions in 32 bits
 		of := partition{topic, number}
-		i, ill := s.ill[of]
-		ill = ill && time.Since(i.since) < illFor
-		if id := leader(of); !ill && s.lost(of, id) == nil && !s.throttles(id) {
+		id := leader(of)
+		ill := time.Since(s.illness(of, id).since) < illFor
+		if !ill && s.lost(of, id) == nil && !s.throttles(id) {
 			return false
 		}
 	}
