@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -167,6 +168,8 @@ func judgeRefusal(call *Call, i int, at place, shown *showing, past evidence, ma
 
 // refusals is the part of a history that remembers refused messages.
 type refusals struct {
+	keep   time.Duration       // messages that are not refused again within it are forgotten
+	tidied time.Time           // when that was done last
 	known  map[int64]refused   // by row id
 	passed map[place]time.Time // when the last call began that delivered a message there
 	doubts map[place]doubt     // since it delivered something
@@ -214,6 +217,7 @@ func (r *refusals) learn(call *Call, c *classification) {
 	if len(r.passed) == 0 && len(c.showings) == 0 { // as a rule
 		return
 	}
+	r.tidy()
 	streams := map[string]bool{}
 	for i, m := range call.Messages {
 		if call.Results[i].Err == nil {
@@ -236,11 +240,22 @@ func (r *refusals) learn(call *Call, c *classification) {
 	}
 }
 
+// tidy forgets messages that do not come again: another process has delivered them, or an operator has
+// removed them.
+func (r *refusals) tidy() {
+	now := time.Now()
+	if len(r.known) == 0 || now.Sub(r.tidied) < r.keep/8 {
+		return
+	}
+	r.tidied = now
+	maps.DeleteFunc(r.known, func(_ int64, one refused) bool { return now.Sub(one.since) > r.keep })
+}
+
 // note notes that a message was refused. Where there are too many, all begins anew.
 func (r *refusals) note(m *driver.Message, at place, shown *showing, broke bool) {
 	before, known := r.known[m.ID]
 	if _, seen := r.passed[at]; r.known == nil || !known && len(r.known) >= maxRefused || !seen && len(r.passed) >= maxHistory {
-		*r = refusals{known: map[int64]refused{}, passed: map[place]time.Time{}, doubts: map[place]doubt{}}
+		r.known, r.passed, r.doubts = map[int64]refused{}, map[place]time.Time{}, map[place]doubt{}
 	}
 	before.passed, before.quiet = r.passed[at], r.quiet(at, m.ID)
 	proven := shown.delivered || before.isProven()
