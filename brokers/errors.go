@@ -85,8 +85,9 @@ func Unavailable(scope Scope, err error) error {
 // Unreachable marks err as an outage of the given scope of which no server says whose it is: a
 // connection that is refused, reset or cut off, silence until the deadline, a gateway's error. The
 // message keeps its attempts, unless it causes the outage itself, as one that makes the server close
-// the connection does: where it meets one again, alone, although others of the broker were delivered
-// since, that attempt counts.
+// the connection does: where it meets an outage of [ScopeBroker] again, alone, although others of the
+// broker were delivered since, that attempt counts. An adapter that knows one for the smaller scopes, since
+// the server hangs up at it and takes others there, says [Refused].
 func Unreachable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Unanswered: true, Err: err}
 }

@@ -53,6 +53,7 @@ const (
 	notRunning = "check that the servers run, and that the addresses that they advertise can be reached"
 	quota      = "raise the user's quota, or publish more slowly"
 	loginFail  = "check user, password and mechanism of SASL"
+	hangsUp    = "see the log of the partition's leader, and of what is between: a proxy may have a limit"
 	seeLog     = "see the log of the partition's leader"
 )
 
@@ -201,6 +202,8 @@ func classified(what string, err error) error {
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
 	case errors.Is(err, errUnreached), errors.Is(err, errOvertook):
 		return brokers.Unreachable(brokers.ScopePartition, advise(passes))
+	case errors.Is(err, errHungUp):
+		return brokers.Refused(brokers.ScopePartition, brokers.Retryable(advise(hangsUp)))
 	case errors.Is(err, errThrottled):
 		return brokers.Unreachable(brokers.ScopePartition, advise(quota))
 	case errors.Is(err, errSlow):

@@ -53,6 +53,8 @@ type publication struct {
 	topics map[string]destination // by name
 	taken  map[partition]bool     // partitions that have confirmed something since a refusal that may have been theirs
 	theirs []item                 // what was refused so
+	hung   map[int32]int          // messages at which a server hung up, each sent alone, since it last confirmed one
+	left   map[partition]int32    // partitions whose servers hang up at all that they get
 	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
 
@@ -91,6 +93,9 @@ func (p *publication) work(ctx context.Context) {
 		if p.taken[partition{it.record.Topic, it.record.Partition}] {
 			p.Settle(it.index, ofTopic(p.classified(it, it.err)))
 		}
+	}
+	for of, server := range p.left {
+		p.servers.fail(of, server, mostRepeats)
 	}
 }
 
@@ -183,15 +188,16 @@ func (p *publication) send(ctx context.Context, round []item) {
 			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
 			if p.taken != nil {
 				p.taken[partition{r.Topic, r.Partition}] = true
+				delete(p.hung, p.seen.leader(partition{r.Topic, r.Partition}))
 			}
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
 		case errors.As(it.err, new(*misplaced)):
 			again = append(again, it)
-		case refusals[code(it.err)]:
-			if p.taken == nil && rules[code(it.err)].scope == brokers.ScopePartition {
-				p.taken = map[partition]bool{}
+		case refusals[code(it.err)], errors.Is(it.err, errHungUp):
+			if p.taken == nil && (errors.Is(it.err, errHungUp) || rules[code(it.err)].scope == brokers.ScopePartition) {
+				p.taken, p.hung = map[partition]bool{}, map[int32]int{}
 			}
 			refused = append(refused, it)
 		default:
@@ -219,16 +225,20 @@ func (p *publication) recall(items []item) {
 	}
 }
 
-// halve deals with items that were refused with the others of their batches.
+// mostHung is at how many messages, each sent alone and none confirmed between, a server hangs up that does so at
+// all of them.
+const mostHung = 2
+
+// halve deals with items that were refused with the others of their batches, or with all others for a server that
+// hangs up at one of them.
 func (p *publication) halve(ctx context.Context, refused []item) {
-	type batch struct {
-		topic     string
-		partition int32
-	}
-	batches := map[batch][]item{}
-	var order []batch
+	batches := map[partition][]item{} // for a server without a topic
+	var order []partition
 	for _, it := range refused {
-		of := batch{it.record.Topic, it.record.Partition}
+		of := partition{it.record.Topic, it.record.Partition}
+		if errors.Is(it.err, errHungUp) {
+			of = partition{number: p.seen.leader(of)}
+		}
 		if batches[of] == nil {
 			order = append(order, of)
 		}
@@ -237,11 +247,30 @@ func (p *publication) halve(ctx context.Context, refused []item) {
 	for _, of := range order {
 		items := batches[of]
 		if len(items) == 1 {
+			if of.topic == "" {
+				p.hung[of.number]++
+			}
 			p.settle(ctx, items[0], items[0].err, false)
 			continue
 		}
-		p.send(ctx, items[:len(items)/2])
-		p.send(ctx, items[len(items)/2:])
+		for _, half := range [][]item{items[:len(items)/2], items[len(items)/2:]} {
+			if of.topic == "" && p.hung[of.number] >= mostHung {
+				p.leave(ctx, of.number, half)
+			} else {
+				p.send(ctx, half)
+			}
+		}
+	}
+}
+
+// leave leaves items for a server that hangs up at all that it gets.
+func (p *publication) leave(ctx context.Context, server int32, items []item) {
+	if p.left == nil {
+		p.left = map[partition]int32{}
+	}
+	for _, it := range items {
+		p.left[partition{it.record.Topic, it.record.Partition}] = server
+		p.settle(ctx, it, fmt.Errorf("%w: %w", errUnreached, it.err), false)
 	}
 }
 

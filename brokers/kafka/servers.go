@@ -83,6 +83,8 @@ var (
 	// errThrottled is why nothing is sent to a partition for a while, or has not confirmed a round, whose leader
 	// has the client wait.
 	errThrottled = errors.New("the partition's leader has clients of this user wait")
+	// errHungUp is why a round was not confirmed at which the partition's leader hangs up: at a message of it, or at all.
+	errHungUp = errors.New("the partition's leader hangs up at it, and answers questions")
 	// errUnreached is why the client has given a batch up that it could not send.
 	errUnreached = errors.New("the partition's leader does not answer")
 	// errUnplaced is why a record was not sent whose partition was not found while servers answered.
