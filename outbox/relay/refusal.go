@@ -85,13 +85,13 @@ func (at place) sole(call *Call, m *driver.Message) bool {
 	return true
 }
 
-// askAlone asks the database whether messages that the last call has refused again, without proof,
-// are alone with that. Few are: each has a place for itself in its batch.
+// askAlone asks the database whether messages that the last call has refused again are alone with that,
+// unless they are charged in any case. Few are asked for: each has a place for itself in its batch.
 func (d *delivery) askAlone(ctx context.Context, past *evidence) {
 	for i, m := range d.call.Messages {
 		before, known := past.refused[m.ID]
 		at, is := placeOf(m, d.call.Results[i].Err)
-		if !known || !is || before.isProven() || !at.sole(&d.call, m) {
+		if !known || !is || before.isProven() && before.quiet || !at.sole(&d.call, m) {
 			continue
 		}
 		before.alone = d.p.alone(ctx, at, m)
