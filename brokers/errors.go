@@ -85,8 +85,9 @@ func Unavailable(scope Scope, err error) error {
 // Unreachable marks err as an outage of the given scope of which no server says whose it is: a
 // connection that is refused, reset or cut off, silence until the deadline, a gateway's error. The
 // message keeps its attempts, unless it causes the outage itself, as one that makes the server close
-// the connection does: where it meets one again, alone, although others of the broker were delivered
-// since, that attempt counts.
+// the connection does: where it meets an outage of [ScopeBroker] again, alone, although others of the
+// broker were delivered since, that attempt counts. An adapter that knows one for the smaller scopes, since
+// the server hangs up at it and takes others there, says [Refused].
 func Unreachable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Unanswered: true, Err: err}
 }
@@ -99,7 +100,10 @@ func Unreachable(scope Scope, err error) error {
 // keeps its attempts. It is proven where others of the scope are delivered in the same call, or before
 // and after it while nothing else is refused. Refused again in a call that delivers others, the message
 // has the class of err; refused again while nothing else is refused, it spends an attempt. So does one
-// beside which nothing is sent to the scope. An err that is unavailable or not sent is returned as it is.
+// beside which the database has no other open row for the scope. The relay does not know which messages
+// are of one partition, so of [ScopePartition] it takes nothing for a proof: an adapter that sees others
+// of the partition pass in the call says [ScopeDestination] instead. An err that is unavailable or not sent
+// is returned as it is.
 func Refused(scope Scope, err error) error {
 	class, _ := Classify(err)
 	if class == ClassUnavailable || class == ClassNotSent { // which says whose it is

@@ -34,6 +34,7 @@ type client struct {
 type round struct {
 	began    time.Time
 	writes   map[int32]int // of requests with messages, also of those that failed, by server
+	hangups  map[int32]int // of requests with messages at which a server hung up, since it last answered one
 	misses   int           // connections that failed since a server last said something
 	abandon  context.CancelCauseFunc
 	open     map[*kgo.Record]bool // records that have no answer yet; true where their partition is known
@@ -62,6 +63,9 @@ func newClient(of *servers) *client {
 // mostMisses in a row, with the backoff between them, are an outage: the client itself would go on
 // until the end of the round, since what it has sent once may be there.
 const mostMisses = 6
+
+// mostHangups in a row, with the backoff between them, are no restart of a server.
+const mostHangups = 4
 
 // OnBrokerConnect implements [kgo.HookBrokerConnect].
 func (c *client) OnBrokerConnect(server kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
@@ -96,9 +100,16 @@ var greetings = map[int16]bool{
 func (c *client) OnBrokerRead(server kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	produce := key == int16(kmsg.Produce)
 	if err != nil {
+		if produce && c.hangups != nil {
+			c.hangups[server.NodeID]++
+		}
 		c.trouble(server.NodeID, err)
 		return
+	}
+	if produce {
+		delete(c.hangups, server.NodeID)
 	}
 	if greetings[key] {
 		return
@@ -117,6 +128,7 @@ func (c *client) OnBrokerThrottle(server kgo.BrokerMetadata, wait time.Duration,
 	defer c.mu.Unlock()
 	c.throttled[server.NodeID] = time.Now().Add(wait)
 	c.hear(server.NodeID, c.throttled[server.NodeID])
+	c.servers.throttle(server.NodeID, wait)
 }
 
 // hear notes that a server has said something, which counts for a time.
@@ -132,6 +144,15 @@ func (c *client) throttles(server int32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.throttled[server].After(c.began)
+}
+
+// hangsUp reports whether a server has closed each connection of the round that brought messages, and answers
+// questions.
+func (c *client) hangsUp(server int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, heard := c.heard[server]
+	return heard && c.hangups[server] >= mostHangups
 }
 
 // OnBrokerWrite implements [kgo.HookBrokerWrite].
@@ -195,7 +216,7 @@ func (c *client) begin(items []item, shut map[partition]error, abandon context.C
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round = round{
-		began: time.Now(), writes: map[int32]int{}, abandon: abandon,
+		began: time.Now(), writes: map[int32]int{}, hangups: map[int32]int{}, abandon: abandon,
 		open: make(map[*kgo.Record]bool, len(items)), homeless: len(items), placed: make(chan struct{}),
 		sizes: map[string]int{}, verdicts: map[partition]error{}, unsent: map[*kgo.Record]error{}, shut: shut,
 		suspects: map[int32]*suspect{}, heard: map[int32]time.Time{},

@@ -57,6 +57,7 @@
 //	Kafka says                                 class                     what to do
 //	nothing, no server of the cluster          unavailable broker        check addresses, also those that the servers advertise
 //	nothing, one server of several             unavailable partition     check that server, and the address that it advertises
+//	nothing, and hangs up at messages          retryable partition       see its log, and that of a proxy between
 //	33, 34, 58 login, refused by each server   unavailable broker        check user, password and mechanism
 //	31 cluster rights                          unavailable broker        grant Write on topics (before Kafka 3.0 IdempotentWrite on the cluster)
 //	89 throttled                               unavailable broker        raise the user's quota, or publish more slowly
@@ -73,7 +74,7 @@
 //	45, 47, 48, 49, 51, 59, 90 the producer    unavailable partition     nothing: the next call begins with a new one
 //	10, 18 too large                           permanent destination     raise max.message.bytes or segment.bytes
 //	87 not for this topic                      permanent destination     see cleanup.policy: compact needs a key
-//	2 damaged                                  retryable                 -
+//	2 damaged                                  retryable partition       see the log of the partition's leader
 //	another that Kafka says passes             unavailable partition     see the log of the partition's leader
 //	anything else                              retryable destination     see the log of the partition's leader
 //
@@ -83,7 +84,11 @@
 // Permanent and retryable with a destination are refusals of which it is unknown whether they are the
 // message's or the topic's ([brokers.Refused]): where others of the topic are delivered, it is the
 // message's, and until then the topic counts as unavailable. So a topic that was made compacted, or
-// whose limit was set too low, costs no message its life.
+// whose limit was set too low, costs no message its life. Code 2 may be said of all messages of a
+// partition, and a server may hang up at all of them, whatever other partitions take: that becomes a
+// refusal of the destination where others of the partition are confirmed after it, in the same call. What
+// a server hangs up at is sent again in halves, as what is refused is, until it has hung up at two
+// messages, each sent alone, and confirmed none between: then its partitions are out.
 //
 // A user needs Write and Describe on the topics, for CreateDestinations also Create; before Kafka 3.0
 // IdempotentWrite on the cluster as well.

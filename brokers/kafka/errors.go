@@ -53,6 +53,7 @@ const (
 	notRunning = "check that the servers run, and that the addresses that they advertise can be reached"
 	quota      = "raise the user's quota, or publish more slowly"
 	loginFail  = "check user, password and mechanism of SASL"
+	hangsUp    = "see the log of the partition's leader, and of what is between: a proxy may have a limit"
 	seeLog     = "see the log of the partition's leader"
 )
 
@@ -115,7 +116,8 @@ var rules = map[int16]rule{
 	kerr.MessageTooLarge.Code:    refusedBy(brokers.ClassPermanent, "raise max.message.bytes of the topic, or lower max_payload_bytes"),
 	kerr.RecordListTooLarge.Code: refusedBy(brokers.ClassPermanent, "raise segment.bytes of the topic, or lower max_payload_bytes"),
 	kerr.InvalidRecord.Code:      refusedBy(brokers.ClassPermanent, "the topic takes no such message: see its cleanup.policy (compact needs a key)"),
-	kerr.CorruptMessage.Code:     {brokers.ClassRetryable, "", "the batch was damaged on its way"},
+	// Of each message, where the server's memory or network damages them; servers before 2.4 say it of one without a key, too.
+	kerr.CorruptMessage.Code: {brokers.ClassRetryable, brokers.ScopePartition, "the message was damaged on its way, or by the partition's leader: see its log (before Kafka 2.4 a compacted topic says so of one without a key)"},
 }
 
 const madeAnew = "the topic was deleted, and perhaps made anew: the next call asks for it by its name again"
@@ -189,10 +191,8 @@ func classified(what string, err error) error {
 		switch r := ruleOf(n, err); {
 		case r.class == brokers.ClassUnavailable:
 			return brokers.Unavailable(r.scope, advise(r.advice))
-		case r.scope != "":
-			return brokers.Refused(r.scope, &brokers.Error{Class: r.class, Err: advise(r.advice)})
 		default:
-			return brokers.Retryable(advise(r.advice))
+			return brokers.Refused(r.scope, &brokers.Error{Class: r.class, Err: advise(r.advice)})
 		}
 	}
 	switch {
@@ -202,6 +202,8 @@ func classified(what string, err error) error {
 		return brokers.Unreachable(brokers.ScopeDestination, advise(passes))
 	case errors.Is(err, errUnreached), errors.Is(err, errOvertook):
 		return brokers.Unreachable(brokers.ScopePartition, advise(passes))
+	case errors.Is(err, errHungUp):
+		return brokers.Refused(brokers.ScopePartition, brokers.Retryable(advise(hangsUp)))
 	case errors.Is(err, errThrottled):
 		return brokers.Unreachable(brokers.ScopePartition, advise(quota))
 	case errors.Is(err, errSlow):
@@ -210,7 +212,7 @@ func classified(what string, err error) error {
 	return brokers.Unreachable(brokers.ScopeBroker, advise(unanswered(err)))
 }
 
-// ofTopic makes an outage of a partition, which is the caller's own, one of the destination.
+// ofTopic makes an outage or a refusal of a partition, which is the caller's own, one of the destination.
 func ofTopic(failure error) error {
 	var known *brokers.Error
 	if errors.As(failure, &known) && known.Scope == brokers.ScopePartition {

@@ -22,6 +22,8 @@ func (p *publication) fates(caller context.Context, c *client, why error) map[pa
 		switch out := p.servers.isOut(leader); {
 		case out != nil:
 			fate[of] = out
+		case c.hangsUp(leader):
+			fate[of] = errHungUp
 		case c.throttles(leader):
 			fate[of] = errThrottled
 		default:

@@ -51,6 +51,10 @@ type publication struct {
 	seen   *client                // the last one: it knows the leaders, also when it is closed
 	shut   map[partition]error    // partitions that were out in a round: nothing further is sent there
 	topics map[string]destination // by name
+	taken  map[partition]bool     // partitions that have confirmed something since a refusal that may have been theirs
+	theirs []item                 // what was refused so
+	hung   map[int32]int          // messages at which a server hung up, each sent alone, since it last confirmed one
+	left   map[partition]int32    // partitions whose servers hang up at all that they get
 	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
 
@@ -84,6 +88,14 @@ func (p *publication) work(ctx context.Context) {
 		var round []item
 		round, next = p.round(ctx, next)
 		p.send(ctx, round)
+	}
+	for _, it := range p.theirs {
+		if p.taken[partition{it.record.Topic, it.record.Partition}] {
+			p.Settle(it.index, ofTopic(p.classified(it, it.err)))
+		}
+	}
+	for of, server := range p.left {
+		p.servers.fail(of, server, mostRepeats)
 	}
 }
 
@@ -174,12 +186,19 @@ func (p *publication) send(ctx context.Context, round []item) {
 		case it.err == nil:
 			r := it.record
 			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
+			if p.taken != nil {
+				p.taken[partition{r.Topic, r.Partition}] = true
+				delete(p.hung, p.seen.leader(partition{r.Topic, r.Partition}))
+			}
 			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
 		case errors.As(it.err, new(*misplaced)):
 			again = append(again, it)
-		case refusals[code(it.err)]:
+		case refusals[code(it.err)], errors.Is(it.err, errHungUp):
+			if p.taken == nil && (errors.Is(it.err, errHungUp) || rules[code(it.err)].scope == brokers.ScopePartition) {
+				p.taken, p.hung = map[partition]bool{}, map[int32]int{}
+			}
 			refused = append(refused, it)
 		default:
 			p.settle(ctx, it, it.err, repeated)
@@ -206,16 +225,20 @@ func (p *publication) recall(items []item) {
 	}
 }
 
-// halve deals with items that were refused with the others of their batches.
+// mostHung is at how many messages, each sent alone and none confirmed between, a server hangs up that does so at
+// all of them.
+const mostHung = 2
+
+// halve deals with items that were refused with the others of their batches, or with all others for a server that
+// hangs up at one of them.
 func (p *publication) halve(ctx context.Context, refused []item) {
-	type batch struct {
-		topic     string
-		partition int32
-	}
-	batches := map[batch][]item{}
-	var order []batch
+	batches := map[partition][]item{} // for a server without a topic
+	var order []partition
 	for _, it := range refused {
-		of := batch{it.record.Topic, it.record.Partition}
+		of := partition{it.record.Topic, it.record.Partition}
+		if errors.Is(it.err, errHungUp) {
+			of = partition{number: p.seen.leader(of)}
+		}
 		if batches[of] == nil {
 			order = append(order, of)
 		}
@@ -224,11 +247,30 @@ func (p *publication) halve(ctx context.Context, refused []item) {
 	for _, of := range order {
 		items := batches[of]
 		if len(items) == 1 {
+			if of.topic == "" {
+				p.hung[of.number]++
+			}
 			p.settle(ctx, items[0], items[0].err, false)
 			continue
 		}
-		p.send(ctx, items[:len(items)/2])
-		p.send(ctx, items[len(items)/2:])
+		for _, half := range [][]item{items[:len(items)/2], items[len(items)/2:]} {
+			if of.topic == "" && p.hung[of.number] >= mostHung {
+				p.leave(ctx, of.number, half)
+			} else {
+				p.send(ctx, half)
+			}
+		}
+	}
+}
+
+// leave leaves items for a server that hangs up at all that it gets.
+func (p *publication) leave(ctx context.Context, server int32, items []item) {
+	if p.left == nil {
+		p.left = map[partition]int32{}
+	}
+	for _, it := range items {
+		p.left[partition{it.record.Topic, it.record.Partition}] = server
+		p.settle(ctx, it, fmt.Errorf("%w: %w", errUnreached, it.err), false)
 	}
 }
 
@@ -347,15 +389,15 @@ func (p *publication) shutPartitions(items []item) {
 			p.servers.learn(of.topic, p.seen.leader)
 		}
 		var waited time.Duration
+		leader := p.seen.leader(of)
 		if errors.Is(err, errSlow) {
 			waited = min(p.seen.age(), p.options.timeout)
 			if slow == nil {
 				slow = map[int32][]partition{}
 			}
-			leader := p.seen.leader(of)
 			slow[leader] = append(slow[leader], of)
 		}
-		p.servers.fail(of, waited)
+		p.servers.fail(of, leader, waited)
 	}
 	if slow == nil {
 		return
@@ -407,11 +449,18 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 		return
 	}
 	d := p.destination(p.msgs[it.index].Destination)
-	failure := p.widened(d.topic, classified(fmt.Sprintf("publish to %q", d.topic), err))
+	failure := p.widened(d.topic, p.classified(it, err))
+	if by, refused := brokers.Refusal(failure); refused && by == brokers.ScopePartition {
+		p.theirs = append(p.theirs, it)
+	}
 	if errors.Is(ctx.Err(), context.Canceled) && p.client == nil {
 		failure = brokers.Retryable(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)) // the caller stopped waiting: the cluster need not be ill
 	}
 	p.fail(it.index, failure)
+}
+
+func (p *publication) classified(it item, err error) error {
+	return classified(fmt.Sprintf("publish to %q", p.destination(p.msgs[it.index].Destination).topic), err)
 }
 
 // widened is an outage of a partition, and one of the destination where no other partition can be used.

@@ -16,7 +16,8 @@ const (
 	// leastWatch is the pause before a server that is out is asked again; it doubles up to mostWatch.
 	leastWatch = time.Second
 	mostWatch  = 30 * time.Second
-	// mostSlow is the longest time for which a partition is left alone that did not confirm a round.
+	// mostSlow is the longest time for which a partition is left alone that did not confirm a round, or whose
+	// leader has clients wait.
 	mostSlow = time.Minute
 	// illFor is how long a partition counts as out of which nothing more is heard.
 	illFor = time.Minute
@@ -45,14 +46,16 @@ type servers struct {
 	known  map[int32]string // addresses of the cluster's servers, by id, when one was last lost or asked
 	out    map[int32]*serverError
 	ill    map[partition]illness
-	slow   map[int32]illness // servers that have left several partitions unconfirmed, and have confirmed none since
-	sizes  map[string]int    // of topics, in partitions
+	slow   map[int32]illness   // servers that have left several partitions unconfirmed, and have confirmed none since
+	waits  map[int32]time.Time // until when servers have clients wait
+	sizes  map[string]int      // of topics, in partitions
 }
 
 // An illness is what is remembered of a partition that failed, and of a server that is slow.
 type illness struct {
-	since time.Time
-	first partition // of those of a server
+	since  time.Time
+	leader int32     // of a partition, then
+	first  partition // of those of a server
 	// until then nothing is sent to it, and then one round; zero where its server answers at once.
 	until time.Time
 	pause time.Duration
@@ -77,8 +80,11 @@ func (e *serverError) Unwrap() error { return e.why }
 var (
 	// errSlow is why nothing is sent to a partition for a while.
 	errSlow = errors.New("the partition's leader answers, but confirms nothing in time")
-	// errThrottled is why a partition has not confirmed a round whose leader has the client wait.
+	// errThrottled is why nothing is sent to a partition for a while, or has not confirmed a round, whose leader
+	// has the client wait.
 	errThrottled = errors.New("the partition's leader has clients of this user wait")
+	// errHungUp is why a round was not confirmed at which the partition's leader hangs up: at a message of it, or at all.
+	errHungUp = errors.New("the partition's leader hangs up at it, and answers questions")
 	// errUnreached is why the client has given a batch up that it could not send.
 	errUnreached = errors.New("the partition's leader does not answer")
 	// errUnplaced is why a record was not sent whose partition was not found while servers answered.
@@ -106,7 +112,8 @@ func (e *misplaced) Unwrap() error { return e.why }
 func (s *servers) begin(dial dialer, returned func(ctx context.Context, id int32, address string) (bool, string)) {
 	s.dial, s.returned = dial, returned
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.out, s.slow, s.ill, s.sizes = map[int32]*serverError{}, map[int32]illness{}, map[partition]illness{}, map[string]int{}
+	s.out, s.slow, s.waits = map[int32]*serverError{}, map[int32]illness{}, map[int32]time.Time{}
+	s.ill, s.sizes = map[partition]illness{}, map[string]int{}
 }
 
 // know notes where the servers of the cluster are.
@@ -215,8 +222,11 @@ func (s *servers) admit(of partition, leader int32) error {
 	if o := s.lost(of, leader); o != nil {
 		return o
 	}
+	if s.throttles(leader) {
+		return errThrottled
+	}
 	now := time.Now()
-	i, server := s.ill[of], s.slow[leader]
+	i, server := s.illness(of, leader), s.slow[leader]
 	if now.Before(i.until) || now.Before(server.until) {
 		return errSlow
 	}
@@ -230,6 +240,30 @@ func (s *servers) admit(of partition, leader int32) error {
 	}
 	return nil
 }
+
+// illness is that of a partition with this leader, where it is known; another one's says nothing of it.
+func (s *servers) illness(of partition, leader int32) illness {
+	i := s.ill[of]
+	if i.leader != leader && i.leader != noServer && leader != noServer {
+		return illness{}
+	}
+	return i
+}
+
+// throttle notes that a server has clients wait: another one would be told the same, and a round that waits keeps
+// what is for other servers waiting.
+func (s *servers) throttle(id int32, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.waits[id]; id < 0 || !known && len(s.waits) >= mostKnown { // one of the bootstrap servers
+		return
+	}
+	s.waits[id] = time.Now().Add(min(wait, mostSlow))
+	s.some.Store(true)
+}
+
+// throttles reports whether a server has clients wait for longer than a round should.
+func (s *servers) throttles(id int32) bool { return time.Until(s.waits[id]) > silence }
 
 // lose notes that a server is out, until it answers. known are those of the cluster: one that is not of them
 // leads nothing.
@@ -293,18 +327,19 @@ func (s *servers) forget() {
 	clear(s.out)
 	clear(s.ill)
 	clear(s.slow)
+	clear(s.waits)
 	s.some.Store(false)
 }
 
-// fail notes that a partition failed; waited is for how long, where its leader answers but does not confirm.
-func (s *servers) fail(of partition, waited time.Duration) {
+// fail notes that a partition failed with a leader; waited is for how long, where that answers but does not confirm.
+func (s *servers) fail(of partition, leader int32, waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, known := s.ill[of]
-	if !known && len(s.ill) >= mostRemembered {
+	if _, known := s.ill[of]; !known && len(s.ill) >= mostRemembered {
 		return
 	}
-	i.since = time.Now()
+	i := s.illness(of, leader)
+	i.since, i.leader = time.Now(), leader
 	if waited > 0 { // twice in a row: once may be a pause of the server's
 		i.wait(i.pause > 0, waited)
 	}
@@ -348,13 +383,14 @@ func (s *servers) tidy() {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.ill, func(_ partition, i illness) bool { return i.old() })
 	maps.DeleteFunc(s.slow, func(_ int32, i illness) bool { return i.old() })
+	maps.DeleteFunc(s.waits, func(_ int32, until time.Time) bool { return time.Now().After(until) })
 	s.note()
 }
 
 func (i *illness) old() bool { return time.Since(i.since) > illFor && time.Since(i.until) > illFor }
 
 // note notes whether anything is out.
-func (s *servers) note() { s.some.Store(len(s.out)+len(s.ill)+len(s.slow) > 0) }
+func (s *servers) note() { s.some.Store(len(s.out)+len(s.ill)+len(s.slow)+len(s.waits) > 0) }
 
 // confirm notes that a partition has taken a batch, from its leader.
 func (s *servers) confirm(of partition, c *client) {
@@ -387,9 +423,9 @@ func (s *servers) allOut(topic string, leader func(partition) int32) bool {
 	n := s.sizes[topic]
 	for number := range int32(n) { //nolint:gosec // Kafka counts partitions in 32 bits
 		of := partition{topic, number}
-		i, ill := s.ill[of]
-		ill = ill && time.Since(i.since) < illFor
-		if !ill && s.lost(of, leader(of)) == nil {
+		id := leader(of)
+		ill := time.Since(s.illness(of, id).since) < illFor
+		if !ill && s.lost(of, id) == nil && !s.throttles(id) {
 			return false
 		}
 	}

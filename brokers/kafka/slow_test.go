@@ -68,3 +68,27 @@ func TestSlownessIsOfTheServer(t *testing.T) {
 	assert.Greater(t, slow, 10, "they are a third")
 	assert.LessOrEqual(t, asked.Load(), int64(4))
 }
+
+// The slowness of a server is not that of the one that leads its partitions now.
+func TestSlownessEndsWithTheLeader(t *testing.T) {
+	t.Parallel()
+	c := startThree(t, 6)
+	on, _ := c.hang(t)
+	on.Store(true)
+	b := open(t, c.seeds(), kafka.WithTimeout(6*time.Second))
+	for range 2 {
+		n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
+		require.Equal(t, map[string]int{"": 16, "unavailable partition": 8}, n, said)
+	}
+	for p := range int32(6) {
+		require.NoError(t, c.fake.MoveTopicPartition("there", p, 0))
+	}
+	n, said := map[string]int{}, map[string]string{}
+	for range 20 { // the client has to learn of it; the pause of the slow one is three times as long
+		if n, said = kinds(b.Publish(t.Context(), perKey("there", 24))); n[""] == 24 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	assert.Equal(t, 24, n[""], said)
+}

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,4 +67,43 @@ func TestThrottledMessages(t *testing.T) {
 	n, said = publish()
 	require.Equal(t, 1, n["unavailable destination"], said)
 	require.Contains(t, said["unavailable destination"], "raise the user's quota")
+}
+
+// A server that has the client wait for long gets nothing until then, from no client: the messages for it have
+// their answer at once, and those for others theirs.
+func TestThrottledServer(t *testing.T) {
+	t.Parallel()
+	c := startThree(t, 6)
+	f := c.fake
+	var asked atomic.Int64
+	f.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if f.CurrentNode() != 2 {
+			return nil, nil, false //nolint:nilnil // the fake cluster answers
+		}
+		asked.Add(1)
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		answer.ThrottleMillis = 300_000
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			out := kmsg.NewProduceResponseTopic()
+			out.Topic, out.TopicID = topic.Topic, topic.TopicID
+			for _, partition := range topic.Partitions {
+				p := kmsg.NewProduceResponseTopicPartition()
+				p.Partition = partition.Partition
+				out.Partitions = append(out.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, out)
+		}
+		return answer, nil, true
+	})
+	b := open(t, c.seeds(), kafka.WithTimeout(2*time.Second))
+	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
+	require.Equal(t, 24, n[""], said)
+	for call := range 6 {
+		n, said = kinds(b.Publish(t.Context(), perKey("there", 24)))
+		assert.Equal(t, map[string]int{"": 16, "unavailable partition": 8}, n, "call %d: %v", call, said)
+		assert.Contains(t, said["unavailable partition"], "raise the user's quota")
+		assert.NotContains(t, said["unavailable partition"], "perhaps published", "call %d", call)
+	}
+	assert.EqualValues(t, 1, asked.Load())
 }

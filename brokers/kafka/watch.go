@@ -75,7 +75,7 @@ func (b *Broker) judge(c *client) (over bool) {
 		id := c.leader(of)
 		switch {
 		case id != noServer && b.servers.isOut(id) != nil:
-		case age > mostRepeats && c.said.unconfirmed(of):
+		case age > mostRepeats && c.said.unconfirmed(of), c.hangsUp(id):
 		case id == noServer || asked[id]:
 			over = false
 		default:

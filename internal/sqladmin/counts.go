@@ -119,6 +119,26 @@ func (a *Admin) lag(ctx context.Context, conn Conn, broker string) (time.Duratio
 	return 0, ErrIncomplete
 }
 
+// mostBeside is how many open rows are looked at for one of a stream.
+const mostBeside = 10_000
+
+// Alone implements driver.Delivery.
+func (a *Admin) Alone(ctx context.Context, broker, stream string, id int64) (alone bool, err error) {
+	given := args{"broker": broker, "stream": stream, "id": id, "limit": int64(mostBeside)}
+	if stream == "" {
+		given["limit"] = int64(2) // of two, one is another
+	}
+	err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+		beside, err := a.number(ctx, conn, "beside", given)
+		alone = beside == 0
+		return err
+	})
+	if err != nil {
+		return false, a.failed(err, "look for open rows of broker %q beside row %d in %s", broker, id, a.table)
+	}
+	return alone, nil
+}
+
 // FinishedBrokers implements admin.Administration.
 func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {

@@ -187,6 +187,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "key_heads", given: args{"shard": ids.large, "keys": jsonList([]string{"large"})}, reads: 4 * page},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
+		{name: "beside", given: args{"stream": "none", "id": 0, "limit": int64(page)}, reads: 5 * page},
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},
 		{name: "backlog_of", reads: 6 * planShards * (page + window)},
 		{name: "brokers", given: args{"after": "", "before": "\U0010FFFF"}, reads: 5},
@@ -385,7 +386,7 @@ func commentOf(t *testing.T, name string) string {
 	name = strings.TrimSuffix(name, "_unmarked")
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		text, err = os.ReadFile("../internal/sqladmin/sql/mysql/" + name + ".sql")
+		text, err = os.ReadFile("../../internal/sqladmin/sql/mysql/" + name + ".sql")
 	}
 	require.NoError(t, err)
 	require.NotEmpty(t, text, name)

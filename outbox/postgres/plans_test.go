@@ -59,6 +59,7 @@ func planned(s plansSize) []plannedSQL {
 			text: "overview", settings: "settings_browse", args: "broker 'b'; limit 10000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
 			rows: 2 * (2*11000 + 3*s.failed() + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
 		},
+		{text: "beside", settings: "settings_browse", args: "broker 'b'; stream 'none'; id 0; limit 1000", indexes: []string{"open", "deferred"}, rows: 2 * 1000},
 		{text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
 		{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since now(); until '2040-01-01'; after_id %mark", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
 		{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since NULL; until NULL; after_id %deferred", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -54,8 +53,7 @@ type classification struct {
 // of the broker is sent alone.
 type evidence struct {
 	known bool
-	// since is when it first met one, alone in its call to do so. The zero time stands for a
-	// message at which the broker's implementation broke down, and not at others.
+	// since is when it first met one, alone in its call to do so.
 	since time.Time
 	// passed is when the last call began in which a message was delivered.
 	passed time.Time
@@ -132,26 +130,11 @@ func classifyOne(m *driver.Message, err error, maxAttempts int) classified {
 	}
 }
 
-// breakdown is how a broker's implementation does not do what a broker must.
+// breakdown is how a broker's implementation does not do what a broker must. It has no class: like each
+// such error it is the message's own where others of its destination pass, and else an outage.
 type breakdown struct{ what, stack string }
 
 func (b *breakdown) Error() string { return "the broker's implementation " + b.what }
-
-// chargeBreakdowns says what it means that the implementation broke down at some messages of a
-// call, each of which was sent alone then: where it works with others, it is their fault, and else
-// it counts as an outage, as it stands in the results. worked is true where it worked before.
-func chargeBreakdowns(results []brokers.Result, worked bool) {
-	for i := range results {
-		class, scope := brokers.Classify(results[i].Err)
-		_, refused := brokers.Refusal(results[i].Err) // of all, perhaps
-		worked = worked || class != brokers.ClassNotSent && scope != brokers.ScopeBroker && !refused
-	}
-	for i := range results {
-		if broken := (*breakdown)(nil); worked && errors.As(results[i].Err, &broken) {
-			results[i].Err = brokers.Retryable(broken)
-		}
-	}
-}
 
 // excuse makes unsent of what failed because we stopped waiting, at the end of a shutdown or of the
 // lease: neither the message nor the broker is to blame. Should it have arrived all the same, it is

@@ -191,8 +191,6 @@ func TestClassify(t *testing.T) {
 		"met after this call began":   {results: "op", past: met(after, time.Time{}), want: []string{broker, published}, reached: true, unavailable: true, alone: 1},
 		"another one had met it":      {results: "po", past: met(before, noon), want: []string{published, broker}, reached: true, unavailable: true, alone: 2},
 		"met before, two do now":      {results: "oo", past: met(before, noon), want: []string{broker, broker}, unavailable: true},
-		"broke down before":           {results: "o", past: met(time.Time{}, before), want: []string{retry}, reached: true, alone: 1, charged: true},
-		"broke down, nothing passed":  {results: "o", past: met(time.Time{}, time.Time{}), want: []string{broker}, unavailable: true, alone: 1},
 		"a partition is out":          {results: "qp", want: []string{"release partition", published}, reached: true},
 		"and nothing else was sent":   {results: "qn", want: []string{"release partition", release}, reached: true},
 		"refused, as all are":         {results: "ww", want: []string{broker, broker}, unavailable: true},
@@ -210,9 +208,9 @@ func TestClassify(t *testing.T) {
 		"proven, and final":           {results: "vp", past: refusedBefore(refused{since: before, proven: true}), want: []string{abandon, published}, reached: true},
 		"proven, but nothing passed":  {results: "v", past: refusedBefore(refused{since: before, proven: true, quiet: true}), want: []string{retry}},
 		"others are at another place": {results: "vP", past: refusedBefore(refused{since: before, proven: true}), want: []string{destination, published}, reached: true},
-		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{retry}},
-		"while another waits":         {results: "wn", past: refusedBefore(refused{since: before, quiet: true}), want: []string{broker, release}, unavailable: true},
-		"with its last attempt":       {results: "v", past: refusedBefore(refused{since: before, quiet: true}), attempts: 2, want: []string{abandon}},
+		"refused alone":               {results: "w", past: refusedBefore(refused{since: before, alone: true}), want: []string{retry}},
+		"while another waits":         {results: "w", past: refusedBefore(refused{since: before, quiet: true}), want: []string{broker}, unavailable: true},
+		"with its last attempt":       {results: "v", past: refusedBefore(refused{since: before, alone: true}), attempts: 2, want: []string{abandon}},
 		"a later call passed":         {results: "op", past: met(before, after), want: []string{retry, published}, reached: true, alone: 1, charged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,38 +308,6 @@ func TestClassifyHolds(t *testing.T) {
 			require.Equal(t, scopeMessage, c.messages[c.alone].scope)
 		}
 	})
-}
-
-// Of a call that broke down at some messages, those are charged that did not where others worked.
-func TestChargeBreakdowns(t *testing.T) {
-	t.Parallel()
-	const outage, charged = "unavailable broker", "retryable "
-	for _, test := range []struct {
-		results string // as in TestClassify, and b: it broke down
-		worked  bool
-		want    []string
-	}{
-		{"bb", false, []string{outage, outage}},
-		{"bb", true, []string{charged, charged}},
-		{"bp", false, []string{charged, " "}},
-		{"pb", false, []string{" ", charged}},
-		{"bx", false, []string{charged, "permanent "}},
-		{"br", false, []string{charged, "retryable "}},
-		{"bd", false, []string{charged, "unavailable destination"}},
-		{"bn", false, []string{outage, "not_sent "}},
-		{"bo", false, []string{outage, outage}},
-		{"bo", true, []string{charged, outage}},
-		{"bw", false, []string{outage, "retryable "}}, // which all may get
-	} {
-		results := lettered(test.results, 0).Results
-		for i, letter := range test.results {
-			if letter == 'b' {
-				results[i].Err = brokers.Unreachable(brokers.ScopeBroker, &breakdown{what: "panicked"})
-			}
-		}
-		chargeBreakdowns(results, test.worked)
-		assert.Equal(t, test.want, classes(results), "%s %v", test.results, test.worked)
-	}
 }
 
 // What failed because we stopped waiting was not sent; what the broker has said stands.

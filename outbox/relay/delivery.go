@@ -125,7 +125,9 @@ func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message
 	d.call = Call{Messages: messages, Outgoing: outgoing, Began: time.Now(), clock: d.p.clock, batch: d.batch}
 	d.publish(sending)
 	d.tellOmitted()
-	c := classify(&d.call, d.p.history.of(&d.call), d.p.policy.Retry.MaxAttempts, d.classified)
+	past := d.p.history.of(&d.call)
+	d.askAlone(sending, &past)
+	c := classify(&d.call, past, d.p.policy.Retry.MaxAttempts, d.classified)
 	d.p.history.learn(&d.call, &c)
 	d.carryOut(&c)
 	d.p.sizing.learn(c.unavailable == nil || len(c.showings) > 0, kept, d.call.Took) // what is refused was answered

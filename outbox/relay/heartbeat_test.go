@@ -50,7 +50,8 @@ func (l *lobby) Renew(context.Context, driver.Lease) (int, error) { return 2, ni
 func (l *lobby) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
 	return driver.Readiness{}, nil
 }
-func (l *lobby) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }
+func (l *lobby) Defer(context.Context, *driver.Claim) (int, error)          { return 0, nil }
+func (l *lobby) Alone(context.Context, string, string, int64) (bool, error) { return false, nil }
 func (l *lobby) Holder(context.Context, string, int) (driver.Holder, error) {
 	return driver.Holder{}, nil
 }

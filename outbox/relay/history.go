@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,15 +23,16 @@ type history struct {
 // maxHistory bounds the messages in a history. Those forgotten are noticed again.
 const maxHistory = 1000
 
-// knows reports whether a message has met an outage before. It gets a call of its own then.
+// knows reports whether a message has met an outage before, or the implementation broke down at it. It
+// gets a call of its own then.
 func (h *history) knows(id int64) bool {
-	if h.count.Load() == 0 {
+	if h.suspects.Load() == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, known := h.met[id]
-	return known
+	_, met := h.met[id]
+	return met || h.refusals.known[id].broke
 }
 
 // of is the evidence for a call.
@@ -49,19 +49,17 @@ func (h *history) learn(call *Call, c *classification) {
 	defer h.mu.Unlock()
 	for i, m := range call.Messages {
 		one := &c.messages[i]
-		since, known := h.met[m.ID]
+		_, known := h.met[m.ID]
 		switch {
 		case one.verdict == verdictPublished:
 			delete(h.met, m.ID)
 			if call.Began.After(h.passed) {
 				h.passed = call.Began
 			}
-		case one.scope == scopeMessage && errors.As(one.err, new(*breakdown)):
-			h.note(m.ID, time.Time{}) // charged whenever it meets an outage, until it is delivered
 		case i != c.alone:
-		case c.charged && !since.IsZero():
+		case c.charged:
 			delete(h.met, m.ID) // and it begins anew
-		case !c.charged && !known:
+		case !known:
 			h.note(m.ID, time.Now())
 		}
 	}

@@ -41,21 +41,44 @@ func TestHistory(t *testing.T) {
 		assert.False(t, meets(1), "it begins anew")
 		assert.False(t, h.knows(2))
 
-		h.shows(time.Now(), 1, brokers.Retryable(&breakdown{what: "panicked"}))
-		assert.True(t, meets(1))
-		assert.True(t, meets(1))
-		assert.True(t, h.shows(time.Now(), 1, brokers.Unreachable(brokers.ScopeBroker, &breakdown{what: "panicked"})))
+		h.shows(time.Now(), 1, &breakdown{what: "panicked"})
 		assert.True(t, h.knows(1))
-		h.shows(time.Now(), 1, brokers.Permanent(errPlain))
-		assert.True(t, h.knows(1), "only a delivery ends it")
 		h.shows(time.Now(), 1, nil)
 		assert.False(t, h.knows(1))
-		assert.False(t, meets(1))
+		assert.False(t, meets(1), "that was no outage")
 
 		for id := range int64(3 * maxHistory) {
 			meets(id)
 		}
 		assert.LessOrEqual(t, len(h.met), maxHistory)
+	})
+}
+
+// A refused message that is not tried again, since another process has delivered it or an operator has
+// removed it, is forgotten: it does not make tries of a broker that hangs as large as those of one that refuses.
+func TestHistoryForgetsWhatDoesNotComeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := history{refusals: refusals{keep: time.Hour}}
+		refusal := brokers.Refused(brokers.ScopeBroker, errPlain)
+		h.shows(time.Now(), 1, refusal)
+		time.Sleep(40 * time.Minute)
+		h.shows(time.Now(), 2, refusal)
+		assert.Equal(t, refusedLimit, h.probeLimit())
+		assert.EqualValues(t, 2, h.suspects.Load())
+		time.Sleep(40 * time.Minute)
+		h.shows(time.Now(), 3, brokers.Unreachable(brokers.ScopeBroker, errPlain))
+		assert.EqualValues(t, 2, h.suspects.Load(), "the second one, and one that met an outage")
+		time.Sleep(40 * time.Minute)
+		h.shows(time.Now(), 3, nil)
+		assert.Equal(t, probeLimit, h.probeLimit())
+		assert.Zero(t, h.suspects.Load())
+		for id := range int64(2 * maxRefused) {
+			h.shows(time.Now(), id, refusal)
+		}
+		assert.LessOrEqual(t, len(h.refusals.known), maxRefused)
+		h.shows(time.Now(), 1, refusal)
+		assert.Equal(t, time.Hour, h.refusals.keep)
 	})
 }
 

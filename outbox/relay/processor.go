@@ -51,8 +51,8 @@ type Processor struct {
 	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, of attributes that were left out, and of panics.
 	recovered, omitted, panicked seldom
-	// Polls, claims and deferrals that fail; apart, since one may fail without the others.
-	lookFailing, claimFailing, completeFailing, deferFailing failure.Standing
+	// Calls to the database that fail; apart, since one may fail without the others.
+	lookFailing, claimFailing, completeFailing, deferFailing, aloneFailing failure.Standing
 
 	locked lockedRows
 	busy   busyShards
@@ -89,7 +89,8 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		shards: newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),
 		breaker: newBreaker(policy.Breaker), destinations: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
-		wake: make(chan struct{}, 1), isolation: newCrashIsolation(),
+		history: history{refusals: refusals{keep: 2 * max(maxWait, policy.Breaker.MaxDelay, policy.Retry.MaxDelay)}}, // twice as long as they wait
+		wake:    make(chan struct{}, 1), isolation: newCrashIsolation(),
 	}
 	if cfg.Observer != nil {
 		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
@@ -56,7 +57,7 @@ func TestProcessorSurvivesABrokerThatAlwaysBreaksDown(t *testing.T) {
 				}
 				r.start()
 				time.Sleep(10 * time.Minute)
-				assert.True(t, r.proc.Stats().Unavailable)
+				assert.Equal(t, []string{"s"}, r.proc.Stats().UnavailableDestinations)
 				assert.Equal(t, "30", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'pending' AND attempts = 0"))
 				assert.Less(t, calls.Load(), int64(11*10*60/10+200), "it is not hammered")
 				broker.repaired.Store(true)
@@ -90,6 +91,40 @@ func TestProcessorChargesABreakdownWhenOthersPass(t *testing.T) {
 		r.stop()
 		assert.Equal(t, "2", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published' AND attempts = 1"))
 	})
+}
+
+// An implementation that breaks down at each message of one destination is an outage of that one, whatever
+// it answers for others.
+func TestProcessorBreakdownAtADestination(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{"others pass": nil, "others are out": brokers.Unavailable(brokers.ScopeDestination, errors.New("no such topic"))} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				var repaired atomic.Bool
+				broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+					if m.Destination == "s" && !repaired.Load() {
+						panic("boom")
+					}
+					return answer
+				}}
+				r := start(t, path, broker, outbox.Policy{Workers: 1, PollMin: time.Second, PollMax: 20 * time.Second})
+				for i := range 20 {
+					r.insert(strconv.Itoa(i), strconv.Itoa(i))
+				}
+				for i := range 120 {
+					r.insertFor("other", "", fmt.Sprint("other", i), 0)
+					time.Sleep(10 * time.Second)
+				}
+				assert.Equal(t, "20", r.query("SELECT count(*) FROM outbox_messages WHERE stream = 's' AND status = 'pending' AND attempts = 0"))
+				assert.Contains(t, r.proc.Stats().UnavailableDestinations, "s")
+				if answer == nil {
+					repaired.Store(true)
+					r.until(2*time.Hour, func() bool { return r.open() == "0" })
+				}
+				r.stop()
+			})
+		})
+	}
 }
 
 // A shutdown that cuts a slow publish short costs no attempt, whatever the broker's implementation

@@ -40,7 +40,7 @@ func (d *delivery) results(ctx context.Context) []brokers.Result {
 	}
 	d.p.log.ErrorContext(ctx, "broker implementation failed", "messages", len(outgoing), "error", broken, "stack", broken.stack)
 	if len(outgoing) == 1 {
-		return []brokers.Result{{Err: brokers.Unreachable(brokers.ScopeBroker, broken)}}
+		return []brokers.Result{{Err: broken}}
 	}
 	results = make([]brokers.Result, len(outgoing))
 	failed := map[string]bool{}
@@ -52,12 +52,11 @@ func (d *delivery) results(ctx context.Context) []brokers.Result {
 		}
 		one, broken := ask(ctx, d.p.target, outgoing[i:i+1])
 		if broken != nil {
-			one = []brokers.Result{{Err: brokers.Unreachable(brokers.ScopeBroker, broken)}}
+			one = []brokers.Result{{Err: broken}}
 		}
 		results[i] = one[0]
 		failed[key] = key != "" && one[0].Err != nil
 	}
-	chargeBreakdowns(results, d.reached)
 	return results
 }
 

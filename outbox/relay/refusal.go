@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -11,23 +14,27 @@ import (
 // wrong schema, refuses every message, so a refusal is the message's own only where it is proven:
 // others were delivered in the same call, or before and after it while nothing else was refused. A
 // proven one is charged where it is refused again. Without proof it is an outage and costs nothing,
-// but for a message beside which none is sent: nothing else could ever speak for it.
+// but for a message beside which none is open in the database, which all relays share: nothing else
+// could ever speak for it.
 
 // A refused message is what is known of one that was refused before.
 type refused struct {
 	since  time.Time // when it was refused last
 	lone   bool      // nothing else was, whose fault was unknown, between a delivery there and then
 	proven bool
+	broke  bool // the implementation broke down at it
 
 	// Of the place that refused it, as it is now.
 	passed time.Time // when the last call began in which another message was delivered
 	quiet  bool      // it has refused no other, whose fault is unknown, since it delivered something
+	alone  bool      // no other message for it is open
 }
 
 // isProven reports whether the refusals of a message are its own fault.
 func (r refused) isProven() bool { return r.proven || r.lone && r.passed.After(r.since) }
 
-// A place is what refuses messages: a broker as a whole, or one of its destinations.
+// A place is what refuses messages: a broker as a whole, one of its destinations, or a partition of one.
+// Which partition that is only the adapter knows.
 type place struct {
 	scope       brokers.Scope
 	destination string
@@ -39,19 +46,28 @@ func placeOf(m *driver.Message, err error) (at place, ok bool) {
 		return place{}, false
 	}
 	scope, ok := brokers.Refusal(err)
-	if scope == brokers.ScopeBroker {
+	switch scope {
+	case brokers.ScopeBroker:
 		return place{scope: scope}, ok
+	case brokers.ScopePartition:
+		return place{scope, m.Stream}, ok
+	default:
+		return place{brokers.ScopeDestination, m.Stream}, ok
 	}
-	return place{brokers.ScopeDestination, m.Stream}, ok
 }
 
-// covers reports whether a message is sent to the place.
+// covers reports whether a message may be sent to the place.
 func (at place) covers(m *driver.Message) bool {
 	return at.scope == brokers.ScopeBroker || m.Stream == at.destination
 }
 
-// sole reports whether a call has only one message for the place, and no other is known to wait for
-// it: whatever waits behind others may, but not behind a message without a key.
+// passes reports whether the place is known to have taken a message that was delivered: of a partition
+// that is not known.
+func (at place) passes(m *driver.Message) bool {
+	return at.scope != brokers.ScopePartition && at.covers(m)
+}
+
+// sole reports whether a call, and the batch that it is of, have only one message for the place.
 func (at place) sole(call *Call, m *driver.Message) bool {
 	for _, other := range call.Messages {
 		if other != m && at.covers(other) {
@@ -66,8 +82,30 @@ func (at place) sole(call *Call, m *driver.Message) bool {
 			return false
 		}
 	}
-	waiting := call.batch.Waiting > 0 || call.batch.Blocked
-	return !waiting || m.OrderingKey == "" && at.scope == brokers.ScopeDestination
+	return true
+}
+
+// askAlone asks the database whether messages that the last call has refused again are alone with that,
+// unless they are charged in any case. Few are asked for: each has a place for itself in its batch.
+func (d *delivery) askAlone(ctx context.Context, past *evidence) {
+	for i, m := range d.call.Messages {
+		before, known := past.refused[m.ID]
+		at, is := placeOf(m, d.call.Results[i].Err)
+		if !known || !is || before.isProven() && before.quiet || !at.sole(&d.call, m) {
+			continue
+		}
+		before.alone = d.p.alone(ctx, at, m)
+		past.refused[m.ID] = before
+	}
+}
+
+// alone reports whether no other message for a place is open. Where that is unknown, there may be.
+func (p *Processor) alone(ctx context.Context, at place, m *driver.Message) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
+	defer cancel()
+	alone, err := p.store.Alone(ctx, p.broker, at.destination, m.ID)
+	p.heard(&p.aloneFailing, "look for open rows beside a refused one", err)
+	return err == nil && alone
 }
 
 // A showing is what a call shows of a place.
@@ -96,7 +134,7 @@ func showings(call *Call, past map[int64]refused) map[place]*showing {
 	}
 	for at, shown := range all {
 		for i, m := range call.Messages {
-			shown.delivered = shown.delivered || call.Results[i].Err == nil && at.covers(m)
+			shown.delivered = shown.delivered || call.Results[i].Err == nil && at.passes(m)
 		}
 	}
 	return all
@@ -110,13 +148,13 @@ func (s *showing) undisturbed(before refused) bool {
 // judgeRefusal says what it means that a message of a call was refused at a place.
 func judgeRefusal(call *Call, i int, at place, shown *showing, past evidence, maxAttempts int) classified {
 	m, err := call.Messages[i], call.Results[i].Err
-	before, known := past.refused[m.ID]
+	before := past.refused[m.ID]
 	switch {
 	case shown.delivered && before.isProven() && call.Began.After(before.since):
 		return classifyOne(m, err, maxAttempts)
 	case shown.delivered: // perhaps before the place began to refuse
 		return classified{verdict: verdictRelease, scope: scopeMessage, err: err}
-	case known && shown.undisturbed(before) && (before.isProven() || at.sole(call, m)):
+	case before.alone, before.isProven() && shown.undisturbed(before):
 		one := classifyOne(m, brokers.Retryable(err), maxAttempts)
 		one.err, one.alone = err, true
 		return one
@@ -130,6 +168,8 @@ func judgeRefusal(call *Call, i int, at place, shown *showing, past evidence, ma
 
 // refusals is the part of a history that remembers refused messages.
 type refusals struct {
+	keep   time.Duration       // messages that are not refused again within it are forgotten
+	tidied time.Time           // when that was done last
 	known  map[int64]refused   // by row id
 	passed map[place]time.Time // when the last call began that delivered a message there
 	doubts map[place]doubt     // since it delivered something
@@ -137,26 +177,19 @@ type refusals struct {
 
 // A doubt is about a place that refuses messages which are not proven.
 type doubt struct {
-	id      int64     // of the last one
-	at      time.Time // when that was
-	otherAt time.Time // when the last one before was that is another message
+	id      int64 // of the last one
+	several bool  // there were others
 }
 
-const (
-	// maxRefused bounds the messages in it. Those forgotten are noticed again.
-	maxRefused = 10_000
-	// doubtAge is for how long a refused message speaks for an outage: much longer than until it is
-	// tried again, which it no longer is where it was discarded, or delivered by another process.
-	doubtAge = 5 * time.Minute
-)
+// maxRefused bounds the messages in it. Those forgotten are noticed again.
+const maxRefused = 10_000
 
-// quiet reports whether a place refuses no message but one.
-func (d doubt) quiet(id int64, now time.Time) bool {
-	last := d.otherAt
-	if d.id != id {
-		last = d.at
-	}
-	return now.Sub(last) > doubtAge
+// quiet reports whether a place has refused no message but one since it delivered something, which is
+// never known of a partition. What was discarded, or delivered by another process, counts until then:
+// that delays a proof, and no more.
+func (r *refusals) quiet(at place, id int64) bool {
+	d, doubted := r.doubts[at]
+	return at.scope != brokers.ScopePartition && (!doubted || d.id == id && !d.several)
 }
 
 // of is what is known of the messages of a call that were refused before; nil, as a rule: of none.
@@ -164,7 +197,6 @@ func (r *refusals) of(call *Call) (all map[int64]refused) {
 	if len(r.known) == 0 {
 		return nil
 	}
-	now := time.Now()
 	for i, m := range call.Messages {
 		at, is := placeOf(m, call.Results[i].Err)
 		one, known := r.known[m.ID]
@@ -174,7 +206,7 @@ func (r *refusals) of(call *Call) (all map[int64]refused) {
 		if all == nil {
 			all = map[int64]refused{}
 		}
-		one.passed, one.quiet = r.passed[at], r.doubts[at].quiet(m.ID, now)
+		one.passed, one.quiet = r.passed[at], r.quiet(at, m.ID)
 		all[m.ID] = one
 	}
 	return all
@@ -185,20 +217,21 @@ func (r *refusals) learn(call *Call, c *classification) {
 	if len(r.passed) == 0 && len(c.showings) == 0 { // as a rule
 		return
 	}
+	r.tidy()
 	streams := map[string]bool{}
 	for i, m := range call.Messages {
 		if call.Results[i].Err == nil {
 			streams[m.Stream] = true
 		}
 		if at, is := placeOf(m, call.Results[i].Err); is {
-			r.note(m, at, c.showings[at])
+			r.note(m, at, c.showings[at], errors.As(call.Results[i].Err, new(*breakdown)))
 		}
 		if verdict := c.messages[i].verdict; verdict == verdictPublished || verdict == verdictAbandon {
 			delete(r.known, m.ID)
 		}
 	}
 	for at, passed := range r.passed {
-		if streams[at.destination] || at.scope == brokers.ScopeBroker && len(streams) > 0 {
+		if at.scope == brokers.ScopeDestination && streams[at.destination] || at.scope == brokers.ScopeBroker && len(streams) > 0 {
 			delete(r.doubts, at)
 			if call.Began.After(passed) {
 				r.passed[at] = call.Began
@@ -207,24 +240,30 @@ func (r *refusals) learn(call *Call, c *classification) {
 	}
 }
 
-// note notes that a message was refused. Where there are too many, all begins anew.
-func (r *refusals) note(m *driver.Message, at place, shown *showing) {
+// tidy forgets messages that do not come again: another process has delivered them, or an operator has
+// removed them.
+func (r *refusals) tidy() {
 	now := time.Now()
+	if len(r.known) == 0 || now.Sub(r.tidied) < r.keep/8 {
+		return
+	}
+	r.tidied = now
+	maps.DeleteFunc(r.known, func(_ int64, one refused) bool { return now.Sub(one.since) > r.keep })
+}
+
+// note notes that a message was refused. Where there are too many, all begins anew.
+func (r *refusals) note(m *driver.Message, at place, shown *showing, broke bool) {
 	before, known := r.known[m.ID]
 	if _, seen := r.passed[at]; r.known == nil || !known && len(r.known) >= maxRefused || !seen && len(r.passed) >= maxHistory {
-		*r = refusals{known: map[int64]refused{}, passed: map[place]time.Time{}, doubts: map[place]doubt{}}
+		r.known, r.passed, r.doubts = map[int64]refused{}, map[place]time.Time{}, map[place]doubt{}
 	}
-	before.passed, before.quiet = r.passed[at], r.doubts[at].quiet(m.ID, now)
+	before.passed, before.quiet = r.passed[at], r.quiet(at, m.ID)
 	proven := shown.delivered || before.isProven()
-	r.known[m.ID] = refused{since: now, lone: shown.undisturbed(before), proven: proven}
+	r.known[m.ID] = refused{since: time.Now(), lone: shown.undisturbed(before), proven: proven, broke: broke}
 	r.passed[at] = before.passed
 	if proven {
 		return
 	}
 	d, doubted := r.doubts[at]
-	if doubted && d.id != m.ID {
-		d.otherAt = d.at
-	}
-	d.id, d.at = m.ID, now
-	r.doubts[at] = d
+	r.doubts[at] = doubt{id: m.ID, several: d.several || doubted && d.id != m.ID}
 }

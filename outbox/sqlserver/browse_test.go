@@ -324,7 +324,8 @@ func TestBrowseTexts(t *testing.T) {
 			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK", index("open", "NOLOCK"),
 			index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), finished,
 		},
-		"audit": {tested},
+		"beside": {index("open", "NOLOCK"), "FORCESEEK, NOLOCK", index("deferred", "NOLOCK"), "FORCESEEK, NOLOCK"},
+		"audit":  {tested},
 	} {
 		text := store.Text(name)
 		texts = append(texts, text)

@@ -47,6 +47,11 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// count.
 	Defer(ctx context.Context, claim *Claim) (int, error)
 
+	// Alone reports whether no other row of a broker is open beside one, claimed and deferred rows
+	// included; of those for its stream, where stream is not empty. It looks at a bounded number of
+	// rows, and is false where the broker has more. It takes no lock.
+	Alone(ctx context.Context, broker, stream string, id int64) (bool, error)
+
 	// Holder tells who has kept a shard from being claimed from for longer than a claim takes. On
 	// PostgreSQL a session that has fallen silent in the middle of that is ended, so that the shard
 	// becomes free.

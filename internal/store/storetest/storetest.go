@@ -89,6 +89,7 @@ func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
 		{"Complete", completeTests},
 		{"Lease", leaseTests},
 		{"Ready", readyTests},
+		{"Alone", aloneTests},
 		{"Race", raceTests},
 		{"Outside", outsideTests},
 		{"Locked", lockedTests},

@@ -258,6 +258,26 @@ SELECT name AS fanout_behind
   FROM @behind AS behind
  ORDER BY name;
 
+-- beside
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SELECT SUM(CASE WHEN counted.looked >= @limit THEN 1 ELSE counted.beside END) AS fanout_beside
+  FROM (SELECT COUNT_BIG(*) AS looked, COUNT_BIG(CASE WHEN r.id <> @id AND (r.stream = @stream OR @stream = N'') THEN 1 END) AS beside
+          FROM (SELECT TOP (@limit) m.id
+                  FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                 WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred = 0) AS opened
+         INNER JOIN app.outbox AS r WITH (FORCESEEK, NOLOCK) ON r.id = opened.id
+         UNION ALL
+        SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN r.id <> @id AND (r.stream = @stream OR @stream = N'') THEN 1 END)
+          FROM (SELECT TOP (@limit) m.id
+                  FROM app.outbox AS m WITH (INDEX(outbox_deferred), FORCESEEK, NOLOCK)
+                 WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred = 1) AS deferred_rows
+         INNER JOIN app.outbox AS r WITH (FORCESEEK, NOLOCK) ON r.id = deferred_rows.id) AS counted;
+
 -- blocked_keys
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
