@@ -38,7 +38,7 @@ func TestMessageAtWhichTheServerHangsUp(t *testing.T) {
 	so := &atomic.Bool{}
 	so.Store(true)
 	c.hangUp("poison", so)
-	b := open(t, c.seeds(), kafka.WithoutCompression(), kafka.WithTimeout(time.Minute))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: time.Minute}.WithoutCompression())
 	msgs := perKey("there", 60)
 	msgs[3].Payload = []byte("poison")
 	msgs = append(msgs, numbered("there", "key-3", 60))
@@ -64,7 +64,7 @@ func TestServerThatHangsUpAtAll(t *testing.T) {
 		}
 		return nil, nil, false //nolint:nilnil // the fake cluster answers
 	})
-	b := open(t, c.seeds(), kafka.WithTimeout(time.Minute))
+	b := open(t, c.seeds(), kafka.Settings{Timeout: time.Minute})
 	n, said := map[string]int{}, map[string]string{}
 	for range 3 {
 		results := b.Publish(t.Context(), perKey("there", 60))
