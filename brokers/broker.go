@@ -48,7 +48,7 @@ type Broker interface {
 	// error, such as ErrClosed.
 	Ping(ctx context.Context) error
 
-	// Close waits for publishes under way, at most until ctx ends, and releases connections.
+	// Close waits for publishes in progress, at most until ctx ends, and releases connections.
 	// Publish after Close answers ErrClosed for every message. A second Close does nothing.
 	Close(ctx context.Context) error
 }

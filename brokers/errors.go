@@ -170,7 +170,7 @@ func NotSentBecause(cause error) error {
 	if cause == nil {
 		return ErrNotSent
 	}
-	// The text alone, not the chain: a follower of a message that failed for good has itself not
+	// The text alone, not the chain: a follower of a message that failed permanently has itself not
 	// failed at all.
 	return fmt.Errorf("%w: %s", ErrNotSent, cause.Error())
 }

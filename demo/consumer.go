@@ -118,7 +118,7 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 }
 
 // The words of a report, one a line, each before or after what it tells of: a process that is
-// killed may not have told of its last acts.
+// killed may not have reported its last acts.
 const (
 	reportDelivered = "delivered" // to a handler
 	reportDuplicate = "duplicate" // which the inbox has dropped

@@ -17,7 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/monitor"
 )
 
-// stopTime is how long requests under way may take once the demo ends.
+// stopTime is how long requests in progress may take once the demo ends.
 const stopTime = time.Second
 
 // page is the dashboard of a run.
@@ -125,7 +125,7 @@ func (p *page) stay(ctx context.Context, enter io.Reader) {
 	}
 }
 
-// close stops the server. It must come before the relay is closed, for requests under way need its
+// close stops the server. It must come before the relay is closed, for requests in progress need its
 // databases.
 func (p *page) close() {
 	if p == nil {

@@ -46,7 +46,7 @@ func TestConsumerEndsWithItsParent(t *testing.T) {
 	require.NoError(t, p.err, "in good order: %s", p.said)
 	sums, err := projected(t.Context(), p.cfg.Database)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]Projection{warehouse: {OrdersShipped: 1}}, sums, "what was under way is finished")
+	assert.Equal(t, map[string]Projection{warehouse: {OrdersShipped: 1}}, sums, "what was in progress is finished")
 }
 
 // whenSaid calls f when a text is written.

@@ -65,7 +65,7 @@ func TestDatabasesArePrivate(t *testing.T) {
 	assert.Zero(t, rowsIn(t, other))
 }
 
-// A transaction under way is no wall for code beside it, be it in its own goroutine or in another
+// A transaction in progress is no wall for code beside it, be it in its own goroutine or in another
 // one.
 func TestReadingBesideATransaction(t *testing.T) {
 	t.Parallel()

@@ -211,7 +211,7 @@ func (s *script) named(kind controlKind) control {
 	return control{kind: kind, name: name}
 }
 
-// commitsOnMySQL are the first words of statements that commit whatever is under way.
+// commitsOnMySQL are the first words of statements that commit whatever is in progress.
 var commitsOnMySQL = []string{
 	"ALTER", "ANALYZE", "BEGIN", "CACHE", "CHECK", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE",
 	"START", "TRUNCATE", "UNINSTALL",

@@ -44,7 +44,7 @@ func (c *course) mayHaveEnded() bool {
 	return c.failed || c.mayEnd
 }
 
-// follow notes what a text does that has been executed; err is what came of it. The text may have
+// follow notes what a text does that has been executed; err is the result. The text may have
 // been executed in part when it has several statements and there is an error, or ctx has ended.
 func (c *course) follow(ctx context.Context, dialect outbox.Dialect, notes *journal.Journal, text string, err error) {
 	controls, statements := readControl(dialect, text)

@@ -11,7 +11,7 @@ import (
 // guard makes a panic in any callback of a chain, a hook of the application's or another plugin's,
 // roll back the transaction that was begun for the statement. GORM does so for db.Transaction only:
 // the transaction of a single statement, and the one that the plugin begins under
-// SkipDefaultTransaction, would keep their connection for good.
+// SkipDefaultTransaction, would keep their connection forever.
 //
 // What it returns is given to GORM as the condition of one of the plugin's callbacks. GORM asks for
 // conditions whenever a callback is registered, replaced or removed, before it puts the chain in

@@ -84,7 +84,7 @@ type mark struct {
 	at     int
 }
 
-// transaction under way. In a foreign one rows are written at the statement, and nobody sees the
+// transaction in progress. In a foreign one rows are written at the statement, and nobody sees the
 // commit.
 type transaction struct {
 	world

@@ -69,7 +69,7 @@ func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 			b.plugin.LookLater()
 			b.pending(o)
 		},
-		"a transaction under way": func(b *bench) {
+		"a transaction in progress": func(b *bench) {
 			o := order("1", "a")
 			own, db := b.own()
 			b.ok(db.Create(o).Error)

@@ -76,7 +76,7 @@ func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
 }
 
 // ExecContext is for statements outside of transactions. What is known before them of those that
-// were not seen to end is known for good: a statement may purge rows.
+// were not seen to end is known forever: a statement may purge rows.
 func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	p.plugin.outcomes.lookNow(ctx)
 	return p.ConnPool.ExecContext(ctx, query, args...)

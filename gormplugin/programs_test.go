@@ -49,7 +49,7 @@ func TestPrograms(t *testing.T) {
 		"nothing runs after a rollback": {
 			program: []op{block("transaction", failed, on("after", 0)), block("do", panicked, on("after", 0)), block("begin", failed, on("after", 0))},
 		},
-		"a savepoint that is set after a batch was written in part does not mend that": {
+		"a savepoint that is set after a batch was written in part does not fix that": {
 			program: []op{
 				on("create", 0),
 				block("transaction", done, raises(0), on("ignores", 0), savepointOp("SAVEPOINT", "a"), savepointOp("ROLLBACK_TO", "a")),

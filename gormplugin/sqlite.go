@@ -72,12 +72,12 @@ func (k *keptConn) release() {
 	_ = k.ours.Close()
 }
 
-const mendTime = 10 * time.Second
+const repairTime = 10 * time.Second
 
-// mend rolls back what a commit that was refused has left open, or sees to it that nobody gets the
+// repair rolls back what a commit that was refused has left open, or sees to it that nobody gets the
 // connection.
-func (k *keptConn) mend(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendTime)
+func (k *keptConn) repair(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), repairTime)
 	defer cancel()
 	if _, err := k.conn.ExecContext(ctx, "ROLLBACK"); err != nil && !strings.Contains(err.Error(), "no transaction is active") {
 		_ = k.conn.Raw(func(any) error { return driver.ErrBadConn })
@@ -90,7 +90,7 @@ func (t *tx) finish() error {
 	if t.kept != nil {
 		err := t.Tx.Commit()
 		if err != nil {
-			t.kept.mend(t.ctx)
+			t.kept.repair(t.ctx)
 		}
 		return err
 	}

@@ -52,7 +52,7 @@ func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 	return result, err
 }
 
-// follow notes what a text has done to the transaction; err is what came of it.
+// follow notes what a text has done to the transaction; err is the result.
 func (t *tx) follow(ctx context.Context, text string, err error) {
 	if err != nil {
 		t.course.fail(err)

@@ -84,7 +84,7 @@ func TestLooksAreBounded(t *testing.T) {
 	assert.Len(t, uow.Pending(&orders[0]), 1)
 }
 
-// A transaction under way is left alone, for a while.
+// A transaction in progress is left alone, for a while.
 func TestATransactionIsNotWaitedForForever(t *testing.T) {
 	t.Parallel()
 	pool := openPool(t)

@@ -27,7 +27,7 @@ type Runner struct {
 	Retry Retry
 	// Timeout bounds one attempt, default [DefaultTimeout]; the handler's context ends then.
 	Timeout time.Duration
-	// Observer is told of each attempt; nil for none.
+	// Observer is notified of each attempt; nil for none.
 	Observer Observer
 	// Overdue, if set, is told when a handler goes on although its context has ended, with true,
 	// and with false when it has returned after all. The handler keeps what it has until then.
@@ -73,7 +73,7 @@ func (a *Attempt) Done() bool { return a.Err == nil }
 // An Observer is told what consumers do. Its methods must return quickly; they are called from many
 // goroutines. A panic of theirs is logged, and changes nothing.
 type Observer interface {
-	// Begin is told of a message before its handler runs. The context that it returns is the
+	// Begin is called with a message before its handler runs. The context that it returns is the
 	// handler's: a tracer puts its span there.
 	Begin(ctx context.Context, m *Message) context.Context
 	// End is told how the attempt ended, with the context that Begin returned.

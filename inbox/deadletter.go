@@ -57,7 +57,7 @@ func reject(ctx context.Context, db *gorm.DB, m *Message, why error, opts ...Opt
 	return outcome, nil
 }
 
-// A DeadLetter is a message that failed for good, and waits for a person: who sees to the cause,
+// A DeadLetter is a message that failed permanently, and waits for a person: who sees to the cause,
 // and redrives it.
 type DeadLetter struct {
 	Consumer string

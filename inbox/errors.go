@@ -16,7 +16,7 @@ type (
 func (e permanentError) Unwrap() error   { return e.error }
 func (e unavailableError) Unwrap() error { return e.error }
 
-// Permanent marks an error that no repetition would mend: the message becomes a dead letter of the
+// Permanent marks an error that no repetition would fix: the message becomes a dead letter of the
 // inbox, or is forwarded to those of the broker, at once. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {

@@ -99,17 +99,17 @@ func ExampleHandle() {
 	// revenue: 40
 }
 
-// A message that fails becomes a dead letter after some attempts. When the cause is mended it is
+// A message that fails becomes a dead letter after some attempts. When the cause is fixed it is
 // redriven, and handed out from its stored payload.
 func ExampleRedeliver() {
 	ctx := context.Background()
 	db, remove := openExample()
 	defer remove()
-	mended := false
+	fixed := false
 	handler := inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		m.MaxAttempts = 2 // a consumer sets it from its Retry
 		return inbox.Handle(ctx, db, m, func(*gorm.DB) error {
-			if !mended {
+			if !fixed {
 				return errors.New("no rate for this currency")
 			}
 			return nil
@@ -124,7 +124,7 @@ func ExampleRedeliver() {
 	}
 	fmt.Println(dead[0].Type, dead[0].Attempts, dead[0].LastError.Message)
 
-	mended = true
+	fixed = true
 	if _, err := inbox.Redrive(ctx, db, "accounting", "", []uuid.UUID{dead[0].Key}); err != nil {
 		panic(err)
 	}

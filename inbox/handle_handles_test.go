@@ -129,7 +129,7 @@ func TestHandleCaptures(t *testing.T) {
 		require.Equal(t, []outboxRow{want, other}, p.raised())
 		require.Equal(t, 1, p.count("SELECT count(*) FROM invoices"))
 
-		// What cannot be written fails at the commit, which counts: nothing would mend it.
+		// What cannot be written fails at the commit, which counts: nothing would fix it.
 		unknown := p.message()
 		_, err = inbox.Handle(t.Context(), db, unknown, func(tx *gorm.DB) error { return uow.Publish(tx, struct{ X int }{1}) }, p.at())
 		require.Error(t, err)

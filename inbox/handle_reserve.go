@@ -23,7 +23,7 @@ func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), er
 	}
 	pool, err := h.handle.DB()
 	if err != nil { // it is the one of db.Connection, or of a pool of its own kind
-		return h.handle, func(failed bool) { mend(ctx, h.outside(), failed) }, nil //nolint:nilerr // there is nothing to reserve
+		return h.handle, func(failed bool) { repair(ctx, h.outside(), failed) }, nil //nolint:nilerr // there is nothing to reserve
 	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -35,14 +35,14 @@ func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), er
 		handle = hooks.Wrap(handle)
 	}
 	return handle, func(failed bool) {
-		mend(ctx, conn, failed)
+		repair(ctx, conn, failed)
 		_ = conn.Close() // it goes back to the pool
 	}, nil
 }
 
-// mend ends what a commit that has failed may have left open. Where it has not, the database's
+// repair ends what a commit that has failed may have left open. Where it has not, the database's
 // complaint is of no interest.
-func mend(ctx context.Context, on conn, failed bool) {
+func repair(ctx context.Context, on conn, failed bool) {
 	if !failed {
 		return
 	}

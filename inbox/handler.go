@@ -15,7 +15,7 @@ const (
 	Handled Outcome = "handled"
 	// Duplicate means that it had been handled before, so nothing has happened now.
 	Duplicate Outcome = "duplicate"
-	// DeadLettered means that it failed for good: it waits as a dead letter in the inbox table,
+	// DeadLettered means that it failed permanently: it waits as a dead letter in the inbox table,
 	// with its payload and its last error, until an operator redrives it; see [Redrive]. A message
 	// that a consumer forwards to the dead letters of its broker has no outcome, since its handler
 	// never succeeded; see [Observer].

@@ -24,7 +24,7 @@ type RedeliverConfig struct {
 	// MaxAttempts is after how many failed attempts a message becomes a dead letter again, counted
 	// from its redrive; default [DefaultMaxAttempts].
 	MaxAttempts int
-	// Observer is told of each attempt; nil for none.
+	// Observer is notified of each attempt; nil for none.
 	Observer Observer
 	// Log gets a line for each attempt that failed; and one when polls begin to fail, when the class
 	// of the cause changes, and when they work again. Default: slog.Default().
@@ -74,7 +74,7 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 	})}, nil
 }
 
-// Run polls for redriven messages until ctx ends, and then returns nil. A handler that is under way
+// Run polls for redriven messages until ctx ends, and then returns nil. A handler that is in progress
 // is told by its context. Errors are logged; the next poll tries again.
 func (r *Redeliverer) Run(ctx context.Context) error {
 	var failing failure.Standing

@@ -142,7 +142,7 @@ type commitConversation struct {
 	client, server net.Conn
 	texts          map[string]string // of prepared statements
 	portals        map[string]string // what is bound to them
-	statements     []string          // of the transaction under way
+	statements     []string          // of the transaction in progress
 
 	silence  sync.Mutex
 	silent   bool // answers are kept from the client

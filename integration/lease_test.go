@@ -54,7 +54,7 @@ func testFault02KilledBetweenPublishAndMark(t *testing.T, p *place) {
 	assert.Regexp(t, `level=WARN msg="recovered rows from expired leases" database=test broker=b rows=\d+ crashes=1`, heir.log.String())
 }
 
-// A relay is stopped past its lease, in the middle of a send, and goes on: the send under way ends,
+// A relay is stopped past its lease, in the middle of a send, and goes on: the send in progress ends,
 // no other one begins, its late mark changes no row, and it counts the lease as lost. What another
 // relay did meanwhile stands.
 func TestFault03StoppedPastItsLease(t *testing.T) {
@@ -83,7 +83,7 @@ func testFault03StoppedPastItsLease(t *testing.T, p *place) {
 	assert.Subset(t, o.messages(), delivered)
 
 	require.NoError(t, sleeper.cmd.Process.Signal(syscall.SIGCONT))
-	eventually(t, func() bool { _, ids := stopped.read(); return len(ids) > len(before) }) // the send under way ends
+	eventually(t, func() bool { _, ids := stopped.read(); return len(ids) > len(before) }) // the send in progress ends
 	sleeper.stop(t)
 	callsAfter, after := stopped.read()
 	assert.Equal(t, calls, callsAfter, "no send begins after the lease")

@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-// Three kinds of poison at once: a message that its broker refuses for good, one at which its
+// Three kinds of poison at once: a message that its broker refuses permanently, one at which its
 // client panics, and one that kills the process. Each of them, and nobody else, is abandoned with
 // its reason; everything else arrives and pays nothing.
 func TestPoisonOfThreeKinds(t *testing.T) {

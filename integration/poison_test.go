@@ -23,7 +23,7 @@ import (
 
 const deliveredVariable = "FANOUT_TEST_CHILD_DELIVERED"
 
-// poisoned is a broker whose client refuses one message for good, panics at another, and dies of a
+// poisoned is a broker whose client refuses one message permanently, panics at another, and dies of a
 // third one, and its process with it. What it delivers it writes into a file.
 type poisoned struct {
 	confirming

@@ -28,7 +28,7 @@ const (
 	takesItsTime     = "takes its time"     // each call takes a second, whatever becomes of its context
 )
 
-// begun is the line that a recorder writes when a call is under way.
+// begun is the line that a recorder writes when a call is in progress.
 const begun = "begun"
 
 // recorder is a broker that writes down what it is given. One call is one send: what it has begun

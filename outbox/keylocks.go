@@ -92,7 +92,7 @@ func (d Dialect) lockKeysSQL(table string) string {
 //
 // It is one statement, whatever the number of rows; none for rows without a key, nor on SQLite,
 // whose writers take turns anyway. Locks are always taken in the same order, so that two
-// transactions that call it once do not block each other for good. One that calls it several times,
+// transactions that call it once do not block each other forever. One that calls it several times,
 // or goes on to lock other things, can end in a deadlock, which the database breaks off with an
 // error, as with any lock. Waiting is bounded by ctx and by the session's own limit (lock_timeout
 // on PostgreSQL, LOCK_TIMEOUT on SQL Server, innodb_lock_wait_timeout on MySQL). After an error the transaction must be rolled back.

@@ -11,7 +11,7 @@ import (
 
 // Policy says how one broker's rows are delivered. Zero values take the defaults.
 type Policy struct {
-	// Workers is how many claims and completions are under way at once, each on a shard of its own;
+	// Workers is how many claims and completions are in progress at once, each on a shard of its own;
 	// more than the store's shards bring nothing. Each worker has two batches on their way: one is
 	// published while the next is claimed, and the one before it completed. So as many batches are
 	// with the broker as its slowness makes of them, up to one for each shard. Default 2.
@@ -48,7 +48,7 @@ type Policy struct {
 	// Rate is the most messages that this processor publishes in a second, evenly spread. Each
 	// process, and in a process each database, counts by itself. Default: 0, no limit.
 	Rate float64
-	// ShutdownTimeout is how long a publish under way may still take once the processor is told to
+	// ShutdownTimeout is how long a publish in progress may still take once the processor is told to
 	// stop. Default 20 s.
 	ShutdownTimeout time.Duration
 }

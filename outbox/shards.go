@@ -14,7 +14,7 @@ import (
 // does not hold up the others, and the order of a key is kept within each class: between a key's rows
 // in two classes there is none. Shards of a higher class go first, and those of a lower one keep a
 // share: where urgent, normal and backfill rows wait all the time, they get about 65, 22 and 13 of
-// 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
+// 100 turns, of up to 8 batches each. A shard that waits always gets its turn.
 type Class int
 
 const (

@@ -105,7 +105,7 @@ func (t *tracking) check() error {
 // nobody saw it: on the *sql.Tx itself, or among several statements in one text.
 type SavepointError = journal.SavepointError
 
-// A Unit is one unit of work under way.
+// A Unit is one unit of work in progress.
 type Unit struct {
 	// DB is the transaction. Use it for everything that belongs to the unit.
 	DB *gorm.DB

@@ -63,6 +63,6 @@ func (g *Gate) Close(ctx context.Context) (first bool, err error) {
 	case <-ctx.Done():
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return true, fmt.Errorf("%d publish calls still under way: %w", g.inside, ctx.Err())
+		return true, fmt.Errorf("%d publish calls still in progress: %w", g.inside, ctx.Err())
 	}
 }

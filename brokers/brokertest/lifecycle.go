@@ -103,7 +103,7 @@ func (s *suite) publishAfterClose(t *testing.T) {
 	assert.Len(t, s.Received(t, destination), 1)
 }
 
-// closeWhilePublishing: Close waits for what is under way; what it let in arrives, and nothing
+// closeWhilePublishing: Close waits for what is in progress; what it let in arrives, and nothing
 // comes after it.
 func (s *suite) closeWhilePublishing(t *testing.T) {
 	const callers = 4

@@ -104,7 +104,7 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 }
 
 // Close implements [brokers.Broker]. It closes the connections of a broker made by [Open], and with
-// them what is still under way when ctx ends. Those of [New] are the caller's: there, publishes
+// them what is still in progress when ctx ends. Those of [New] are the caller's: there, publishes
 // that Close no longer waits for end with their own contexts.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)

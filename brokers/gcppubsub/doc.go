@@ -44,7 +44,7 @@
 // and its neighbours), or beyond what gRPC lets the server take, is permanent. A destination
 // without a legal topic is unavailable (scope destination): another mapping cures it, and
 // abandoning its messages meanwhile would lose their order. A caller who cancels gets retryable for
-// what is under way.
+// what is in progress.
 //
 // The client's own retries are off. Unavailable, Internal and Aborted are tried again here, twice
 // within about a quarter of a second and within the context of the call; the key waits meanwhile,
@@ -72,6 +72,6 @@
 // after their publish call has ended, and with it the lease on their rows. A request that fails
 // because of one message fails for all in it, and the queue cannot take it apart. And a key that
 // failed stays paused until somebody resumes it (ResumePublish), which cannot be timed right when
-// several calls share the key. Here nothing is paused, and nothing is under way once Publish has
+// several calls share the key. Here nothing is paused, and nothing is in progress once Publish has
 // returned.
 package gcppubsub

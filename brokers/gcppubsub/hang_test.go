@@ -81,7 +81,7 @@ func TestHangingServerCancelled(t *testing.T) {
 	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(<-answer))
 }
 
-// Close waits no longer than its context lives. What was under way says that the connection is
+// Close waits no longer than its context lives. What was in progress says that the connection is
 // gone.
 func TestHangingServerClose(t *testing.T) {
 	t.Parallel()
@@ -93,12 +93,12 @@ func TestHangingServerClose(t *testing.T) {
 	<-came
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, b.Close(ended), "gcppubsub: close: 1 publish calls still under way")
+	require.ErrorContains(t, b.Close(ended), "gcppubsub: close: 1 publish calls still in progress")
 	assert.Equal(t, map[string]int{"unavailable broker": 2, "not_sent": 1}, verdicts(<-answer))
 	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(b.Publish(t.Context(), many("orders", 1, 1))))
 }
 
-// A client of the caller's is not closed, and what is under way on it goes on.
+// A client of the caller's is not closed, and what is in progress on it goes on.
 func TestHangingServerCloseOfNew(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -116,7 +116,7 @@ func TestHangingServerCloseOfNew(t *testing.T) {
 	<-came
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, b.Close(ended), "1 publish calls still under way")
+	require.ErrorContains(t, b.Close(ended), "1 publish calls still in progress")
 	close(release)
 	assert.Equal(t, map[string]int{"": 3}, verdicts(<-answer))
 }

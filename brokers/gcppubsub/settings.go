@@ -53,7 +53,7 @@ type Settings struct {
 	// Timeout bounds one request to Pub/Sub, within the context of the call. A request that is not
 	// answered by then counts as an outage of the broker. Default: 10 s.
 	Timeout time.Duration
-	// Concurrency is how many requests one Publish call has under way at most. Pub/Sub wants a request
+	// Concurrency is how many requests one Publish call has in progress at most. Pub/Sub wants a request
 	// per ordering key, so that a bulk of many keys becomes many small requests. Default: 100.
 	Concurrency int
 	// BatchMessages and BatchBytes bound what goes in one request; a larger message goes alone. Nothing

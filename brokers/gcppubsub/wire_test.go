@@ -118,7 +118,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Servers end connections after a while; Pub/Sub does. What is under way is finished, what comes
+// Servers end connections after a while; Pub/Sub does. What is in progress is finished, what comes
 // later goes over another one.
 func TestConnectionsAreRenewed(t *testing.T) {
 	t.Parallel()

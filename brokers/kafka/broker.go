@@ -227,7 +227,7 @@ func known(ctx context.Context, c *client, topic string) error {
 	}
 }
 
-// Close implements [brokers.Broker]. Publishes that are still under way when ctx ends lose their
+// Close implements [brokers.Broker]. Publishes that are still in progress when ctx ends lose their
 // clients, and say so in their results.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)

@@ -75,7 +75,7 @@ func TestSlownessEndsWithTheLeader(t *testing.T) {
 	c := startThree(t, 6)
 	on, _ := c.hang(t)
 	on.Store(true)
-	b := open(t, c.seeds(), kafka.Settings{Timeout: 6*time.Second})
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 6 * time.Second})
 	for range 2 {
 		n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
 		require.Equal(t, map[string]int{"": 16, "unavailable partition": 8}, n, said)

@@ -96,7 +96,7 @@ func TestThrottledServer(t *testing.T) {
 		}
 		return answer, nil, true
 	})
-	b := open(t, c.seeds(), kafka.Settings{Timeout: 2*time.Second})
+	b := open(t, c.seeds(), kafka.Settings{Timeout: 2 * time.Second})
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))
 	require.Equal(t, 24, n[""], said)
 	for call := range 6 {

@@ -54,7 +54,7 @@ type kept struct {
 // An Option changes a [New] broker.
 type Option func(*Broker)
 
-// WithMaxMessageBytes makes the broker refuse larger payloads for good, as brokers for production
+// WithMaxMessageBytes makes the broker refuse larger payloads permanently, as brokers for production
 // do. Default: no limit.
 func WithMaxMessageBytes(n int) Option { return func(b *Broker) { b.maxBytes = max(n, 0) } }
 

@@ -49,7 +49,7 @@ var rules = map[jetstream.ErrorCode]rule{
 		brokers.ClassUnavailable, brokers.ScopeDestination,
 		"the stream is full and discards new messages, or cannot be written: raise its limits, remove messages, see the server's log",
 	},
-	10109: {brokers.ClassUnavailable, brokers.ScopeDestination, "the stream is sealed for good: create another one for the subject"},
+	10109: {brokers.ClassUnavailable, brokers.ScopeDestination, "the stream is sealed permanently: create another one for the subject"},
 	10118: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10194: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10167: {brokers.ClassUnavailable, brokers.ScopeDestination, "the stream is overloaded; this passes by itself"},

@@ -52,7 +52,7 @@ type Settings struct {
 	// Stream has the settings of streams that are created.
 	Stream StreamSettings `config:"stream"`
 	// MaxMessageBytes is max_payload of the servers, above 64 KiB and at most 64 MiB. Payloads larger than
-	// it less 32 KiB, which are for headers, fail for good. The server's own limit is checked as well.
+	// it less 32 KiB, which are for headers, fail permanently. The server's own limit is checked as well.
 	// Default: 1 MiB, as theirs.
 	MaxMessageBytes int `config:"max_message_bytes,min=65537,max=67108864"`
 

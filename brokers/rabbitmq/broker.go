@@ -27,7 +27,7 @@ type Broker struct {
 
 	mu      sync.Mutex
 	current *session // nil before the first one
-	dialing *dialing // nil while none is under way
+	dialing *dialing // nil while none is in progress
 }
 
 // Capabilities implements [brokers.Broker].
@@ -78,7 +78,7 @@ func (b *Broker) ask(ctx context.Context, what string, question func(*channel) e
 // closePatience bounds the farewell from a server.
 const closePatience = 2 * time.Second
 
-// Close implements [brokers.Broker]. Publishes that are still under way when ctx ends lose their
+// Close implements [brokers.Broker]. Publishes that are still in progress when ctx ends lose their
 // connection, and say so in their results.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)

@@ -81,14 +81,14 @@
 // which one, the others are sent again at once.
 //
 // A server that lacks memory or disk space blocks connections that publish, as soon as they do. Calls
-// that are under way then end, and later ones fail at once until the server lifts the block.
+// that are in progress then end, and later ones fail at once until the server lifts the block.
 //
 // Final for a message are an empty destination, a payload above [Settings.MaxMessageBytes], a routing key,
 // id, type or content type above 255 bytes, and an ordering key that does not fit into a frame.
 //
 // # Connections
 //
-// A broker has one connection, made when it is needed, with a channel for each call under way. Attempts
+// A broker has one connection, made when it is needed, with a channel for each call in progress. Attempts
 // to connect are made one at a time, for all callers, none of whom waits longer than its own context
 // lasts. There is no retry: the processor retries. A write that is stuck in the connection a second
 // after its context ended takes the connection with it, since nothing else ends it.

@@ -232,7 +232,7 @@ func testBlocked(t *testing.T, server *testservers.RabbitMQ, c *consumer) {
 		require.ErrorContains(t, results[0].Err, "free memory or disk space")
 	}
 	require.ErrorContains(t, b.Ping(t.Context()), "low on memory")
-	fresh := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange}) // to whom the server has said nothing yet
+	fresh := open(t, server.URL, rabbitmq.Settings{Exchange: c.exchange}) // the server has told it nothing yet
 	require.ErrorContains(t, fresh.Publish(t.Context(), msgs)[0].Err, "low on memory")
 
 	// A connection that is closed while it is blocked goes at once, with all that waits for it.

@@ -132,7 +132,7 @@ func (s *session) open() (*channel, error) {
 	return c, c.Confirm(false)
 }
 
-// release keeps a channel, on which nothing is under way, for the next caller.
+// release keeps a channel, on which nothing is in progress, for the next caller.
 func (s *session) release(c *channel) {
 	if c.IsClosed() {
 		return

@@ -35,7 +35,7 @@ type Broker struct {
 // Recommended settings of the client: MaxRetries -1, because the processor retries, and knows how
 // to wait (a client that does it as well costs duplicates, never order); ContextTimeoutEnabled
 // true, without which only the client's own timeouts end a call; and a read timeout, because a
-// cancelled context (other than a deadline) does not interrupt a call that is under way. With
+// cancelled context (other than a deadline) does not interrupt a call that is in progress. With
 // [Settings.Replicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring
 // gives the streams of a server that it takes for dead to another one, where consumers do not look:
 // set its HeartbeatFrequency to hours. Arguments of commands point into the messages of the call,

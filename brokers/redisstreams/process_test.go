@@ -25,7 +25,7 @@ func TestServerTakesLessThanTheBrokerKnows(t *testing.T) {
 			require.Contains(t, []brokers.Class{"", brokers.ClassUnavailable, brokers.ClassNotSent}, class, "%d: %v", i, result.Err)
 		}
 	}
-	// Told of the limit, the broker says so at once.
+	// With the limit known, the broker says so at once.
 	b = open(t, s.url(), redisstreams.Settings{MaxMessageBytes: 1 << 20})
 	results := b.Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 26, "permanent": 1, "not_sent": 3}, verdicts(results))

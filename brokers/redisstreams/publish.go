@@ -20,7 +20,7 @@ import (
 // it has proved unavailable; what is left of the call is brokers.ErrNotSent.
 //
 // When ctx is cancelled, other than by its deadline, Publish still waits for the answer to the
-// chunk that is under way, at most for the client's read timeout: so its outcome is known, and
+// chunk that is in progress, at most for the client's read timeout: so its outcome is known, and
 // nothing is delivered twice.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	if !b.gate.Enter() {

@@ -139,7 +139,7 @@ func TestFault30RelayOutlivesAServerThatTakesNothing(t *testing.T) {
 }
 
 // The user of a relay may write to one stream of two: that one flows, the other waits with its
-// attempts, the log names it once, and it goes on by itself when the right is granted.
+// attempts, the log names it once, and it resumes by itself when the right is granted.
 func TestFault14RightOfOneStreamIsMissing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// atOnce bounds the calls under way on a cluster, for one Publish.
+// atOnce bounds the calls in progress on a cluster, for one Publish.
 const atOnce = 16
 
 var errNoAnswer = errors.New("the server gave no answer")

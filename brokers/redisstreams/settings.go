@@ -69,7 +69,7 @@ type Settings struct {
 	// The settings below exist in Go alone.
 
 	// MaxMessageBytes is a lower limit of the server's (proto-max-bulk-len), so that a payload above it
-	// fails for good and by itself instead of costing a connection. Default, and most:
+	// fails permanently and by itself instead of costing a connection. Default, and most:
 	// [MaxMessageBytes].
 	MaxMessageBytes int
 	// Chunk is how many messages go in one round trip, and so at most in one run of the script; at most

@@ -92,7 +92,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [brokers.Broker]: it waits for the publishes under way, those that hang
+// Close implements [brokers.Broker]: it waits for the publishes in progress, those that hang
 // included, at most until ctx ends, and closes the publisher in any case. A publisher that is not
 // closed a second after ctx has ended is left to itself.
 func (b *Broker) Close(ctx context.Context) error {

@@ -41,7 +41,7 @@ func TestCloseAndHang(t *testing.T) {
 			p := hangs(release, "id-1")
 			p.close = func() error { // as many do
 				close(release)
-				return errors.New("with messages under way")
+				return errors.New("with messages in progress")
 			}
 			b := watermill.New(p)
 			within(t, 1, b, numbered("orders", "a", 1))
@@ -49,8 +49,8 @@ func TestCloseAndHang(t *testing.T) {
 			defer cancel()
 			err := b.Close(ctx)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorContains(t, err, "1 publish calls still under way")
-			assert.ErrorContains(t, err, "with messages under way")
+			assert.ErrorContains(t, err, "1 publish calls still in progress")
+			assert.ErrorContains(t, err, "with messages in progress")
 			assert.Equal(t, 1, p.closed)
 		})
 	})

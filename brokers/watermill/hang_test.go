@@ -153,7 +153,7 @@ func TestEverythingHangs(t *testing.T) {
 		results, _ = within(t, 10, b, many(10, 0)...)
 		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
 
-		// From now on those under way do not hang: others wait for them.
+		// From now on those in progress do not hang: others wait for them.
 		release = make(chan struct{})
 		done := make(chan map[string]int)
 		go func() { done <- verdicts(b.Publish(t.Context(), many(3, 0))) }()
@@ -167,7 +167,7 @@ func TestEverythingHangs(t *testing.T) {
 	})
 }
 
-// TestKeyIsSharedByCalls: while one call has a message of a key under way, another waits for it.
+// TestKeyIsSharedByCalls: while one call has a message of a key in progress, another waits for it.
 func TestKeyIsSharedByCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

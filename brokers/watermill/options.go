@@ -78,7 +78,7 @@ func WithPing(ping func(context.Context) error) Option {
 	}
 }
 
-// WithConcurrency sets how many calls of the publisher may be under way at once, those of all
+// WithConcurrency sets how many calls of the publisher may be in progress at once, those of all
 // Publish calls together and those that hang included. Default 32. 1 sends one message after the
 // other.
 func WithConcurrency(n int) Option {
@@ -89,7 +89,7 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithMaxMessageBytes sets the largest payload that the broker takes; larger ones fail for good,
+// WithMaxMessageBytes sets the largest payload that the broker takes; larger ones fail permanently,
 // without being sent. Leave room for the metadata where the broker counts them too. Default 0: no
 // limit known.
 func WithMaxMessageBytes(n int) Option { return func(o *options) { o.maxBytes = max(n, 0) } }

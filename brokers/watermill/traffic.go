@@ -10,7 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// traffic is what is under way at the publisher, for all Publish calls together. It has room for so
+// traffic is what is in progress at the publisher, for all Publish calls together. It has room for so
 // many calls, and lets one of each key in at a time. What hangs stays in when its Publish call has
 // ended: it keeps its room, and its key closed.
 type traffic struct {
@@ -22,7 +22,7 @@ type traffic struct {
 	leftAt  time.Time // when the last of them was left
 }
 
-// A flight is one message under way. Its fields other than the channels belong to the traffic's
+// A flight is one message in progress. Its fields other than the channels belong to the traffic's
 // lock.
 type flight struct {
 	key  string
@@ -137,7 +137,7 @@ func (t *traffic) stuck() (wait time.Duration, err error) {
 		"callers have stopped waiting; set a timeout in the publisher's configuration", t.hanging))
 }
 
-// leave is called when a Publish call ends while one of its flights is under way.
+// leave is called when a Publish call ends while one of its flights is in progress.
 func (t *traffic) leave(f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

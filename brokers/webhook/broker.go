@@ -28,7 +28,7 @@ type Broker struct {
 	dialer   *net.Dialer
 	client   *http.Client
 	gate     adapter.Gate
-	slots    chan struct{} // of requests under way
+	slots    chan struct{} // of requests in progress
 
 	mu        sync.Mutex
 	notBefore time.Time // the endpoint has asked to be left alone until then

@@ -29,7 +29,7 @@ const (
 
 // Publish implements [brokers.Broker]. Messages of a key are sent one after the other, those of other
 // keys, and without one, beside them. The first answer that speaks of an outage ends the call: what is
-// not under way then is not sent.
+// not in progress then is not sent.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	if !b.gate.Enter() {
 		return adapter.Closed(msgs)

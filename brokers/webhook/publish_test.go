@@ -52,7 +52,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// An outage ends the call: what was not under way is not sent.
+// An outage ends the call: what was not in progress is not sent.
 func TestOutageEndsTheCall(t *testing.T) {
 	t.Parallel()
 	p := startPartner(t, true)
@@ -62,7 +62,7 @@ func TestOutageEndsTheCall(t *testing.T) {
 		msgs = append(msgs, numbered("x", fmt.Sprint("key-", i%50), i))
 	}
 	results := p.open(t, webhook.Settings{Concurrency: 4}).Publish(t.Context(), msgs)
-	assert.LessOrEqual(t, p.requests(), 8, "at most two for each that may be under way")
+	assert.LessOrEqual(t, p.requests(), 8, "at most two for each that may be in progress")
 	assert.Equal(t, "unavailable broker", classes(results)[0])
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// DefaultConcurrency is how many requests are under way at once.
+	// DefaultConcurrency is how many requests are in progress at once.
 	DefaultConcurrency = 8
 	// DefaultTimeout bounds one request, from its beginning until the answer is there.
 	DefaultTimeout = 15 * time.Second
@@ -26,7 +26,7 @@ type Settings struct {
 	// Secrets sign each message, 1 to 5 of them: one, or the new and the old one while the receiver
 	// changes over. [NewSecret] makes one. Required.
 	Secrets []adapter.Secret `config:"secrets"`
-	// Concurrency is how many requests are under way at once, over all calls, 1 to 256. Messages of one
+	// Concurrency is how many requests are in progress at once, over all calls, 1 to 256. Messages of one
 	// key are sent one after the other, whatever it is. Default: [DefaultConcurrency].
 	Concurrency int `config:"concurrency,max=256"`
 	// RequestTimeout bounds one request, within the context of the call. What is not answered by then

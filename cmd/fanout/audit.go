@@ -43,7 +43,7 @@ func auditCommand() *cobra.Command {
 	return cmd
 }
 
-// took shows the duration of an action. One without an end is under way, or its process crashed.
+// took shows the duration of an action. One without an end is in progress, or its process crashed.
 func took(e *admin.AuditEntry) cell {
 	if e.EndedAt.IsZero() {
 		return styled("not ended", yellow)

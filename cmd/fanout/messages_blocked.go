@@ -18,7 +18,7 @@ func blockedCommand() *cobra.Command {
 		Use:   "blocked",
 		Short: "List the ordering keys that wait for one of their messages, and until when",
 		Long: "List the ordering keys that wait for one of their messages: blocked keys, which wait for an operator (on_abandon: block), then the oldest.\n" +
-			"A key goes on by itself at the time shown. A blocked key goes on after \"fanout messages requeue --id\" of the message, or without\n" +
+			"A key resumes by itself at the time shown. A blocked key goes on after \"fanout messages requeue --id\" of the message, or without\n" +
 			"that message after \"fanout messages unblock\".",
 		Args: noArgs,
 	}
@@ -44,7 +44,7 @@ func blockedCommand() *cobra.Command {
 	return cmd
 }
 
-// goesOn says when a key goes on by itself.
+// goesOn says when a key resumes by itself.
 func goesOn(until, now time.Time) cell {
 	switch {
 	case until.IsZero():

@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
-// stopTime is how long the monitor's server may take to stop: requests under way are told to end.
+// stopTime is how long the monitor's server may take to stop: requests in progress are told to end.
 const stopTime = 5 * time.Second
 
 // door is where the monitor listens; nil inside where it does not.
@@ -50,7 +50,7 @@ func measure(cfg *config.Config) (*prometheus.Exporter, error) {
 }
 
 // runMonitored runs a relay, and beside it the server of its monitor where there is one. At the end
-// the server stops first, for what is under way there needs the databases.
+// the server stops first, for what is in progress there needs the databases.
 func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config.Config, scraped *prometheus.Exporter, log *slog.Logger) error {
 	if at.Listener == nil {
 		return relay.Run(ctx)

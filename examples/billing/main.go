@@ -31,7 +31,7 @@ type Invoice struct {
 }
 
 func main() {
-	// The context ends with SIGTERM: handlers under way finish, and the rest is given back to the
+	// The context ends with SIGTERM: handlers in progress finish, and the rest is given back to the
 	// group.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

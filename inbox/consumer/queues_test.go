@@ -217,7 +217,7 @@ func (w *world) finish() {
 		w.check()
 		for _, e := range w.claimed {
 			at := e.queue
-			require.Equal(w.rt, running, at.state, "what waits only waits behind what is under way")
+			require.Equal(w.rt, running, at.state, "what waits only waits behind what is in progress")
 		}
 		for len(w.under) > 0 {
 			if e := w.take(); rapid.Bool().Draw(w.rt, "fails") {

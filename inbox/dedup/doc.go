@@ -37,7 +37,7 @@
 // that comes later than that takes effect again.
 //
 // [Tokens] is the inversion: a message takes effect only where its token is there, and the token is
-// removed after it did. There is nothing to remember for longer than the message is under way, and
+// removed after it did. There is nothing to remember for longer than the message is in progress, and
 // no copy is too late. The producer has to create the token before it sends, and exactly once, as a
 // token that came back would let a copy through. A Processor is such a producer, of its outgoing
 // messages:

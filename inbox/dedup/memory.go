@@ -83,7 +83,7 @@ func ValidateConsumer(name string) error {
 	return nil
 }
 
-// Tokens holds the tokens of messages that are under way. Its methods are safe for concurrent use.
+// Tokens holds the tokens of messages that are in progress. Its methods are safe for concurrent use.
 // Errors are taken for an outage.
 //
 // It must not lose anything: a message whose token is lost is never processed. It is taken for a

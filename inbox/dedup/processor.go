@@ -138,7 +138,7 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 }
 
 // Resume finishes what is pending in the outbox of an entity: messages that were abandoned after
-// their state was saved, such as those whose outgoing messages a broker refused for good. It
+// their state was saved, such as those whose outgoing messages a broker refused permanently. It
 // returns how many it has finished. It runs no handler, and is safe beside all deliveries. Errors
 // are those of Handle; the messages after the failing one wait on. A message that a processor with
 // the other kind of memory has taken in, by token or without, is such an error: it is that one's to

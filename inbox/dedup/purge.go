@@ -20,9 +20,9 @@ const (
 // PurgeConfig says what a [PurgeLoop] forgets, and when. Zero fields have the defaults.
 type PurgeConfig struct {
 	// Retention is the age at which entries go, default 168 h, and 720 h for tokens. Of a [Store]
-	// it must be longer than a copy of a message can be under way: the retention of the broker, its
+	// it must be longer than a copy of a message can be in progress: the retention of the broker, its
 	// dead letters that an operator sends again, an outbox that replays. Of [Tokens] it must be
-	// longer than a message can be under way before it is processed, however late that is: a
+	// longer than a message can be in progress before it is processed, however late that is: a
 	// message whose token is gone is never processed. Many times as much as for a Store costs
 	// nothing there, as only tokens that were never used up are left to remove.
 	Retention time.Duration
@@ -33,7 +33,7 @@ type PurgeConfig struct {
 	// Now is the clock, default time.Now. It should be near those of the processors: ages are told
 	// by both.
 	Now func() time.Time
-	// Done is told of each run: how many entries it has removed, and what it met. Default: nothing.
+	// Done is notified of each run: how many entries it has removed, and what it met. Default: nothing.
 	Done func(ctx context.Context, removed int64, err error)
 }
 

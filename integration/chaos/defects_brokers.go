@@ -48,7 +48,7 @@ func brokerDefects() []Defect {
 				{"inbox/consumer/work.go", "\t\tfor _, d := range copies {\n\t\t\td.Ack()\n\t\t}\n\t\ts.letGo(e)\n", "\t\t_ = copies\n\t\ts.letGo(e)\n"},
 			},
 			// One projector, which has the worst of it, and a backlog: after a kill, the consumer of NATS waits
-			// for longer than its AckWait, and has nothing under way then.
+			// for longer than its AckWait, and has nothing in progress then.
 			options: func(o *Options) {
 				o.Only, o.For, o.Every, o.Rate, o.Producers, o.Relays, o.Projectors = []Kind{Kill, Delay}, 40*time.Second, 600*time.Millisecond, 100, 1, 1, 1
 			},

@@ -262,7 +262,7 @@ func (o *options) operators() {
 	}
 }
 
-// maxPlans is how many changes of blocks are under way at a time.
+// maxPlans is how many changes of blocks are in progress at a time.
 const maxPlans = 2
 
 // plans are changes of blocks in two halves.

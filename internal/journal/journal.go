@@ -210,7 +210,7 @@ func (j *Journal) RollbackTo(name string) {
 	defer j.mu.Unlock()
 	i := j.find(name)
 	if i < 0 {
-		j.failed, j.failedAt = &SavepointError{Name: name}, 0 // nothing can mend it
+		j.failed, j.failedAt = &SavepointError{Name: name}, 0 // nothing can fix it
 		return
 	}
 	back := j.savepoints[i]
@@ -268,7 +268,7 @@ func (j *Journal) find(name string) int {
 
 // Fail notes that a statement has written what cannot be told apart, so that the transaction must
 // not commit, even if the caller ignores the statement's error. A rollback to a savepoint set
-// before it mends that.
+// before it fixes that.
 func (j *Journal) Fail(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -60,7 +60,7 @@ type Recorder struct {
 
 	version int64 // of the aggregate: that of its row when it was loaded, or was written last; 0 = not known
 
-	raising atomic.Int32 // calls of Raise under way
+	raising atomic.Int32 // calls of Raise in progress
 }
 
 // Raised is an event with its place in the order of all events of the process.
@@ -91,7 +91,7 @@ func (r *Raised) Unconfirmed() bool { return r.unconfirmed.Load() }
 // lost, and should it have been committed, the next write of the same event finds its row there.
 func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
 
-// Confirm says that the event is written for good: it is taken from its aggregate.
+// Confirm says that the event is written durably: it is taken from its aggregate.
 func (r *Raised) Confirm() {
 	r.committed.Store(true)
 	for recorder := r.recorder.Load(); recorder != nil; {
@@ -104,7 +104,7 @@ func (r *Raised) Confirm() {
 	}
 }
 
-// Confirmed reports whether the event is known to be written for good.
+// Confirmed reports whether the event is known to be written durably.
 func (r *Raised) Confirmed() bool { return r.committed.Load() }
 
 // clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and

@@ -1,4 +1,4 @@
-// Command testreport runs tests and says what came of them:
+// Command testreport runs tests and reports the results:
 //
 //	testreport go test -run=TestClaim ./outbox/...
 //

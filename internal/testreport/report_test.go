@@ -102,7 +102,7 @@ func TestExitCodes(t *testing.T) {
 	assert.Contains(t, said.String(), "/nonexistent")
 }
 
-// What was under way when go test was ended is told.
+// What was in progress when go test was ended is told.
 func TestUnfinished(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -17,7 +17,7 @@ type AuditEntry struct {
 	Filter, Reason string
 	// Rows that were changed, or shown.
 	Rows int64
-	// StartedAt and EndedAt by the database's clock; EndedAt is zero while it is under way, or
+	// StartedAt and EndedAt by the database's clock; EndedAt is zero while it is in progress, or
 	// where the process died.
 	StartedAt, EndedAt time.Time
 	// Failure is the error with which it ended.

@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// completion is a table in one shard of which tests look at transactions while they are under way.
+// completion is a table in one shard of which tests look at transactions while they are in progress.
 type completion struct {
 	*testing.T
 

@@ -138,7 +138,7 @@ func (x *exchange) flush(ctx context.Context) error {
 	})
 }
 
-// exchange is one call under way: the statements as they are sent and, in the same order, how to
+// exchange is one call in progress: the statements as they are sent and, in the same order, how to
 // read their answers.
 type exchange struct {
 	store      *Store

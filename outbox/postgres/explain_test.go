@@ -92,7 +92,7 @@ func (n *planNode) quadratic() bool {
 	return found
 }
 
-// explainAnalyze executes a statement within the transaction under way and takes back what it did.
+// explainAnalyze executes a statement within the transaction in progress and takes back what it did.
 // Its arguments are SQL literals, so that the plan does not depend on a driver.
 func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *planNode {
 	t.Helper()

@@ -47,7 +47,7 @@ type seaWriter struct {
 	number int64
 }
 
-// seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may
+// seaClaim is a claim in progress. Its steps are those of the real one; steps of several claims may
 // alternate.
 type seaClaim struct {
 	step     int
@@ -159,7 +159,7 @@ var seaSteps = []func(s *sea){
 	},
 }
 
-// claim begins a claim, or takes one of those under way a step further.
+// claim begins a claim, or takes one of those in progress a step further.
 func (s *sea) claim() {
 	n := s.random.IntN(3)
 	if n >= len(s.claims) {

@@ -18,7 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// gauge is a store that tells how many exchanges were under way at once.
+// gauge is a store that tells how many exchanges were in progress at once.
 type gauge struct {
 	*Store
 
@@ -50,7 +50,7 @@ func (*block) Ping(context.Context) error         { return nil }
 func (*block) Close(context.Context) error        { return nil }
 
 // TestOverlap: a worker claims the next batch while one is published; and no more exchanges are
-// under way than there are workers, however many batches are.
+// in progress than there are workers, however many batches are.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	for workers := 1; workers <= outbox.Shards; workers++ {

@@ -38,7 +38,7 @@ func TestBreaker(t *testing.T) {
 			require.NoError(t, err)
 			return p
 		}
-		late := enter() // under way until much later
+		late := enter() // in progress until much later
 		p := enter()
 		assert.False(t, p.probe)
 		assert.False(t, p.end(errOutage), "one alone does not trip it")

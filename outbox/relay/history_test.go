@@ -19,7 +19,7 @@ func (h *history) shows(began time.Time, id int64, err error) (charged bool) {
 	return c.charged
 }
 
-// What is delivered after an outage was noticed is evidence, but not what was under way by then.
+// What is delivered after an outage was noticed is evidence, but not what was in progress by then.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 type leaseGuard struct {
 	mu       sync.Mutex
 	deadline time.Time   // nothing is sent after this
-	timer    *time.Timer // ends what is under way at the deadline
+	timer    *time.Timer // ends what is in progress at the deadline
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
 }
@@ -96,7 +96,7 @@ func (g *leaseGuard) lose() {
 	g.cancel(errLeaseLost)
 }
 
-// stop ends the renewals and waits for the one under way.
+// stop ends the renewals and waits for the one in progress.
 func (g *leaseGuard) stop() {
 	defer g.timer.Stop()
 	g.cancel(nil)

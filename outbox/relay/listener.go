@@ -57,7 +57,7 @@ type listener struct {
 	wake      func(wakeUps ...wakeup.WakeUp)
 	log       *slog.Logger
 	connected atomic.Bool
-	expected  atomic.Pointer[string] // nonce of the probe under way
+	expected  atomic.Pointer[string] // nonce of the probe in progress
 	failing   failure.Standing
 }
 

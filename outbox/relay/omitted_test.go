@@ -30,7 +30,7 @@ func (p *picky) Publish(ctx context.Context, messages []brokers.Message) []broke
 	return results
 }
 
-// Messages that went without some of their attributes are published, and the observer is told of
+// Messages that went without some of their attributes are published, and the observer is notified of
 // it; not for each message.
 func TestProcessorTellsWhatWasOmitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

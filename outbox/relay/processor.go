@@ -101,7 +101,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 // Run delivers until ctx ends, then finishes or releases what is claimed and returns nil. It
 // survives errors of the database and of the broker. Run a processor once.
 func (p *Processor) Run(ctx context.Context) error {
-	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be
+	// Publishes in progress may go on for a while after ctx has ended, and their outcomes must be
 	// written after that.
 	sending, stopSending := outlive(ctx, p.policy.ShutdownTimeout)
 	defer stopSending()
@@ -214,7 +214,7 @@ func (p *Processor) poll(ctx context.Context) {
 		if len(ready.Shards) > 0 {
 			p.shards.mark(ready.Shards...)
 		}
-		// Whether more than the claims under way is waiting in a busy shard was not asked: as before.
+		// Whether more than the claims in progress is waiting in a busy shard was not asked: as before.
 		found := len(ready.Shards) > 0 || busy != 0 && pace.found
 		timer.Reset(pace.next(found, p.counters.claimed.Load(), err))
 	}

@@ -73,7 +73,7 @@ func TestProcessorStops(t *testing.T) {
 		}
 		r.start()
 		require.NoError(t, <-r.done)
-		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"), "the chunk under way")
+		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"), "the chunk in progress")
 		assert.Equal(t, "400", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'pending' AND attempts = 0 AND lock_token IS NULL"))
 	})
 }

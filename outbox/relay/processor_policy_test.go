@@ -176,7 +176,7 @@ func TestProcessorPause(t *testing.T) {
 		_, err := r.store.Pause(t.Context(), admin.Pause{Broker: "b"})
 		require.NoError(t, err)
 		r.until(time.Minute, func() bool { return r.proc.Stats().Paused })
-		time.Sleep(15 * time.Second) // the call that was under way
+		time.Sleep(15 * time.Second) // the call that was in progress
 		sent := len(broker.delivered())
 		assert.Less(t, sent, 300)
 		time.Sleep(time.Hour)

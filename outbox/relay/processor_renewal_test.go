@@ -168,7 +168,7 @@ func TestSlowAnswersDoNotStretchALease(t *testing.T) {
 	}
 }
 
-// While a call is under way another process takes over one row of the batch, which has not been
+// While a call is in progress another process takes over one row of the batch, which has not been
 // sent yet. The next renewal notices, and what is left of the batch is not sent: neither that row,
 // nor others of its key, which is in the other's hands.
 func TestPartOfALeaseIsLost(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
-// Rows that come back from a lease that ran out are told of, at most once a minute; others are not.
+// Rows that come back from a lease that ran out are reported, at most once a minute; others are not.
 func TestRecoveredRowsAreToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 // survive runs f, and is false where f panicked. What a row, an answer of the database or a defect
-// of ours brings about ends what was under way, and neither the process nor the work on other
+// of ours brings about ends what was in progress, and neither the process nor the work on other
 // shards. It is logged at most once a minute: the same row brings it about again with each try.
 //
 // Rows that were claimed are left to their leases, as if the process had crashed. So they are

@@ -56,7 +56,7 @@ func TestUnknownBrokers(t *testing.T) {
 	require.ErrorContains(t, err, "down")
 }
 
-// TestUnconfigured: rows that nobody delivers are told of at the start and within minutes, once
+// TestUnconfigured: rows that nobody delivers are reported at the start and within minutes, once
 // while they last.
 func TestUnconfigured(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (w *tower) set(fail error, problems ...string) {
 	}
 }
 
-// What slows down a database is told of at the start and within minutes, once while it lasts, and
+// What slows down a database is notified of at the start and within minutes, once while it lasts, and
 // when it is over.
 func TestWatch(t *testing.T) {
 	t.Parallel()

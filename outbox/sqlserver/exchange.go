@@ -42,7 +42,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 	return x.answer, err
 }
 
-// exchange is one call under way.
+// exchange is one call in progress.
 type exchange struct {
 	store      *Store
 	completion *driver.Completion

@@ -178,7 +178,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	}, server.texts())
 }
 
-// A claim whose answer broke off is made anew, under a token of its own and without what came of
+// A claim whose answer broke off is made anew, under a token of its own and without the result of
 // the first.
 func TestExchangeClaimsAnew(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@
 // mark below which nothing is open, as the store for PostgreSQL keeps one. There a finished row
 // leaves an entry in the index until vacuum comes, and one old transaction, anywhere in the
 // database, holds vacuum back. Here it leaves a ghost record, which a task of the server removes
-// within seconds of the commit, whatever other transactions are under way. The exception is a
+// within seconds of the commit, whatever other transactions are in progress. The exception is a
 // reader of row versions: with READ_COMMITTED_SNAPSHOT or ALLOW_SNAPSHOT_ISOLATION on, or with a
 // readable secondary, ghosts stay while a transaction or statement is running that may still read
 // what they were. Then each claim passes over all entries that finished since it began. That costs

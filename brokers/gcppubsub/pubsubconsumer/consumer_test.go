@@ -84,7 +84,7 @@ func TestDeadLetterPolicy(t *testing.T) {
 	assert.GreaterOrEqual(t, p.Stats().Nacked, int64(5))
 }
 
-// A stop under load: what is under way ends and is confirmed, all else comes to the next consumer.
+// A stop under load: what is in progress ends and is confirmed, all else comes to the next consumer.
 // Nothing is lost, nothing confirmed undone, nothing handled twice.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()

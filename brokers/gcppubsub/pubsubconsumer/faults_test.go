@@ -155,7 +155,7 @@ func TestFinalErrors(t *testing.T) {
 	require.ErrorContains(t, err, "create the subscription")
 	assert.Equal(t, codes.NotFound, status.Code(err))
 
-	// It is deleted meanwhile; a message that is under way is finished.
+	// It is deleted meanwhile; a message that is in progress is finished.
 	s.publish("a", 1)
 	done := make(chan struct{})
 	c = hurried(t, client, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {

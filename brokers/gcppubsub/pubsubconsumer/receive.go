@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
-// receive runs Google's client until ctx ends or there is no going on. The cause of ctx is an error
+// receive runs Google's client until ctx ends or it cannot continue. The cause of ctx is an error
 // that ends it.
 func (r *run) receive(ctx context.Context) error {
 	for failures := 1; ; failures++ {

@@ -74,7 +74,7 @@ func forgetful(fake *kfake.Cluster, is *atomic.Bool) {
 }
 
 // A topic that is deleted and made anew is read from its beginning, and no offset of the old one is
-// committed to it: of a message that was under way, or of a partition that is no more.
+// committed to it: of a message that was in progress, or of a partition that is no more.
 func TestTopicIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	for n, newOnly := range []bool{false, true} {
@@ -197,7 +197,7 @@ func counting() (*slog.Logger, *atomic.Int64) {
 	return slog.New(warnings{n}), n
 }
 
-// What is under way of another topic stays under way, and stays where the group is to go on, although
+// What is in progress of another topic stays in progress, and stays where the group is to go on, although
 // none of it is done; and a topic that is missing holds nothing up.
 func TestOtherTopicsGoOn(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {

@@ -25,7 +25,7 @@ type knownTopic struct {
 	since time.Time // it has been purged
 }
 
-// A purge has the client forget a topic. It must not be told of the topic again before it has begun a
+// A purge has the client forget a topic. It must not hear of the topic again before it has begun a
 // session of the group without: to partitions that it gets back in the next session it would give no
 // thought, and not read them.
 type purge int
@@ -74,7 +74,7 @@ func (r *run) look(ctx context.Context) (there map[string]bool, err error) {
 }
 
 // keepCommitting commits now and then what is done, until ctx ends; a commit that has begun is not cut
-// short, for nobody would know what came of it.
+// short, for its result would be unknown.
 func (r *run) keepCommitting(ctx, life context.Context) {
 	for consumer.Pause(ctx, r.config.pace.commit) {
 		r.commit(life, r.held())

@@ -99,7 +99,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		cancel()
-		r.Stop(func() {}) // what is under way may end while a partition moves
+		r.Stop(func() {}) // what is in progress may end while a partition moves
 		err = <-received
 	case err = <-received:
 		r.Stop(func() {})

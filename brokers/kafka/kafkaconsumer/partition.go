@@ -38,7 +38,7 @@ type partition struct {
 	lost     bool
 }
 
-// claim implements [session.Delivery].
+// claim implements [consumer.Delivery].
 type claim struct {
 	*partition
 
@@ -145,7 +145,7 @@ func (p *partition) committed(offsets map[string]map[int32]kgo.EpochOffset) {
 	}
 }
 
-// Ack implements [session.Delivery]: what is done up to here may be committed.
+// Ack implements [consumer.Delivery]: what is done up to here may be committed.
 func (c *claim) Ack() {
 	p := c.partition
 	p.mu.Lock()
@@ -168,8 +168,8 @@ func (c *claim) age() time.Duration {
 	return age
 }
 
-// Nack implements [session.Delivery]: what is not committed is delivered again to whom the partition
-// is given next.
+// Nack implements [consumer.Delivery]: what is not committed is delivered again to the partition's next
+// owner.
 func (c *claim) Nack() {}
 
 // end is the end of a partition that was taken back.

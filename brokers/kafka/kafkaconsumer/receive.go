@@ -61,7 +61,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	return r
 }
 
-// receive joins the group and consumes until ctx ends or there is no going on.
+// receive joins the group and consumes until ctx ends or it cannot continue.
 func (r *run) receive(ctx context.Context) error {
 	var life context.Context
 	life, r.kill = context.WithCancel(context.WithoutCancel(ctx))
@@ -282,7 +282,7 @@ func (r *run) givenBack(all map[string][]int32) {
 	r.advance(givingBack, withoutThem, func(name string) bool { return len(all[name]) > 0 })
 }
 
-// drop ends what is under way with partitions, of which nothing more is committed.
+// drop ends what is in progress with partitions, of which nothing more is committed.
 func (r *run) drop(ctx context.Context, gone parting) {
 	gone.end()
 	over, cancel := context.WithCancel(ctx)

@@ -37,7 +37,7 @@ type run struct {
 	quit   context.CancelCauseFunc // ends what receives
 
 	mu       sync.Mutex
-	stopping bool                 // what is given back is kept until nothing is under way any more
+	stopping bool                 // what is given back is kept until nothing is in progress any more
 	back     map[uint64]*delivery // what is to be given back at the end, by the place in the stream
 
 	created time.Time    // when the durable was, under mu
@@ -62,7 +62,7 @@ func (c *Consumer) newRun(ctx context.Context) *run {
 	return r
 }
 
-// receive consumes until ctx ends or there is no going on.
+// receive consumes until ctx ends or it cannot continue.
 func (r *run) receive(ctx context.Context) error {
 	if err := r.find(ctx); err != nil || ctx.Err() != nil {
 		return err

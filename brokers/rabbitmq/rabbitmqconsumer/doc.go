@@ -29,7 +29,7 @@
 // # At least once
 //
 // What was not confirmed comes again: after a crash, and when a connection or channel is lost. Then the
-// contexts of the handlers that are under way end, since others may get their messages; whatever they
+// contexts of the handlers that are in progress end, since others may get their messages; whatever they
 // return, it is not confirmed. Copies are for the handler to tell, as inbox.Handle does. A message must
 // be confirmed within the server's consumer_timeout (30 minutes by default), with all its attempts and
 // those of the messages in front of it in its key; else the server closes the channel, and all that was

@@ -21,7 +21,7 @@ const heartbeat = 10 * time.Second
 // closing bounds the goodbye to a server.
 const closing = 5 * time.Second
 
-// receive consumes until ctx ends or there is no going on.
+// receive consumes until ctx ends or it cannot continue.
 func (r *run) receive(ctx context.Context) error {
 	outage := consumer.Outage{Log: r.log}
 	consumed := false

@@ -63,7 +63,7 @@ func (s *site) addAllFrom(t testing.TB, orders, from, n int) {
 	}
 }
 
-// The server dies and comes back: handlers under way go on, nothing is lost, and the log says it
+// The server dies and comes back: handlers in progress go on, nothing is lost, and the log says it
 // once at the beginning and once at the end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestOutage(t *testing.T) {
 		}
 		return nil
 	}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}, ClaimAfter: 2 * time.Second})
-	soon(t, "four handlers are under way", func() bool { return holding.Load() == 4 })
+	soon(t, "four handlers are in progress", func() bool { return holding.Load() == 4 })
 	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
 	server.kill(t)
 	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable") > 0 })

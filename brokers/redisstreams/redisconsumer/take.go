@@ -120,7 +120,7 @@ func (r *run) mayTake(f *feed) bool {
 	return f.primary.idle.Load() && !urgent
 }
 
-// read claims new entries. It waits for them at most for so long.
+// read claims new entries. It waits for up to that time.
 func (r *run) read(ctx context.Context, f *feed, block time.Duration) error {
 	r.exclusive.RLock()
 	defer r.exclusive.RUnlock()

@@ -42,7 +42,7 @@ func (c *losing) Read(b []byte) (int, error) {
 
 // A client that sent a creation again by itself would go on after the second one, while the first
 // can still be on its way: it would bring back a token that was sent and used up meanwhile. Whoever
-// is told of an error draws another token.
+// is notified of an error draws another token.
 func TestACreationIsSentOnce(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisdedup.Option{nil, {redisdedup.WithReplicas(1, time.Millisecond)}} {

@@ -75,7 +75,7 @@ func testAuditEnded(t *table) {
 	require.NoError(t, t.Store.EndAudit(t.Context(), first, 5, ""))
 	before := t.audit(0, 10)
 	require.Len(t, before, 2)
-	assert.Zero(t, before[0].EndedAt, "the other is under way")
+	assert.Zero(t, before[0].EndedAt, "the other is in progress")
 	assert.Empty(t, before[1].Failure)
 	t.exec("UPDATE {t}_audit SET ended_at = "+t.sql.minus("ended_at", time.Hour)+" WHERE id = ?", first)
 	before = t.audit(0, 10)

@@ -201,7 +201,7 @@ func testBacklogDeferred(t *table) {
 	assert.Len(t, t.backlog(), 1)
 }
 
-// Whoever may write rows may invent brokers: those of the configuration are told of all the same, and
+// Whoever may write rows may invent brokers: those of the configuration are reported all the same, and
 // of the others no more than are bounded.
 func testInvented(t *table) {
 	const invented = admin.MaxStrangers + 30

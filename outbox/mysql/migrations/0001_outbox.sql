@@ -140,7 +140,7 @@ CREATE TABLE IF NOT EXISTS {{table}}_instances (
 CREATE TABLE IF NOT EXISTS {{table}}_audit (
     id         BIGINT      NOT NULL AUTO_INCREMENT,
     started_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    ended_at   DATETIME(6) NULL, -- NULL: under way, or its process has died
+    ended_at   DATETIME(6) NULL, -- NULL: in progress, or its process has died
     actor      MEDIUMTEXT  NOT NULL,
     via        MEDIUMTEXT  NOT NULL, -- cli, http, go
     action     MEDIUMTEXT  NOT NULL,

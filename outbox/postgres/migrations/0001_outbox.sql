@@ -141,7 +141,7 @@ CREATE TABLE {{table}}_instances (
 CREATE TABLE {{table}}_audit (
     id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ended_at   timestamptz,                                -- NULL: under way, or its process has died
+    ended_at   timestamptz,                                -- NULL: in progress, or its process has died
     actor      text        NOT NULL,
     via        text        NOT NULL,                       -- cli, http, go
     action     text        NOT NULL,

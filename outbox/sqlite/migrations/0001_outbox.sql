@@ -118,7 +118,7 @@ CREATE TABLE {{table}}_instances (
 CREATE TABLE {{table}}_audit (
     id         INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     started_at INTEGER NOT NULL,
-    ended_at   INTEGER,                              -- NULL: under way, or its process has died
+    ended_at   INTEGER,                              -- NULL: in progress, or its process has died
     actor      TEXT    NOT NULL,
     via        TEXT    NOT NULL,                     -- cli, http, go
     action     TEXT    NOT NULL,

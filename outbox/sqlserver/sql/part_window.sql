@@ -7,7 +7,7 @@
 -- the shard is read twice, which holds with READ_COMMITTED_SNAPSHOT and without:
 --   1. what is committed and locked by nobody;
 --   2. afterwards, by a dirty read, which rows there are at all. A row that is there and was not seen before, because its
---      transaction is under way or ended after the first read, is held, and holds the followers of its key.
+--      transaction is in progress or ended after the first read, is held, and holds the followers of its key.
 -- Whatever was written before a row of the first read was committed is there for the second: nothing is passed over. What is dirty decides only
 -- that something waits, since whatever is taken is tested as it is committed then. What the dirty read cannot see is an open row that another transaction has
 -- finished or deferred by hand, in a transaction that is rolled back: all who do so for the store have the shard's lock, but for those who mark

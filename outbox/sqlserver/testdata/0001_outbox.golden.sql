@@ -154,7 +154,7 @@ CREATE TABLE app.outbox_instances (
 CREATE TABLE app.outbox_audit (
     id         bigint        NOT NULL IDENTITY(1, 1),
     started_at datetime2(6)  NOT NULL CONSTRAINT outbox_audit_default_started_at DEFAULT SYSUTCDATETIME(),
-    ended_at   datetime2(6)  NULL, -- NULL: under way, or its process has died
+    ended_at   datetime2(6)  NULL, -- NULL: in progress, or its process has died
     actor      nvarchar(max) NOT NULL,
     via        nvarchar(max) NOT NULL, -- cli, http, go
     action     nvarchar(max) NOT NULL,

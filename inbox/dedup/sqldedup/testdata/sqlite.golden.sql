@@ -1,5 +1,5 @@
 -- === 0001_deduplication
--- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are under way (kind token).
+-- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are in progress (kind token).
 -- Times are microseconds since 1970, UTC.
 CREATE TABLE app.inbox_deduplication (
     created_at INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are under way (kind token).
+-- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are in progress (kind token).
 -- MySQL 8.0.21 or later, MariaDB 10.6 or later. Times are UTC. The statement commits by itself, so it can be repeated.
 CREATE TABLE IF NOT EXISTS {{table}} (
     created_at DATETIME(6)  NOT NULL,

@@ -1,4 +1,4 @@
--- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are under way (kind token).
+-- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are in progress (kind token).
 CREATE TABLE {{table}} (
     created_at timestamptz NOT NULL,
     kind       text        NOT NULL CONSTRAINT {{name}}_kind CHECK (kind IN ('handled', 'token')),

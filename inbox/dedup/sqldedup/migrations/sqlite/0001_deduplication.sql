@@ -1,4 +1,4 @@
--- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are under way (kind token).
+-- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are in progress (kind token).
 -- Times are microseconds since 1970, UTC.
 CREATE TABLE {{table}} (
     created_at INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are under way (kind token).
+-- What package inbox/dedup remembers: messages that were handled (kind handled), and tokens of messages that are in progress (kind token).
 -- SQL Server 2016 or later, database compatibility level 130 or higher. Times are UTC. The collation is binary: names that differ by case
 -- are different. A key has at most 2 * (8 + 256 + 128) = 784 bytes, of 900.
 CREATE TABLE {{table}} (
