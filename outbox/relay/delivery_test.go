@@ -107,7 +107,7 @@ func TestDeliverSendsAMessageThatMetAnOutageAlone(t *testing.T) {
 		batch.Messages[i] = driver.Message{ID: int64(i), Stream: "s", Type: "T", ContentType: "application/json"}
 	}
 	w.p.history.note(3, time.Now())
-	w.p.history.count.Store(1)
+	w.p.history.suspects.Store(1)
 	w.deliver(t.Context(), t.Context(), &batch, time.Now())
 	assert.Equal(t, []int{3, 1, 2}, broker.calls)
 	broker.calls = nil
