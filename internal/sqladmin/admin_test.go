@@ -26,7 +26,7 @@ var given = func() map[string][]string {
 		"audit": {"before", "limit"}, "audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"}, "pauses": nil,
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
-		"counts": nil, "last_errors": nil, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
+		"counts": nil, "last_errors": nil, "beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
 		"followers": {"broker", "keys", "ids", "shards", "max_count"}, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
