@@ -109,7 +109,7 @@ func TestDeliverSendsAMessageThatMetAnOutageAlone(t *testing.T) {
 	w.p.history.note(3, time.Now())
 	w.p.history.suspects.Store(1)
 	w.deliver(t.Context(), t.Context(), &batch, time.Now())
-	assert.Equal(t, []int{3, 1, 2}, broker.calls)
+	assert.Equal(t, []int{5, 1}, broker.calls, "behind the others")
 	broker.calls = nil
 	w.deliver(t.Context(), t.Context(), &batch, time.Now())
 	assert.Equal(t, []int{6}, broker.calls, "it was delivered")
