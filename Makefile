@@ -53,12 +53,13 @@ $(TESTREPORT): FORCE
 
 FORCE:
 
-# Tests on MySQL of packages whose module must not require its driver, since it would then be among the requirements of everybody who writes:
-# a file that links the driver is laid over each of them. The workspace knows the driver by way of other modules.
-OVERLAID := gormplugin inbox inbox/dedup/sqldedup
+# Tests of released modules that need servers of their own, networks that fail, drivers, or anything else that is not public: they lie in
+# the module integration, which is never released, and are laid over the packages that they belong to, at the same paths.
+OVERLAID := integration/testdata/overlay
 $(OVERLAY): FORCE
-	@mkdir -p $(BUILD); { printf '{"Replace": {'; comma=; for package in $(OVERLAID); do \
-	    printf '%s\n"%s/%s/mysql_overlay_test.go": "%s/%s/testdata/mysql/mysql_test.go"' "$$comma" '$(CURDIR)' $$package '$(CURDIR)' $$package; comma=,; \
+	@mkdir -p $(BUILD); { printf '{"Replace": {'; comma=; for file in $$(cd $(OVERLAID) && find * -name '*_test.go' | LC_ALL=C sort); do \
+	    [ ! -e "$$file" ] || { echo "make: $(OVERLAID)/$$file hides $$file" >&2; exit 1; }; \
+	    printf '%s\n"%s/%s": "%s/%s/%s"' "$$comma" '$(CURDIR)' "$$file" '$(CURDIR)' $(OVERLAID) "$$file"; comma=,; \
 	done; printf '}}\n'; } > $@.new; cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # Tests that exist in a short version and in one that takes minutes, or only in that.
@@ -184,5 +185,5 @@ footprint: ## Count the modules that a service has which only writes
 demo: ## Show the whole outbox at work, with nothing installed
 	@$(GO) run ./demo $(ARGS)
 
-ci: ## Do what the continuous integration does: lint, test, race, demo, tidy-check, footprint
+ci: ## Do what the continuous integration does: lint, test, race, demo, tidy-check, footprint, .ci/skew
 	@.ci/run

@@ -8,8 +8,8 @@ replace (
 )
 
 require (
-	github.com/gorm-fanout/fanout v0.0.0-00010101000000-000000000000
-	github.com/gorm-fanout/fanout/telemetry/prometheus v0.0.0-00010101000000-000000000000
+	github.com/gorm-fanout/fanout v0.1.0
+	github.com/gorm-fanout/fanout/telemetry/prometheus v0.1.0
 	github.com/prometheus/common v0.70.1
 	github.com/prometheus/prometheus v0.310.0
 	github.com/stretchr/testify v1.12.1

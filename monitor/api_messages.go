@@ -5,16 +5,16 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 type messagesAnswer struct {
-	Messages []wire.Record `json:"messages"`
-	Next     string        `json:"next"`
-	Scanned  int           `json:"scanned"`
+	Messages []api.Record `json:"messages"`
+	Next     string       `json:"next"`
+	Scanned  int          `json:"scanned"`
 }
 
 func (h *Handler) getMessages(w http.ResponseWriter, q *request) error {
@@ -26,7 +26,7 @@ func (h *Handler) getMessages(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return err
 	}
-	result := messagesAnswer{Messages: make([]wire.Record, len(page.Records)), Next: page.Next, Scanned: page.Scanned}
+	result := messagesAnswer{Messages: make([]api.Record, len(page.Records)), Next: page.Next, Scanned: page.Scanned}
 	stats := h.stats()
 	for i := range page.Records {
 		result.Messages[i] = record(q.values["db"], &page.Records[i], stats)
@@ -36,8 +36,8 @@ func (h *Handler) getMessages(w http.ResponseWriter, q *request) error {
 
 // record is a row, of which a database does not know that its broker or its destination is unavailable.
 // A relay in this process does.
-func record(database string, r *admin.Record, stats map[series]*relay.Stats) wire.Record {
-	answer := wire.NewRecord("", r)
+func record(database string, r *admin.Record, stats map[series]*relay.Stats) api.Record {
+	answer := api.NewRecord("", r)
 	s := stats[series{database, r.Broker}]
 	if s != nil && r.State == outbox.StateDue && (s.Breaker == relay.BreakerOpen || slices.Contains(s.UnavailableDestinations, r.Stream)) {
 		answer.State = outbox.StateUnavailable
@@ -46,8 +46,8 @@ func record(database string, r *admin.Record, stats map[series]*relay.Stats) wir
 }
 
 type rowsAnswer struct {
-	MessageID string        `json:"message_id"`
-	Rows      []wire.Record `json:"rows"`
+	MessageID string       `json:"message_id"`
+	Rows      []api.Record `json:"rows"`
 }
 
 func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
@@ -70,7 +70,7 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	if len(records) == 0 {
 		return problemf(http.StatusNotFound, "there is no message %s in database %s: it may have been purged", q.values["id"], q.values["db"])
 	}
-	result := rowsAnswer{MessageID: records[0].MessageID, Rows: make([]wire.Record, len(records))}
+	result := rowsAnswer{MessageID: records[0].MessageID, Rows: make([]api.Record, len(records))}
 	stats := h.stats()
 	for i := range records {
 		result.Rows[i] = record(q.values["db"], &records[i], stats)
@@ -100,7 +100,7 @@ func (h *Handler) getFailures(w http.ResponseWriter, q *request) error {
 }
 
 type blockedAnswer struct {
-	Keys []wire.KeyBlock `json:"keys"`
+	Keys []api.KeyBlock `json:"keys"`
 }
 
 func (h *Handler) getBlocked(w http.ResponseWriter, q *request) error {
@@ -108,15 +108,15 @@ func (h *Handler) getBlocked(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return err
 	}
-	result := blockedAnswer{Keys: make([]wire.KeyBlock, len(found))}
+	result := blockedAnswer{Keys: make([]api.KeyBlock, len(found))}
 	for i := range found {
-		result.Keys[i] = wire.NewKeyBlock("", &found[i])
+		result.Keys[i] = api.NewKeyBlock("", &found[i])
 	}
 	return answer(w, result)
 }
 
 type workersAnswer struct {
-	Instances []wire.Instance `json:"instances"`
+	Instances []api.Instance `json:"instances"`
 }
 
 func (h *Handler) getWorkers(w http.ResponseWriter, q *request) error {
@@ -124,15 +124,15 @@ func (h *Handler) getWorkers(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return err
 	}
-	result := workersAnswer{Instances: make([]wire.Instance, len(found))}
+	result := workersAnswer{Instances: make([]api.Instance, len(found))}
 	for i := range found {
-		result.Instances[i] = wire.NewInstance("", &found[i], h.now())
+		result.Instances[i] = api.NewInstance("", &found[i], h.now())
 	}
 	return answer(w, result)
 }
 
 type auditAnswer struct {
-	Entries []wire.AuditEntry `json:"entries"`
+	Entries []api.AuditEntry `json:"entries"`
 }
 
 func (h *Handler) getAudit(w http.ResponseWriter, q *request) error {
@@ -148,9 +148,9 @@ func (h *Handler) getAudit(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return err
 	}
-	result := auditAnswer{Entries: make([]wire.AuditEntry, len(entries))}
+	result := auditAnswer{Entries: make([]api.AuditEntry, len(entries))}
 	for i := range entries {
-		result.Entries[i] = wire.NewAuditEntry("", &entries[i])
+		result.Entries[i] = api.NewAuditEntry("", &entries[i])
 	}
 	return answer(w, result)
 }

@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // brokerAnswer adds what only an engine in this process knows.
 type brokerAnswer struct {
-	wire.Broker
+	api.Broker
 
 	Breaker                 relay.BreakerState  `json:"breaker,omitempty"`
 	UnavailableDestinations []string            `json:"unavailable_destinations"`
 	Listener                relay.ListenerState `json:"listener"`
 }
 
-type databaseAnswer = wire.Database[brokerAnswer]
+type databaseAnswer = api.Database[brokerAnswer]
 
 func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 	h.history.watched(h.now())
@@ -33,7 +33,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 			result[name] = databaseAnswer{Status: "error", Error: discreet.Text(database.Err.Error())}
 			continue
 		}
-		one := wire.NewDatabase[brokerAnswer](database.Counts)
+		one := api.NewDatabase[brokerAnswer](database.Counts)
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
 			one.Brokers[broker.Broker] = h.brokerAnswer(name, broker, stats[series{name, broker.Broker}])
@@ -44,7 +44,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *relay.Stats) brokerAnswer {
-	a := brokerAnswer{Broker: wire.NewBroker(&b.BrokerOverview, b.Paused, b.Unknown), UnavailableDestinations: []string{}}
+	a := brokerAnswer{Broker: api.NewBroker(&b.BrokerOverview, b.Paused, b.Unknown), UnavailableDestinations: []string{}}
 	if stats != nil {
 		a.Breaker, a.Listener = stats.Breaker, stats.Listener
 		a.UnavailableDestinations = append(a.UnavailableDestinations, stats.UnavailableDestinations...)

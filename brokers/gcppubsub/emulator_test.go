@@ -15,8 +15,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // emulator is Google's, in a project of this test's own.
@@ -30,7 +28,8 @@ type emulator struct {
 
 func newEmulator(t *testing.T) *emulator {
 	t.Helper()
-	e := &emulator{addr: testenv.Optional(t, testservers.PubSubVariable), project: "acme-" + strings.ToLower(rand.Text()[:10]), seen: map[string][]brokers.Message{}}
+	needBeside(t, beside.emulator != nil)
+	e := &emulator{addr: beside.emulator(t), project: "acme-" + strings.ToLower(rand.Text()[:10]), seen: map[string][]brokers.Message{}}
 	var err error
 	e.client, err = pubsub.NewClient(t.Context(), e.project, append(clientOptions(), option.WithEndpoint(e.addr))...)
 	require.NoError(t, err)

@@ -24,7 +24,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 	"slices"
 )
 
@@ -45,8 +44,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		e := newEmulator(t)
 		var number atomic.Int64
-		proxy := toxic.Start(t, e.addr)
-		brokertest.Run(t, brokertest.Harness{
+		h := brokertest.Harness{
 			Open: func(t *testing.T) brokers.Broker { return e.open(t) },
 			Destination: func(t *testing.T) string {
 				destination := fmt.Sprintf("ordering::order%d", number.Add(1))
@@ -54,11 +52,9 @@ func TestConformance(t *testing.T) {
 				return destination
 			},
 			Received: e.received,
-			Network:  proxy,
-			OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-				return e.open(t, gcppubsub.Settings{Endpoint: proxy.Addr(t)})
-			},
-		})
+		}
+		throughNetwork(t, &h, e, e.addr)
+		brokertest.Run(t, h)
 	})
 }
 
@@ -77,8 +73,7 @@ func conformanceOfFake(t *testing.T) {
 		}
 		return nil
 	})
-	proxy := toxic.Start(t, s.addr)
-	brokertest.Run(t, brokertest.Harness{
+	h := brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker { return s.open(t) },
 		Destination: func(t *testing.T) string {
 			destination := fmt.Sprintf("ordering::order%d", number.Add(1))
@@ -92,12 +87,20 @@ func conformanceOfFake(t *testing.T) {
 		},
 		Stop:  func(*testing.T) { s.stop() },
 		Start: s.start,
+	}
+	throughNetwork(t, &h, s, s.addr)
+	brokertest.Run(t, h)
+}
 
-		Network: proxy,
-		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-			return s.open(t, gcppubsub.Settings{Endpoint: proxy.Addr(t)})
-		},
-	})
+// throughNetwork puts a network that fails before a site.
+func throughNetwork(t *testing.T, h *brokertest.Harness, s site, server string) {
+	t.Helper()
+	if beside.network == nil {
+		return
+	}
+	network := beside.network(t, server)
+	h.Network = network
+	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker { return s.open(t, gcppubsub.Settings{Endpoint: network.Addr(t)}) }
 }
 
 // site is a Pub/Sub of some kind.

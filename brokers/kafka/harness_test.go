@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,9 +26,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -64,21 +60,14 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		brokertest.Run(t, realCluster(t).harness(t))
 	})
-	t.Run("killed", func(t *testing.T) { // a real server, which is stopped by SIGKILL
-		t.Parallel()
-		own := ownKafka(t)
-		h := newReader(t, []string{own.URL}).harness(t)
-		h.Patience = 3 * time.Minute // it takes seconds to start, and many beside others
-		h.Stop = func(t *testing.T) { require.NoError(t, own.End(syscall.SIGKILL, patience)) }
-		h.Start = func(t *testing.T) { require.NoError(t, own.Start(t.Context())) }
-		throughNetwork(t, &h, []string{own.URL})
-		brokertest.Run(t, h)
-	})
 }
 
 // throughNetwork puts a proxy before a cluster of one server.
 func throughNetwork(t *testing.T, h *brokertest.Harness, seeds []string) {
-	proxy := toxic.Start(t, seeds[0])
+	if beside.network == nil {
+		return
+	}
+	proxy := beside.network(t, seeds[0])
 	h.Network = proxy
 	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
 		address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
@@ -88,22 +77,6 @@ func throughNetwork(t *testing.T, h *brokertest.Harness, seeds []string) {
 		require.NoError(t, err)
 		return b
 	}
-}
-
-// realCluster is one that other tests use, too.
-func realCluster(t testing.TB) *reader {
-	t.Helper()
-	return newReader(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
-}
-
-// ownKafka starts a real server for the test alone.
-func ownKafka(t testing.TB) *testservers.Own {
-	t.Helper()
-	testenv.Optional(t, testservers.KafkaLibVariable)
-	own, err := testservers.OwnKafka(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, own.Close()) })
-	return own
 }
 
 // everywhere runs a test with the fake, of so many servers, and with a real cluster.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,9 +19,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // trio is a cluster of three servers, of which one can be out for the broker under test. Each leads a
@@ -44,11 +40,11 @@ const trioPartitions = 6
 func trios(t *testing.T, test func(t *testing.T, c *trio)) {
 	t.Helper()
 	t.Parallel()
-	for name, out := range map[string]func(*trio, *toxic.Proxy){
-		"refused": func(c *trio, p *toxic.Proxy) {
+	for name, out := range map[string]func(*trio, faultyNetwork){
+		"refused": func(c *trio, p faultyNetwork) {
 			c.ill, c.well = func(t *testing.T) { p.Down(t) }, func(t *testing.T) { p.Up(t) }
 		},
-		"silent": func(c *trio, p *toxic.Proxy) {
+		"silent": func(c *trio, p faultyNetwork) {
 			c.ill, c.well = func(t *testing.T) { p.BlackHole(t) }, func(t *testing.T) { p.Heal(t) }
 		},
 	} {
@@ -65,25 +61,26 @@ func trios(t *testing.T, test func(t *testing.T, c *trio)) {
 		})
 		t.Run("real/"+name, func(t *testing.T) {
 			t.Parallel()
-			c := newTrio(t, newReader(t, realTrio(t)), nil)
+			needBeside(t, beside.trio != nil)
+			c := newTrio(t, newReader(t, beside.trio(t)), nil)
 			through(t, c, out)
 			test(t, c)
 		})
 	}
 	t.Run("real/frozen", func(t *testing.T) {
 		t.Parallel()
-		cluster := ownTrio(t)
-		c := newTrio(t, newReader(t, addresses(cluster)), nil)
-		node := cluster.Nodes[c.victim-1]
-		c.ill = func(t *testing.T) { require.NoError(t, node.Signal(syscall.SIGSTOP)) }
-		c.well = func(t *testing.T) { require.NoError(t, node.Signal(syscall.SIGCONT)) }
-		t.Cleanup(func() { _ = node.Signal(syscall.SIGCONT) })
+		needBeside(t, beside.ownTrio != nil)
+		servers, signal := beside.ownTrio(t)
+		c := newTrio(t, newReader(t, servers), nil)
+		c.ill = func(t *testing.T) { require.NoError(t, signal(c.victim, syscall.SIGSTOP)) }
+		c.well = func(t *testing.T) { require.NoError(t, signal(c.victim, syscall.SIGCONT)) }
+		t.Cleanup(func() { _ = signal(c.victim, syscall.SIGCONT) })
 		test(t, c)
 	})
 }
 
 // through puts a proxy between the broker under test and the victim.
-func through(t *testing.T, c *trio, out func(*trio, *toxic.Proxy)) {
+func through(t *testing.T, c *trio, out func(*trio, faultyNetwork)) {
 	t.Helper()
 	known, err := c.admin.ListBrokers(t.Context())
 	require.NoError(t, err)
@@ -93,7 +90,8 @@ func through(t *testing.T, c *trio, out func(*trio, *toxic.Proxy)) {
 			upstream = net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
 		}
 	}
-	proxy := toxic.Start(t, upstream)
+	needBeside(t, beside.network != nil)
+	proxy := beside.network(t, upstream)
 	address := proxy.Addr(t)
 	c.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 		if to == upstream {
@@ -102,55 +100,6 @@ func through(t *testing.T, c *trio, out func(*trio, *toxic.Proxy)) {
 		return new(net.Dialer).DialContext(ctx, network, to)
 	}
 	out(c, proxy)
-}
-
-func ownTrio(t *testing.T) *testservers.KafkaCluster {
-	t.Helper()
-	testenv.Optional(t, testservers.KafkaLibVariable)
-	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
-	cluster, err := testservers.OwnKafkaCluster(t.Context(), 3)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	return cluster
-}
-
-func addresses(cluster *testservers.KafkaCluster) (all []string) {
-	for _, node := range cluster.Nodes {
-		all = append(all, node.URL)
-	}
-	return all
-}
-
-// sharedTrio is the real cluster of the tests that do not stop its servers.
-var sharedTrio struct {
-	sync.Mutex
-
-	servers []string
-	users   int
-	cluster *testservers.KafkaCluster
-}
-
-func realTrio(t *testing.T) []string {
-	t.Helper()
-	testenv.Optional(t, testservers.KafkaLibVariable)
-	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
-	shared := &sharedTrio
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.users == 0 {
-		cluster, err := testservers.OwnKafkaCluster(context.WithoutCancel(t.Context()), 3)
-		require.NoError(t, err)
-		shared.cluster, shared.servers = cluster, addresses(cluster)
-	}
-	shared.users++
-	t.Cleanup(func() {
-		shared.Lock()
-		defer shared.Unlock()
-		if shared.users--; shared.users == 0 {
-			require.NoError(t, shared.cluster.Close())
-		}
-	})
-	return shared.servers
 }
 
 // newTrio makes the topic. The replicas are one of each partition: what is out of the broker's sight is
@@ -298,7 +247,7 @@ func TestScopeOfAnOutage(t *testing.T) {
 			require.NoError(t, fake.fake.MoveTopicPartition(topic, p, p%3))
 		}
 	})
-	through(t, c, func(c *trio, p *toxic.Proxy) {
+	through(t, c, func(c *trio, p faultyNetwork) {
 		c.ill, c.well = func(t *testing.T) { p.Down(t) }, func(t *testing.T) { p.Up(t) }
 	})
 	for p := range int32(2) {

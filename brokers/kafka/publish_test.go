@@ -21,8 +21,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // A missing topic is out, alone, until somebody creates it.
@@ -183,7 +181,7 @@ func TestOmitted(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	const user, password = testservers.KafkaUser, testservers.KafkaPassword
+	const user, password = "relay", "hush"
 	test := func(t *testing.T, seed, refusal string) {
 		b := open(t, []string{seed}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
 		results := b.Publish(t.Context(), []brokers.Message{numbered("open", "a", 1), numbered("readable", "b", 2), numbered("hidden", "c", 3)})
@@ -223,11 +221,9 @@ func TestPermissions(t *testing.T) {
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		testenv.Optional(t, testservers.KafkaLibVariable)
-		own, err := testservers.OwnSecuredKafka(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, own.Close()) })
-		r := newReader(t, []string{own.URL})
+		needBeside(t, beside.secured != nil)
+		free, secured := beside.secured(t)
+		r := newReader(t, []string{free})
 		r.create(t, "open", "readable", "hidden")
 		allow := func(topic string, operation kmsg.ACLOperation) {
 			t.Helper()
@@ -237,17 +233,17 @@ func TestPermissions(t *testing.T) {
 		}
 		seen := func(topic string) { // by the server, which hears of rights from the controller
 			t.Helper()
-			b := open(t, []string{own.Secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
+			b := open(t, []string{secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
 			require.Eventually(t, func() bool { return b.CheckDestination(t.Context(), topic) == nil }, patience, 5*time.Millisecond)
 		}
 		allow("readable", kmsg.ACLOperationDescribe)
 		seen("readable")
-		results := open(t, []string{own.Secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}}).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
+		results := open(t, []string{secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}}).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
 		assert.Equal(t, []string{"unavailable broker"}, classes(results), "who may write nowhere gets no number as a producer")
 		require.ErrorContains(t, results[0].Err, "grant the user Write on the topics")
 		allow("open", kmsg.ACLOperationWrite)
 		seen("open")
-		test(t, own.Secured, "check user, password and mechanism")
+		test(t, secured, "check user, password and mechanism")
 	})
 }
 

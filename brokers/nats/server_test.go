@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,8 +21,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/nats"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -39,9 +36,9 @@ const patience = 30 * time.Second
 type jetServer struct {
 	options *server.Options // nil for processes
 	server  *server.Server
-	nodes   []*testservers.Own // processes: one server, or a cluster
-	stopped []*testservers.Own // of them
-	url     string             // of a user who may everything
+	nodes   []process  // one server, or a cluster
+	stopped []*process // of them
+	url     string     // of a user who may everything
 	conn    *client.Conn
 	js      jetstream.JetStream
 	read    map[string]*cursor
@@ -72,23 +69,11 @@ func startServer(t testing.TB, change func(*server.Options), admin ...client.Opt
 // startProcesses starts a nats-server, or a cluster of them.
 func startProcesses(t *testing.T, size int) *jetServer {
 	t.Helper()
-	testenv.Optional(t, testservers.NATSBinVariable)
-	if size > 1 {
-		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
-	}
-	s := &jetServer{read: map[string]*cursor{}}
-	var err error
-	if size == 1 {
-		s.nodes = make([]*testservers.Own, 1)
-		s.nodes[0], err = testservers.OwnNATS(t.Context())
-	} else {
-		s.nodes, err = testservers.OwnNATSCluster(t.Context(), size)
-	}
-	require.NoError(t, err)
+	needBeside(t, beside.processes != nil)
+	s := &jetServer{read: map[string]*cursor{}, nodes: beside.processes(t, size)}
 	var urls []string
 	for _, node := range s.nodes {
-		t.Cleanup(func() { require.NoError(t, node.Close()) })
-		urls = append(urls, node.URL)
+		urls = append(urls, node.url)
 	}
 	s.url = strings.Join(urls, ",")
 	t.Cleanup(func() { s.conn.Close() })
@@ -99,7 +84,7 @@ func startProcesses(t *testing.T, size int) *jetServer {
 func (s *jetServer) start(t testing.TB) {
 	t.Helper()
 	for _, node := range s.stopped {
-		require.NoError(t, node.Start(t.Context()))
+		node.start(t)
 	}
 	s.stopped = nil
 	if s.options != nil {
@@ -119,9 +104,9 @@ func (s *jetServer) start(t testing.TB) {
 }
 
 // kill ends a process as a crash does.
-func (s *jetServer) kill(t testing.TB, node *testservers.Own) {
+func (s *jetServer) kill(t testing.TB, node *process) {
 	t.Helper()
-	require.NoError(t, node.End(syscall.SIGKILL, patience))
+	node.kill(t)
 	s.stopped = append(s.stopped, node)
 }
 
@@ -130,8 +115,8 @@ func (s *jetServer) stop(t testing.TB) {
 	t.Helper()
 	if s.nodes != nil {
 		s.conn.Close()
-		for _, node := range s.nodes[:len(s.nodes)/2+1] {
-			s.kill(t, node)
+		for i := range s.nodes[:len(s.nodes)/2+1] {
+			s.kill(t, &s.nodes[i])
 		}
 	}
 	if s.server == nil {
@@ -145,7 +130,7 @@ func (s *jetServer) stop(t testing.TB) {
 
 func (s *jetServer) addr() string {
 	if s.server == nil {
-		return s.nodes[0].Address()
+		return s.nodes[0].address
 	}
 	return s.server.Addr().String()
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -30,7 +30,7 @@ func auditCommand() *cobra.Command {
 			entries, err := session.Audit(cmd.Context(), database, *before, *limit)
 			for i := range entries {
 				e := &entries[i]
-				if err := out.add(wire.NewAuditEntry(database, e),
+				if err := out.add(api.NewAuditEntry(database, e),
 					text(strconv.FormatInt(e.ID, 10)), text(database), text(moment(e.StartedAt)), text(orDash(e.Actor)+" ("+e.Via+")"), styled(e.Action, bold),
 					text(orDash(e.Broker)), text(thousands(e.Rows)), took(e), text(orDash(e.Filter)), text(orDash(e.Reason)),
 					styled(orDash(e.Failure), failureStyle(e))); err != nil {

@@ -6,9 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // The rows of a relay that has died can be repaired while no other one runs; those of one that
@@ -17,10 +14,9 @@ func TestRowsOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		claim := func(lease time.Duration) {
-			for shard := range outbox.Classes * s.store.Shards() {
-				_, err := s.store.Exchange(s.Context(), nil, &driver.Claim{Broker: "default", Shard: shard, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
-				require.NoError(t, err)
-			}
+			t.Helper()
+			needBeside(t, beside.claim != nil)
+			require.NoError(t, beside.claim(s, "default", lease))
 		}
 		for n := 1; n <= 3; n++ {
 			s.write(n, "Ordering.OrderPlaced.v1", "order-1", "default")

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -24,7 +23,7 @@ const (
 func (s *shop) deferMany() {
 	s.Helper()
 	s.write(deferredHead, "Ordering.OrderPlaced.v1", "stuck", "partner")
-	s.complete("partner", func(*driver.Message) *outbox.LastError {
+	s.complete("partner", func(string) *outbox.LastError {
 		return &outbox.LastError{Class: "retryable", Message: "deadline exceeded", At: time.Now().UTC(), Attempt: 1}
 	})
 	rows := make([]outbox.Row, 0, deferredRows)
@@ -37,10 +36,8 @@ func (s *shop) deferMany() {
 	}
 	s.insert(rows...)
 	s.write(freeRow, "Ordering.OrderPlaced.v1", "free", "partner")
-	for shard := range outbox.Classes * s.store.Shards() {
-		_, err := s.store.Defer(s.Context(), &driver.Claim{Broker: "partner", Shard: shard, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
-		require.NoError(s, err)
-	}
+	needBeside(s, beside.hold != nil)
+	require.NoError(s, beside.hold(s, "partner"))
 }
 
 // Rows behind a key that fails are pending in the status, so they are listed, page by page and
@@ -49,11 +46,11 @@ func TestListDeferredRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.deferMany()
-		list := func(args ...string) (records []wire.Record, next string) {
+		list := func(args ...string) (records []api.Record, next string) {
 			t.Helper()
 			stdout := s.does(append([]string{"messages", "list", "--json"}, args...)...)
 			for line := range strings.Lines(stdout) {
-				if r := lines[wire.Record](t, line)[0]; r.MessageID != "" {
+				if r := lines[api.Record](t, line)[0]; r.MessageID != "" {
 					records = append(records, r)
 					continue
 				}
@@ -129,7 +126,7 @@ func TestActOnDeferredRows(t *testing.T) {
 		// One that had failed, was requeued and is deferred behind another one keeps its error.
 		text := `{"class":"unavailable","message":"deadline exceeded","at":"2026-01-02T03:04:05Z","attempt":1}`
 		s.exec("UPDATE outbox_messages SET last_error = '" + text + "' WHERE " + s.is(9))
-		list := lines[wire.Record](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
+		list := lines[api.Record](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
 		require.Len(t, list, 1)
 		assert.Equal(t, messageID(9), list[0].MessageID)
 		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--error-class", "unavailable", "--reason", "r"))
@@ -144,11 +141,11 @@ func TestActOnDeferredRows(t *testing.T) {
 				fingerprint = g.Fingerprint
 			}
 		}
-		list = lines[wire.Record](t, s.does("messages", "list", "--json", "--fingerprint", fingerprint))
+		list = lines[api.Record](t, s.does("messages", "list", "--json", "--fingerprint", fingerprint))
 		require.Len(t, list, 1)
 		assert.Equal(t, messageID(deferredHead), list[0].MessageID)
 		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--fingerprint", fingerprint))
-		waiting := lines[wire.Record](t, s.does("messages", "list", "--json", "--status", "pending", "--key", "stuck", "--limit", "1"))[0]
+		waiting := lines[api.Record](t, s.does("messages", "list", "--json", "--status", "pending", "--key", "stuck", "--limit", "1"))[0]
 		if assert.NotNil(t, waiting.Deferral) {
 			assert.Zero(t, waiting.Deferral.Until, "the message that it waits for can go at once")
 		}

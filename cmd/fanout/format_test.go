@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gorm-fanout/fanout/internal/testenv"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -117,7 +116,14 @@ func TestGoldenJSON(t *testing.T) {
 	} {
 		got = regexp.MustCompile(pattern).ReplaceAllString(got, stand)
 	}
-	testenv.Golden(t, goldens, "testdata/json.golden", got)
+	const golden = "testdata/json.golden"
+	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
+		return
+	}
+	want, err := goldens.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "FANOUT_UPDATE_GOLDEN=1 go test -run '^%s$' writes it anew", t.Name())
 }
 
 // A shell completes brokers, databases and statuses from the configuration, with no variable set.

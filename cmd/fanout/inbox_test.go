@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 )
 
 // rejects makes a dead letter of the nth message of a consumer, as a handler that has failed for
@@ -63,7 +63,7 @@ func TestInbox(t *testing.T) {
 		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json")), 1)
 
 		var trace []string
-		for _, e := range lines[wire.AuditEntry](t, s.does("audit", "--json")) {
+		for _, e := range lines[api.AuditEntry](t, s.does("audit", "--json")) {
 			assert.Equal(t, "cli", e.Via)
 			assert.NotEmpty(t, e.Actor)
 			assert.NotZero(t, e.EndedAt)

@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	redis.SetLogger(redisLog{}) // its client would print to standard error, past our log
+	redis.SetLogger(redisLog) // its client would print to standard error, past our log
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

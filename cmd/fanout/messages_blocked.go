@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -32,7 +32,7 @@ func blockedCommand() *cobra.Command {
 			keys, err := session.Blocked(cmd.Context(), database, *broker)
 			for i := range keys {
 				k := &keys[i]
-				if err := out.add(wire.NewKeyBlock(database, k),
+				if err := out.add(api.NewKeyBlock(database, k),
 					text(database), text(k.Broker), styled(k.Key, bold), text(k.Class.String()), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
 					text(since(k.Since, now)), goesOn(k.Until, now), text(countText(k.Followers)), text(agedError(k.LastError, now))); err != nil {
 					return err

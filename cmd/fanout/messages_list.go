@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -95,7 +95,7 @@ func (l *listing) run() error {
 
 // emit shows a row.
 func (l *listing) emit(database string, r *admin.Record) error {
-	return l.out.add(wire.NewRecord(database, r),
+	return l.out.add(api.NewRecord(database, r),
 		text(database), text(r.Broker), styled(string(r.Status), statusStyle(r.Status)), styled(orDash(string(r.State)), stateStyle(r.State)),
 		text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
 		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(agedError(r.LastError, l.now)))

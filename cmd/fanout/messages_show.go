@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -39,7 +39,7 @@ func showCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		answer := messageAnswer{args[0], []wire.Record{}}
+		answer := messageAnswer{args[0], []api.Record{}}
 		var rows []row
 		err = session.each(func(database string) error {
 			records, err := session.Message(cmd.Context(), database, args[0])
@@ -70,12 +70,12 @@ func showCommand() *cobra.Command {
 }
 
 type messageAnswer struct {
-	MessageID string        `json:"message_id"`
-	Rows      []wire.Record `json:"rows"`
+	MessageID string       `json:"message_id"`
+	Rows      []api.Record `json:"rows"`
 }
 
 func (m *messageAnswer) add(database string, record *admin.Record, payload bool) {
-	r := wire.NewRecord(database, record)
+	r := api.NewRecord(database, record)
 	if payload {
 		r.Reveal(record)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 )
 
 // What fails for one reason is one group, which is sent again by its fingerprint alone.
@@ -35,7 +35,7 @@ func TestRequeueAGroup(t *testing.T) {
 		assert.Equal(t, "main: 3 rows requeued\n", s.does(append(args, "--reason", "they have fixed it", "--by", "ada")...))
 		assert.Zero(t, s.count("status = 'abandoned'"))
 		assert.Equal(t, 2, s.count("status = 'failed'"), "the other group stays")
-		entries := lines[wire.AuditEntry](t, s.does("audit", "--json"))
+		entries := lines[api.AuditEntry](t, s.does("audit", "--json"))
 		require.Len(t, entries, 1)
 		assert.Equal(t, "ada", entries[0].Actor)
 		assert.Equal(t, "cli", entries[0].Via)
@@ -81,7 +81,7 @@ func TestList(t *testing.T) {
 		s.badNight()
 		ids := func(args ...string) (ids []string) {
 			t.Helper()
-			for _, r := range lines[wire.Record](t, s.does(append([]string{"messages", "list", "--json"}, args...)...)) {
+			for _, r := range lines[api.Record](t, s.does(append([]string{"messages", "list", "--json"}, args...)...)) {
 				if r.MessageID != "" {
 					ids = append(ids, strings.TrimLeft(r.MessageID[24:], "0"))
 				}
@@ -152,9 +152,9 @@ func TestBlockedAndUnblock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
-		keys := lines[wire.KeyBlock](t, s.does("messages", "blocked", "--json"))
+		keys := lines[api.KeyBlock](t, s.does("messages", "blocked", "--json"))
 		require.NotEmpty(t, keys)
-		byKey := map[string]wire.KeyBlock{}
+		byKey := map[string]api.KeyBlock{}
 		for _, k := range keys {
 			byKey[k.Key] = k
 		}

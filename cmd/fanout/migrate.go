@@ -11,7 +11,6 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/mysql"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
@@ -73,8 +72,19 @@ func printApplied(cmd *cobra.Command, database string, applied []string) {
 }
 
 func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {
-	table := cfg.Routing().WithDefaults().Table
-	steps, err := migrationsOf(cfg.Databases[name].Driver, table)
+	migrations := postgres.Migrations
+	switch dialect := cfg.Databases[name].Driver; dialect {
+	case outbox.Postgres:
+	case outbox.SQLServer:
+		migrations = sqlserver.Migrations
+	case outbox.MySQL:
+		migrations = mysql.Migrations
+	case outbox.SQLite:
+		migrations = sqlite.Migrations
+	default:
+		return fmt.Errorf("driver %q is not supported", dialect)
+	}
+	steps, err := migrations(cfg.Routing().WithDefaults().Table)
 	if err != nil {
 		return err
 	}
@@ -82,19 +92,4 @@ func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error 
 		cmd.Printf("-- database %s (%s), step %04d_%s\n%s\n", name, cfg.Databases[name].Driver, step.Version, step.Name, strings.TrimSpace(step.SQL))
 	}
 	return nil
-}
-
-func migrationsOf(dialect outbox.Dialect, table string) ([]driver.Migration, error) {
-	switch dialect {
-	case outbox.Postgres:
-		return postgres.Migrations(table)
-	case outbox.SQLServer:
-		return sqlserver.Migrations(table)
-	case outbox.MySQL:
-		return mysql.Migrations(table)
-	case outbox.SQLite:
-		return sqlite.Migrations(table)
-	default:
-		return nil, fmt.Errorf("driver %q is not supported", dialect)
-	}
 }

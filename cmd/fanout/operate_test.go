@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -27,12 +26,12 @@ func TestPauseAndResume(t *testing.T) {
 		assert.Contains(t, s.does("status", "--json"), `"reason": "they move"`)
 		assert.Equal(t, "main: broker partner is resumed\n", s.does("broker", "resume", "partner"))
 		assert.Equal(t, "main: broker partner was not paused\n", s.does("broker", "resume", "partner"))
-		entries := lines[wire.AuditEntry](t, s.does("audit", "--json", "--limit", "3"))
+		entries := lines[api.AuditEntry](t, s.does("audit", "--json", "--limit", "3"))
 		require.Len(t, entries, 3, "four actions, the newest first")
 		assert.Equal(t, "resume", entries[0].Action)
 		assert.EqualValues(t, 0, entries[0].Rows)
 		assert.EqualValues(t, 1, entries[1].Rows)
-		assert.Equal(t, "pause", lines[wire.AuditEntry](t, s.does("audit", "--json", "--before", fmt.Sprint(entries[2].ID)))[0].Action)
+		assert.Equal(t, "pause", lines[api.AuditEntry](t, s.does("audit", "--json", "--before", fmt.Sprint(entries[2].ID)))[0].Action)
 
 		for _, verb := range []string{"pause", "resume"} {
 			code, _, stderr := s.run("broker", verb, "partnr")
@@ -56,7 +55,7 @@ func TestPurge(t *testing.T) {
 		s.unblockAll()
 		assert.Equal(t, "main: 2 rows removed\n", s.does("purge", "--abandoned-before", "1us", "--broker", "partner", "--limit", "2"))
 		assert.Equal(t, 1, s.count("status = 'abandoned'"))
-		audited := lines[wire.AuditEntry](t, s.does("audit", "--json"))
+		audited := lines[api.AuditEntry](t, s.does("audit", "--json"))
 		assert.EqualValues(t, 13, audited[len(audited)-1].Rows)
 	})
 }
@@ -117,7 +116,7 @@ func TestPurgeByTheConfiguration(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
 		s.write(30, "T", "", "old")
-		s.complete("old", func(*driver.Message) *outbox.LastError { return nil })
+		s.complete("old", func(string) *outbox.LastError { return nil })
 		s.unblockAll()
 		source, err := os.ReadFile(s.config)
 		require.NoError(t, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/discreet"
 )
 
 func relayCommand() *cobra.Command {
@@ -100,14 +100,7 @@ var relayLog atomic.Pointer[slog.Logger] //nolint:gochecknoglobals // the Redis 
 
 // redisLog takes what the Redis client has to say: each failed dial, which the relay sums up
 // itself. In other commands it is dropped: a broker that cannot be reached is said once, by us.
-type redisLog struct{}
-
-// Printf implements the client's interface.
-func (redisLog) Printf(ctx context.Context, format string, args ...any) {
-	if log := relayLog.Load(); log != nil {
-		log.DebugContext(ctx, "redis client", "says", discreet.Text(fmt.Sprintf(format, args...)))
-	}
-}
+var redisLog = redisstreams.ClientLog(relayLog.Load) //nolint:gochecknoglobals // it is set once
 
 func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, error) {
 	var options slog.HandlerOptions

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -35,12 +34,18 @@ func targetFlags(cmd *cobra.Command) *target {
 	return t
 }
 
+// administration is what commands need of a database.
+type administration interface {
+	admin.Administration
+	Close() error
+}
+
 // session is the console on the databases of one command.
 type session struct {
 	*monitor.Console
 
 	cfg    *config.Config
-	stores map[string]driver.Store
+	stores map[string]administration
 	// failed are the databases that could not be opened.
 	failed map[string]error
 }
@@ -56,7 +61,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cfg: cfg, stores: map[string]driver.Store{}, failed: map[string]error{}}
+	s := &session{cfg: cfg, stores: map[string]administration{}, failed: map[string]error{}}
 	var (
 		mu    sync.Mutex
 		group sync.WaitGroup

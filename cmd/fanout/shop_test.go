@@ -4,10 +4,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +16,6 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -30,21 +26,18 @@ type shop struct {
 
 	driver outbox.Dialect
 	db     *sql.DB
-	store  driver.Store
+	store  administration
 }
 
 // onEach runs a test on each database that can be had, or on the one whose turn it is.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
-	dsn := map[outbox.Dialect]func(testing.TB) string{
-		outbox.SQLite:    func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") },
-		outbox.Postgres:  testenv.Postgres,
-		outbox.SQLServer: testenv.SQLServerDatabase,
-		outbox.MySQL:     testenv.MySQL,
+	sqlite := func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") }
+	if beside.onEach == nil {
+		t.Run(string(outbox.SQLite), func(t *testing.T) { test(t, newShop(t, outbox.SQLite, sqlite(t))) })
+		return
 	}
-	testenv.OnEach(t, slices.Sorted(maps.Keys(dsn)), func(d outbox.Dialect) string { return string(d) }, func(t *testing.T, driver outbox.Dialect) {
-		test(t, newShop(t, driver, dsn[driver](t)))
-	})
+	beside.onEach(t, sqlite, func(t *testing.T, driver outbox.Dialect, dsn string) { test(t, newShop(t, driver, dsn)) })
 }
 
 const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}
@@ -122,40 +115,12 @@ func (s *shop) is(n int) string {
 	return "message_id = '" + messageID(n) + "'"
 }
 
-// complete claims what a broker has and writes what became of each row; "" = published, an error
-// class = abandoned where it is permanent, and else failed with a backoff of an hour.
-func (s *shop) complete(broker string, outcome func(m *driver.Message) *outbox.LastError) {
+// complete claims what a broker has and writes the outcome of each row, by its message id: "" =
+// published, an error class = abandoned where it is permanent, and else failed with a backoff of an hour.
+func (s *shop) complete(broker string, outcome func(id string) *outbox.LastError) {
 	s.Helper()
-	for shard := range outbox.Classes * s.store.Shards() {
-		claimed, err := s.store.Exchange(s.Context(), nil, &driver.Claim{
-			Broker: broker, Shard: shard, Limit: 1000, Window: 1000, Lease: time.Minute, Worker: "night-shift",
-		})
-		require.NoError(s, err)
-		completion := &driver.Completion{Lease: claimed.Batch.Lease, BlockAbandoned: true}
-		for i := range claimed.Batch.Messages {
-			m := &claimed.Batch.Messages[i]
-			last := outcome(m)
-			switch {
-			case last == nil:
-				completion.Published = append(completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
-			case last.Class == "not_sent":
-				completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusPending})
-			default:
-				o := driver.Outcome{ID: m.ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-				if last.Class == "permanent" {
-					o.Status, o.Delay = outbox.StatusAbandoned, 0
-				}
-				source, err := json.Marshal(last)
-				require.NoError(s, err)
-				o.LastError = string(source)
-				completion.Other = append(completion.Other, o)
-			}
-		}
-		if len(claimed.Batch.Messages) > 0 {
-			_, err = s.store.Exchange(s.Context(), completion, nil)
-			require.NoError(s, err)
-		}
-	}
+	needBeside(s, beside.complete != nil)
+	require.NoError(s, beside.complete(s, broker, outcome))
 }
 
 // badNight writes 12 messages. The default broker has all of them; the partner refused 1 to 3 for
@@ -166,10 +131,10 @@ func (s *shop) badNight() {
 		s.write(n, "Ordering.OrderPlaced.v1", fmt.Sprintf("order-%d", n), "default", "partner")
 	}
 	s.write(13, "Ordering.OrderShipped.v1", "order-1", "default", "partner") // behind what was refused
-	s.complete("default", func(*driver.Message) *outbox.LastError { return nil })
+	s.complete("default", func(string) *outbox.LastError { return nil })
 	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
-	s.complete("partner", func(m *driver.Message) *outbox.LastError {
-		switch n := strings.TrimLeft(m.MessageID[24:], "0"); n {
+	s.complete("partner", func(id string) *outbox.LastError {
+		switch n := strings.TrimLeft(id[24:], "0"); n {
 		case "1", "2", "3":
 			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J", At: at, Attempt: 1}
 		case "4", "5":

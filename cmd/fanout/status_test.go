@@ -15,9 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -35,7 +33,7 @@ func TestStatus(t *testing.T) {
 		assert.Regexp(t, partner, s.does("status", "--exact"))
 		assert.Contains(t, status, "1m")
 
-		var answer map[string]wire.Database[wireBroker]
+		var answer map[string]api.Database[wireBroker]
 		require.NoError(t, json.Unmarshal([]byte(s.does("status", "--json")), &answer))
 		assert.Equal(t, "ok", answer["main"].Status)
 		assert.EqualValues(t, 13, answer["main"].Counts[outbox.StatusPublished])
@@ -79,12 +77,12 @@ func TestInventedBrokers(t *testing.T) {
 // Counts have an end unless the caller asks for more.
 func TestStatusExact(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "postgres", testenv.Postgres(t))
+	s := newShop(t, "postgres", newPostgres(t))
 	s.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 		SELECT gen_random_uuid(), 'default', 's', 'T', 'x' FROM generate_series(1, 10001)`)
 	assert.Regexp(t, `main +default +10,000\+ +0`, s.does("status"))
 	assert.Regexp(t, `main +default +10,001 +0 `, s.does("status", "--exact"))
-	var answer map[string]wire.Database[wireBroker]
+	var answer map[string]api.Database[wireBroker]
 	require.NoError(t, json.Unmarshal([]byte(s.does("status", "--json")), &answer))
 	assert.True(t, answer["main"].Capped)
 	assert.Contains(t, answer["main"].Brokers["default"].Capped, outbox.StatusPending)
@@ -99,7 +97,7 @@ func TestStatusWatch(t *testing.T) {
 		for n := range 5 { // published before the first look
 			s.write(50+n, "T", "", "default")
 		}
-		s.complete("default", func(*driver.Message) *outbox.LastError { return nil })
+		s.complete("default", func(string) *outbox.LastError { return nil })
 		for n := range 30 {
 			s.write(n, "T", "", "default")
 		}
@@ -111,14 +109,14 @@ func TestStatusWatch(t *testing.T) {
 			done <- run(ctx, []string{"status", "--watch", "--json", "--config", s.config}, strings.NewReader(""), &stdout, &stderr)
 		}()
 		time.Sleep(time.Second) // of the bubble's clock
-		s.complete("default", func(m *driver.Message) *outbox.LastError {
-			if strings.HasSuffix(m.MessageID, "1") {
+		s.complete("default", func(id string) *outbox.LastError {
+			if strings.HasSuffix(id, "1") {
 				return &outbox.LastError{Class: "retryable", Message: "m"}
 			}
 			return nil
 		})
 		assert.Zero(t, <-done, stderr.String())
-		looks := lines[map[string]wire.Database[wireBroker]](t, stdout.String())
+		looks := lines[map[string]api.Database[wireBroker]](t, stdout.String())
 		require.Len(t, looks, 2)
 		assert.Nil(t, looks[0]["main"].Brokers["default"].PublishedPerSecond)
 		second := looks[1]["main"].Brokers["default"]
@@ -136,12 +134,16 @@ func TestWorkers(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Empty(t, stdout)
 		assert.Equal(t, "no relay runs: a relay that stops leaves the list\n", stderr)
-		require.NoError(t, s.store.Heartbeat(t.Context(), admin.Instance{
+		store, beats := s.store.(interface {
+			Heartbeat(ctx context.Context, instance admin.Instance) error
+		})
+		require.True(t, beats)
+		require.NoError(t, store.Heartbeat(t.Context(), admin.Instance{
 			ID: uuid.New(), Name: "relay-1", Host: "node-7", PID: 4711, Version: "v1.2.3",
 			Work: []admin.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},
 		}))
 		assert.Regexp(t, `main +relay-1 +node-7 +4711 +v1.2.3 +\S+ ago +\S+ ago +partner: 42, default: 1\n`, s.does("workers"))
-		instances := lines[wire.Instance](t, s.does("workers", "--json"))
+		instances := lines[api.Instance](t, s.does("workers", "--json"))
 		require.Len(t, instances, 1)
 		assert.False(t, instances[0].Silent)
 		assert.Len(t, instances[0].Work, 3)

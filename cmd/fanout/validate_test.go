@@ -17,12 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(redisLog{}) // as main does
+	redis.SetLogger(redisLog) // as main does
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
@@ -109,7 +107,7 @@ func TestValidateSchema(t *testing.T) {
 // Expressions are compared by what they do, on every version of PostgreSQL.
 func TestValidateExpressions(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Postgres(t)
+	dsn := newPostgres(t)
 	p := newPlace(t, "postgres", dsn)
 	p.migrate()
 	code, stdout, stderr := p.run("validate")
@@ -173,7 +171,7 @@ func TestValidateWarnings(t *testing.T) {
 // TestValidateReadOnly: a relay on a read replica is refused before it has started.
 func TestValidateReadOnly(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Postgres(t)
+	dsn := newPostgres(t)
 	p := newPlace(t, "postgres", dsn)
 	p.migrate()
 	code, stdout, stderr := p.run("validate")

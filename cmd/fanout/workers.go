@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/internal/wire"
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -26,7 +26,7 @@ func workersCommand() *cobra.Command {
 			instances, err := session.Workers(cmd.Context(), database)
 			for i := range instances {
 				p := &instances[i]
-				object, seen := wire.NewInstance(database, p, now), text(since(p.SeenAt, now))
+				object, seen := api.NewInstance(database, p, now), text(since(p.SeenAt, now))
 				if object.Silent {
 					seen = styled(seen.text+" (silent)", red)
 				}

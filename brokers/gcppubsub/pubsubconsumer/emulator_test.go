@@ -19,9 +19,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // emulator is Google's, in a project of this test's own, behind a front that notes what is confirmed:
@@ -45,7 +42,8 @@ type emulator struct {
 
 func newEmulator(t *testing.T) *emulator {
 	t.Helper()
-	conn, err := grpc.NewClient(testenv.Optional(t, testservers.PubSubVariable), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	needBeside(t, beside.emulator != nil)
+	conn, err := grpc.NewClient(beside.emulator(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	own := "projects/" + project + "-" + strings.ToLower(rand.Text()[:10])
@@ -144,7 +142,10 @@ func (e *emulator) StreamingPull(down pubsubpb.Subscriber_StreamingPullServer) e
 
 func (e *emulator) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	proxy := toxic.Start(t, e.addr)
+	var proxy faultyNetwork
+	if beside.network != nil {
+		proxy = beside.network(t, e.addr)
+	}
 	return &consumertest.Source{
 		Publish: func(t *testing.T, messages ...consumertest.Message) {
 			t.Helper()

@@ -29,9 +29,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +55,8 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("Emulator", func(t *testing.T) {
 		t.Parallel()
-		testenv.Optional(t, testservers.PubSubVariable)
+		needBeside(t, beside.emulator != nil)
+		beside.emulator(t)
 		// Claims of those who are gone end with their lease of 10 s, which no test can shorten. What is given
 		// back comes again behind all else of its key, and keys are not kept to one stream: Pub/Sub does neither.
 		consumertest.Run(t, consumertest.Harness{Patience: 3 * time.Minute, Shuffles: true, OneOfAKey: true, Source: func(t *testing.T) *consumertest.Source { return newEmulator(t).source(t) }})
@@ -67,7 +65,10 @@ func TestConformance(t *testing.T) {
 
 func (s *server) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	proxy := toxic.Start(t, s.Addr)
+	var proxy faultyNetwork
+	if beside.network != nil {
+		proxy = beside.network(t, s.Addr)
+	}
 	return &consumertest.Source{
 		Publish: func(_ *testing.T, messages ...consumertest.Message) {
 			for _, m := range messages {

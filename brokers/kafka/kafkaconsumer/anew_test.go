@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,8 +19,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
+	"strings"
 )
 
 // remake deletes topics and makes them anew at once, and waits until the servers know that.
@@ -101,7 +99,7 @@ func TestTopicIsMadeAnew(t *testing.T) {
 		})
 		t.Run(fmt.Sprint("Real", n), func(t *testing.T) {
 			t.Parallel()
-			s := newTopic(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
+			s := newTopic(t, realServers(t))
 			s.madeAnew(t, newOnly, func() {})
 			assert.Zero(t, s.unconfirmed(t), "an offset of the old topic")
 		})

@@ -25,8 +25,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 var (
@@ -106,7 +104,7 @@ func TestRefused(t *testing.T) {
 // So does a login that is wrong, and a right that is missing.
 func TestRefusedLogin(t *testing.T) {
 	t.Parallel()
-	const user, password = testservers.KafkaUser, testservers.KafkaPassword
+	const user, password = "relay", "hush"
 	run := func(t *testing.T, servers []string, topic, password string) error {
 		t.Helper()
 		c, err := NewConsumer(servers, "billing", []string{topic}, handler,
@@ -130,12 +128,10 @@ func TestRefusedLogin(t *testing.T) {
 	})
 	t.Run("Real", func(t *testing.T) {
 		t.Parallel()
-		testenv.Optional(t, testservers.KafkaLibVariable)
-		own, err := testservers.OwnSecuredKafka(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, own.Close()) })
-		s := newTopic(t, []string{own.URL})
-		secured := []string{own.Secured}
+		needBeside(t, beside.secured != nil)
+		free, restricted := beside.secured(t)
+		s := newTopic(t, []string{free})
+		secured := []string{restricted}
 		allow := func(what *kadm.ACLBuilder, operations ...kadm.ACLOperation) {
 			t.Helper()
 			answer, err := s.admin.CreateACLs(t.Context(), what.ResourcePatternType(kadm.ACLPatternLiteral).Operations(operations...).Allow("User:"+user).AllowHosts())

@@ -21,7 +21,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // holds is how many partitions a consumer has.
@@ -206,7 +205,8 @@ func TestStopInSilence(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		source := s.source(t)
-		proxy := source.Network.(*toxic.Proxy)
+		proxy := source.Network
+		needBeside(t, proxy != nil)
 		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true}
 		began := make(chan struct{}, 10)
 		p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
@@ -235,7 +235,8 @@ func TestStopInSilenceWithADeadLetter(t *testing.T) {
 	everywhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		source := s.source(t)
-		proxy := source.Network.(*toxic.Proxy)
+		proxy := source.Network
+		needBeside(t, proxy != nil)
 		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true, HasDeadLetters: true}
 		proceed := make(chan struct{})
 		var begun, done atomic.Int64

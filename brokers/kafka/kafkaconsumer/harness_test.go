@@ -21,9 +21,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -52,7 +49,7 @@ func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
 	})
 	t.Run("Real", func(t *testing.T) {
 		t.Parallel()
-		test(t, strings.Split(testenv.Optional(t, testservers.KafkaVariable), ","))
+		test(t, realServers(t))
 	})
 }
 
@@ -141,7 +138,10 @@ func (s *topic) remove(t *testing.T, names ...string) {
 
 func (s *topic) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	proxy := toxic.Start(t, s.servers[0])
+	var proxy faultyNetwork
+	if beside.network != nil {
+		proxy = beside.network(t, s.servers[0])
+	}
 	return &consumertest.Source{
 		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {

@@ -21,7 +21,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 var (
@@ -291,7 +290,7 @@ func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 
 // recording is an exclusive consumer, over a network, that says what it handles; wait is called before each
 // message.
-func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id string)) (c *Consumer, got chan string) {
+func recording(t *testing.T, s *jetServer, proxy faultyNetwork, wait func(id string)) (c *Consumer, got chan string) {
 	t.Helper()
 	got = make(chan string, 100)
 	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -308,7 +307,7 @@ func recording(t *testing.T, s *jetServer, proxy *toxic.Proxy, wait func(id stri
 func TestSoleLosesDeliveries(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 4 * time.Second})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	c, got := recording(t, s, proxy, func(string) {})
 	stop := begin(t, c)
 	s.publish(t, message("k", "0"))
@@ -333,7 +332,7 @@ func TestSoleLosesDeliveries(t *testing.T) {
 func TestSoleCutOff(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	begun, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	c, got := recording(t, s, proxy, func(id string) {
@@ -371,7 +370,7 @@ func TestCutOff(t *testing.T) {
 	t.Parallel()
 	const ackWait = time.Second
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: ackWait})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	confirmations, err := s.conn.SubscribeSync("$JS.ACK.ORDERING.billing.>")
 	require.NoError(t, err)
 	var times atomic.Int64

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // steal is a process that dies with the n messages that are delivered next.
@@ -130,7 +129,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 }
 
 // stuck is an exclusive consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
-func (s *jetServer) stuck(t *testing.T, proxy *toxic.Proxy) (c *Consumer, o *diary, release chan struct{}) {
+func (s *jetServer) stuck(t *testing.T, proxy faultyNetwork) (c *Consumer, o *diary, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})
 	o = &diary{before: func(_ context.Context, m *inbox.Message) error {
@@ -148,7 +147,7 @@ func (s *jetServer) stuck(t *testing.T, proxy *toxic.Proxy) (c *Consumer, o *dia
 // flap is an outage in which messages are lost: four of the key "stuck", at places 1 to 4, are claimed, six
 // of the key "k", at places 5 to 10, are published and delivered to a process that dies, and all ten come
 // again in another order when the network is there again.
-func (s *jetServer) flap(t *testing.T, c *Consumer, proxy *toxic.Proxy) (want []string) {
+func (s *jetServer) flap(t *testing.T, c *Consumer, proxy faultyNetwork) (want []string) {
 	t.Helper()
 	for n := range 4 {
 		s.publish(t, message("stuck", fmt.Sprint("s", n)))
@@ -183,7 +182,7 @@ func (s *jetServer) giveBack(t *testing.T, stolen []jetstream.Msg, places ...uin
 func TestSoleCountsCopiesOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	stop := begin(t, c)
 	want := s.flap(t, c, proxy)
@@ -213,7 +212,7 @@ func (a *asked) Consumer(ctx context.Context, stream, name string) (jetstream.Co
 func TestSoleIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	var once sync.Once
 	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
@@ -238,7 +237,7 @@ func TestSoleIsDoneMeanwhile(t *testing.T) {
 func TestSolePurged(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
 		if m.OrderingKey == "held" {
 			return inbox.Permanent(errors.New("never"))

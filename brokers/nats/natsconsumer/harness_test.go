@@ -3,7 +3,6 @@ package natsconsumer
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"os"
 	"strings"
 	"testing"
@@ -21,9 +20,6 @@ import (
 	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -53,10 +49,8 @@ func TestConformance(t *testing.T) {
 	for name, size := range map[string]int{"Process": 1, "Cluster": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nodes := startProcesses(t, size)
-			consumertest.Run(t, consumertest.Harness{
-				Source: func(t *testing.T) *consumertest.Source { return beside(t, nodes).source(t) },
-			})
+			needBeside(t, beside.processes != nil)
+			consumertest.Run(t, *beside.processes(t, size))
 		})
 	}
 }
@@ -92,44 +86,6 @@ func startServer(t testing.TB, config jetstream.ConsumerConfig) *jetServer {
 	require.True(t, started.ReadyForConnections(time.Minute))
 	s := &jetServer{url: started.ClientURL(), addr: started.Addr().String()}
 	s.create(t, 1, config)
-	return s
-}
-
-// startProcesses starts a nats-server, or a cluster of them.
-func startProcesses(t *testing.T, size int) []*testservers.Own {
-	t.Helper()
-	testenv.Optional(t, testservers.NATSBinVariable)
-	if size > 1 {
-		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
-	}
-	var (
-		nodes = make([]*testservers.Own, 1)
-		err   error
-	)
-	if size == 1 {
-		nodes[0], err = testservers.OwnNATS(t.Context())
-	} else {
-		nodes, err = testservers.OwnNATSCluster(t.Context(), size)
-	}
-	require.NoError(t, err)
-	for _, node := range nodes {
-		t.Cleanup(func() { require.NoError(t, node.Close()) })
-	}
-	return nodes
-}
-
-// beside makes a stream beside others of these processes.
-func beside(t *testing.T, nodes []*testservers.Own) *jetServer {
-	t.Helper()
-	s := &jetServer{name: strings.ToLower(rand.Text())}
-	for _, node := range nodes {
-		s.url += "," + node.URL
-	}
-	s.url = s.url[1:]
-	if len(nodes) == 1 { // clients find the other servers of a cluster by themselves, past a network in front of one
-		s.addr = nodes[0].Address()
-	}
-	s.create(t, len(nodes), jetstream.ConsumerConfig{})
 	return s
 }
 
@@ -169,7 +125,7 @@ func (s *jetServer) connect(t testing.TB, url string) *nats.Conn {
 
 func (s *jetServer) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	var proxy *toxic.Proxy
+	var proxy faultyNetwork
 	source := &consumertest.Source{
 		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
@@ -190,8 +146,8 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 		DeadLetters: s.letters,
 		Child:       s.url + " " + s.name,
 	}
-	if s.addr != "" {
-		proxy = toxic.Start(t, s.addr)
+	if s.addr != "" && beside.network != nil {
+		proxy = beside.network(t, s.addr)
 		source.Network = proxy
 	}
 	return source

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // diary is a handler that writes down the ids of messages, each when it is done for the first time.
@@ -156,7 +155,7 @@ func TestSoleStreamMadeAnew(t *testing.T) {
 func TestCutOffKeepsOrder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
-	proxy := toxic.Start(t, s.addr)
+	proxy := startNetwork(t, s.addr)
 	begun := make(chan struct{})
 	var once atomic.Bool
 	o := &diary{before: func(ctx context.Context, m *inbox.Message) error {

@@ -18,7 +18,6 @@ import (
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
-	"gorm.io/plugin/dbresolver"
 
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 	"github.com/gorm-fanout/fanout/inbox/dedup/deduptest"
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
-// databases are those that there are; make test adds that of testdata/mysql.
+// databases are those that there are; make test adds MySQL, from integration/testdata/overlay.
 var databases = map[string]func(t *testing.T) gorm.Dialector{
 	"sqlite":    func(t *testing.T) gorm.Dialector { return sqlite.Open(sqliteFile(t)) },
 	"postgres":  func(t *testing.T) gorm.Dialector { return postgres.Open(testenv.Postgres(t)) },
@@ -227,41 +226,6 @@ func tablesThatAreThere(t *testing.T, db *gorm.DB) {
 	}
 	require.NoError(t, db.Exec("DROP TABLE "+name).Error)
 	require.NoError(t, db.Exec("DROP TABLE "+name+"_migrations").Error)
-}
-
-// A replica would answer from the past: a token that it has not yet is a message that is lost.
-func TestReplicasAreNotAsked(t *testing.T) {
-	t.Parallel()
-	db := connect(t, sqlite.Open(sqliteFile(t)), &gorm.Config{})
-	replica := sqlite.Open(sqliteFile(t)) // empty: nothing that was written arrives there
-	resolver := dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{replica}})
-	require.NoError(t, db.Use(resolver))
-	t.Cleanup(func() {
-		require.NoError(t, resolver.Call(func(pool gorm.ConnPool) error {
-			if closer, ok := pool.(interface{ Close() error }); ok {
-				return closer.Close()
-			}
-			return nil
-		}))
-	})
-	_, err := sqldedup.Migrate(t.Context(), db)
-	require.NoError(t, err)
-	var n int64
-	require.Error(t, db.Raw("SELECT count(*) FROM inbox_deduplication").Scan(&n).Error, "the plugin is at work")
-
-	store, err := sqldedup.New(db)
-	require.NoError(t, err)
-	tokens, err := sqldedup.NewTokens(db)
-	require.NoError(t, err)
-	token, key := dedup.Token{Consumer: "billing", Value: "one"}, uuid.New()
-	require.NoError(t, tokens.Create(t.Context(), []dedup.Token{token}, time.Now()))
-	there, err := tokens.Exists(t.Context(), token)
-	require.NoError(t, err)
-	require.True(t, there)
-	require.NoError(t, store.Add(t.Context(), "billing", key, time.Now()))
-	has, err := store.Contains(t.Context(), "billing", key)
-	require.NoError(t, err)
-	require.True(t, has)
 }
 
 func TestRefusals(t *testing.T) {

@@ -1,3 +1,5 @@
+// This file is laid over the package when make test builds its tests: the Redis in memory is not among
+// the requirements of this module, which has to stay small for those who write.
 package redisdedup_test
 
 import (

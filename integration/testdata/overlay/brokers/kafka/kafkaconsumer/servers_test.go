@@ -1,9 +1,11 @@
+// This file is laid over the package when make test builds its tests: see beside.
 package kafkaconsumer
 
 import (
 	"context"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +19,22 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
+
+func init() {
+	beside.network = func(t testing.TB, server string) faultyNetwork { return toxic.Start(t, server) }
+	beside.servers = func(t testing.TB) []string {
+		return strings.Split(testenv.Optional(t, testservers.KafkaVariable), ",")
+	}
+	beside.secured = func(t testing.TB) (open, secured string) {
+		testenv.Optional(t, testservers.KafkaLibVariable)
+		own, err := testservers.OwnSecuredKafka(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, own.Close()) })
+		return own.URL, own.Secured
+	}
+}
 
 // Servers are killed, one after the other, so that leaders and the coordinator of the group change,
 // while messages flow and members of the group come and go: all messages are handled, those of a key

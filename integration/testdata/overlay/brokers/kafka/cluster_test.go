@@ -1,3 +1,4 @@
+// This file is laid over the package when make test builds its tests.
 package kafka_test
 
 import (
@@ -16,7 +17,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // callField names the call in which a message was sent.
@@ -101,15 +101,8 @@ func (p *publisher) confirmed() map[string]int {
 // has not sent is not.
 func TestLeadersAreKilled(t *testing.T) {
 	t.Parallel()
-	testenv.Optional(t, testservers.KafkaLibVariable)
-	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
-	cluster, err := testservers.OwnKafkaCluster(t.Context(), 3)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	var servers []string
-	for _, node := range cluster.Nodes {
-		servers = append(servers, node.URL)
-	}
+	cluster := ownCluster(t)
+	servers := addresses(cluster)
 	r := newReader(t, servers)
 	topic := r.name("killed")
 	r.createWith(t, 6, nil, topic)

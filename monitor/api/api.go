@@ -1,7 +1,8 @@
-// Package wire has the JSON that the command and the HTTP interface share, from rows to the status
-// of a database. monitor/openapi.json describes the fields. Database is set where several databases
-// may answer at once, as to the command.
-package wire
+// Package api has the JSON that the HTTP interface of package monitor answers with and that the command
+// prints, from rows to the status of a database. monitor/openapi.json describes the fields. Times are in
+// UTC, and left out where there is none; Database is set where several databases may answer at once, as
+// to the command.
+package api
 
 import (
 	"encoding/json"

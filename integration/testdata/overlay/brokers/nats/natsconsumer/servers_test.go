@@ -1,6 +1,8 @@
+// This file is laid over the package when make test builds its tests: see beside.
 package natsconsumer
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,15 +16,66 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
+
+func init() {
+	beside.network = func(t testing.TB, server string) faultyNetwork { return toxic.Start(t, server) }
+	beside.processes = func(t *testing.T, size int) *consumertest.Harness {
+		nodes := startProcesses(t, size)
+		return &consumertest.Harness{
+			Source: func(t *testing.T) *consumertest.Source { return atProcesses(t, nodes).source(t) },
+		}
+	}
+}
+
+// startProcesses starts a nats-server, or a cluster of them.
+func startProcesses(t *testing.T, size int) []*testservers.Own {
+	t.Helper()
+	testenv.Optional(t, testservers.NATSBinVariable)
+	if size > 1 {
+		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
+	}
+	var (
+		nodes = make([]*testservers.Own, 1)
+		err   error
+	)
+	if size == 1 {
+		nodes[0], err = testservers.OwnNATS(t.Context())
+	} else {
+		nodes, err = testservers.OwnNATSCluster(t.Context(), size)
+	}
+	require.NoError(t, err)
+	for _, node := range nodes {
+		t.Cleanup(func() { require.NoError(t, node.Close()) })
+	}
+	return nodes
+}
+
+// atProcesses makes a stream beside others of these processes.
+func atProcesses(t *testing.T, nodes []*testservers.Own) *jetServer {
+	t.Helper()
+	s := &jetServer{name: strings.ToLower(rand.Text())}
+	for _, node := range nodes {
+		s.url += "," + node.URL
+	}
+	s.url = s.url[1:]
+	if len(nodes) == 1 { // clients find the other servers of a cluster by themselves, past a network in front of one
+		s.addr = nodes[0].Address()
+	}
+	s.create(t, len(nodes), jetstream.ConsumerConfig{})
+	return s
+}
 
 // The leader of a stream and that of its durable die while an only process consumes, and come back:
 // every message is handled, in the order of its key.
 func TestLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	nodes := startProcesses(t, 3)
-	s := beside(t, nodes)
+	s := atProcesses(t, nodes)
 	o := &diary{}
 	c, err := NewConsumer(s.connect(t, s.url), "ORDERING"+s.name, "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
