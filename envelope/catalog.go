@@ -40,7 +40,7 @@ func NewCatalog(context string) *Catalog {
 	empty := &registry{}
 	if !isContextName(context) {
 		remedy := `use a name such as "ordering"`
-		if better := SnakeCase(context); isContextName(better) {
+		if better := snakeCase(context); isContextName(better) {
 			remedy = fmt.Sprintf("use %q", better)
 		}
 		empty.problems = []error{&RegisterError{

@@ -41,7 +41,7 @@ func (s *Source) streams(context string) (category, stream string) {
 		return context, context
 	}
 	// One allocation for both: the category is the front of the stream.
-	aggregate := SnakeCase(s.Aggregate)
+	aggregate := snakeCase(s.Aggregate)
 	stream = context + "::" + aggregate + "-" + s.ID
 	return stream[:len(context)+len("::")+len(aggregate)], stream
 }
@@ -96,13 +96,13 @@ func (s *Source) Validate() error {
 	return nil
 }
 
-// SnakeCase turns a Go identifier into snake_case, the form of aggregates in
+// snakeCase turns a Go identifier into snake_case, the form of aggregates in
 // streams: OrderLine is order_line, HTTPRequest http_request, OAuth2Token
 // oauth2_token, OrderIDs order_ids. A generic name is written out:
 // Basket[example.com/shop.Item] is basket_item. Whatever is no letter and no
 // digit becomes one underscore, so the result holds none of the separators of a
-// stream. SnakeCase of a snake_case name is that name.
-func SnakeCase(s string) string {
+// stream. snakeCase of a snake_case name is that name.
+func snakeCase(s string) string {
 	if isSnakeCase(s) {
 		return s
 	}

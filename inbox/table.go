@@ -25,14 +25,14 @@ import (
 // DefaultTable is the name of the inbox table unless [WithTable] gives another one.
 const DefaultTable = "inbox_messages"
 
-// MaxConsumerLength is the most characters that the name of a consumer may have, those beyond the
+// maxConsumerLength is the most characters that the name of a consumer may have, those beyond the
 // basic plane (emoji) counted twice, as SQL Server does: it is part of the key, and SQL Server's
 // keys are short.
-const MaxConsumerLength = 200
+const maxConsumerLength = 200
 
-// MaxSourceLength is the most characters of a source, counted in the same way and for the same
+// maxSourceLength is the most characters of a source, counted in the same way and for the same
 // reason.
-const MaxSourceLength = 200
+const maxSourceLength = 200
 
 // maxText cuts the type of a message.
 const maxText = 512
@@ -281,8 +281,8 @@ func ValidateConsumer(consumer string) error {
 	switch {
 	case consumer == "":
 		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
-	case characters(consumer) > MaxConsumerLength:
-		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, characters(consumer), MaxConsumerLength)
+	case characters(consumer) > maxConsumerLength:
+		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, characters(consumer), maxConsumerLength)
 	case !utf8.ValidString(consumer) || strings.ContainsRune(consumer, 0) || strings.TrimSpace(consumer) != consumer:
 		return fmt.Errorf("inbox: the consumer's name %q: use valid UTF-8 without NUL, and no space at its ends", consumer)
 	}
@@ -296,7 +296,7 @@ func ValidateSource(source string) error {
 	case source == "":
 		return errors.New("inbox: the source has no name: give it that of the stream or subscription")
 	case storedSource(source) != source:
-		return fmt.Errorf("inbox: the source %.40q: give it at most %d characters of valid UTF-8 without NUL, and no space at its ends", source, MaxSourceLength)
+		return fmt.Errorf("inbox: the source %.40q: give it at most %d characters of valid UTF-8 without NUL, and no space at its ends", source, maxSourceLength)
 	}
 	return nil
 }
@@ -304,11 +304,11 @@ func ValidateSource(source string) error {
 // storedSource is a source as the table has it: itself where it can, else its beginning with a
 // digest of the whole.
 func storedSource(source string) string {
-	if characters(source) <= MaxSourceLength && utf8.ValidString(source) && !strings.ContainsRune(source, 0) && strings.TrimSpace(source) == source {
+	if characters(source) <= maxSourceLength && utf8.ValidString(source) && !strings.ContainsRune(source, 0) && strings.TrimSpace(source) == source {
 		return source
 	}
 	digest := sha256.Sum256([]byte(source))
-	readable := strings.ReplaceAll(strings.ToValidUTF8(cut(source, MaxSourceLength/2), "\uFFFD"), "\x00", "\uFFFD")
+	readable := strings.ReplaceAll(strings.ToValidUTF8(cut(source, maxSourceLength/2), "\uFFFD"), "\x00", "\uFFFD")
 	return strings.TrimSpace(readable) + "~" + hex.EncodeToString(digest[:])
 }
 

@@ -131,11 +131,11 @@ func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) 
 	return records, nil
 }
 
-// MaxBlocked is how many blocked keys of one broker [Console.Blocked] lists.
-const MaxBlocked = 200
+// maxBlocked is how many blocked keys of one broker [Console.Blocked] lists.
+const maxBlocked = 200
 
 // Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to
-// [MaxBlocked] of each. Followers are counted up to 1,000.
+// 200 of each. Followers are counted up to 1,000.
 func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin.KeyBlock, error) {
 	if err := checkText("broker", broker); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin
 	var all []admin.KeyBlock
 	for _, name := range brokers {
 		keys, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.KeyBlock, error) {
-			return store.KeyBlocks(ctx, name, MaxBlocked, 1000)
+			return store.KeyBlocks(ctx, name, maxBlocked, 1000)
 		})
 		if err != nil {
 			return nil, err

@@ -33,8 +33,8 @@ func Verbs() []string {
 // actionChunk is how many rows are changed at a time.
 const actionChunk = 500
 
-// MaxMessageIDs is how many message ids one action may name.
-const MaxMessageIDs = 10_000
+// maxMessageIDs is how many message ids one action may name.
+const maxMessageIDs = 10_000
 
 // An Actor is who acts: Name for the audit, and Via is cli, http or go.
 type Actor struct{ Name, Via string }
@@ -251,8 +251,8 @@ func (a *Action) checkFilter() error {
 		return refusef("%s: it is for a broker as a whole: it takes no other condition", a.Verb)
 	case !selects:
 		return nil
-	case len(f.MessageIDs) > MaxMessageIDs:
-		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), MaxMessageIDs)
+	case len(f.MessageIDs) > maxMessageIDs:
+		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), maxMessageIDs)
 	case a.boundless(some):
 		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// DefaultConflicts is how many conflicts of one delivery are borne.
-const DefaultConflicts = 10
+// defaultConflicts is how many conflicts of one delivery are borne.
+const defaultConflicts = 10
 
 // Config is what a [Processor] is made of.
 type Config[S any] struct {
@@ -46,7 +46,7 @@ type Config[S any] struct {
 	// Conflicts is how often the entity may be changed by another process during one delivery
 	// before the message goes back, to come again after a pause, without an attempt counted. Before
 	// each repetition there is a pause at random, of up to 4 ms after the first and up to 250 ms in
-	// the end. Default [DefaultConflicts].
+	// the end. Default 10.
 	Conflicts int
 	// Now is the clock for the age of entries and tokens, default time.Now.
 	Now func() time.Time
@@ -68,7 +68,7 @@ func (c *Config[S]) check() error {
 	missing(c.Handle == nil, "Config.Handle is missing: the function that changes the state")
 	missing(c.Store == nil && c.Tokens == nil, "Config.Store and Config.Tokens are missing: give one of them")
 	missing(c.TokenOf != nil && (c.Store != nil || c.Tokens == nil), "Config.TokenOf is for incoming messages with tokens: it needs Tokens, and no Store")
-	missing(c.Conflicts < 0, fmt.Sprintf("Config.Conflicts is %d: give at least 1, or 0 for %d", c.Conflicts, DefaultConflicts))
+	missing(c.Conflicts < 0, fmt.Sprintf("Config.Conflicts is %d: give at least 1, or 0 for %d", c.Conflicts, defaultConflicts))
 	return errors.Join(problems...)
 }
 
@@ -93,7 +93,7 @@ func New[S any](config Config[S]) (*Processor[S], error) {
 		config.TokenOf = CarriedToken
 	}
 	if config.Conflicts == 0 {
-		config.Conflicts = DefaultConflicts
+		config.Conflicts = defaultConflicts
 	}
 	if config.Now == nil {
 		config.Now = time.Now

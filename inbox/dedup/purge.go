@@ -12,9 +12,9 @@ import (
 // The defaults of a PurgeConfig.
 const (
 	DefaultRetention      = 7 * 24 * time.Hour  // of a Store
-	DefaultTokenRetention = 30 * 24 * time.Hour // of Tokens
-	DefaultPurgeInterval  = 10 * time.Minute
-	DefaultPurgeBatch     = 1000
+	defaultTokenRetention = 30 * 24 * time.Hour // of Tokens
+	defaultPurgeInterval  = 10 * time.Minute
+	defaultPurgeBatch     = 1000
 )
 
 // PurgeConfig says what a [PurgeLoop] forgets, and when. Zero fields have the defaults.
@@ -56,14 +56,14 @@ func NewPurgeLoop(purger Purger, config PurgeConfig) (*PurgeLoop, error) {
 	if config.Retention == 0 {
 		config.Retention = DefaultRetention
 		if _, ok := purger.(Tokens); ok { // to lose one is to lose its message
-			config.Retention = DefaultTokenRetention
+			config.Retention = defaultTokenRetention
 		}
 	}
 	if config.Interval == 0 {
-		config.Interval = DefaultPurgeInterval
+		config.Interval = defaultPurgeInterval
 	}
 	if config.BatchSize == 0 {
-		config.BatchSize = DefaultPurgeBatch
+		config.BatchSize = defaultPurgeBatch
 	}
 	if config.Now == nil {
 		config.Now = time.Now

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// MaxClockOffset is how far the clocks of the database and of a process may be apart without a
+// maxClockOffset is how far the clocks of the database and of a process may be apart without a
 // warning.
-const MaxClockOffset = time.Minute
+const maxClockOffset = time.Minute
 
 // A Diagnosis is what an operator should know about one database.
 type Diagnosis struct {
@@ -81,7 +81,7 @@ func (d *Diagnosis) Err() error {
 }
 
 // Clock notes what the database's clock said between two looks at this process's, and warns of an
-// offset that is, all doubts taken off, above [MaxClockOffset].
+// offset that is, all doubts taken off, above maxClockOffset.
 func (d *Diagnosis) Clock(before, database, after time.Time) {
 	d.ClockError = after.Sub(before) / 2
 	d.ClockOffset = database.Sub(before.Add(d.ClockError))
@@ -89,7 +89,7 @@ func (d *Diagnosis) Clock(before, database, after time.Time) {
 	if apart < 0 {
 		apart, where = -apart, "behind"
 	}
-	if apart-d.ClockError > MaxClockOffset {
+	if apart-d.ClockError > maxClockOffset {
 		d.Warn("clock", fmt.Sprintf("the database's clock is %v %s this machine's: leases are not affected, but what this machine schedules "+
 			"(available_at) or lets expire (expires_at) happens that much off; set both clocks, by NTP say", apart.Round(time.Second), where))
 	}
