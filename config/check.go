@@ -94,7 +94,7 @@ func (r *reader) checkPlaces(cfg *Config, sections []*section) {
 			at := address{broker.Type, server, s.place.Inside, cmp.Or(broker.Destination, "{stream}")}
 			if first := seen[at]; first == nil {
 				seen[at] = s
-			} else if first != s && !(s.place.Partners && !s.Internal() && !first.Internal()) {
+			} else if first != s && (!s.place.Partners || s.Internal() || first.Internal()) {
 				shared = cmp.Or(shared, first.target.name)
 			}
 		}

@@ -60,7 +60,7 @@ type strangeSettings struct {
 		User string `config:"user"`
 	} `config:"login"`
 	Count int    `config:"limits.count"`
-	Go    func() `json:"-" yaml:"-"`
+	Go    func() `json:"-"              yaml:"-"`
 }
 
 func (s *strangeSettings) Check(section adapter.Section) {

@@ -102,15 +102,39 @@ func (o *object) section(key string) *object {
 	return o.sections[key]
 }
 
-var (
-	secretType   = reflect.TypeFor[adapter.Secret]()
-	durationType = reflect.TypeFor[time.Duration]()
-)
+var durationType = reflect.TypeFor[time.Duration]()
 
 func (o *object) decodeField(t *tag, dst reflect.Value) error {
 	if !dst.CanSet() {
 		return errors.New("is not exported")
 	}
+	switch kind := dst.Kind(); {
+	case kind == reflect.Slice && dst.Type().Elem().Kind() == reflect.String:
+		for _, item := range o.list(t.key) {
+			dst.Set(reflect.Append(dst, reflect.ValueOf(item.text).Convert(dst.Type().Elem())))
+		}
+	case kind == reflect.Struct:
+		o.section(t.key).decode(dst)
+	case kind != reflect.Pointer:
+		return o.decodeScalar(t, dst)
+	case dst.Type().Elem().Kind() == reflect.Struct:
+		section := reflect.New(dst.Type().Elem())
+		if o.section(t.key).decode(section.Elem()); o.has(t.key) {
+			dst.Set(section)
+		}
+	default:
+		value := reflect.New(dst.Type().Elem())
+		if err := o.decodeScalar(t, value.Elem()); err != nil {
+			return err
+		}
+		if o.has(t.key) && o.sound(t.key) {
+			dst.Set(value)
+		}
+	}
+	return nil
+}
+
+func (o *object) decodeScalar(t *tag, dst reflect.Value) error {
 	switch kind := dst.Kind(); {
 	case dst.Type() == durationType:
 		return o.decodeDuration(t, (*time.Duration)(dst.Addr().UnsafePointer()))
@@ -133,25 +157,6 @@ func (o *object) decodeField(t *tag, dst reflect.Value) error {
 		n := dst.Float()
 		o.number(t.key, &n, 0, math.MaxFloat64)
 		dst.SetFloat(n)
-	case kind == reflect.Slice && dst.Type().Elem().Kind() == reflect.String:
-		for _, item := range o.list(t.key) {
-			dst.Set(reflect.Append(dst, reflect.ValueOf(item.text).Convert(dst.Type().Elem())))
-		}
-	case kind == reflect.Struct:
-		o.section(t.key).decode(dst)
-	case kind == reflect.Pointer && dst.Type().Elem().Kind() == reflect.Struct:
-		section := reflect.New(dst.Type().Elem())
-		if o.section(t.key).decode(section.Elem()); o.has(t.key) {
-			dst.Set(section)
-		}
-	case kind == reflect.Pointer && dst.Type().Elem().Kind() == reflect.Int:
-		n := reflect.New(dst.Type().Elem())
-		if err := o.decodeInteger(t, n.Elem()); err != nil {
-			return err
-		}
-		if o.has(t.key) && o.sound(t.key) {
-			dst.Set(n)
-		}
 	default:
 		return fmt.Errorf("is of type %s, which has no form in a configuration", dst.Type())
 	}

@@ -114,10 +114,6 @@ func (o *object) get(name string) *field {
 // has reports whether the file has the key, with whatever value.
 func (o *object) has(name string) bool { return o.find(name) != nil }
 
-func (o *object) hasAll(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !o.has(name) })
-}
-
 // sound reports whether none of the fields has been reported, so that comparing them makes sense.
 func (o *object) sound(names ...string) bool {
 	for _, name := range names {

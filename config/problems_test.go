@@ -33,12 +33,12 @@ type badInput struct {
 	want         []string
 }
 
-func checkBadInputs(t *testing.T, inputs []badInput, opts ...config.Option) {
+func checkBadInputs(t *testing.T, inputs []badInput) {
 	t.Helper()
 	for _, input := range inputs {
 		t.Run(input.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, input.want, problemsIn(t, input.source, opts...))
+			assert.Equal(t, input.want, problemsIn(t, input.source))
 		})
 	}
 }

@@ -35,8 +35,8 @@ func (s *section) Sound(keys ...string) bool {
 	return true
 }
 
-// Reject implements adapter.Section.
-func (s *section) Reject(key, format string, args ...any) {
+// Rejectf implements adapter.Section.
+func (s *section) Rejectf(key, format string, args ...any) {
 	in, f := s.target.lookup(key)
 	switch {
 	case f == nil:
@@ -46,8 +46,8 @@ func (s *section) Reject(key, format string, args ...any) {
 	}
 }
 
-// Remove implements adapter.Section.
-func (s *section) Remove(key, format string, args ...any) {
+// Removef implements adapter.Section.
+func (s *section) Removef(key, format string, args ...any) {
 	if _, f := s.target.lookup(key); f != nil && !f.bad {
 		f.bad = true
 		s.problemf(f.key, f.path, format, args...)
@@ -67,8 +67,8 @@ func (s *section) Require(key, example string) bool {
 	return f != nil
 }
 
-// Warn implements adapter.Section.
-func (s *section) Warn(key, format string, args ...any) {
+// Warnf implements adapter.Section.
+func (s *section) Warnf(key, format string, args ...any) {
 	at, path := s.target.at, join(s.target.path, key)
 	if _, f := s.target.lookup(key); f != nil {
 		at, path = f.at, f.path

@@ -82,7 +82,9 @@ func (v *validation) checkBroker(name string, places map[string]string) {
 	if broker.Settings == nil {
 		return // of a type that is linked elsewhere
 	}
-	section := &goSection{validation: v, settings: reflect.Indirect(reflect.ValueOf(broker.Settings)), path: path, internal: name == v.cfg.BrokerNames()[0], timeout: policy.PublishTimeout}
+	section := &goSection{
+		validation: v, settings: reflect.Indirect(reflect.ValueOf(broker.Settings)), path: path, internal: name == v.cfg.BrokerNames()[0], timeout: policy.PublishTimeout,
+	}
 	broker.Settings.Check(section)
 	for _, server := range section.place.Servers {
 		at := fmt.Sprintf("%T %q %q %q", broker.Settings, server, section.place.Inside, cmp.Or(broker.Destination, "{stream}"))
@@ -145,17 +147,17 @@ func (s *goSection) Sound(keys ...string) bool {
 	})
 }
 
-// Reject implements adapter.Section.
-func (s *goSection) Reject(key, format string, args ...any) {
+// Rejectf implements adapter.Section.
+func (s *goSection) Rejectf(key, format string, args ...any) {
 	if s.Sound(key) {
 		s.problemf(join(s.path, key), format, args...)
 	}
 }
 
-// Remove implements adapter.Section.
-func (s *goSection) Remove(key, format string, args ...any) {
+// Removef implements adapter.Section.
+func (s *goSection) Removef(key, format string, args ...any) {
 	if s.Has(key) {
-		s.Reject(key, format, args...)
+		s.Rejectf(key, format, args...)
 	}
 }
 
@@ -168,8 +170,8 @@ func (s *goSection) Require(key, example string) bool {
 	return has
 }
 
-// Warn implements adapter.Section. A program is not warned.
-func (s *goSection) Warn(string, string, ...any) {}
+// Warnf implements adapter.Section. A program is not warned.
+func (s *goSection) Warnf(string, string, ...any) {}
 
 // Place implements adapter.Section.
 func (s *goSection) Place(place adapter.Place) { s.place = place }

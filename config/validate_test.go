@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 	below := 5
 	cfg := &config.Config{
 		Databases: map[string]config.Database{"main": {Driver: "oracle"}, "my db": {Driver: outbox.SQLite}},
-		Outbox:    config.Outbox{ExternalBrokers: []string{"a", "defualt", "a", "default"}},
+		Outbox:    config.Outbox{ExternalBrokers: []string{"a", "defalt", "a", "default"}},
 		Brokers: map[string]config.Broker{
 			"default": {Settings: &redisstreams.Settings{URL: "http://:hush@h", MaxLen: 5, MaxAge: time.Hour}},
 			"a": {
@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 	assert.Equal(t, []string{
 		`databases.main.driver: is "oracle": use postgres, sqlserver, mysql or sqlite`,
 		"databases: name \"my db\": use letters, digits, _ and -, at most 63",
-		`outbox.external_brokers[1]: brokers has no entry "defualt": did you mean "default"?`,
+		`outbox.external_brokers[1]: brokers has no entry "defalt": did you mean "default"?`,
 		`outbox.external_brokers[2]: duplicate external broker "a"`,
 		`outbox.external_brokers[3]: internal broker "default" is also listed as external: its rows would collide; remove it here`,
 	}, strings.Split(err.Error(), "\n")[:5])

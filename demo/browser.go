@@ -21,7 +21,7 @@ func browse(ctx context.Context, url string) {
 	}
 }
 
-// browser is the command that opens a page on a system; none where nobody would see it.
+// browser is the command that opens a page on a system; none where no one would see it.
 func browser(system string, env func(string) string, url string) (name string, args []string) {
 	switch system {
 	case "windows":

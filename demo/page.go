@@ -28,7 +28,7 @@ type page struct {
 }
 
 // openPage serves the dashboard of a relay, which must not run yet; nil where no address is asked
-// for. Whoever reaches it is an operator: the outbox is thrown away at the end, and nobody but this
+// for. Whoever reaches it is an operator: the outbox is thrown away at the end, and only this
 // machine reaches it.
 func openPage(ctx context.Context, relay *fanout.Relay, address string) (*page, error) {
 	if address == "" {
@@ -90,7 +90,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 
 // loopbackNames refuses requests for any host but this machine's own: a page elsewhere could
 // otherwise have its own name resolved to this machine, and act here. The relay's monitor lets any
-// address through, for it lets nobody act without a token; here everybody may.
+// address through, for there no one acts without a token; here anyone may.
 func loopbackNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -113,7 +113,7 @@ func loopback(host string) bool {
 // stay serves until a line can be read, or the context or the server ends.
 func (p *page) stay(ctx context.Context, enter io.Reader) {
 	line := make(chan struct{})
-	go func() { // which waits on where nobody presses anything: the process ends then
+	go func() { // which waits on where no key is pressed: the process ends then
 		_, _ = bufio.NewReader(enter).ReadString('\n') // its end, or an error, is as good as a line
 		close(line)
 	}()

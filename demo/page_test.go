@@ -117,7 +117,7 @@ func TestPageWhileTheDemoRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, result.Lost)
 	assert.Equal(t, 60, result.Delivered["partner"])
-	assert.NotContains(t, live.String(), "until you press Enter", "nobody could")
+	assert.NotContains(t, live.String(), "until you press Enter", "no one could")
 	closed(t, page.url)
 }
 

@@ -117,7 +117,7 @@ func (s *servers) partnerDown() {
 }
 
 // deadlinesPass puts the partner's clock forward: what a consumer had claimed that has died, or was
-// on its way to nobody, is delivered again now, and not after the ten seconds that Pub/Sub waits at
+// on its way to no one, is delivered again now, and not after the ten seconds that Pub/Sub waits at
 // least.
 func (s *servers) deadlinesPass() { s.ahead.Add(int64(ackDeadline + time.Second)) }
 

@@ -78,7 +78,7 @@ const (
 )
 
 // trade places orders and ships every second one. Every tenth time a customer backs out at the last
-// moment: the transaction rolls back, and nobody must ever hear of that order.
+// moment: the transaction rolls back, and no one must ever hear of that order.
 func (s *shop) trade(ctx context.Context, orders int) error {
 	pause := time.NewTicker(min(tradePause, tradeTime/time.Duration(orders)))
 	defer pause.Stop()

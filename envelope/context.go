@@ -5,8 +5,9 @@ import (
 	"maps"
 	"reflect"
 
-	"github.com/gorm-fanout/fanout/internal/limits"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Names of the extensions that carry the context's own values.

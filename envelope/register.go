@@ -3,10 +3,11 @@ package envelope
 import (
 	"errors"
 	"fmt"
-	"github.com/gorm-fanout/fanout/internal/limits"
 	"reflect"
 	"slices"
 	"strconv"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // EventType is one registered type of event. It is immutable.

@@ -3,10 +3,11 @@ package envelope
 import (
 	"errors"
 	"fmt"
-	"github.com/gorm-fanout/fanout/internal/limits"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Source says which aggregate instance raised an event. The zero Source is that

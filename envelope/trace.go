@@ -3,8 +3,9 @@ package envelope
 import (
 	"strings"
 
-	"github.com/gorm-fanout/fanout/internal/limits"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // TraceParent is the span that a message was raised in: headers.traceparent.

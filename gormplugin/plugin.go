@@ -54,9 +54,7 @@ type Plugin struct {
 	listeners atomic.Pointer[[]*listener] // replaced under mu
 }
 
-var (
-	_ gorm.Plugin = (*Plugin)(nil)
-)
+var _ gorm.Plugin = (*Plugin)(nil)
 
 // An Option refines the plugin.
 type Option func(*Plugin)

@@ -107,12 +107,7 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	if budget := r.Retry.WithDefaults(DefaultRetry()).MaxAttempts; m.MaxAttempts != budget { // what an earlier attempt has left behind may read it
 		m.MaxAttempts = budget
 	}
-	running := ctx
-	r.observe(ctx, m, func() {
-		if begun := r.Observer.Begin(ctx, m); begun != nil {
-			running = begun
-		}
-	})
+	running := r.begin(ctx, m)
 	progress := &progress{key: m.Key, failures: past.Failures}
 	running = context.WithValue(running, progressKey{}, progress)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
@@ -133,6 +128,17 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 // Forwarded tells the observer that a message was forwarded to the dead letters of the broker.
 func (r *Runner) Forwarded(ctx context.Context, m *Message, why error) {
 	r.observe(ctx, m, func() { r.Observer.Forwarded(ctx, m, why) })
+}
+
+// begin asks the observer for the context of a handler.
+func (r *Runner) begin(ctx context.Context, m *Message) (running context.Context) {
+	running = ctx
+	r.observe(ctx, m, func() {
+		if begun := r.Observer.Begin(ctx, m); begun != nil {
+			running = begun //nolint:fatcontext // it is the observer's, once
+		}
+	})
+	return running
 }
 
 // observe tells the observer, if there is one. What it does wrong costs the message nothing.

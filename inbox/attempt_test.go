@@ -285,7 +285,7 @@ func TestObserverPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for panics, lines := range map[bool]int{true: 4, false: 0} {
 			var log bytes.Buffer
-			r := &Runner{Observer: rude{panics}, Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: HandlerFunc(func(ctx context.Context, _ *Message) (Outcome, error) {
+			r := &Runner{Observer: rude{panics}, Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: HandlerFunc(func(_ context.Context, _ *Message) (Outcome, error) {
 				time.Sleep(time.Hour)
 				return Handled, nil
 			})}

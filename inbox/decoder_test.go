@@ -1,8 +1,10 @@
 package inbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -188,5 +190,34 @@ func TestRejectedUntilItCanBeRead(t *testing.T) {
 			}
 			require.NoError(t, p.plain().Exec("DELETE FROM "+p.table).Error)
 		}
+	})
+}
+
+// A redriven message whose decoder is out, as where its registry is gone, waits; those behind it do not.
+func TestRedeliverWhileTheDecoderIsOut(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		for n, payload := range []string{"old", "fine"} {
+			m := p.message()
+			m.Key, m.Payload, m.Envelope = uuid.MustParse(fmt.Sprintf("00000000-0000-8000-8000-00000000000%d", n)), []byte(payload), nil
+			_, err := inbox.NewHandlers(p.db, p.at()).Reject(t.Context(), m, errBoom)
+			require.NoError(t, err)
+		}
+		_, err := inbox.RedriveAll(t.Context(), p.db, consumer, "", p.at())
+		require.NoError(t, err)
+		decoder := inbox.WithDecoder(func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
+			if string(raw.Payload) == "old" {
+				return nil, inbox.Unavailable(errors.New("the registry is gone"))
+			}
+			return &envelope.CloudEvent{ID: string(raw.Payload), Type: "T"}, nil
+		})
+		handled := inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return inbox.Handled, nil })
+		for _, want := range []int{1, 0} {
+			n, err := inbox.Redeliver(t.Context(), p.db, consumer, handled, p.at(), decoder)
+			require.ErrorContains(t, err, "the registry is gone")
+			assert.True(t, inbox.IsUnavailable(err))
+			assert.Equal(t, want, n)
+		}
+		assert.Equal(t, 1, p.count("SELECT count(*) FROM "+p.table+" WHERE status = 'redriven'"))
 	})
 }

@@ -31,7 +31,8 @@ const (
 // decoder or the handler skips is done with. A message that was kept unread, and that the decoder can
 // read now, is handled under its event's key, as its copies are. One that was kept without its payload
 // stays redriven until a copy is sent again, which is handled. The errors are joined, the first
-// ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
+// ten of them. One of the handler or the database that is marked by [Unavailable], and the end of ctx, end
+// the run; one of the decoder has its message wait.
 //
 // Several processes may redeliver at once, and copies may come from the broker: where the handler
 // uses [Handle], with the same options, each message is handled once. Redeliver itself counts the
@@ -153,8 +154,9 @@ func (r *redelivery) unreadable(ctx context.Context, letter *DeadLetter, m *Mess
 	case errors.Is(why, ErrSkip):
 		r.done++
 		return r.finish(ctx, letter.Consumer, letter.Key, letter.Source)
-	case IsUnavailable(why):
-		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, why)
+	case IsUnavailable(why): // it waits, alone
+		r.problem(m, why)
+		return nil
 	}
 	r.problem(m, why)
 	return Reject(ctx, r.db, m, why, r.options()...)

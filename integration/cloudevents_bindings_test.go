@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/brokers/nats"
-	"strings"
 )
 
 // What a plain client of a broker finds beside a message, and in it.

@@ -55,6 +55,6 @@ func (t *TLS) Config() (*tls.Config, error) {
 // Check reports what is wrong with the section of that key.
 func (t *TLS) Check(section Section, key string) {
 	if section.Has(key+".cert_file") != section.Has(key+".key_file") {
-		section.Reject(key, "cert_file and key_file go together: the certificate, and the private key that belongs to it")
+		section.Rejectf(key, "cert_file and key_file go together: the certificate, and the private key that belongs to it")
 	}
 }

@@ -56,17 +56,17 @@ type Section interface {
 	// Sound reports whether all of the keys are free of problems reported already, so that comparing
 	// them makes sense.
 	Sound(keys ...string) bool
-	// Reject reports that the value of a key is wrong. The message, as of fmt.Sprintf, follows the
+	// Rejectf reports that the value of a key is wrong. The message, as of fmt.Sprintf, follows the
 	// key: "must begin with %s". It must not show a secret.
-	Reject(key, format string, args ...any)
-	// Remove reports that a key should not be there.
-	Remove(key, format string, args ...any)
+	Rejectf(key, format string, args ...any)
+	// Removef reports that a key should not be there.
+	Removef(key, format string, args ...any)
 	// Require reports a key that is missing, with an example of its value, and whether it is there.
 	Require(key, example string) bool
-	// Warn says that a value works but is perhaps not meant.
-	Warn(key, format string, args ...any)
+	// Warnf says that a value works but is perhaps not meant.
+	Warnf(key, format string, args ...any)
 	// Place says where the broker's destinations are, so that no two brokers write to the same ones.
-	Place(Place)
+	Place(place Place)
 	// Internal reports whether the broker is the internal one.
 	Internal() bool
 	// PublishTimeout is what one call of Publish has, 0 where that is not known.

@@ -18,7 +18,7 @@ func CheckURL(section Section, key string, text Secret, schemes ...string) {
 	}
 	if !known {
 		last := len(schemes) - 1
-		section.Reject(key, "must begin with %s", strings.Join(append(schemes[:max(last-1, 0):max(last-1, 0)], strings.Join(schemes[max(last-1, 0):], " or ")), ", "))
+		section.Rejectf(key, "must begin with %s", strings.Join(append(schemes[:max(last-1, 0):max(last-1, 0)], strings.Join(schemes[max(last-1, 0):], " or ")), ", "))
 		return
 	}
 	u, err := url.Parse(address)
@@ -29,7 +29,7 @@ func CheckURL(section Section, key string, text Secret, schemes ...string) {
 		}
 	}
 	if err != nil { // whose text would quote the password
-		section.Reject(key, "cannot be read as a URL: check the port, and write special characters in the password as %%40 and the like")
+		section.Rejectf(key, "cannot be read as a URL: check the port, and write special characters in the password as %%40 and the like")
 	}
 }
 

@@ -1,9 +1,11 @@
 package gcppubsub_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,11 +22,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"cmp"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"slices"
 )
 
 func TestMain(m *testing.M) {

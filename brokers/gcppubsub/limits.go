@@ -34,24 +34,7 @@ const (
 // encode makes the Pub/Sub message of m, or says which limit it breaks. Attributes that break one
 // are left out, and named.
 func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, omitted []string, err error) {
-	attributes := make(map[string]string, 4+len(m.Attributes))
-	m.Fields(func(name, value string) bool {
-		if name == brokers.FieldOrderingKey {
-			return true // Pub/Sub has one of its own
-		}
-		switch flaw := attributeFlaw(name, value); {
-		case flaw != nil && slices.Contains(required, name):
-			err = flaw
-		case flaw != nil || len(attributes) == maxAttributes || name == contentType && attributes[name] != "":
-			omitted = append(omitted, name)
-		default:
-			attributes[name] = value
-			if name == brokers.FieldContentType && strings.HasPrefix(value, "application/cloudevents") {
-				attributes[contentType] = value
-			}
-		}
-		return err == nil
-	})
+	attributes, omitted, err := attributesOf(m)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -76,6 +59,29 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 	}
 	slices.Sort(omitted)
 	return message, omitted, nil
+}
+
+// attributesOf are those of a message, as far as Pub/Sub takes them.
+func attributesOf(m *brokers.Message) (attributes map[string]string, omitted []string, err error) {
+	attributes = make(map[string]string, 4+len(m.Attributes))
+	m.Fields(func(name, value string) bool {
+		if name == brokers.FieldOrderingKey {
+			return true // Pub/Sub has one of its own
+		}
+		switch flaw := attributeFlaw(name, value); {
+		case flaw != nil && slices.Contains(required, name):
+			err = flaw
+		case flaw != nil || len(attributes) == maxAttributes || name == contentType && attributes[name] != "":
+			omitted = append(omitted, name)
+		default:
+			attributes[name] = value
+			if name == brokers.FieldContentType && strings.HasPrefix(value, "application/cloudevents") {
+				attributes[contentType] = value
+			}
+		}
+		return err == nil
+	})
+	return attributes, omitted, err
 }
 
 // contentType is where the Pub/Sub binding of CloudEvents' SDK for Go looks for the content type of an event.

@@ -181,10 +181,10 @@ func (b *Broker) ask(ctx context.Context, what string, question func(context.Con
 func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
 	if n := b.options.topics.Partitions; n > 0 {
-		partitions = int32(min(n, math.MaxInt32)) //nolint:gosec // bounded
+		partitions = int32(min(n, math.MaxInt32))
 	}
 	if n := b.options.topics.Replicas; n > 0 {
-		replicas = int16(min(n, math.MaxInt16)) //nolint:gosec // bounded
+		replicas = int16(min(n, math.MaxInt16))
 	}
 	answer, err := kadm.NewClient(c.Client).CreateTopic(ctx, partitions, replicas, nil, topic)
 	switch {

@@ -67,7 +67,7 @@ func TestCorruptMessageOfSome(t *testing.T) {
 		}
 		return answer, nil, refused
 	})
-	b := open(t, c.seeds(), kafka.Settings{}.WithoutCompression())
+	b := open(t, c.seeds(), kafka.WithoutCompression(kafka.Settings{}))
 	msgs := perKey("there", 24)
 	places := b.Publish(t.Context(), msgs)
 	msgs[3].Payload = []byte("damaged")

@@ -117,7 +117,8 @@ var rules = map[int16]rule{
 	kerr.RecordListTooLarge.Code: refusedBy(brokers.ClassPermanent, "raise segment.bytes of the topic, or lower max_payload_bytes"),
 	kerr.InvalidRecord.Code:      refusedBy(brokers.ClassPermanent, "the topic takes no such message: see its cleanup.policy (compact needs a key)"),
 	// Of each message, where the server's memory or network damages them; servers before 2.4 say it of one without a key, too.
-	kerr.CorruptMessage.Code: {brokers.ClassRetryable, brokers.ScopePartition, "the message was damaged on its way, or by the partition's leader: see its log (before Kafka 2.4 a compacted topic says so of one without a key)"},
+	kerr.CorruptMessage.Code: {brokers.ClassRetryable, brokers.ScopePartition, "the message was damaged on its way, or by the partition's leader: see its log " +
+		"(before Kafka 2.4 a compacted topic says so of one without a key)"},
 }
 
 const madeAnew = "the topic was deleted, and perhaps made anew: the next call asks for it by its name again"
@@ -188,12 +189,11 @@ func classified(what string, err error) error {
 		return brokers.Unreachable(brokers.ScopePartition, advise(advice))
 	}
 	if n := code(err); n != 0 {
-		switch r := ruleOf(n, err); {
-		case r.class == brokers.ClassUnavailable:
+		r := ruleOf(n, err)
+		if r.class == brokers.ClassUnavailable {
 			return brokers.Unavailable(r.scope, advise(r.advice))
-		default:
-			return brokers.Refused(r.scope, &brokers.Error{Class: r.class, Err: advise(r.advice)})
 		}
+		return brokers.Refused(r.scope, &brokers.Error{Class: r.class, Err: advise(r.advice)})
 	}
 	switch {
 	case errors.As(err, new(topicError)):

@@ -17,7 +17,7 @@ func (b *Broker) Encode(ctx context.Context, msgs []brokers.Message) int {
 }
 
 // WithoutCompression lets tests read what is sent.
-func (s Settings) WithoutCompression() Settings {
+func WithoutCompression(s Settings) Settings {
 	s.client = append(s.client, kgo.ProducerBatchCompression(kgo.NoCompression()))
 	return s
 }

@@ -38,7 +38,7 @@ func TestMessageAtWhichTheServerHangsUp(t *testing.T) {
 	so := &atomic.Bool{}
 	so.Store(true)
 	c.hangUp("poison", so)
-	b := open(t, c.seeds(), kafka.Settings{Timeout: time.Minute}.WithoutCompression())
+	b := open(t, c.seeds(), kafka.WithoutCompression(kafka.Settings{Timeout: time.Minute}))
 	msgs := perKey("there", 60)
 	msgs[3].Payload = []byte("poison")
 	msgs = append(msgs, numbered("there", "key-3", 60))

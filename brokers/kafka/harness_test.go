@@ -218,7 +218,7 @@ func (r *reader) harness(t *testing.T) brokertest.Harness {
 	t.Helper()
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker {
-			b, err := kafka.Open(kafka.Settings{BootstrapServers: strings.Join(r.servers, ",")}.WithoutCompression())
+			b, err := kafka.Open(kafka.WithoutCompression(kafka.Settings{BootstrapServers: strings.Join(r.servers, ",")}))
 			require.NoError(t, err)
 			return b
 		},

@@ -184,21 +184,13 @@ func (p *publication) send(ctx context.Context, round []item) {
 	for _, it := range sendable {
 		switch {
 		case it.err == nil:
-			r := it.record
-			p.servers.confirm(partition{r.Topic, r.Partition}, p.seen)
-			if p.taken != nil {
-				p.taken[partition{r.Topic, r.Partition}] = true
-				delete(p.hung, p.seen.leader(partition{r.Topic, r.Partition}))
-			}
-			p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
+			p.confirm(it)
 		case errors.Is(it.err, kerr.UnknownTopicOrPartition) && p.options.topics != nil && !p.destination(p.msgs[it.index].Destination).created:
 			missing = append(missing, it)
 		case errors.As(it.err, new(*misplaced)):
 			again = append(again, it)
 		case refusals[code(it.err)], errors.Is(it.err, errHungUp):
-			if p.taken == nil && (errors.Is(it.err, errHungUp) || rules[code(it.err)].scope == brokers.ScopePartition) {
-				p.taken, p.hung = map[partition]bool{}, map[int32]int{}
-			}
+			p.noteRefusal(it.err)
 			refused = append(refused, it)
 		default:
 			p.settle(ctx, it, it.err, repeated)
@@ -207,6 +199,26 @@ func (p *publication) send(ctx context.Context, round []item) {
 	p.halve(ctx, refused)
 	p.createAndSend(ctx, missing)
 	p.send(ctx, again) // there is one server less
+}
+
+// confirm gives a message its result.
+func (p *publication) confirm(it item) {
+	r := it.record
+	at := partition{r.Topic, r.Partition}
+	p.servers.confirm(at, p.seen)
+	if p.taken != nil {
+		p.taken[at] = true
+		delete(p.hung, p.seen.leader(at))
+	}
+	p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
+}
+
+// noteRefusal has the call remember from now on which partitions take messages: others prove whose a
+// refusal is.
+func (p *publication) noteRefusal(err error) {
+	if p.taken == nil && (errors.Is(err, errHungUp) || rules[code(err)].scope == brokers.ScopePartition) {
+		p.taken, p.hung = map[partition]bool{}, map[int32]int{}
+	}
 }
 
 // recall has messages go again that were confirmed although an earlier one of their key was not. There are none, as

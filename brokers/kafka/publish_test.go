@@ -119,7 +119,7 @@ func TestTooLargeForTheTopic(t *testing.T) {
 	everywhere(t, 1, func(t *testing.T, c *reader) {
 		limit, small := "20000", c.name("small")
 		c.createWith(t, 2, map[string]*string{"max.message.bytes": &limit}, small)
-		b := open(t, c.servers, kafka.Settings{}.WithoutCompression())
+		b := open(t, c.servers, kafka.WithoutCompression(kafka.Settings{}))
 		var msgs []brokers.Message
 		for i := range 40 {
 			msgs = append(msgs, numbered(small, "key-"+strconv.Itoa(i%5), i))

@@ -129,7 +129,7 @@ const (
 func (s *Settings) Check(section adapter.Section) {
 	if section.Require("bootstrap_servers", "kafka-1:9092,kafka-2:9092") && section.Sound("bootstrap_servers") {
 		if err := checkServers(s.servers()); err != nil {
-			section.Reject("bootstrap_servers", "%s", err)
+			section.Rejectf("bootstrap_servers", "%s", err)
 		}
 		place := adapter.Place{Elsewhere: "cluster"}
 		for _, server := range s.servers() {
@@ -142,7 +142,7 @@ func (s *Settings) Check(section adapter.Section) {
 	}
 	s.TLS.Check(section, "tls")
 	if section.Sound("create_destinations") && !s.CreateDestinations {
-		section.Remove("topics", "does nothing without create_destinations: true")
+		section.Removef("topics", "does nothing without create_destinations: true")
 	}
 }
 
@@ -152,19 +152,19 @@ func (s *SASL) check(section adapter.Section) {
 	if s.Mechanism == saslTokens {
 		wanted, foreign = foreign[:3], wanted
 		if section.Has("sasl.token_url") && section.Sound("sasl.token_url") && !strings.HasPrefix(s.TokenURL, "https://") {
-			section.Reject("sasl.token_url", "must begin with https://")
+			section.Rejectf("sasl.token_url", "must begin with https://")
 		}
 	}
 	wanted = append([]string{"mechanism"}, wanted...)
 	for _, key := range wanted {
 		if !section.Has("sasl." + key) {
-			section.Reject("sasl", "%s and %s are all required", strings.Join(wanted[:len(wanted)-1], ", "), wanted[len(wanted)-1])
+			section.Rejectf("sasl", "%s and %s are all required", strings.Join(wanted[:len(wanted)-1], ", "), wanted[len(wanted)-1])
 			break
 		}
 	}
 	for _, key := range foreign {
 		if s.Mechanism != "" {
-			section.Remove("sasl."+key, "does nothing with mechanism %s: remove it", s.Mechanism)
+			section.Removef("sasl."+key, "does nothing with mechanism %s: remove it", s.Mechanism)
 		}
 	}
 }
@@ -233,29 +233,35 @@ func (s *Settings) options() (options, error) {
 // mechanism is how the client logs in; nil for not at all.
 func (s *SASL) mechanism(secured *tls.Config) (kgo.Opt, error) {
 	user, password := s.Username, s.Password.Reveal()
-	token := s.Token
-	switch {
-	case token != nil && (s.Mechanism != "" && s.Mechanism != saslTokens || s.TokenURL != "" || user != ""):
-		return nil, errors.New("SASL has a Token and another way to log in: use one")
-	case token != nil:
-	case s.Mechanism == "" && user == "" && password == "" && s.TokenURL == "":
-		return nil, nil //nolint:nilnil // there is no login
-	case s.Mechanism == saslTokens:
-		token = clientCredentials(s, secured)
-	case s.Mechanism == saslPlain:
-		return kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()), nil
-	case s.Mechanism == saslScram:
-		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()), nil
-	case s.Mechanism == saslScram5:
-		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()), nil
-	default:
-		return nil, fmt.Errorf("SASL.Mechanism is %q: use %s, %s, %s or %s", s.Mechanism, saslPlain, saslScram, saslScram5, saslTokens)
+	if s.Token != nil {
+		if s.Mechanism != "" && s.Mechanism != saslTokens || s.TokenURL != "" || user != "" {
+			return nil, errors.New("SASL has a Token and another way to log in: use one")
+		}
+		return tokens(s.Token), nil
 	}
+	switch s.Mechanism {
+	case saslTokens:
+		return tokens(clientCredentials(s, secured)), nil
+	case saslPlain:
+		return kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()), nil
+	case saslScram:
+		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()), nil
+	case saslScram5:
+		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()), nil
+	}
+	if s.Mechanism == "" && user == "" && password == "" && s.TokenURL == "" {
+		return nil, nil //nolint:nilnil // there is no login
+	}
+	return nil, fmt.Errorf("SASL.Mechanism is %q: use %s, %s, %s or %s", s.Mechanism, saslPlain, saslScram, saslScram5, saslTokens)
+}
+
+// tokens logs in by tokens.
+func tokens(token func(context.Context) (string, error)) kgo.Opt {
 	return kgo.SASL(oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 		secret, err := token(ctx)
 		if err != nil {
 			return oauth.Auth{}, fmt.Errorf("token: %w", err)
 		}
 		return oauth.Auth{Token: secret}, nil
-	})), nil
+	}))
 }

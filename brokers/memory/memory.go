@@ -208,7 +208,7 @@ type settings struct{}
 
 // Check implements [adapter.Settings].
 func (settings) Check(section adapter.Section) {
-	section.Warn("type", "a memory broker keeps messages in one process and loses them with it: it is for tests")
+	section.Warnf("type", "a memory broker keeps messages in one process and loses them with it: it is for tests")
 }
 
 // Open implements [adapter.Settings].

@@ -117,24 +117,24 @@ func (s *Settings) Open(context.Context, string) (brokers.Broker, error) {
 func (s *Settings) Check(section adapter.Section) {
 	s.TLS.Check(section, "tls")
 	if section.Sound("create_destinations") && !s.CreateDestinations {
-		section.Remove("stream", "does nothing without create_destinations: true")
+		section.Removef("stream", "does nothing without create_destinations: true")
 	}
 	if section.Sound("subject_prefix") {
 		if err := checkPrefix(s.SubjectPrefix); err != nil {
-			section.Reject("subject_prefix", "%s", err)
+			section.Rejectf("subject_prefix", "%s", err)
 		} else if s.SubjectPrefix != "" && !strings.HasSuffix(s.SubjectPrefix, ".") {
-			section.Warn("subject_prefix", "does not end with a dot: subjects begin with %s", s.SubjectPrefix+"ordering")
+			section.Warnf("subject_prefix", "does not end with a dot: subjects begin with %s", s.SubjectPrefix+"ordering")
 		}
 	}
 	if !section.Require("url", "nats://user:password@host:4222") || !section.Sound("url") {
 		return
 	}
 	if scheme, _, found := strings.Cut(s.URL.Reveal(), "://"); found && !slices.Contains(schemes, scheme) {
-		section.Reject("url", "must begin with nats://, tls://, ws:// or wss://")
+		section.Rejectf("url", "must begin with nats://, tls://, ws:// or wss://")
 		return
 	}
 	if !validURL(s.URL.Reveal()) {
-		section.Reject("url", "%s", strings.TrimPrefix(errURL.Error(), "nats: open: "))
+		section.Rejectf("url", "%s", strings.TrimPrefix(errURL.Error(), "nats: open: "))
 		return
 	}
 	place := adapter.Place{Inside: s.SubjectPrefix, Elsewhere: "server or subject_prefix"}

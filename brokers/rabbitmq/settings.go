@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func (s *Settings) Check(section adapter.Section) {
 		adapter.CheckURL(section, "url", s.URL, "amqp://", "amqps://")
 	}
 	if len(s.Exchange) > maxShort {
-		section.Reject("exchange", "has %d bytes: AMQP takes %d", len(s.Exchange), maxShort)
+		section.Rejectf("exchange", "has %d bytes: AMQP takes %d", len(s.Exchange), maxShort)
 	}
 	s.TLS.Check(section, "tls")
 	if !section.Has("url") || !section.Sound("url") {
@@ -103,10 +104,10 @@ func (s *Settings) Check(section adapter.Section) {
 	}
 	address := s.URL.Reveal()
 	if !strings.HasPrefix(address, "amqps:") {
-		section.Remove("tls", "does nothing without TLS: let url begin with amqps://, or remove it")
+		section.Removef("tls", "does nothing without TLS: let url begin with amqps://, or remove it")
 	}
 	if _, err := parseURL(address); err != nil {
-		section.Reject("url", "%s", strings.TrimPrefix(err.Error(), "rabbitmq: open: "))
+		section.Rejectf("url", "%s", strings.TrimPrefix(err.Error(), "rabbitmq: open: "))
 	}
 	server := adapter.ServerOf(s.URL, "5672", "/", "")
 	if strings.HasPrefix(address, "amqps:") {
@@ -159,7 +160,7 @@ func (s *Settings) check(o *options, secured bool) error {
 	case s.Unroutable != "" && s.Unroutable != "wait" && s.Unroutable != drop:
 		return fmt.Errorf("rabbitmq: open: Unroutable is %q: use wait or drop", s.Unroutable)
 	case o.tls != nil && !secured:
-		return fmt.Errorf("rabbitmq: open: TLS needs a URL that begins with amqps://")
+		return errors.New("rabbitmq: open: TLS needs a URL that begins with amqps://")
 	}
 	return nil
 }

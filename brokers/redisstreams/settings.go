@@ -100,20 +100,20 @@ func (s *Settings) Open(context.Context, string) (brokers.Broker, error) {
 func (s *Settings) Check(section adapter.Section) {
 	s.checkServers(section)
 	if section.Has("max_len") {
-		section.Remove("max_age", "does not go with max_len: Redis trims a stream by one of them; remove the other")
+		section.Removef("max_age", "does not go with max_len: Redis trims a stream by one of them; remove the other")
 	}
 	if !section.Has("max_len") && !section.Has("max_age") {
-		section.Remove("approximate", "does nothing without max_len or max_age")
+		section.Removef("approximate", "does nothing without max_len or max_age")
 	}
 	if section.Has("replicas") && section.Require("replicas.count", "1, or however many replicas have to acknowledge a message") &&
 		section.Sound("replicas.count", "replicas.timeout") {
 		timeout := (&Settings{Replicas: 1, ReplicaTimeout: s.ReplicaTimeout}).options().replicaTimeout
 		if publish := section.PublishTimeout(); publish > 0 && timeout >= publish {
-			section.Reject("replicas.timeout", "is %s, but must be below publish_timeout (%s): a publish waits for the replicas", timeout, publish)
+			section.Rejectf("replicas.timeout", "is %s, but must be below publish_timeout (%s): a publish waits for the replicas", timeout, publish)
 		}
 	}
 	if section.Has("backfill") && section.Require("backfill.below", "0, or the priority below which messages go to the backfill") && !section.Internal() {
-		section.Remove("backfill", "is for the internal broker alone: consumers outside know one stream for each destination; remove it")
+		section.Removef("backfill", "is for the internal broker alone: consumers outside know one stream for each destination; remove it")
 	}
 	section.Place(adapter.Place{Servers: s.servers(), Inside: s.Master, Elsewhere: "server or database"})
 }
@@ -128,19 +128,19 @@ func (s *Settings) checkServers(section adapter.Section) {
 			adapter.CheckURL(section, "url", s.URL, schemes...)
 		}
 	case section.Has("url"):
-		section.Remove("urls", "does not go with url: remove one of them")
+		section.Removef("urls", "does not go with url: remove one of them")
 	case !section.Sound("urls"):
 	case len(s.URLs) == 0:
-		section.Reject("urls", "is empty: name Sentinels, with master, or nodes of a cluster, with cluster: true")
+		section.Rejectf("urls", "is empty: name Sentinels, with master, or nodes of a cluster, with cluster: true")
 	case !section.Has("master") && !section.Has("cluster"):
-		section.Reject("urls", "needs master, the name by which Sentinels know the primary, or cluster: true")
+		section.Rejectf("urls", "needs master, the name by which Sentinels know the primary, or cluster: true")
 	default:
 		for _, text := range s.URLs {
 			adapter.CheckURL(section, "urls", text, schemes[:2]...)
 		}
 	}
 	if s.Master != "" && s.Cluster {
-		section.Remove("master", "does not go with cluster: Sentinels watch servers that are not in a cluster; remove one of them")
+		section.Removef("master", "does not go with cluster: Sentinels watch servers that are not in a cluster; remove one of them")
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 
 // Open returns a broker for an endpoint. It does not connect yet: use Ping to find out.
 func Open(settings Settings) (*Broker, error) {
-	settings = settings.withDefaults()
+	settings = withDefaults(settings)
 	keys, err := parseSecrets(settings.Secrets)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: open: %w", err)

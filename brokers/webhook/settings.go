@@ -74,14 +74,14 @@ func (s *Settings) Check(section adapter.Section) {
 	section.Require("secrets", "[whsec_...]")
 	s.TLS.Check(section, "tls")
 	if section.Has("url") && section.Sound("url") && !strings.HasPrefix(s.URL.Reveal(), "https://") {
-		section.Remove("tls", "does nothing without TLS: let url begin with https://, or remove it")
+		section.Removef("tls", "does nothing without TLS: let url begin with https://, or remove it")
 	}
 	if publish := section.PublishTimeout(); publish > 0 && s.RequestTimeout > publish {
-		section.Reject("request_timeout", "is %s, longer than publish_timeout (%s), which ends the request before", s.RequestTimeout, publish)
+		section.Rejectf("request_timeout", "is %s, longer than publish_timeout (%s), which ends the request before", s.RequestTimeout, publish)
 	}
 	if section.Has("url") && section.Sound("url") {
 		if _, err := parseURL(s); err != nil {
-			section.Reject("url", "%s", err)
+			section.Rejectf("url", "%s", err)
 		}
 		_, query, _ := strings.Cut(s.URL.Reveal(), "?")
 		section.Place(adapter.Place{
@@ -91,12 +91,12 @@ func (s *Settings) Check(section adapter.Section) {
 	}
 	if section.Has("secrets") && section.Sound("secrets") {
 		if _, err := parseSecrets(s.Secrets); err != nil {
-			section.Reject("secrets", "%s", err)
+			section.Rejectf("secrets", "%s", err)
 		}
 	}
 }
 
-func (s Settings) withDefaults() Settings {
+func withDefaults(s Settings) Settings {
 	s.Concurrency = min(cmp.Or(max(s.Concurrency, 0), DefaultConcurrency), mostConcurrency)
 	s.RequestTimeout = cmp.Or(max(s.RequestTimeout, 0), DefaultTimeout)
 	return s

@@ -34,7 +34,10 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
 	sqlite := func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") }
 	if beside.onEach == nil {
-		t.Run(string(outbox.SQLite), func(t *testing.T) { test(t, newShop(t, outbox.SQLite, sqlite(t))) })
+		t.Run(string(outbox.SQLite), func(t *testing.T) {
+			t.Parallel()
+			test(t, newShop(t, outbox.SQLite, sqlite(t)))
+		})
 		return
 	}
 	beside.onEach(t, sqlite, func(t *testing.T, driver outbox.Dialect, dsn string) { test(t, newShop(t, driver, dsn)) })

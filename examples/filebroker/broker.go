@@ -52,7 +52,7 @@ func (s *Settings) Check(section adapter.Section) {
 		return
 	}
 	if !filepath.IsAbs(s.Directory) {
-		section.Reject("directory", "must be an absolute path")
+		section.Rejectf("directory", "must be an absolute path")
 	}
 	section.Place(adapter.Place{Servers: []string{filepath.Clean(s.Directory)}, Elsewhere: "directory"})
 }
@@ -135,7 +135,7 @@ func (b *Broker) write(m *brokers.Message) error {
 	}
 	b.mu.Lock() // a line is written whole
 	defer b.mu.Unlock()
-	file, err := os.OpenFile(filepath.Join(b.settings.Directory, name+".jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(filepath.Join(b.settings.Directory, name+".jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the name is escaped
 	if err == nil {
 		_, err = file.Write(append(line, '\n'))
 		if err == nil && !b.settings.Unsynced {

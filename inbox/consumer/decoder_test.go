@@ -96,10 +96,10 @@ func TestDecoderKnowsTheKey(t *testing.T) {
 			hang := make(chan struct{})
 			c := inbox.ConsumerConfig{Decoder: func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {
 				id := string(raw.Payload)
-				n, err := strconv.Atoi(id)
-				if err != nil {
+				n, unread := strconv.Atoi(id)
+				if unread != nil {
 					<-hang
-					return &envelope.CloudEvent{ID: id, Type: "T"}, nil
+					return &envelope.CloudEvent{ID: id, Type: "T"}, nil //nolint:nilerr // the one that is no number hangs
 				}
 				time.Sleep(time.Duration(n*7%13) * time.Millisecond)
 				return &envelope.CloudEvent{ID: id, Type: "T", PartitionKey: []string{"a", "b"}[n%2]}, nil

@@ -116,11 +116,11 @@ func decoded(raw *inbox.RawMessage) *envelope.CloudEvent {
 	}
 }
 
-// publishNumbers adds foreign messages from up to below to of each key by turns. With own, the broker has
+// publishNumbers adds ten foreign messages of each key by turns. With own, the broker has
 // their key, too; else the decoder alone knows it.
-func publishNumbers(t *testing.T, source *Source, own bool, from, to int, keys ...string) {
+func publishNumbers(t *testing.T, source *Source, own bool, keys ...string) {
 	t.Helper()
-	for n := from; n < to; n++ {
+	for n := range 10 {
 		for _, key := range keys {
 			known := ""
 			if own {
@@ -142,8 +142,8 @@ func (s *suite) decoderIsSlow(t *testing.T, source *Source) {
 		time.Sleep(20 * time.Millisecond)
 		return decoded(raw), nil
 	}
-	publishNumbers(t, source, true, 0, 10, "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7")
-	publishNumbers(t, source, false, 0, 10, "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7")
+	publishNumbers(t, source, true, "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7")
+	publishNumbers(t, source, false, "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7")
 	l := newLedger(t, nil)
 	l.overlaps = true // the server deals out what has no key of its own
 	first, second := s.start(t, source, l, settings), s.start(t, source, l, settings)
@@ -172,8 +172,8 @@ func (s *suite) stopAsksNoDecoder(t *testing.T, source *Source) {
 		<-let
 		return decoded(raw), nil
 	}
-	publishNumbers(t, source, true, 0, 10, "k0", "k1", "k2", "k3")
-	publishNumbers(t, source, false, 0, 10, "d0", "d1", "d2", "d3")
+	publishNumbers(t, source, true, "k0", "k1", "k2", "k3")
+	publishNumbers(t, source, false, "d0", "d1", "d2", "d3")
 	l := newLedger(t, nil)
 	l.overlaps = true // the server deals out what has no key of its own
 	p := s.start(t, source, l, settings)

@@ -48,7 +48,7 @@ func release(proxy, version, dir string) (err error) {
 		return err
 	}
 	at := filepath.Join(proxy, escaped, "@v")
-	if err := os.MkdirAll(at, 0o750); err != nil {
+	if err := os.MkdirAll(at, 0o750); err != nil { //nolint:gosec // as above
 		return err
 	}
 	info, err := json.Marshal(map[string]any{"Version": version, "Time": time.Unix(0, 0).UTC()}) // the same at each run
@@ -56,7 +56,7 @@ func release(proxy, version, dir string) (err error) {
 		return err
 	}
 	for ending, content := range map[string][]byte{".info": info, ".mod": file} {
-		if err := os.WriteFile(filepath.Join(at, version+ending), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(at, version+ending), content, 0o600); err != nil { //nolint:gosec // as above
 			return err
 		}
 	}

@@ -40,10 +40,10 @@ func main() {
 	slices.SortFunc(packages, func(a, b string) int { return cmp.Or(names[b]-names[a], strings.Compare(a, b)) })
 	if *verbose {
 		for _, dir := range packages {
-			fmt.Printf("%4d  %s\n", names[dir], dir)
+			fmt.Fprintf(os.Stdout, "%4d  %s\n", names[dir], dir)
 		}
 	}
-	fmt.Printf("surface: %d exported names in %d packages (at most %d)\n", total, len(packages), most)
+	fmt.Fprintf(os.Stdout, "surface: %d exported names in %d packages (at most %d)\n", total, len(packages), most)
 	if total > most {
 		os.Exit(1)
 	}

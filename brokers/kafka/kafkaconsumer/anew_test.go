@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
-	"strings"
 )
 
 // remake deletes topics and makes them anew at once, and waits until the servers know that.

@@ -79,5 +79,5 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 	entries, err := entriesOf([]any{[]any{"1-1"}, []any{"1-2", int64(2), []any{"a", "b", "a", "c", "odd"}}})
 	require.NoError(t, err)
-	assert.Equal(t, []taken{{id: "1-1"}, {"1-2", 2, map[string]string{"a": "b"}}}, entries)
+	assert.Equal(t, []taken{{id: "1-1"}, {"1-2", 2, map[string]string{"a": "c"}}}, entries)
 }

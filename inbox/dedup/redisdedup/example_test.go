@@ -2,7 +2,7 @@ package redisdedup_test
 
 import (
 	"context"
-	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,21 +11,23 @@ import (
 )
 
 // A program that keeps tokens in Redis does not start on a server that may lose them.
+//
+//nolint:testableexamples // it needs a server
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer client.Close()
 
 	findings, err := redisdedup.Check(context.Background(), client)
 	if err != nil {
-		fmt.Println(err)
+		log.Print(err)
 		return
 	}
 	for _, finding := range findings {
 		if finding.Severe {
-			fmt.Println(finding.Setting, "-", finding.Meaning)
+			log.Print(finding.Setting, " - ", finding.Meaning)
 			break
 		}
 	}
 	tokens, err := redisdedup.NewTokens(client, redisdedup.WithReplicas(1, 100*time.Millisecond))
-	fmt.Println(tokens != nil, err)
+	log.Print(tokens != nil, err)
 }

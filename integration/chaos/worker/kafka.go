@@ -80,7 +80,7 @@ func placeOf(entry string) (partition int32, offset int64, is bool) {
 
 // projectKafka consumes the topics as a member of the projections' group.
 func projectKafka(p *projector, broker string, cfg config.Broker) error {
-	consumer, err := kafkaconsumer.NewConsumer(strings.Split(cfg.Settings.(*kafka.Settings).BootstrapServers, ","), scenario.ProjectionGroup, scenario.Topics(), p.handler,
+	consumer, err := kafkaconsumer.NewConsumer(strings.Split(settingsOf[*kafka.Settings](cfg).BootstrapServers, ","), scenario.ProjectionGroup, scenario.Topics(), p.handler,
 		kafkaconsumer.Config{ConsumerConfig: configOf(broker), Client: []kgo.Opt{kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout)}})
 	p.consumers = append(p.consumers, consumer)
 	return err

@@ -157,7 +157,7 @@ func projectNATS(p *projector, broker string, cfg config.Broker) error {
 	if os.Getenv(SoleVariable) == "" {
 		return nil
 	}
-	conn, err := openNATS(cfg.Settings.(*natsbroker.Settings).URL.Reveal())
+	conn, err := openNATS(settingsOf[*natsbroker.Settings](cfg).URL.Reveal())
 	if err != nil {
 		return err
 	}

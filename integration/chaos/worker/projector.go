@@ -14,6 +14,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
@@ -135,4 +136,13 @@ func (n *noting) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, e
 		err = n.ledger.Write(scenario.Line{Dropped: m.Consumer})
 	}
 	return outcome, err
+}
+
+// settingsOf returns a broker's settings as those of its adapter, whose type the configuration names.
+func settingsOf[S adapter.Settings](cfg config.Broker) S {
+	settings, is := cfg.Settings.(S)
+	if !is {
+		panic(fmt.Sprintf("a broker of type %q has settings of type %T", cfg.Type, cfg.Settings))
+	}
+	return settings
 }

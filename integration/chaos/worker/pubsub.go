@@ -73,7 +73,7 @@ func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *sce
 
 // projectPubSub consumes the subscriptions of the projections.
 func projectPubSub(p *projector, broker string, cfg config.Broker) error {
-	client, err := openPubSub(context.Background(), cfg.Settings.(*gcppubsub.Settings).Endpoint)
+	client, err := openPubSub(context.Background(), settingsOf[*gcppubsub.Settings](cfg).Endpoint)
 	if err != nil {
 		return err
 	}

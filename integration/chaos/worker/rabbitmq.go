@@ -73,7 +73,8 @@ func consumeQueue(ctx context.Context, skew time.Duration, ledger *scenario.Ledg
 
 // projectRabbitMQ consumes the queue of the projections.
 func projectRabbitMQ(p *projector, broker string, cfg config.Broker) error {
-	consumer, err := rabbitmqconsumer.NewConsumer(cfg.Settings.(*rabbitmq.Settings).URL.Reveal(), scenario.ProjectionQueue, p.handler, rabbitmqconsumer.Config{ConsumerConfig: configOf(broker)})
+	consumer, err := rabbitmqconsumer.NewConsumer(settingsOf[*rabbitmq.Settings](cfg).URL.Reveal(), scenario.ProjectionQueue, p.handler,
+		rabbitmqconsumer.Config{ConsumerConfig: configOf(broker)})
 	p.consumers = append(p.consumers, consumer)
 	return err
 }

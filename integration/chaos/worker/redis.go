@@ -91,7 +91,7 @@ func brokerOf(stream string) string {
 
 // projectRedis consumes the streams of a broker.
 func projectRedis(p *projector, broker string, cfg config.Broker) error {
-	options, err := redis.ParseURL(cfg.Settings.(*redisstreams.Settings).URL.Reveal())
+	options, err := redis.ParseURL(settingsOf[*redisstreams.Settings](cfg).URL.Reveal())
 	if err != nil {
 		return err
 	}

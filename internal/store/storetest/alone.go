@@ -41,8 +41,12 @@ func testOnlyRow(t *table) {
 	beside(browsed{status: outbox.StatusAbandoned})
 	assert.True(t, t.alone("", id), "what is finished does not count")
 	for _, other := range []browsed{
-		{status: outbox.StatusPending}, {status: outbox.StatusProcessing}, {status: outbox.StatusFailed, class: "retryable"},
-		{status: outbox.StatusPending, key: "k"}, {status: outbox.StatusPending, deferred: true}, {status: outbox.StatusFailed, class: "x", key: "k", deferred: true},
+		{status: outbox.StatusPending},
+		{status: outbox.StatusProcessing},
+		{status: outbox.StatusFailed, class: "retryable"},
+		{status: outbox.StatusPending, key: "k"},
+		{status: outbox.StatusPending, deferred: true},
+		{status: outbox.StatusFailed, class: "x", key: "k", deferred: true},
 	} {
 		otherID := beside(other)
 		assert.False(t, t.alone("", id), "%+v", other)

@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +23,6 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
-	"reflect"
 )
 
 var referenceEnv = config.WithEnv(env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
