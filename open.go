@@ -28,11 +28,11 @@ import (
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
 	cfg, err := complete(cfg, o)
-	if err != nil {
+	if cfg == nil {
 		return nil, err
 	}
 	r := &Relay{stores: map[string]driver.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
-	err = errors.Join(r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
+	err = errors.Join(err, r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
 	}
@@ -147,7 +147,7 @@ func examine(ctx context.Context, name string, store driver.Store, log *slog.Log
 	return store.Check(ctx)
 }
 
-// observe makes what looks at the processors; nil where nobody asked for it.
+// observe makes what looks at the processors; nil where it is not configured.
 func (r *Relay) observe(o *options) (relay.Observer, error) {
 	var (
 		list     []relay.Observer

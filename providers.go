@@ -282,7 +282,7 @@ func withHandles(cfg *config.Config, o *options) *config.Config {
 }
 
 // complete is the configuration with what the options say: handles, brokers that are open, and the
-// settings of those whose types are linked.
+// settings of those whose types are linked. It is nil where that makes no valid one.
 func complete(cfg *config.Config, o *options) (*config.Config, error) {
 	whole := *withHandles(cfg, o)
 	problems := o.checkHandles(&whole)
@@ -302,9 +302,9 @@ func complete(cfg *config.Config, o *options) (*config.Config, error) {
 		err = checked.Validate()
 	}
 	if err != nil {
-		err = fmt.Errorf("fanout: %w", err)
+		return nil, errors.Join(problems, fmt.Errorf("fanout: %w", err))
 	}
-	return checked, errors.Join(problems, err)
+	return checked, problems
 }
 
 // notLinked says how to link a client that is in a module of its own: whatever the library's go.mod

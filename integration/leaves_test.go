@@ -122,7 +122,7 @@ brokers:
 	own := 0
 	for _, message := range pubsub.Messages() {
 		assert.NotContains(t, string(message.Data)+fmt.Sprint(message.Attributes), inHouse)
-		assert.Subset(t, flatFields, slices.Collect(maps.Keys(message.Attributes)))
+		assert.Subset(t, append(flatFields, "Content-Type"), slices.Collect(maps.Keys(message.Attributes)))
 		own += strings.Count(string(message.Data), `"own":`)
 		assert.Subset(t, cloudEventsForm, members(t, string(message.Data), "", "data"), string(message.Data))
 		assert.Regexp(t, "^(|shipping::shipment-.*)$", message.OrderingKey)

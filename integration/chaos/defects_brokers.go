@@ -56,7 +56,7 @@ func brokerDefects() []Defect {
 		{
 			Name: "keys-beside", What: "consumers of RabbitMQ and NATS handle the messages of a key beside each other", Rules: []Rule{Disorder},
 			At: []string{scenario.RabbitMQ, scenario.NATS}, brokers: []string{scenario.RabbitMQ, scenario.NATS},
-			edits:   []edit{{"inbox/consumer/queues.go", "\tif key == \"\" {\n\t\tname,", "\tif key != \"none\" {\n\t\tname,"}},
+			edits:   []edit{{"inbox/consumer/queues.go", "case key != \"\":\n", "case key == \"none\":\n"}},
 			options: func(o *Options) { o.Only, o.Keys = []Kind{Stop, Delay}, 6 },
 		},
 		{

@@ -162,7 +162,7 @@ func (run *statesRun) drawRow(rt *rapid.T, r *explore.Row) {
 // drawBlock may make a row a block, of its key or of itself.
 func (run *statesRun) drawBlock(rt *rapid.T, r *explore.Row, shard int) {
 	known := func(g explore.Block) bool { return r.Key > 0 && g.Key == r.Key && g.Shard == r.Class }
-	if slices.ContainsFunc(run.model.Blocks, known) {
+	if slices.ContainsFunc(run.model.Blocks, known) || run.passedOver(r) {
 		return
 	}
 	g := explore.Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: rapid.SampledFrom([]explore.Wake{explore.Rests, explore.Due, explore.Back, explore.Operator}).Draw(rt, "wake")}
@@ -189,6 +189,24 @@ func (run *statesRun) drawBlock(rt *rapid.T, r *explore.Row, shard int) {
 	}
 	run.exec("INSERT INTO {t}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since) VALUES (?, ?, ?, ?, "+run.sql.id("?")+", ?, ?, ?)",
 		run.broker, shard, key, r.ID, run.messages[r.ID], wakeAt, reason, run.sql.time(now.Add(-time.Hour)))
+}
+
+// passedOver reports whether an open row of the key stands between a row and an earlier one that is
+// deferred. No statement makes a block behind a row that it has deferred; where a person did, a claim can
+// take the row between before the lift that brings back the earlier one, which lists say goes first.
+func (run *statesRun) passedOver(r *explore.Row) bool {
+	deferred := false
+	for i := range run.model.Rows {
+		before := &run.model.Rows[i]
+		if before.ID >= r.ID || before.Key != r.Key || before.Class != r.Class || before.Key == 0 || statuses[before.Status].Terminal() {
+			continue
+		}
+		if deferred && !before.Deferred {
+			return true
+		}
+		deferred = deferred || before.Deferred
+	}
+	return false
 }
 
 // facts of a row, as it was written.
