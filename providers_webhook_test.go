@@ -25,7 +25,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A relay delivers to an endpoint as the file says, and a message at which the endpoint fails for ever
+// A relay delivers to an endpoint as the file says, and a message at which the endpoint fails forever
 // is abandoned in the end, while the others go on.
 func TestWebhookFromTheFile(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func (r *Relay) Close() error {
 // MonitorOptions refine [Relay.Monitor]. Zero values take the defaults.
 type MonitorOptions struct {
 	// Authorise says who asks, as the application knows its users. Default: by the tokens of the
-	// configuration; where there are none everybody may look, and nobody may act or see a payload.
+	// configuration; where there are none anyone may look, and no one may act or see a payload.
 	Authorise func(*http.Request) (monitor.Identity, error)
 	// CSRFKey is for an Authorise behind a load balancer, see [monitor.Config]. Default:
 	// monitor.csrf_key of the configuration.

@@ -10,7 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Config is a checked configuration. It is safe for concurrent use as long as nobody changes it.
+// Config is a checked configuration. It is safe for concurrent use as long as it is not modified.
 type Config struct {
 	// Databases by name.
 	Databases map[string]Database

@@ -3,7 +3,7 @@
 // cleanup. It links no database driver and no broker client, so a service that only writes events
 // can share the file with its relays.
 //
-// Reading is strict. Unknown keys, wrong types, names that nobody declared and values that cannot
+// Reading is strict. Unknown keys, wrong types, undeclared names and values that cannot
 // work together are all reported at once, each with its line; see [Error]. A key that is accepted
 // has an effect. [Reference] is a complete example with every key and its default.
 //

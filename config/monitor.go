@@ -15,8 +15,8 @@ type Monitor struct {
 	// Metrics are served, too, at /metrics. Default: true.
 	Metrics bool
 	// ViewerTokens and OperatorTokens by the names of their holders. Holders of the first may look,
-	// those of the second may act. Default: none; then everybody who reaches the address may look,
-	// and nobody may act.
+	// those of the second may act. Default: none; then anyone who reaches the address may look,
+	// and no one may act.
 	ViewerTokens, OperatorTokens map[string]Secret
 	// CSRFKey is what all processes behind one load balancer need to have in common where the
 	// application says who asks (fanout.MonitorOptions.Authorise). Default: derived from the
@@ -56,7 +56,7 @@ func (r *reader) readMonitor(o *object, cfg *Config) {
 		r.warnf(listen.at, listen.path, "port 0 is any free one: the log says which")
 	}
 	if none := len(viewers.fields) == 0 && len(operators.fields) == 0; none && !viewers.broken && !operators.broken && !isLoopback(host) {
-		o.rejectf(listen, "others can reach this address, and without tokens everybody may look at the outbox: "+
+		o.rejectf(listen, "others can reach this address, and without tokens anyone may look at the outbox: "+
 			"listen on 127.0.0.1, or set monitor.viewer_tokens or monitor.operator_tokens")
 	}
 }

@@ -26,7 +26,7 @@ func TestMonitorProblems(t *testing.T) {
 	t.Parallel()
 	const a, b = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
 	for section, want := range map[string]string{
-		"{listen: '0.0.0.0:8088'}":                                         "without tokens everybody may look",
+		"{listen: '0.0.0.0:8088'}":                                         "without tokens anyone may look",
 		"{listen: ':8088'}":                                                "monitor.viewer_tokens or monitor.operator_tokens",
 		"{listen: 'relay.internal:8088'}":                                  "others can reach this address",
 		"{listen: '[::]:8088'}":                                            "others can reach this address",

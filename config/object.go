@@ -7,7 +7,7 @@ import (
 )
 
 // object is a mapping that is being read. A key that is not there reads as absent; close reports
-// those that nobody read.
+// those that were never read.
 type object struct {
 	*reader
 
@@ -149,7 +149,7 @@ func (o *object) object(name string) *object {
 	return o.open(f.value, f.path, f.key)
 }
 
-// close reports the keys that nobody asked for.
+// close reports the keys that are not settings.
 func (o *object) close() {
 	known := make(map[string]bool, len(o.known))
 	for _, name := range o.known {

@@ -126,7 +126,7 @@ func shown(source string) string {
 
 const notShown = "(not shown: it may be a secret)"
 
-// shownName is shown for names of brokers, which may well have letters and digits.
+// shownName is shown for names of brokers, which may have letters and digits.
 func shownName(source string) string {
 	switch {
 	case source == "":

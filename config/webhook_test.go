@@ -61,7 +61,7 @@ brokers:
 }
 
 // Partners' webhooks may share an endpoint, each with its filter and secret; the internal broker's own
-// is nobody else's.
+// belongs to no one else.
 func TestWebhookPlaces(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -55,7 +55,7 @@ func consumerMain() (code int, ok bool) {
 		fmt.Fprintf(os.Stderr, "%s is set for the demo's own use: %v\n", consumerVariable, err)
 		return 1, true
 	}
-	signal.Ignore(os.Interrupt) // from a terminal everybody gets it; the parent decides
+	signal.Ignore(os.Interrupt) // from a terminal all processes get it; the parent decides
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() {

@@ -116,7 +116,7 @@ func WithTrace(ctx context.Context, traceParent, traceState string) context.Cont
 // id where it has none), tenant and actor pass on. The trace does not: that is
 // the consumer's span, which a tracer puts into ctx. Another producer's stream or
 // correlation id that [Catalog.Seal] would refuse counts as none; a tenant or an
-// actor that it would refuse passes on, so that nothing is done for nobody.
+// actor that it would refuse passes on, so that nothing is done without one.
 func WithCause(ctx context.Context, m *Message) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.CausationID = m.Metadata.Headers.ID.String()

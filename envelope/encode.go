@@ -24,7 +24,7 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// maxPooledBuffer keeps one huge event from holding its memory for ever.
+// maxPooledBuffer keeps one huge event from holding its memory forever.
 const maxPooledBuffer = 64 << 10
 
 // panicError is what a panic in the user's code becomes.

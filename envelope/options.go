@@ -155,7 +155,7 @@ func notBeforeOption(check func(reflect.Type) *flaw, at func(event any) time.Tim
 
 // TTL is how long the message is worth delivering, counted from the event's time
 // or from its NotBefore, whichever is later. After that it is abandoned. The
-// deadline travels as headers.deadline. The default is: for ever.
+// deadline travels as headers.deadline. The default is: forever.
 func TTL(d time.Duration) Option {
 	o := &option{
 		label: fmt.Sprintf("TTL(%s)", d), sets: "ttl",

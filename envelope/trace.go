@@ -52,7 +52,7 @@ func isVersion00(s string) bool {
 	return strings.HasPrefix(s, "00-") && (strings.HasSuffix(s, "-00") || strings.HasSuffix(s, "-01"))
 }
 
-// isTraceState reports whether a tracestate can travel: at most as many bytes as everybody who
+// isTraceState reports whether a tracestate can travel: at most as many bytes as every system that
 // takes part must pass on, of printable ASCII. What is not is dropped as a whole:
 // https://www.w3.org/TR/trace-context/#tracestate-limits allows it, and half a member would be
 // another vendor's mistake.

@@ -85,8 +85,8 @@ func OpenConfig(t TB, settings Config, events *envelope.Catalog, models ...any) 
 	return db
 }
 
-// parameters of the database. Transactions take the write lock when they begin: SQLite lets one
-// that has read something and then wants to write wait for nobody.
+// parameters of the database. Transactions take the write lock when they begin: one
+// that has read something and then wants to write does not wait for the lock, but fails.
 const parameters = "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)&_txlock=immediate"
 
 // routingFor makes up external brokers for the published types of a catalog.

@@ -93,8 +93,8 @@ func (u *unit) parametersOf(found []duplicate, cursor inspector.Cursor, fields *
 }
 
 // locals finds variables that are declared as copies of what stays where it is: an element, a
-// field, another variable, or what a pointer points to. What a function returns is nobody else's,
-// and so no copy.
+// field, another variable, or what a pointer points to. What a function returns belongs to no one
+// else, and so is no copy.
 func (u *unit) locals(found []duplicate, cursor inspector.Cursor, names, values []ast.Expr, ranged map[types.Object]duplicate) []duplicate {
 	for i, name := range names {
 		v := u.declares(name)
@@ -149,7 +149,7 @@ func (u *unit) origin(e ast.Expr) *types.Var {
 	}
 }
 
-// judge reports a copy on which events are raised that nobody can emit.
+// judge reports a copy on which events are raised that cannot be emitted.
 func (u *unit) judge(c duplicate) {
 	uses := make([]use, len(u.uses[c.v]))
 	for i, id := range u.uses[c.v] {
@@ -176,14 +176,14 @@ func (u *unit) judge(c duplicate) {
 	u.report(c, uses, uses[first], shared)
 }
 
-// isSubject reports whether a copy may well be what the code is about, though a method that is
+// isSubject reports whether a copy may be what the code is about, though a method that is
 // called on it happens to raise: a calculation with a copy that is thrown away, or a test of domain
 // code. Then the code looks at the copy afterwards. Where Raise itself is called there is no such
 // doubt: the event is wanted.
 func (u *unit) isSubject(c duplicate, uses []use, raise use) bool {
 	seen := u.lookedAt(c, uses, raise)
 	switch c.kind {
-	case ofRange: // if nobody else has the elements, no other element could be saved
+	case ofRange: // if the elements are shared with nothing else, no other element could be saved
 		return (len(seen) > 0 || resultUsed(raise)) && !u.reachable(c)
 	case ofLocal:
 		return len(seen) > 0 || resultUsed(raise)

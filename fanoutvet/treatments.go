@@ -13,7 +13,7 @@ type treatment uint8
 
 const (
 	// passesOn: others may have the aggregate afterwards. It is also what is said of a function
-	// that nobody has looked at.
+	// that has not been reviewed.
 	passesOn treatment = 0
 	keeps    treatment = 1 << (iota - 1)
 	changes            // it sets fields

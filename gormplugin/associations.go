@@ -204,7 +204,7 @@ func (r *readback) deleted() ([]*readRow, error) {
 }
 
 // warnOfAssociation is for db.Model(owner).Association("Lines").Delete and Clear. GORM hands
-// neither the owner nor the children to the callbacks of their statements, so that nobody can ask
+// neither the owner nor the children to the callbacks of their statements, which cannot ask
 // them for events. aggregates are those given: templates.
 func (p *Plugin) warnOfAssociation(db *gorm.DB, aggregates []found) {
 	s := db.Statement

@@ -40,7 +40,7 @@ func (p *Plugin) noteBystanders(db *gorm.DB) {
 
 // isWrittenBy reports whether an UPDATE of a model that takes values from an aggregate writes the
 // aggregate. A model without a key stands for a condition, and then what is given is what is
-// written. What is given without a key belongs to nobody, and the commit says so.
+// written. What is given without a key belongs to no row, and the commit says so.
 func (f *found) isWrittenBy(db *gorm.DB, model []found) bool {
 	if len(model) == 0 || f.facts == model[0].facts && (!hasKeys(db, model) || f.key(db) == "") {
 		return true

@@ -351,8 +351,8 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 
 // firstHalfOfSave recognises the UPDATE of a Save outside a transaction. When it changes no row
 // GORM goes on with an INSERT, in a transaction of its own, so that it is too early to speak of
-// events left behind. A Select("*").Updates looks the same to a callback; the two are told apart by
-// who called, which only a statement that changed nothing has to ask.
+// events left behind. A Select("*").Updates looks the same to a callback; the two are distinguished
+// by who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
 	selects := db.Statement.Selects
 	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && updates(db) && calledBySave()

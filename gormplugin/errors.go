@@ -29,7 +29,7 @@ func (e *PartialBatchError) Error() string {
 	if e.Affected >= int64(e.Given) { // MySQL
 		said = fmt.Sprintf("of %d rows of %s it is not known which ones were there already, since the database counts and returns these, too", e.Given, e.Aggregate)
 	}
-	return "gormplugin: " + said + ", so their events cannot be told apart: roll back and write them one by one, or have the statement return " +
+	return "gormplugin: " + said + ", so their events cannot be distinguished: roll back and write them one by one, or have the statement return " +
 		"their keys by clause.Returning (PostgreSQL, SQLite); on MySQL, INSERT without a conflict clause and see to gorm.ErrDuplicatedKey; where these are rows of a join table, " +
 		"append to an owner that does not hold the members which are there, or create the rows of the join table yourself"
 }

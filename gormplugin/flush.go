@@ -25,7 +25,7 @@ const (
 // write seals events, routes them and inserts their rows, one per event and broker. Where others
 // are to be told, or a relay in this process wants to know, it returns what will be there for each
 // broker. ours is the transaction whose commit writes, nil where another one is written in: then
-// nobody is told.
+// no error is reported.
 func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.ExecQueryer, flush []journal.Flush, ours *tx) ([]wakeup.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil

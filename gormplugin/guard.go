@@ -58,7 +58,7 @@ type processor interface {
 
 // surround puts the plugin around callbacks of GORM's own, and guards them.
 func (p *Plugin) surround(db *gorm.DB) error {
-	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
+	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start say nothing useful
 	db.Logger = logger.Discard
 	defer func() { db.Logger = before }()
 	wraps := map[string]func(original func(*gorm.DB)) func(*gorm.DB){

@@ -9,7 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
-// hooks are what other packages of the library need of the plugin, and nobody else. They are
+// hooks are what other packages of the library need of the plugin, and no one else. They are
 // registered beside it, as a plugin of their own that does nothing.
 type hooks struct{ *Plugin }
 

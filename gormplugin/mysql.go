@@ -111,7 +111,7 @@ func leavesOutOnMySQL(conflict clause.OnConflict) bool {
 }
 
 // stillThere is the number of rows of an UPDATE that has changed none: those that are as they were
-// to be. They have been locked by the UPDATE, so that nobody can have changed them since.
+// to be. They have been locked by the UPDATE, so that they cannot have changed since.
 func stillThere(db *gorm.DB) (int64, error) {
 	s := db.Statement
 	where, ok := s.Clauses["WHERE"].Expression.(clause.Where)

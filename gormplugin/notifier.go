@@ -127,7 +127,7 @@ func closed(err error) bool { return strings.HasSuffix(err.Error(), "sql: databa
 
 // notifierOf returns the notifier of a pool. If inner is a single connection, on which a
 // notification could end up in a transaction, it returns that of the handle the plugin was
-// installed on. It is nil if nobody is to be notified.
+// installed on. It is nil if no one is to be notified.
 func (p *Plugin) notifierOf(inner gorm.ConnPool, inserter *outbox.Inserter) *notifier {
 	if !p.routing.Notify || inserter.Dialect() != outbox.Postgres {
 		return nil

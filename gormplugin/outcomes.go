@@ -54,7 +54,7 @@ type outcomes struct {
 // unseen is one such transaction. Aggregates that the application has let go of are let go of here,
 // too.
 type unseen struct {
-	tx       *sql.Tx // nil where it has ended, or nobody can tell
+	tx       *sql.Tx // nil where it has ended, or that is unknown
 	pool     *sql.DB
 	inserter *outbox.Inserter
 	since    time.Time
@@ -178,8 +178,8 @@ func (o *outcomes) pending(u *unseen) map[uuid.UUID]*journal.Raised {
 	return pending
 }
 
-// hasEnded asks a transaction, and nobody else, whether it has been committed or rolled back, or is
-// about to be: database/sql tells that before it finds out that the statement is none.
+// hasEnded asks a transaction, and nothing else, whether it has been committed or rolled back, or
+// is about to be: database/sql tells that before it finds out that the statement is none.
 func hasEnded(ctx context.Context, tx *sql.Tx) bool {
 	none := tx.StmtContext(ctx, new(sql.Stmt))
 	return errors.Is(none.Close(), sql.ErrTxDone) //nolint:sqlclosecheck // it is what is asked

@@ -17,7 +17,7 @@ type pool struct {
 
 	plugin   *Plugin
 	inserter *outbox.Inserter
-	notifier *notifier // nil: nobody is to be notified
+	notifier *notifier // nil: no one is notified
 
 	foundRows atomic.Pointer[bool] // see countsFoundRows
 }

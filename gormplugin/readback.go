@@ -38,8 +38,8 @@ type readback struct {
 	fields   []*schema.Field // that are read back
 	all      bool            // GORM makes new elements of the rows
 	elements []*element
-	strays   []*readRow // of which nobody knows whose they are
-	affected int64      // how many rows of elements that cannot be told apart were written
+	strays   []*readRow // of unknown owner
+	affected int64      // how many rows of elements that cannot be distinguished were written
 }
 
 // element is one of the slice that a statement is on.

@@ -74,7 +74,7 @@ func (k *keptConn) release() {
 
 const repairTime = 10 * time.Second
 
-// repair rolls back what a commit that was refused has left open, or sees to it that nobody gets the
+// repair rolls back what a commit that was refused has left open, or ensures that no one gets the
 // connection.
 func (k *keptConn) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), repairTime)

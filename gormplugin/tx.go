@@ -24,12 +24,12 @@ type tx struct {
 	inserter *outbox.Inserter
 	parent   gorm.GetDBConnector
 	journal  journal.Journal
-	notifier *notifier        // nil: nobody is to be notified
+	notifier *notifier        // nil: no one is notified
 	attempt  *journal.Attempt // nil unless a uow.Do may repeat it
 	kept     *keptConn        // on SQLite, where the connection is known
 	course   course
 	promised atomic.Bool // functions are to run after the commit
-	over     atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
+	over     atomic.Bool // no sync.Once: what runs after the commit may try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)

@@ -29,7 +29,7 @@ type Runner struct {
 	Timeout time.Duration
 	// Observer is notified of each attempt; nil for none.
 	Observer Observer
-	// Overdue, if set, is told when a handler goes on although its context has ended, with true,
+	// Overdue, if set, is called when a handler goes on although its context has ended, with true,
 	// and with false when it has returned after all. The handler keeps what it has until then.
 	Overdue func(goesOn bool)
 	// Log gets a line for each attempt that failed, and an error for each message that becomes a
@@ -70,23 +70,23 @@ type Attempt struct {
 // Done reports whether the message can be confirmed at the broker.
 func (a *Attempt) Done() bool { return a.Err == nil }
 
-// An Observer is told what consumers do. Its methods must return quickly; they are called from many
-// goroutines. A panic of theirs is logged, and changes nothing.
+// An Observer is notified of what consumers do. Its methods must return quickly; they are called
+// from many goroutines. A panic of theirs is logged, and changes nothing.
 type Observer interface {
 	// Begin is called with a message before its handler runs. The context that it returns is the
 	// handler's: a tracer puts its span there.
 	Begin(ctx context.Context, m *Message) context.Context
-	// End is told how the attempt ended, with the context that Begin returned.
+	// End is called with how the attempt ended, with the context that Begin returned.
 	End(ctx context.Context, a *Attempt)
-	// Forwarded is told that a message was forwarded to the dead letters of the broker, a stream or
-	// topic of their own. Envelope is nil where it could not be read.
+	// Forwarded is called when a message was forwarded to the dead letters of the broker, a stream
+	// or topic of their own. Envelope is nil where it could not be read.
 	Forwarded(ctx context.Context, m *Message, why error)
 }
 
 // An OverdueObserver is an [Observer] that is also told, once for each attempt, of a handler that
 // goes on although its context has ended.
 type OverdueObserver interface {
-	// Overdue is told how long the handler has run. The context is that of Begin.
+	// Overdue is called with how long the handler has run. The context is that of Begin.
 	Overdue(ctx context.Context, m *Message, after time.Duration)
 }
 
@@ -215,7 +215,7 @@ func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome 
 	return outcome, err
 }
 
-// overdue waits for a handler that goes on although its context has ended, and says so: nobody else
+// overdue waits for a handler that goes on although its context has ended, and says so: no one else
 // can see why a worker does nothing.
 func (r *Runner) overdue(ctx context.Context, m *Message, began time.Time, done <-chan struct{}) {
 	log := r.logOf(m)

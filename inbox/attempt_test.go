@@ -106,7 +106,7 @@ func TestNilPointersAsErrors(t *testing.T) {
 	assert.False(t, IsUnavailable(err))
 }
 
-// A handler that ends its goroutine fails like any other: no one waits for it for ever.
+// A handler that ends its goroutine fails like any other: no one waits for it forever.
 func TestGoexitIsAFailure(t *testing.T) {
 	t.Parallel()
 	r := &Runner{Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { runtime.Goexit(); return Handled, nil }), Log: slog.New(slog.DiscardHandler)}

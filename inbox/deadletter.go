@@ -24,7 +24,7 @@ const (
 const redriveBatch = 1000
 
 // Reject puts a message among the dead letters without running anything: it cannot be decoded, or
-// nobody knows its version. why is kept as its last error. A message that is handled or a dead
+// its version is unknown. why is kept as its last error. A message that is handled or a dead
 // letter stays as it is, which is no error either. With [WithTokens] a message without a token is
 // handled. One whose id is another's is a [*RefusedError]. Where db is in a transaction, it becomes
 // a dead letter when that commits. The message needs a consumer and a key, but no envelope.

@@ -59,7 +59,7 @@ func TestDecodeForms(t *testing.T) {
 	}
 }
 
-// Events of other producers are told apart by source and id together.
+// Events of other producers are distinguished by source and id together.
 func TestDecodeForeignEvents(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *Message {

@@ -54,8 +54,8 @@ type RawMessage struct {
 // PartitionKey is kept, and the decoder should be quick. It must always answer the same for the same
 // message. A worker waits for its answer up to a second, a tenth of one at least where many others have
 // not come; then the message waits, as if the answer were [Unavailable], until there is one. A decoder
-// that never returns has its message wait for ever, with a warning once a minute: give what it calls a
-// timeout. One that kills the process is a handler that does. [Redeliver] itself waits for it.
+// that never returns has its message wait forever, with a warning once a minute: give what it calls
+// a timeout. One that kills the process is a handler that does. [Redeliver] itself waits for it.
 type Decoder func(raw *RawMessage) (*envelope.CloudEvent, error)
 
 // ErrSkip is the answer of a [Decoder] to a message that the consumer has no use for.

@@ -44,7 +44,7 @@ const countTimeout = 5 * time.Second
 //     before; see [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its
 //     payload and its last error.
 //
-// Messages are told apart by consumer, source and key, so that whoever writes to one stream or
+// Messages are distinguished by consumer, source and key, so that whoever writes to one stream or
 // subscription cannot pass a message off as a copy of another one's. A message under an id that its
 // source has used with another type is no copy either: the answer is a permanent [*RefusedError],
 // nothing is recorded, and consumers put it among the dead letters of the broker.
@@ -68,7 +68,7 @@ const countTimeout = 5 * time.Second
 // Where db is in a transaction already, Handle joins it by a savepoint, and commits nothing: the
 // message is handled when the caller commits. Copies wait until then. A failed attempt goes back to
 // the savepoint, and is counted in the caller's transaction, too, since any other connection might
-// wait for it for ever: the count stands if the caller commits in spite of the error, and is lost
+// wait for it forever: the count stands if the caller commits in spite of the error, and is lost
 // with the rest if it rolls back. In the latter case the consumer's own count ends the attempts: at
 // the last one Handle makes a dead letter of the message in the caller's transaction, and where that
 // rolls back, too, the consumer forwards the message to the dead letters of the broker.

@@ -80,8 +80,8 @@ const UnknownLag = -1
 type Lag struct {
 	// Source is the stream or subscription.
 	Source string
-	// Waiting is the number of messages that nobody of the consumer's has got yet, [UnknownLag] or
-	// any negative number where the broker does not say.
+	// Waiting is the number of messages that no process of the consumer has received yet,
+	// [UnknownLag] or any negative number where the broker does not say.
 	Waiting int64
 	// Pending is the number of messages that were handed out and are not confirmed yet; unknown as
 	// above.

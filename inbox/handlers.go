@@ -19,7 +19,7 @@ import (
 //
 // What it cannot hand on is reported, and never dropped in silence:
 //
-//   - A type that nobody handles is skipped: confirmed, counted ([Handlers.Unknown]), and logged as
+//   - A type without a handler is skipped: confirmed, counted ([Handlers.Unknown]), and logged as
 //     a warning at its first message. Say [Handlers.Ignore] for those that are meant to be, or
 //     [WithRejectUnknown].
 //   - A version that is not handled, of a type of which another version is, becomes a dead letter:
@@ -55,7 +55,7 @@ type handlersOption func(*Handlers)
 
 func (o handlersOption) refine(h *Handlers) { o(h) }
 
-// WithRejectUnknown makes dead letters of messages of types that nobody handles, instead of
+// WithRejectUnknown makes dead letters of messages of types without a handler, instead of
 // skipping them. Types that are ignored are skipped all the same.
 func WithRejectUnknown() HandlersOption {
 	return handlersOption(func(h *Handlers) { h.rejectUnknown = true })
@@ -111,14 +111,14 @@ func (h *Handlers) Types() []string {
 	return slices.Sorted(maps.Keys(routes))
 }
 
-// Producers decide how many types there are, so only so many are told apart; the rest is counted
+// Producers decide how many types there are, so only so many are distinguished; the rest is counted
 // together.
 const (
 	maxUnknown = 1000
 	otherTypes = "(others)"
 )
 
-// Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this
+// Unknown counts the messages of types, or versions, without a handler, by wire type, since this
 // process has started. Ignored ones are not among them. Types are cut at 512 bytes. Beyond a thousand types, further ones are
 // counted together as "(others)".
 func (h *Handlers) Unknown() map[string]int64 {

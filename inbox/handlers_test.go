@@ -221,7 +221,7 @@ func TestProblemsOfHandlers(t *testing.T) {
 	err := h.Err()
 	for _, want := range []string{
 		"the GORM handle is nil", "the wire type is empty", "On(A.B.v0): the function is nil", "On(A.B.v1): it has a handler already", `Upcast("A.C.v1", "A.C.v1")`,
-		"Upcast(A.C.v1, A.C.v2): the function is nil", "it is upcast to A.D.v2 already", "A.D.v1 is upcast to A.D.v2, which nobody handles",
+		"Upcast(A.C.v1, A.C.v2): the function is nil", "it is upcast to A.D.v2 already", "A.D.v1 is upcast to A.D.v2, which has no handler",
 		"the upcast of A.E.v1 to A.B.v1 gives a inbox.orderV2, and what takes it wants a inbox.orderV1", "A.F.v1 go round in a circle",
 		"A.B.v1 has both a handler and an upcast", "A.B.v1 is both handled and ignored",
 	} {

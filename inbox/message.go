@@ -16,14 +16,14 @@ import (
 // A Message is one delivery of a message to a consumer. Handlers only read it, except that they may
 // set MaxAttempts under [Redeliver].
 type Message struct {
-	// Consumer is whose effect happens once: messages are told apart by consumer, source and key.
-	// Consumers set the name of their group or subscription, unless they are told another one.
+	// Consumer is whose effect happens once: messages are distinguished by consumer, source and
+	// key. Consumers set the name of their group or subscription, unless they are told another one.
 	Consumer string
 	// Key is what all copies of a message have in common: the message id, where that is a UUID, as
 	// in all messages of Fanout. An event of another producer whose id is none gets a UUID of
 	// version 8 that is made of its source and its id.
 	Key uuid.UUID
-	// ID is the message id as it stands on the wire.
+	// ID is the message id as on the wire.
 	ID string
 	// Type is the wire type, such as "Ordering.OrderPlaced.v1".
 	Type string
@@ -48,7 +48,7 @@ type Message struct {
 	Attributes map[string]string
 	// Source is where the message came from as the consumer knows it, whatever the message says:
 	// the stream or subscription, unless the consumer was told another name. Ids of different
-	// sources are different, so that nobody who writes to one of them can use up the id of another
+	// sources are different, so that no one who writes to one of them can use up the id of another
 	// one's message.
 	Source string
 	// Position is its place there: an entry id, a message id of the broker.

@@ -129,7 +129,7 @@ func (h *Handlers) follow(from string) (*route, error) {
 	for h.handled[at] == nil {
 		step := h.upcasts[at]
 		if step == nil {
-			return nil, fmt.Errorf("inbox: %s is upcast to %s, which nobody handles: add inbox.On for it", from, at)
+			return nil, fmt.Errorf("inbox: %s is upcast to %s, which has no handler: add inbox.On for it", from, at)
 		}
 		if seen[at] {
 			return nil, fmt.Errorf("inbox: the upcasts of %s go round in a circle, by %s", from, at)
@@ -145,7 +145,7 @@ func (h *Handlers) follow(from string) (*route, error) {
 	return r, nil
 }
 
-// takenBy is the Go type that a wire type is taken as; nil for one that nobody takes.
+// takenBy is the Go type that a wire type is taken as; nil for one that is not handled.
 func (h *Handlers) takenBy(wireType string) reflect.Type {
 	switch {
 	case h.handled[wireType] != nil:

@@ -16,7 +16,7 @@ import (
 )
 
 // What is larger than a database takes becomes a dead letter without its payload, whether it could
-// be read or not: it is not tried for ever, with its key behind it. It says where the message can be
+// be read or not: it is not tried forever, with its key behind it. It says where the message can be
 // found. Redriven, it waits for the message to be sent again, and a Redeliverer leaves it alone.
 func TestOversizedDeadLetters(t *testing.T) {
 	t.Parallel()

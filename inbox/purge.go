@@ -30,7 +30,7 @@ type PurgeConfig struct {
 	// consumer, and how far back anybody would ever replay. Consumers with [WithTokens] have no
 	// such rows, and no such limit.
 	Handled time.Duration
-	// DeadLetters is for dead letters, and for what has failed, or was redriven, and nobody has
+	// DeadLetters is for dead letters, and for what has failed, or was redriven, and no one has
 	// come back for. Default 720 h. Its payload goes with it: see to the dead letters before that.
 	DeadLetters time.Duration
 	// Expected is for tokens that were never used. Default 720 h. Their messages are duplicates
@@ -44,8 +44,8 @@ type PurgeConfig struct {
 	BatchSize int
 	// Log gets one line per run. Default: slog.Default().
 	Log *slog.Logger
-	// OnReport is told what a run has removed, also where it failed on the way. It should return at
-	// once. Default: nobody is told.
+	// OnReport is called with what a run has removed, also where it failed on the way. It should
+	// return at once. Default: it is not reported.
 	OnReport func(ctx context.Context, report Purged)
 }
 

@@ -60,7 +60,7 @@ func WithTable(name string) Option { return func(s *settings) { s.table = name }
 // producer creates a token for each message and consumer in its own transaction, before the message
 // can be sent; see [Expect]. [Handle] takes the token away in the transaction that handles the
 // message, and a message without a token is a [Duplicate]. Nothing is left of a handled message,
-// and copies are recognised for ever, without a retention.
+// and copies are recognised forever, without a retention.
 //
 // It needs one database for producer and consumer, and it needs every message to have its token:
 // turn it on at the producer first, and at the consumer when it has handled everything that was
@@ -280,7 +280,7 @@ func body(dialect, name string) string {
 func ValidateConsumer(consumer string) error {
 	switch {
 	case consumer == "":
-		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
+		return errors.New("inbox: the consumer has no name: messages are distinguished by consumer and key, so give it one")
 	case characters(consumer) > maxConsumerLength:
 		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, characters(consumer), maxConsumerLength)
 	case !utf8.ValidString(consumer) || strings.ContainsRune(consumer, 0) || strings.TrimSpace(consumer) != consumer:

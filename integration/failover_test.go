@@ -54,7 +54,7 @@ type failover struct {
 
 	servers *testservers.Replicated
 	link    *switchboard // by which the standby follows the primary
-	front   *switchboard // by which everybody reaches the primary
+	front   *switchboard // by which all reach the primary
 	dsn     string
 	broker  *memory.Broker
 	db      *sql.DB // through the front

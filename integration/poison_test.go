@@ -98,7 +98,7 @@ func (o *outbreak) insert(shard, n, place int, payload string) {
 func (o *outbreak) survive() (crashes int) {
 	o.Helper()
 	for ; ; crashes++ {
-		require.Less(o, crashes, 40, "it goes on for ever")
+		require.Less(o, crashes, 40, "it goes on forever")
 		relay := startChild(o.place, "poison", deliveredVariable+"="+o.delivered)
 		died := make(chan error, 1)
 		go func() { died <- relay.cmd.Wait() }()

@@ -110,8 +110,8 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// whoIs tells who asks. Nobody has the role none. The error is for who has presented too many wrong
-// tokens.
+// whoIs identifies the caller. An unknown caller has the role none. The error is for who has
+// presented too many wrong tokens.
 func (h *Handler) whoIs(r *http.Request) (Identity, error) {
 	if token, ok := bearer(r); ok && h.cfg.Tokens != nil { // whoever presents a token wants to be who has it, not who the cookie says
 		if err := h.guesses.check(r); err != nil {
@@ -129,16 +129,16 @@ func (h *Handler) whoIs(r *http.Request) (Identity, error) {
 
 // whoElse tells who asks without a token.
 func (h *Handler) whoElse(r *http.Request) Identity {
-	nobody := Identity{Role: RoleNone}
+	unknown := Identity{Role: RoleNone}
 	switch {
 	case h.cfg.Authorise != nil:
 		identity, err := h.cfg.Authorise(r)
 		if err != nil || identity.Role != RoleViewer && identity.Role != RoleOperator {
-			return nobody
+			return unknown
 		}
 		if identity.Role == RoleOperator && strings.TrimSpace(identity.Name) == "" { // the audit would not say who
 			h.log.WarnContext(r.Context(), "monitor operator without a name")
-			return nobody
+			return unknown
 		}
 		return identity
 	case h.cfg.Tokens == nil:
@@ -147,7 +147,7 @@ func (h *Handler) whoElse(r *http.Request) Identity {
 	if identity, ok := h.session(r); ok {
 		return identity
 	}
-	return nobody
+	return unknown
 }
 
 // protected tells whether anybody is asked who they are.
@@ -186,7 +186,7 @@ func (h *Handler) denied(q *request) error {
 	case q.identity.Role == RoleNone:
 		return problemf(http.StatusUnauthorized, "say who you are: send the header \"Authorization: Bearer TOKEN\", or log in")
 	case !h.protected():
-		return problemf(http.StatusForbidden, "everything is read-only here, for nobody can be told from anybody else: configure monitor.operator_tokens, or Config.Authorise")
+		return problemf(http.StatusForbidden, "everything is read-only here, since callers cannot be distinguished: configure monitor.operator_tokens, or Config.Authorise")
 	default:
 		return problemf(http.StatusForbidden, "%q may look, but not act: that takes the token of an operator", q.identity.Name)
 	}

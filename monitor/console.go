@@ -27,7 +27,7 @@ type Option func(*Console)
 
 // WithBrokers names the brokers of the configuration. They have a status though they may have no
 // rows, and nothing else can be paused. A broker beyond them whose rows are in a table is marked as
-// unknown: nobody delivers its rows. Default: all that the tables have are known.
+// unknown: no processor delivers its rows. Default: all that the tables have are known.
 func WithBrokers(names ...string) Option {
 	return func(c *Console) { c.brokers = append(c.brokers, names...) }
 }
@@ -55,7 +55,7 @@ func (c *Console) Databases() []string { return slices.Sorted(maps.Keys(c.stores
 // Brokers lists those given by [WithBrokers].
 func (c *Console) Brokers() []string { return slices.Clone(c.brokers) }
 
-// A RefusedError says that a request makes no sense as it stands, and what would.
+// A RefusedError says that a request makes no sense, and what would.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "monitor: " + e.Reason }
@@ -109,8 +109,8 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Rec
 const ActionReveal = "reveal"
 
 // Reveal is [Console.Message] for an operator who wants to see payload and headers, which may hold
-// what is not for everybody: it leaves an entry in the audit, with the message's id and the number
-// of rows that were shown, and shows nothing where that cannot be written.
+// what not every user may see: it leaves an entry in the audit, with the message's id and the
+// number of rows that were shown, and shows nothing where that cannot be written.
 func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []admin.Record, err error) {
 	if err := errors.Join(checkText("message id", id), checkText("actor", actor.Name)); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ type Action struct {
 	Limit int
 	// DryRun only counts what would be changed, and leaves no entry in the audit.
 	DryRun bool
-	// Progress is told after each chunk of 500 rows, from the goroutine that called Do. It may be
+	// Progress is called after each chunk of 500 rows, from the goroutine that called Do. It may be
 	// nil.
 	Progress func(Progress)
 

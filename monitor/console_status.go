@@ -29,8 +29,8 @@ type BrokerStatus struct {
 
 	// Paused is nil unless an operator has paused the broker.
 	Paused *admin.Pause
-	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers
-	// them.
+	// Unknown is true for rows of a broker that the configuration does not have: no processor
+	// delivers them.
 	Unknown bool
 }
 

@@ -55,7 +55,7 @@ func (g *guesses) check(r *http.Request) error {
 	return problemf(http.StatusTooManyRequests, "too many wrong tokens came from this address: wait a few seconds, then try again with the right one")
 }
 
-// wrong notes a token that nobody has.
+// wrong notes an unknown token.
 func (g *guesses) wrong(r *http.Request) {
 	from := origin(r)
 	g.mu.Lock()

@@ -24,10 +24,10 @@ type Config struct {
 	// breakers and the listeners. Default: none runs here; rates then come from the database as far
 	// as it knows them.
 	Stats func() []relay.Stats
-	// Running tells whether that engine runs; /readyz asks it. Default: nobody is asked.
+	// Running tells whether that engine runs; /readyz asks it. Default: no check.
 	Running func() bool
 	// Authorise says who asks. An error is answered with 401 and is not shown. Default: by Tokens;
-	// without them everybody may look, and nobody may act or see a payload.
+	// without them anyone may look, and no one may act or see a payload.
 	Authorise func(*http.Request) (Identity, error)
 	// Tokens that may be presented, as bearer tokens or to log in. Not together with Authorise.
 	Tokens *Tokens
@@ -187,7 +187,7 @@ func (h *Handler) serve(w http.ResponseWriter, q *request) error {
 	return q.route.serve(w, q)
 }
 
-// turnWriter ends a turn once there is an answer: whoever reads it slowly keeps nobody waiting.
+// turnWriter ends a turn once there is an answer: a slow reader keeps no other request waiting.
 type turnWriter struct {
 	http.ResponseWriter
 

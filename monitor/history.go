@@ -22,7 +22,7 @@ const (
 	retryWindow = 5 * time.Minute
 	// rateWindow is what the speed of delivery looks back on.
 	rateWindow = 10 * time.Second
-	// The databases are asked at each sample while an operator looks, and seldom while nobody does.
+	// The databases are asked at each sample while an operator looks, and seldom otherwise.
 	watchedFor = time.Minute
 	seldom     = 10 * time.Second
 	// maxSeries bounds the memory: 200 of them have about 3 MB.
@@ -32,7 +32,7 @@ const (
 // series is what one broker of one database does over time.
 type series struct{ database, broker string }
 
-// sample is one broker at one moment. A nil means that nobody knows.
+// sample is one broker at one moment. A nil means unknown.
 type sample struct {
 	at time.Time
 	// Since the sample before.
@@ -212,8 +212,8 @@ func (c *counters) since(before *sample, now time.Time) (published, failed *floa
 }
 
 // rates are rows published per second, over the last ten seconds, and attempts that were retried as
-// a part of all, over the last five minutes. Both are nil where nobody knows, and the second also
-// where there was no attempt.
+// a part of all, over the last five minutes. Both are nil where that is unknown, and the second
+// also where there was no attempt.
 func (h *history) rates(key series) (published, retried *float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

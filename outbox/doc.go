@@ -1,4 +1,4 @@
-// Package outbox is what writers and everybody else share: rows, their routing to brokers, their
+// Package outbox is what writers and all others share: rows, their routing to brokers, their
 // states, and the statement that inserts them.
 //
 // A row is one message for one broker. [Routing] turns an event into rows, an [Inserter] writes

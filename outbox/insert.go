@@ -185,7 +185,7 @@ func (i *Inserter) discarded(ctx context.Context, look Queryer, rows []Row, wrot
 	case SQLite:
 		remedy = "look for a trigger with RAISE(IGNORE)"
 	case SQLServer:
-		remedy = "look for an INSTEAD OF trigger, and for SET NOCOUNT ON in the session or the server's user options, with which nobody can tell"
+		remedy = "look for an INSTEAD OF trigger, and for SET NOCOUNT ON in the session or the server's user options, which hides the count"
 	case MySQL: // where triggers can refuse rows, and discard none; those that are there do not count
 		if look != nil {
 			return nil

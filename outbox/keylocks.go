@@ -39,7 +39,7 @@ const (
           FROM unnest(string_to_array($1, ',')) AS listed
          ORDER BY slot) AS sorted`
 
-	// It waits as long as the session waits for any lock; by default for ever, as PostgreSQL does.
+	// It waits as long as the session waits for any lock; by default forever, as PostgreSQL does.
 	// A deadlock comes back as a number, not as error 1205, which only the server can raise: 51205
 	// stands for it, and uow.IsConflict knows it.
 	lockKeysSQLServer = `SET NOCOUNT ON;
@@ -154,7 +154,7 @@ func padded(slots string) string {
 
 // CountsFoundRows reports whether an UPDATE that leaves a row as it is counts it. On MySQL that is
 // up to the connection (clientFoundRows in the DSN), and asked for by such an UPDATE of the rows that
-// are the locks of ordering keys: one at random, so that nobody waits for it. The others count it.
+// are the locks of ordering keys: one at random, so that none waits for it. The others count it.
 func (i *Inserter) CountsFoundRows(ctx context.Context, db Execer) (bool, error) {
 	if i.dialect != MySQL {
 		return true, nil

@@ -48,8 +48,8 @@ type Policy struct {
 	// Rate is the most messages that this processor publishes in a second, evenly spread. Each
 	// process, and in a process each database, counts by itself. Default: 0, no limit.
 	Rate float64
-	// ShutdownTimeout is how long a publish in progress may still take once the processor is told to
-	// stop. Default 20 s.
+	// ShutdownTimeout is how long a publish in progress may still take once the processor is asked
+	// to stop. Default 20 s.
 	ShutdownTimeout time.Duration
 }
 

@@ -110,7 +110,7 @@ func (r *Row) contentType() string {
 	return r.ContentType
 }
 
-// MalformedError says why a row cannot be published as it stands. Rows written by hand in plain SQL
+// MalformedError says why a row cannot be published. Rows written by hand in plain SQL
 // can be malformed; they are abandoned with this error and do not hold up their neighbours.
 type MalformedError struct {
 	Column string

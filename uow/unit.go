@@ -102,7 +102,7 @@ func (t *tracking) check() error {
 }
 
 // SavepointError is the answer to a commit after a rollback to a savepoint that was set where
-// nobody saw it: on the *sql.Tx itself, or among several statements in one text.
+// the library did not see it: on the *sql.Tx itself, or among several statements in one text.
 type SavepointError = journal.SavepointError
 
 // A Unit is one unit of work in progress.

@@ -81,7 +81,8 @@ type Place struct {
 	Servers []string
 	// Inside is what is chosen there, such as a database or an exchange.
 	Inside string
-	// Elsewhere says what brokers of the type are told apart by, for the error: "server or database".
+	// Elsewhere says what brokers of the type are distinguished by, for the error: "server or
+	// database".
 	Elsewhere string
 	// Partners is true where several external brokers may have one place; the internal one never
 	// shares it.

@@ -113,7 +113,7 @@ func model(wrap func(brokers.Broker) brokers.Broker) brokertest.Harness {
 	}
 }
 
-// TestSuiteFindsDefects: a suite that everybody passes proves nothing.
+// TestSuiteFindsDefects: a suite that every broker passes proves nothing.
 func TestSuiteFindsDefects(t *testing.T) {
 	t.Parallel()
 	for _, d := range defects {

@@ -50,7 +50,7 @@ type Harness struct {
 
 	// OpenThroughNetwork returns a new broker like Open, but one that reaches the server through
 	// Network alone. What it sends is seen by Received as soon as it was confirmed. Faults of the
-	// network are nobody's fault: their class is unavailable.
+	// network are no message's fault: their class is unavailable.
 	OpenThroughNetwork func(t *testing.T) brokers.Broker
 	Network            Network
 

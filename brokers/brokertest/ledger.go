@@ -109,7 +109,7 @@ func (l *ledger) check(t *testing.T, received []brokers.Message, end bool) {
 	for i, n := range times {
 		switch l.state[i] {
 		case acknowledged:
-			require.Positive(t, n, "message %d was confirmed, but nobody got it", i)
+			require.Positive(t, n, "message %d was confirmed, but was not received", i)
 		case unsent:
 			require.Zero(t, n, "message %d was said not to be sent, but consumers got it", i)
 		case unknown:

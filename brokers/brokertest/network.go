@@ -24,7 +24,7 @@ type Network interface {
 	// message, as a rule.
 	CutRequests(t testing.TB, n int)
 	// CutAnswers ends each connection after n further bytes from the server: what was sent arrived,
-	// and nobody is told.
+	// and no error is reported.
 	CutAnswers(t testing.TB, n int)
 	// BlackHole swallows all that the server says, without a word: requests arrive.
 	BlackHole(t testing.TB)

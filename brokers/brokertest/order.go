@@ -104,7 +104,7 @@ func (s *suite) headFailsForAnotherDestination(t *testing.T) {
 	}
 }
 
-// partialFailure: messages without a key hold nobody back.
+// partialFailure: messages without a key block no others.
 func (s *suite) partialFailure(t *testing.T) {
 	b, destination := s.open(t), s.Destination(t)
 	msgs := messages(destination, 250, "")

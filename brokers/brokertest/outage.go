@@ -51,13 +51,14 @@ func (s *suite) blameless(t *testing.T, results []brokers.Result) {
 			unavailable++
 		case brokers.ClassNotSent:
 		default:
-			require.Fail(t, "an outage is nobody's fault", "message %d is %s: %v", i, class, result.Err)
+			require.Fail(t, "an outage is no message's fault", "message %d is %s: %v", i, class, result.Err)
 		}
 	}
 	require.Positive(t, unavailable, "at least one result says that the %s is unavailable", want)
 }
 
-// outage: the server is stopped: nobody's fault. It is started again: the same broker carries on.
+// outage: the server is stopped: no message is at fault. It is started again: the same broker
+// carries on.
 func (s *suite) outage(t *testing.T) {
 	b, destination := s.open(t), s.Destination(t)
 	msgs := messages(destination, 260, append(keys(3), "")...)

@@ -147,7 +147,7 @@ func (s *suite) seen(t *testing.T, msgs []brokers.Message) map[string]int {
 
 // honest checks the results of messages, each published once, against what consumers see: success
 // means visible, refused or not sent means invisible, and no message of a key is visible unless all
-// before it are. Messages are told apart by their id.
+// before it are. Messages are distinguished by their id.
 func (s *suite) honest(t *testing.T, msgs []brokers.Message, results []brokers.Result) {
 	t.Helper()
 	for destination, n := range confirmed(msgs, results) {
@@ -158,7 +158,7 @@ func (s *suite) honest(t *testing.T, msgs []brokers.Message, results []brokers.R
 		class, _ := brokers.Classify(results[i].Err)
 		switch class {
 		case "":
-			require.Positive(t, times[m.ID], "message %d was confirmed, but nobody got it", i)
+			require.Positive(t, times[m.ID], "message %d was confirmed, but was not received", i)
 		case brokers.ClassNotSent, brokers.ClassPermanent:
 			require.Zero(t, times[m.ID], "message %d is %s, but consumers got it: %v", i, class, results[i].Err)
 		case brokers.ClassRetryable, brokers.ClassUnavailable: // it may have arrived or not

@@ -30,7 +30,7 @@
 //	Unauthenticated      unavailable   broker       credentials are missing, expired, or could not be had
 //	ResourceExhausted    unavailable   broker       a quota, which is the project's in a region: every topic is met by it
 //	Unavailable          unavailable   broker       after three attempts
-//	DeadlineExceeded     unavailable   broker       nobody answered in time; whether the messages arrived is not known
+//	DeadlineExceeded     unavailable   broker       no answer in time; whether the messages arrived is not known
 //	Unimplemented        unavailable   broker       whatever answers is not Pub/Sub
 //	InvalidArgument      permanent     destination  the request is halved until the message that is refused is alone
 //	Internal, Aborted    retryable     destination  after three attempts; narrowed down to one message where it is one message's
@@ -71,7 +71,7 @@
 // queue does not fit a processor. The queue sends with a context of its own, so that messages leave
 // after their publish call has ended, and with it the lease on their rows. A request that fails
 // because of one message fails for all in it, and the queue cannot take it apart. And a key that
-// failed stays paused until somebody resumes it (ResumePublish), which cannot be timed right when
+// failed stays paused until it is resumed (ResumePublish), which cannot be timed right when
 // several calls share the key. Here nothing is paused, and nothing is in progress once Publish has
 // returned.
 package gcppubsub

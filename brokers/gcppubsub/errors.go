@@ -119,7 +119,7 @@ func (b *Broker) judge(ctx, call context.Context, topic string, err error) verdi
 	case !over(call), code != codes.DeadlineExceeded && code != codes.Canceled:
 		return b.judgeAnswer(topic, code, err)
 	case errors.Is(ctx.Err(), context.Canceled):
-		return retryable // somebody stopped waiting: whether the messages arrived is unknown
+		return retryable // the caller stopped waiting: whether the messages arrived is unknown
 	default:
 		// Time ran out on our side. Silence names no message: as far as we know the server is out.
 		// (A message that brings this about each time while others pass is for the processor to

@@ -187,7 +187,7 @@ func (s *server) processed(t *testing.T, rt *rapid.T, b brokers.Broker, topic st
 		switch class, _ := brokers.Classify(results[i].Err); class {
 		case "":
 			require.False(rt, failed[m.OrderingKey], "message %s was confirmed after one of its key that was not", m.ID)
-			require.Positive(rt, came, "message %s was confirmed, but nobody got it", m.ID)
+			require.Positive(rt, came, "message %s was confirmed, but was not received", m.ID)
 			continue
 		case brokers.ClassNotSent:
 			require.Zero(rt, came, "message %s was not sent, but came", m.ID)

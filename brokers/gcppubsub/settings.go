@@ -41,7 +41,7 @@ type Settings struct {
 	// nothing is compressed.
 	Compression int `config:"compression"`
 	// CreateDestinations creates topics that do not exist when something is published to them. For demos
-	// and the emulator: in production a message to a topic that nobody subscribed to would be gone, and
+	// and the emulator: in production a message to a topic without subscriptions would be lost, and
 	// the credentials would need more than publishing. Default: false.
 	CreateDestinations bool `config:"create_destinations"`
 

@@ -39,7 +39,7 @@ func (b *Broker) topicFor(destination string) (string, error) {
 
 func topicName(project, id string) string { return "projects/" + project + "/topics/" + id }
 
-// createTopic creates a topic, or finds that somebody else just did.
+// createTopic creates a topic, or finds that it was created meanwhile.
 func (b *Broker) createTopic(ctx context.Context, topic string) error {
 	_, err := b.client.TopicAdminClient.CreateTopic(ctx, &pubsubpb.Topic{Name: topic}, withoutRetry)
 	if status.Code(err) == codes.AlreadyExists {

@@ -177,7 +177,7 @@ func (b *Broker) ask(ctx context.Context, what string, question func(context.Con
 	return nil
 }
 
-// create creates a topic, unless somebody has.
+// create creates a topic, unless it exists.
 func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
 	if n := b.options.topics.Partitions; n > 0 {
@@ -192,7 +192,7 @@ func (b *Broker) create(ctx context.Context, c *client, topic string) error {
 		return known(ctx, c, topic)
 	case answer.Err != nil:
 		return fmt.Errorf("%w: create topic %q: %w", errNotCreated, topic, err)
-	default: // nobody answered
+	default: // no answer
 		return fmt.Errorf("create topic %q: %w", topic, err)
 	}
 }

@@ -15,7 +15,7 @@ func Example() {
 	broker := memory.New()
 	broker.Fail = func(m brokers.Message) error {
 		if m.ID == "2" {
-			return brokers.Permanent(errors.New("nobody wants it"))
+			return brokers.Permanent(errors.New("it is not wanted"))
 		}
 		return nil
 	}

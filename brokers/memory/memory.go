@@ -119,7 +119,7 @@ func (b *Broker) keep(m brokers.Message) (id string) {
 	return strconv.Itoa(b.sequence)
 }
 
-// announce wakes everybody who waits for a change. It needs mu.
+// announce wakes all who wait for a change. It needs mu.
 func (b *Broker) announce() {
 	close(b.changed)
 	b.changed = make(chan struct{})

@@ -9,8 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 )
 
-// Queues can be bound by destination and type ("ordering::order.#"), and messages that nobody took for
-// a week expire. Nothing is connected before it is needed.
+// Queues can be bound by destination and type ("ordering::order.#"), and messages that were not
+// taken for a week expire. Nothing is connected before it is needed.
 func ExampleOpen() {
 	broker, err := rabbitmq.Open(rabbitmq.Settings{
 		URL: "amqps://user:password@rabbit.internal/orders", Exchange: "events", Expiration: 7 * 24 * time.Hour,

@@ -11,7 +11,7 @@ import (
 )
 
 // cannot ends a call for which there is no connection or channel: the first message ran into it, the
-// rest was not sent. A caller who has stopped waiting is told no more than that.
+// rest was not sent. A caller who has stopped waiting learns no more than that.
 func (p *publication) cannot(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, new(*alarm)) {
 		p.stop(err)
@@ -60,7 +60,7 @@ func (p *publication) end(ctx context.Context) {
 // channel, says why, and drops those behind it; confirmations of those before it that it has not sent
 // are lost. Where its words tell which message it was, that one gets the blame, and the others are sent
 // again over another channel: some may arrive twice, none out of order, as no two of them have the same
-// key. It cannot go on for ever, as each time a message or a routing key is out.
+// key. It cannot go on forever, as each time a message or a routing key is out.
 func (p *publication) closed(ctx context.Context) bool {
 	var said *amqp.Error
 	select {

@@ -28,7 +28,7 @@ func (a *alarm) Error() string { return "the server takes no messages: " + a.rea
 
 // A channel in confirm mode. What the server returns is in returns before the client library learns
 // that it was confirmed, since one goroutine of the library handles both, in the order in which they
-// come. As returns holds a whole window that goroutine never waits, and nobody has to receive
+// come. As returns holds a whole window that goroutine never waits, and nothing has to receive
 // meanwhile.
 type channel struct {
 	*amqp.Channel
@@ -142,8 +142,8 @@ func (s *session) release(c *channel) {
 	s.idle = append(s.idle, c)
 }
 
-// abandon closes a channel on which messages are unconfirmed. Nobody waits for the server's answer:
-// it comes, or the connection ends.
+// abandon closes a channel on which messages are unconfirmed. It does not wait for the server's
+// answer: it comes, or the connection ends.
 func (s *session) abandon(c *channel) {
 	go func() { _ = c.Close() }()
 }

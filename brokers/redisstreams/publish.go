@@ -14,7 +14,7 @@ import (
 )
 
 // Publish implements [brokers.Broker]. A chunk whose connection breaks, or that gets no answer in
-// time, is unavailable: that is nobody's fault, and a repeat carries the same message ids. (A
+// time, is unavailable: that is no message's fault, and a repeat carries the same message ids. (A
 // message that brings this about each time while others pass is for the processor to find: it sends
 // another one when the broker is unavailable.) Nothing further is sent to a server or stream once
 // it has proved unavailable; what is left of the call is brokers.ErrNotSent.

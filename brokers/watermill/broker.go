@@ -111,7 +111,7 @@ func (b *Broker) Close(ctx context.Context) error {
 
 func (b *Broker) closePublisher() (err error) {
 	defer func() {
-		if r := recover(); r != nil { // nobody above its goroutine recovers
+		if r := recover(); r != nil { // nothing above its goroutine recovers
 			err = fmt.Errorf("the publisher panicked: %v", r)
 		}
 	}()

@@ -21,7 +21,7 @@ func (o *options) encode(ctx context.Context, m *brokers.Message) (encoded *mess
 	encoded = message.NewMessageWithContext(ctx, m.ID, bytes.Clone(m.Payload))
 	own := m.OrderingKey != ""
 	for name, value := range m.Fields {
-		if own && name == brokers.FieldOrderingKey { // it goes by the name that it was given here
+		if own && name == brokers.FieldOrderingKey { // it uses the name that it was given here
 			own = false
 			continue
 		}

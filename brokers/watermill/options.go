@@ -69,7 +69,7 @@ func WithClassify(classify func(error) error) Option {
 }
 
 // WithPing sets how the broker is asked whether it is there, with a client of its own, say.
-// Default: nobody is asked.
+// Default: no check.
 func WithPing(ping func(context.Context) error) Option {
 	return func(o *options) {
 		if ping != nil {

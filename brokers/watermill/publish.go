@@ -175,7 +175,7 @@ func (p *publication) begin(ctx context.Context, i int, f *flight) *message.Mess
 // hand gives a message to the publisher.
 func (p *publication) hand(ctx context.Context, topic string, encoded *message.Message) (err error) {
 	defer func() {
-		// Here a panic would end the process: nobody above this goroutine recovers.
+		// Here a panic would end the process: nothing above this goroutine recovers.
 		if r := recover(); r != nil {
 			err = brokers.Refused(brokers.ScopeDestination, brokers.Permanent(fmt.Errorf("watermill: publish to %q: the publisher panicked: %v", topic, r)))
 		}

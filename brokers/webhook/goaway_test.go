@@ -53,7 +53,7 @@ func TestGracefulGoAway(t *testing.T) {
 }
 
 // What the endpoint has not processed, by its own word, is sent again; what it may have processed
-// is not; and neither is it for ever.
+// is not; and neither is it forever.
 func TestNotProcessed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

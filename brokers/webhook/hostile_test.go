@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 )
 
-// An endpoint that switches to another protocol and then says nothing holds nobody: the body of such an
-// answer is the connection itself, which knows no context.
+// An endpoint that switches to another protocol and then says nothing blocks no other: the body of
+// such an answer is the connection itself, which knows no context.
 func TestSwitchingProtocols(t *testing.T) {
 	t.Parallel()
 	p := startPartner(t, false)

@@ -68,7 +68,7 @@ func parseURL(s *Settings) (*url.URL, error) {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":
 		return nil, errors.New("the URL is not understood: use https://partner.example/path")
 	case u.Scheme == "http" && !s.AllowHTTP:
-		return nil, errors.New("the URL begins with http://, so that everybody on the way could read what is sent: use https://, or allow it (allow_http)")
+		return nil, errors.New("the URL begins with http://, so that anyone on the path could read what is sent: use https://, or allow it (allow_http)")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("the URL begins with %q: use https://", u.Scheme+"://")
 	case u.Fragment != "":

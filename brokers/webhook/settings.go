@@ -35,7 +35,7 @@ type Settings struct {
 	// MaxMessageBytes is the largest body that the endpoint takes; a larger payload is final. Default:
 	// 0, no limit known.
 	MaxMessageBytes int `config:"max_message_bytes,max=1073741824"`
-	// AllowHTTP allows a URL without TLS: everybody on the way can read, though not change, what is
+	// AllowHTTP allows a URL without TLS: anyone on the path can read, though not change, what is
 	// sent. Default: false.
 	AllowHTTP bool `config:"allow_http"`
 	// AllowPrivateNetworks allows an endpoint whose address is not public. Do so for endpoints of your

@@ -174,7 +174,7 @@ func deadLettersCommand() *cobra.Command {
 	}
 	target := inboxFlags(cmd)
 	consumer := cmd.Flags().String("consumer", "", "only those of this consumer")
-	messageType := cmd.Flags().String("type", "", "only those of this type, as it stands on the wire")
+	messageType := cmd.Flags().String("type", "", "only those of this type, as on the wire")
 	limit := cmd.Flags().Int("limit", inbox.DefaultPage, "most messages to list of each database")
 	payload := cmd.Flags().Bool("payload", false, "print payloads and attributes, too; with --json; it is recorded in the audit")
 	asJSON := jsonFlag(cmd, jsonLines)

@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
-// stopTime is how long the monitor's server may take to stop: requests in progress are told to end.
+// stopTime is how long the monitor's server may take to stop: requests in progress are cancelled.
 const stopTime = 5 * time.Second
 
 // door is where the monitor listens; nil inside where it does not.
@@ -41,7 +41,7 @@ func listen(ctx context.Context, address string) (door, error) {
 	return door{listener}, nil
 }
 
-// measure makes what the monitor serves at /metrics; nil where nobody could ask for it.
+// measure makes what the monitor serves at /metrics; nil where nothing serves it.
 func measure(cfg *config.Config) (*prometheus.Exporter, error) {
 	if cfg.Monitor.Listen == "" || !cfg.Monitor.Metrics {
 		return nil, nil //nolint:nilnil // which is no error
@@ -100,7 +100,7 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 
 // localNames refuses requests for any host but this machine by a name that no one else can give it:
 // a page elsewhere could otherwise have its own name resolved to this machine, and read what is
-// open to everybody here.
+// open to all here.
 func localNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

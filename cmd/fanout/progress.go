@@ -33,7 +33,7 @@ func newProgress(w io.Writer, verb string) *progress {
 	return p
 }
 
-// step is told after each chunk.
+// step is called after each chunk.
 func (p *progress) step(step monitor.Progress) {
 	if p.last.Database != step.Database {
 		p.end()

@@ -140,7 +140,7 @@ func (t *target) show(out *output, nothing string, ask func(session *session, da
 	return out.end(session.each(func(database string) error { return ask(session, database) }), nothing)
 }
 
-// asUsage marks what the console refuses as it stands.
+// asUsage marks what the console refuses.
 func asUsage(err error) error {
 	var (
 		refused *monitor.RefusedError

@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody
+// checkDatabase looks at how one database is set up, at its schema, and for rows that no processor
 // delivers. Warnings are printed and counted; the error says why a relay cannot work with it. The
 // destinations of its rows become known.
 func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known destinations) (warnings int, err error) {
@@ -44,7 +44,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 	cmd.Printf("database %s: the schema is up to date\n", name)
 	unknown, err := relay.UnknownBrokers(ctx, store, cfg.BrokerNames())
 	for _, broker := range unknown {
-		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
+		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: no processor delivers them\n", name, broker)
 		warnings++
 	}
 	if err == nil {

@@ -164,7 +164,7 @@ func TestValidateWarnings(t *testing.T) {
 	code, stdout, stderr := p.run("validate")
 	assert.Zero(t, code, "a relay works in spite of it")
 	assert.Contains(t, stderr, "warning: database main: busy_timeout is 0: ")
-	assert.Contains(t, stderr, `warning: database main: rows wait for broker "removed", which is not configured: nobody delivers them`)
+	assert.Contains(t, stderr, `warning: database main: rows wait for broker "removed", which is not configured: no processor delivers them`)
 	assert.Contains(t, stdout, "the schema is up to date")
 }
 

@@ -167,7 +167,8 @@ func (l *line) check(t *rapid.T) {
 }
 
 // Whatever happens: messages of a key and a stream come one after the other and in order, low ones after the
-// others, nothing that could be handled waits for ever or is handed out twice, and nothing is left behind.
+// others, nothing that could be handled waits forever or is handed out twice, and nothing is left
+// behind.
 func TestOrderOfQueues(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,7 +19,7 @@
 // # The order
 //
 // Load comes before check. What load has read is held together with everything after it by the
-// version: nobody can have changed the entity between load and a save that succeeds. If another
+// version: the entity cannot have changed between load and a save that succeeds. If another
 // copy of the message was through before load, its mark is in the outbox, or was cleared after the
 // message was remembered, so that check, being later still, finds it. The other way round, a copy
 // could check, find nothing, and be slow; the other copy comes, does all its steps, clear included;
@@ -27,7 +27,7 @@
 // its save succeeds: the message has taken effect twice.
 //
 // Remember comes before clear, so that at every moment after save one of the two knows the message.
-// The other way round, a process that dies between the two leaves a message that nobody knows, and
+// The other way round, a process that dies between the two leaves a message that is not known, and
 // its next copy takes effect again.
 //
 // # Two kinds of memory
@@ -55,7 +55,7 @@
 // place of the first. Only one of the two gets its tokens saved as ready, so that a token that
 // travels was created once, by who drew it, before it travelled. The others never travel. They are
 // noted in the outbox and removed before clear. One that is created by a slow process even after
-// that is garbage, and goes by age (Tokens.PurgeOlderThan).
+// that is garbage, and is purged by age (Tokens.PurgeOlderThan).
 //
 // The price of tokens: a lost token is a message that is never processed, where a lost entry of a
 // Store is one that may be processed twice.
@@ -65,9 +65,9 @@
 // A process can die, or an answer get lost, after each step. The message is delivered again, and:
 //
 //	after       known to     the next delivery                       what is repeated
-//	load        nobody       begins anew                             nothing
-//	check       nobody       begins anew                             nothing
-//	handle      nobody       runs the handler again                  what the handler did outside of its state
+//	load        no process   begins anew                             nothing
+//	check       no process   begins anew                             nothing
+//	handle      no process   runs the handler again                  what the handler did outside of its state
 //	save        the outbox   goes on (with tokens: draws others)     nothing
 //	redraw      the outbox   draws others                            nothing
 //	create      the outbox   draws others, removes these at sweep    nothing

@@ -40,7 +40,7 @@ func (r *run[S]) redraw(ctx context.Context) error {
 	return r.save(ctx, stepRedraw)
 }
 
-// create creates this run's own tokens. Nobody else does.
+// create creates this run's own tokens. Nothing else does.
 func (r *run[S]) create(ctx context.Context) error {
 	if r.created {
 		return nil

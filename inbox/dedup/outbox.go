@@ -44,7 +44,7 @@ const (
 )
 
 // maxReplaced bounds an outbox while the store of tokens is out for long: each attempt draws. What
-// is dropped here goes by age.
+// is dropped here depends on age.
 const maxReplaced = 64
 
 // tokens that the receivers of the outgoing messages need.

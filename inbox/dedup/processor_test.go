@@ -86,7 +86,7 @@ func TestADispatcherThatRefuses(t *testing.T) {
 	}
 }
 
-// While the store of tokens is out, each delivery draws, and the outbox does not grow for ever.
+// While the store of tokens is out, each delivery draws, and the outbox does not grow forever.
 func TestTokensDrawnInVain(t *testing.T) {
 	t.Parallel()
 	s, m := open(t, true), newMessage()

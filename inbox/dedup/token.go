@@ -15,7 +15,7 @@ const (
 
 // CarriedToken is the token that a message carries: the attribute [AttributeToken] of the delivery,
 // else the extension of that name in its envelope, else that of a CloudEvent,
-// [AttributeTokenCloudEvents]. A message without one is an error that is permanent: nobody can say
+// [AttributeTokenCloudEvents]. A message without one is an error that is permanent: it is unknown
 // whether it is a copy, and to drop it would lose it.
 func CarriedToken(m *inbox.Message) (string, error) {
 	if token := carriedToken(m); token != "" {

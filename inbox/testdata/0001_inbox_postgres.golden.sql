@@ -22,5 +22,5 @@ CREATE TABLE app.inbox_messages (
 
 -- By age within a status: new rows of a status go to the end of its part, the purge reads it from
 -- the old end, and lists read the part of dead letters. One plain index, since a partial one would
--- be cheaper for nobody: PostgreSQL prepares its condition for each statement.
+-- not be cheaper: PostgreSQL prepares its condition for each statement.
 CREATE INDEX inbox_messages_age ON app.inbox_messages (status, updated_at);

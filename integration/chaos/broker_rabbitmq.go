@@ -16,9 +16,9 @@ import (
 )
 
 // rabbitMQServer gives every message to three queues: one for the observer, one for the projections,
-// and one that nobody reads before the end. That is a quorum queue. A stream would be easier to read,
-// and is no ledger: RabbitMQ 3.10 confirmed a message, just after a restart, that was in the other two
-// queues and not in the stream.
+// and one that is not read before the end. That is a quorum queue. A stream would be easier to
+// read, and is no ledger: RabbitMQ 3.10 confirmed a message, just after a restart, that was in the
+// other two queues and not in the stream.
 var rabbitMQServer = &serverKind{
 	name: "rabbitmq",
 	start: func(ctx context.Context, s *fixture) (*server, error) {

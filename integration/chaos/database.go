@@ -59,7 +59,7 @@ type database struct {
 	through func(dsn, address, process string) (string, error) // the DSN for a process, by way of a proxy
 	drop    string                                             // a database of that name
 	id      string                                             // of a message as text; default: as the driver has it
-	// Users are made for the processes where sessions are told apart by them.
+	// Users are made for the processes where sessions are distinguished by them.
 	user string
 	// Peaks are the sessions of each process, left how many sessions there are beside one's own.
 	peaks, left string

@@ -25,7 +25,7 @@ func Example() {
 
 func openNATS(url string) (brokers.Broker, error) {
 	conn, err := nats.Connect(url, // the publisher closes it
-		nats.MaxReconnects(-1),                   // for ever: the default is to give up after a while
+		nats.MaxReconnects(-1),                   // forever: the default is to give up after a while
 		nats.ReconnectWait(100*time.Millisecond), // the default is 2 s
 		nats.ReconnectBufSize(-1))                // while the server is away, messages fail instead of waiting to be sent some time
 	if err != nil {

@@ -157,7 +157,7 @@ func Suspicion(row *driver.Row) int {
 // MaxSuspicion is more crashes than it takes to claim a row of the largest batch alone.
 const MaxSuspicion = 1000
 
-// Simple reports whether every row of a window can be taken as it stands, and each has its own id. A
+// Simple reports whether every row of a window can be taken unchanged, and each has its own id. A
 // store may find that out by itself and take the rows at once: the decision would be the same.
 func Simple(w *driver.Window, limits Limits) bool {
 	bytes := int64(0)

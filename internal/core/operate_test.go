@@ -157,7 +157,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// Where ids repeat, rows are told apart by their messages.
+// Where ids repeat, rows are distinguished by their messages.
 func TestOperateRowsOfOneID(t *testing.T) {
 	t.Parallel()
 	one, other := uuid.UUID{1}, uuid.UUID{2}

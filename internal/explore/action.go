@@ -51,8 +51,8 @@ const (
 	AnswerLost         // accepted, but what the worker sees is an error that is worth another try
 	Retryable          // an error that is worth another try
 	Refused            // an error that is not
-	Unavailable        // the broker is not there: nobody's fault
-	Closed             // the destination is not there: nobody's fault, and the row waits
+	Unavailable        // the broker is not there: no message is at fault
+	Closed             // the destination is not there: no message is at fault, and the row waits
 )
 
 // A NewRow is one row of a transaction.

@@ -95,7 +95,7 @@ func (p *Protocol) decide(t *Table, c Request, w *driver.Window, reply *Reply) (
 	return ints(d.Take)
 }
 
-// simple reports whether a store takes a window as it stands.
+// simple reports whether a store takes a window unchanged.
 func simple(w *driver.Window, c Request) bool {
 	return len(w.Rows) > 0 && core.Simple(w, c.limits())
 }

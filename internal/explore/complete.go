@@ -28,7 +28,7 @@ func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool
 		}
 		r.Isolated = false
 		if o.Spent {
-			r.Crashes = 0 // it was sent and nobody died of it
+			r.Crashes = 0 // it was sent and no process crashed with it
 		}
 		if o.Status == Abandoned {
 			abandoned = append(abandoned, r)

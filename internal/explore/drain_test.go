@@ -46,7 +46,7 @@ func (d *drain) run(s State, at fingerprint) *finding {
 		s = next
 		at = (&node{State: s}).fingerprint()
 		if len(way) == maxDrain-1 {
-			return &finding{Violation{Progress, "the world runs on for ever"}, trace[:30]}
+			return &finding{Violation{Progress, "the world runs on forever"}, trace[:30]}
 		}
 	}
 	for _, at := range way {
@@ -62,7 +62,7 @@ func (d *drain) unfinished(s *State) string {
 		g := s.blockOf(r.Key, r.Class)
 		switch {
 		case r.open() && (g == nil || g.Wake != Operator || g.Row >= r.ID || !waitsForOperator(s, g.Row)):
-			return fmt.Sprintf("row %d stays %s for ever, nothing more happens", r.ID, r.Status)
+			return fmt.Sprintf("row %d stays %s forever, nothing more happens", r.ID, r.Status)
 		case r.ID == d.poison && r.Status == Published:
 			return fmt.Sprintf("row %d is published although nobody survives to send it", r.ID)
 		}

@@ -74,7 +74,7 @@ var coreMutations = []struct {
 		" || behindBlock(row) || i > 0", " || i > 0", "blocks", Order,
 	},
 	{
-		"what crashed its process is claimed with others for ever", "claim.go",
+		"what crashed its process is claimed with others forever", "claim.go",
 		"max(1, limits.Rows>>min(suspicion, 30))", "limits.Rows", "poison", Progress,
 	},
 	{

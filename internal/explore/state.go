@@ -89,7 +89,7 @@ func (s *State) Entry(id int) *Entry {
 	return &s.Ledger[at]
 }
 
-// holder returns the worker that has a token in memory, nil when nobody has.
+// holder returns the worker that has a token in memory, nil when none has.
 func (s *State) holder(token int) *Worker {
 	for i := range s.Workers {
 		if token != 0 && s.Workers[i].Token == token {

@@ -35,7 +35,7 @@ func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 		window, lifts = p.window(&s.Table, a.Request), false
 	}
 	p.hand(s, w, a, p.decide(&s.Table, a.Request, &window, &reply), &reply)
-	if lifts { // what was taken as it stands has no block
+	if lifts { // what was taken unchanged has no block
 		_ = p.apply(&s.Table, &plan)
 	}
 	if a.Fate == Undone {

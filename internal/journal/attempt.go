@@ -145,9 +145,9 @@ func (r *Recorder) forget() {
 }
 
 // supersede is for an aggregate that failed attempts raised something on before the transaction met
-// it, so that nobody could rewind it. What they raised, between first and start, is taken back now;
-// what this attempt has raised since gets the identities of that, and what it is still to raise
-// finds the rest.
+// it, so that it could not be rewound. What they raised, between first and start, is taken back
+// now; what this attempt has raised since gets the identities of that, and what it is still to
+// raise finds the rest.
 func (r *Recorder) supersede(first, start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,7 +53,7 @@ type entry struct {
 }
 
 // miss is why an aggregate is not tracked although a statement was to write it: it changed no row,
-// or it changed some of a batch and nobody knows which.
+// or it changed an unknown part of a batch.
 type miss struct {
 	name  string // of its type, for the warning
 	doubt error  // for the second case
@@ -78,7 +78,7 @@ type savepoint struct {
 func (j *Journal) Begin(repeats bool) { j.begun, j.repeats = clock.Add(1), repeats }
 
 // End notes that the transaction is about to commit or to roll back. What comes after would be in
-// nobody's hands: Track, Publish and AfterCommit return an error that wraps ErrNoTransaction.
+// no one's hands: Track, Publish and AfterCommit return an error that wraps ErrNoTransaction.
 func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -266,8 +266,8 @@ func (j *Journal) find(name string) int {
 	return -1
 }
 
-// Fail notes that a statement has written what cannot be told apart, so that the transaction must
-// not commit, even if the caller ignores the statement's error. A rollback to a savepoint set
+// Fail notes that a statement has written what cannot be distinguished, so that the transaction
+// must not commit, even if the caller ignores the statement's error. A rollback to a savepoint set
 // before it fixes that.
 func (j *Journal) Fail(err error) {
 	j.mu.Lock()
@@ -285,7 +285,7 @@ func (j *Journal) Err() error {
 }
 
 // SavepointError is the answer to a commit after a rollback to a savepoint that was set where
-// nobody saw it: on the *sql.Tx itself, or among several statements in one text.
+// the library did not see it: on the *sql.Tx itself, or among several statements in one text.
 type SavepointError struct{ Name string }
 
 // Error implements error.

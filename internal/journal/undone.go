@@ -99,8 +99,8 @@ const maxCompared = 100
 
 // replace takes out the events that were undone and raised again: of the same type, after the
 // rollback, and repeats says that one is the other. The new event gets the identity of the old one.
-// What says the same is told apart first, so that an event which is not raised again does not take
-// the place of one that is.
+// What says the same is distinguished first, so that an event which is not raised again does not
+// take the place of one that is.
 func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 	r.events = slices.DeleteFunc(r.events, func(undone *Raised) bool {
 		if undone.undoneAt == 0 || undone.writer != nil { // it is being written, under its id

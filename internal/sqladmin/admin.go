@@ -70,7 +70,7 @@ type Database interface {
 	// words, a Text anything, a List one argument, a zero time NULL.
 	Bind(name string, value any) []sql.NamedArg
 	// ShardLocks names the locks under which the shards of brokers are claimed, in the order in
-	// which everybody takes them, so that nobody waits in a circle. It is for lock_shards.sql.
+	// which all take them, so that none wait in a circle. It is for lock_shards.sql.
 	ShardLocks(brokers []string) List
 	// Marks are what is known of where the open rows of brokers begin, as arguments of the statements
 	// for backlogs; without a broker those that say nothing is known. Nil where the database needs none.
@@ -294,7 +294,7 @@ func Macros(text string) string {
 }
 
 // compile finds the parameters of a text. Variables that a batch declares are among them; they are
-// given by nobody.
+// not given.
 func compile(text string, dialect Dialect) statement {
 	var s statement
 	s.text = parameter.ReplaceAllStringFunc(text, func(match string) string {

@@ -43,7 +43,7 @@ func (a *Admin) Counts(ctx context.Context) ([]admin.BrokerCounts, error) {
 	return a.summed(tally.Brokers()), nil
 }
 
-// summed keeps the brokers that are told apart, and makes one of all others.
+// summed keeps the brokers that are distinguished, and makes one of all others.
 func (a *Admin) summed(brokers []admin.BrokerCounts) []admin.BrokerCounts {
 	all := slices.Clone(brokers)
 	kept := few(brokers, func(b admin.BrokerCounts) bool { return a.other(b.Broker) })
@@ -174,7 +174,8 @@ func (a *Admin) stranger(broker string) bool {
 	return len(known) > 0 && !is
 }
 
-// other reports whether a broker is one of those of which no more than MaxStrangers are told apart.
+// other reports whether a broker is one of those of which no more than MaxStrangers are
+// distinguished.
 func (a *Admin) other(broker string) bool { return len(a.configured()) == 0 || a.stranger(broker) }
 
 // mostNames is how many names are read from an index: those of the configuration may be among them.

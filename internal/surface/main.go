@@ -18,10 +18,10 @@ import (
 )
 
 // most is the bound. Names that become fields or methods are names all the same: it is there so that
-// somebody looks whether a further one is worth it.
+// a maintainer looks whether a further one is worth it.
 const most = 750
 
-// unreleased are folders of modules that nobody imports, and of what is no code of ours.
+// unreleased are folders of modules that are never imported, and of what is no code of ours.
 var unreleased = []string{"benchmarks", "demo", "deploy", "examples", "integration", "testdata", "internal"}
 
 func main() {

@@ -15,8 +15,9 @@ import (
 var ports sync.Map
 
 // FreePort returns a port of this machine for a server that the test starts. It is below those that
-// the system hands out, so that nobody gets it before the server; and so is the bus port of a node
-// of a Redis Cluster, which is 10,000 above it. No two tests of a process get the same one.
+// the system hands out, so that no other process gets it before the server; and so is the bus port
+// of a node of a Redis Cluster, which is 10,000 above it. No two tests of a process get the same
+// one.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {

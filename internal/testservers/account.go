@@ -10,7 +10,7 @@ import (
 type account struct{ uid, gid uint32 }
 
 // unprivileged returns the account for a server that refuses to run as root: the user postgres,
-// else nobody. It returns nil, our own account, when we are not root.
+// else "nobody". It returns nil, our own account, when we are not root.
 func unprivileged(uid int) (*account, error) {
 	if uid != 0 {
 		return nil, nil //nolint:nilnil // the nil account is documented to be our own
@@ -26,6 +26,6 @@ func unprivileged(uid int) (*account, error) {
 			return &account{uid: uint32(uid), gid: uint32(gid)}, nil
 		}
 	}
-	return nil, fmt.Errorf("testservers: PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody;"+
+	return nil, fmt.Errorf("testservers: PostgreSQL refuses to run as root, and there is neither a user 'postgres' nor 'nobody';"+
 		" run the tests as another user, or set %s", PostgresVariable)
 }

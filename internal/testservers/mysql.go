@@ -120,7 +120,7 @@ func localMySQL(ctx context.Context, files *workspace, bin string, version *stri
 	}
 }
 
-// initMySQL makes a workspace with a data directory. Everybody on this machine may connect at
+// initMySQL makes a workspace with a data directory. Every user of this machine may connect at
 // 127.0.0.1 as root without a password: it holds test data only.
 func initMySQL(ctx context.Context, bin string) (*workspace, error) {
 	who, err := unprivileged(os.Geteuid())

@@ -120,7 +120,7 @@ func localPostgres(ctx context.Context, files *workspace, bin, data string, sett
 	}
 }
 
-// initCluster runs initdb. Everybody on this machine may connect at 127.0.0.1 without a password:
+// initCluster runs initdb. Every user of this machine may connect at 127.0.0.1 without a password:
 // it holds test data only.
 func initCluster(ctx context.Context, files *workspace, bin, data string) error {
 	cmd := files.command(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", postgresUser, "--auth=trust",

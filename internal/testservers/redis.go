@@ -115,7 +115,7 @@ func redisInfo(ctx context.Context, dsn string) (map[string]string, error) {
 	return parseInfo(said), errors.Join(err, client.Close())
 }
 
-// listens tells whether anybody does at this address. The client would log that nobody does, at
+// listens reports whether a server does at this address. The client would log that none does, at
 // each attempt of a start.
 func listens(ctx context.Context, network, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)

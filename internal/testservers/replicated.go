@@ -147,7 +147,7 @@ func (r *Replicated) Close() error {
 			continue
 		}
 		if server.process != nil {
-			problems = append(problems, server.process.Stop(postgresShutdown[1:]...)) // nobody needs its data
+			problems = append(problems, server.process.Stop(postgresShutdown[1:]...)) // its data is not needed
 		}
 		problems = append(problems, server.files.remove())
 	}

@@ -63,7 +63,7 @@ func launchToxiproxy(ctx context.Context, command string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	bin := files.path("server.exe") // Windows wants the ending, nobody else minds it
+	bin := files.path("server.exe") // Windows wants the ending, others ignore it
 	said, err := exec.CommandContext(ctx, command, "build", "-o", bin, toxiproxyPackage).CombinedOutput()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("testservers: build toxiproxy: %w: %s", err, said), files.remove())

@@ -101,8 +101,8 @@ func (p *Proxy) CutAnswers(t testing.TB, n int) {
 	p.add(t, "limit_data", map[string]any{"bytes": n}, answers)
 }
 
-// BlackHole swallows all that the server says: what the client sends arrives, and nobody tells it
-// so.
+// BlackHole swallows all that the server says: what the client sends arrives, and it gets no
+// answer.
 func (p *Proxy) BlackHole(t testing.TB) {
 	t.Helper()
 	p.add(t, "timeout", map[string]any{"timeout": 0}, answers)

@@ -78,7 +78,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// keys, and no count of followers beyond maxCount.
 	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted
-	// by name, and behind them one with the sum of those that are not told apart.
+	// by name, and behind them one with the sum of those that are not distinguished.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
 	// Backlog lists the brokers of the configuration, where that is known, and those others that have
 	// open rows, deferred ones included, sorted by name. It reads the heads of the shards only,

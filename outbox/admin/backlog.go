@@ -13,7 +13,7 @@ type Backlog struct {
 	// is not deferred and goes first; and rows of a broker that is not configured count as if it were,
 	// so that Unknown and Lag together tell that they wait.
 	Lag time.Duration
-	// Unknown is true for a broker that the configuration does not have, where that is known: nobody
-	// delivers its rows.
+	// Unknown is true for a broker that the configuration does not have, where that is known: no
+	// processor delivers its rows.
 	Unknown bool
 }

@@ -39,7 +39,7 @@ type Record struct {
 	// State says what happens to an open row next. It is that of a relay that keeps order, and which
 	// has a claim's view of the row's ordering key: other rows of the key are looked for among the
 	// first 1,000 rows of the shard that are not deferred, so that a row far behind these may count as
-	// due although it is behind another one. Unconfigured is told where the configuration is known
+	// due although it is behind another one. Unconfigured is set where the configuration is known
 	// ([Administration.Know]), unavailable never. It is empty for a finished row, and for one that
 	// another transaction was writing just then.
 	State                                outbox.State
@@ -73,8 +73,8 @@ const (
 	MaxShownRows  = 100
 )
 
-// MaxStrangers is how many brokers that the configuration does not have are told apart, the first by
-// name.
+// MaxStrangers is how many brokers that the configuration does not have are distinguished, the
+// first by name.
 const MaxStrangers = 20
 
 // OtherBrokers is the name under which [Administration.Counts] has the sum of further ones.

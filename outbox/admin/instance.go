@@ -18,7 +18,7 @@ type Instance struct {
 	StartedAt, SeenAt time.Time
 	// Work is what its workers had claimed when it was last seen.
 	Work []Work
-	// Unreadable says what is wrong with a row that somebody has changed by hand: a column and its
+	// Unreadable says what is wrong with a row that was changed by hand: a column and its
 	// fault. The fields that cannot be read are then zero. It is empty for a row that a process
 	// wrote; set by the store.
 	Unreadable string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Pause stops the delivery to one broker in one database, for all processes, until somebody
+// A Pause stops the delivery to one broker in one database, for all processes, until an operator
 // resumes it.
 type Pause struct {
 	Broker string

@@ -85,8 +85,8 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *dr
 }
 
 // together marks what was published, and claims what needs no decision, in one transaction. again
-// says that nothing of it was done; not so after an error of the commit, of which nobody knows what
-// came of it.
+// says that nothing of it was done; not so after an error of the commit, whose result is
+// unknown.
 func (s thin) together(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, again bool, err error) {
 	var (
 		w      driver.Window
@@ -249,7 +249,7 @@ func (s *Store) lockReady(ctx context.Context, tx *sql.Tx, c *driver.Claim, mark
 	return w, err
 }
 
-// takeSimple claims the head of a shard where all of it can be taken as it stands. Else it takes
+// takeSimple claims the head of a shard where all of it can be taken unchanged. Else it takes
 // nothing, and the batch has no token.
 func (s *Store) takeSimple(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w driver.Window, batch driver.Batch, err error) {
 	w, known, err := s.window(ctx, tx, c)

@@ -129,7 +129,7 @@ func (s *Store) inTurn(ctx context.Context, tx *sql.Tx, given args, names ...str
 	return nil
 }
 
-// Everybody locks rows in the order of their ids, so that few of them deadlock.
+// All lock rows in the order of their ids, so that few of them deadlock.
 
 func publishedList(delivered []driver.Delivered) string {
 	items := make([]published, len(delivered))
@@ -162,5 +162,5 @@ func optional(text string) *string {
 }
 
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
-// make the outcome impossible to write, and the message would be sent for ever.
+// make the outcome impossible to write, and the message would be sent forever.
 func storable(text string) string { return sqladmin.Text(text).Storable() }

@@ -13,7 +13,7 @@ import (
 const releaseTimeout = 5 * time.Second
 
 // errOneConnection refuses a pool whose only connection would hold the lock of a purge, which then
-// waits for another one for ever.
+// waits for another one forever.
 var errOneConnection = errors.New("the pool may open one connection, a purge needs two: call SetMaxOpenConns with 2 or more, " +
 	"better with a connection for each worker and two more")
 

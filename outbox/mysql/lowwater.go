@@ -36,7 +36,7 @@ import (
 //
 // A claim reads what is behind the mark, and the late rows by their ids, in one statement: so a late
 // row comes as soon as it is committed, and in its place. Whoever makes a row open again counts that
-// in the version; a claim goes by the mark where it reads the same version. What a claim of this
+// in the version; a claim uses the mark where it reads the same version. What a claim of this
 // process brings back itself is known by its ids, and becomes late.
 //
 // An insert takes its id a moment before the server lists its transaction, unless that has locked
@@ -85,7 +85,7 @@ type waterLine struct {
 	full time.Time     // when the next claim must look at the whole shard
 }
 
-// waterMark is a mark, and what it goes by.
+// waterMark is a mark, and what it is based on.
 type waterMark struct {
 	server  string
 	version int64

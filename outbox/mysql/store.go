@@ -2,7 +2,7 @@
 //
 // It is tested with MariaDB 10.11; with MySQL 8 it is written by the documentation.
 //
-// Reads wait for nobody, and each of them sees one state of the tables. Writes lock the rows that
+// Reads wait for no lock, and each of them sees one state of the tables. Writes lock the rows that
 // they change and no gaps between them: the store's transactions are READ COMMITTED, whatever the
 // sessions are, and look rows up by primary key. The binary log must have the format ROW or MIXED
 // for that, which are the defaults of MySQL and of MariaDB.

@@ -302,7 +302,7 @@ func TestMessageRows(t *testing.T) {
 	assert.Empty(t, records)
 }
 
-// TestLookSettings: whoever looks can change nothing, and does not wait for ever.
+// TestLookSettings: whoever looks can change nothing, and does not wait forever.
 func TestLookSettings(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)

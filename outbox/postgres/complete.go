@@ -109,7 +109,7 @@ func (x *exchange) markOther() {
 }
 
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
-// make the outcome impossible to write, and the message would be sent for ever.
+// make the outcome impossible to write, and the message would be sent forever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -149,7 +149,7 @@ type exchange struct {
 	marked     int
 	token      uuid.UUID
 	baseline   baseline
-	simple     bool // the claim is tried as it stands
+	simple     bool // the claim is tried unchanged
 	few        bool // and should find a few rows, which come with its answer
 	wasSimple  bool // the window was
 	sighting   sighting

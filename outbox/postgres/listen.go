@@ -94,7 +94,7 @@ func (s *Store) Notify(ctx context.Context, text string) error {
 const changeTime = 2 * time.Second
 
 // announceChange tells relays that an operator has made rows of brokers deliverable, after the
-// commit and though the operator may have gone. An error is nobody's concern: what was changed is
+// commit and though the operator may have gone. An error is not reported: what was changed is
 // changed, and polling finds it.
 func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)

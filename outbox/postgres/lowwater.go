@@ -32,7 +32,7 @@ import (
 //
 // A transaction may be open for long. So where B finds some of the first list again, the lower one of x
 // and y is a mark of its own, above the other one: what is below it can only come from these. A claim
-// goes by it where its snapshot sees none of them, which is so until one of them ends, and which the
+// uses it where its snapshot sees none of them, which is so until one of them ends, and which the
 // statement tests. It rises while they last: who was there before the first of such marks is on all
 // later lists.
 //
@@ -43,7 +43,7 @@ import (
 // did not have everything was promoted, a backup was restored, a crash took commits that had not
 // waited for the disk) hands out ids again that are below the marks. All sessions end before that. So
 // each session has a number of its own, in a setting of the session, wherever the pool and the pooler
-// have it from; a statement goes by no mark in a session that was not met before; and when one is met
+// have it from; a statement uses no mark in a session that was not met before; and when one is met
 // all marks are dropped.
 type lowWater struct {
 	mu       sync.Mutex

@@ -173,7 +173,7 @@ func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (liv
 
 // evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
 // rights of whoever asks for the check, as they do in each of a relay's statements: so nothing can
-// be written here, what is not PostgreSQL's own is not called, and it does not take for ever.
+// be written here, what is not PostgreSQL's own is not called, and it does not take forever.
 func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
 	return &schemacheck.Database{
 		Dialect: outbox.Postgres,

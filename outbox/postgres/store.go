@@ -196,7 +196,7 @@ func redact(err error) error {
 // fails, and is made again.
 const pingAfter = 30 * time.Second
 
-// Codes of errors that are told apart.
+// Codes of errors that are distinguished.
 const (
 	undefinedTable        = "42P01"
 	invalidSchema         = "3F000"

@@ -79,7 +79,7 @@ func (b *breaker) delay() time.Duration {
 	return b.policy.MinDelay << b.openings
 }
 
-// A pass allows one try. Its zero value is one that nobody waits for the outcome of.
+// A pass allows one try. Its zero value is one whose outcome is not awaited.
 type pass struct {
 	breaker *breaker
 	done    func(error)
@@ -174,7 +174,7 @@ func (b *breaker) state() BreakerState {
 	}
 }
 
-// unused reports whether nobody has tried for so long that no message can be waiting: maxWait
+// unused reports whether no try was made for so long that no message can be waiting: maxWait
 // bounds how long they do.
 func (b *breaker) unused() bool {
 	b.mu.Lock()

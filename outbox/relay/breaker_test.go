@@ -237,7 +237,7 @@ func TestBreakerTripsUnderTry(t *testing.T) {
 	}
 }
 
-// A destination that nobody sends to any more is not unavailable for ever, and many that failed
+// A destination that nobody sends to any more is not unavailable forever, and many that failed
 // once do not fill the memory.
 func TestDestinationsAreForgotten(t *testing.T) {
 	t.Parallel()

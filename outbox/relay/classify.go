@@ -64,9 +64,9 @@ type evidence struct {
 // classify says what a call means. An outage is no message's fault and costs no attempt. But where no
 // server has said whose it is (see brokers.Unreachable), a message that meets one again although
 // others were delivered since, in a call that began after the first time, causes it itself: it resets
-// the connection, say. Were it spared, it would be at the head of every probe for ever. Where several
-// messages of a call meet an outage none is charged: calls shrink until one is alone. The result uses
-// the slice.
+// the connection, say. Were it spared, it would be at the head of every probe forever. Where
+// several messages of a call meet an outage none is charged: calls shrink until one is alone. The
+// result uses the slice.
 func classify(call *Call, past evidence, maxAttempts int, messages []classified) classification {
 	c := classification{messages: messages[:0], alone: soleOutage(call.Results)}
 	c.charged = c.alone == 0 && past.known && past.passed.After(past.since) && brokers.Unanswered(call.Results[0].Err)

@@ -43,7 +43,7 @@ type EngineConfig struct {
 	Listen []string
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
-	// Observer sees what the processors do. Default: nobody.
+	// Observer sees what the processors do. Default: none.
 	Observer Observer
 	// Name of this process in the list of instances. It need not be unique. Default: the host's
 	// name.

@@ -12,18 +12,19 @@ import (
 type crashIsolation struct {
 	mu      sync.Mutex
 	busy    int       // workers that have claimed rows, or are about to
-	alone   *claimant // who is alone, or waits for it; nobody else may begin
-	rest    time.Time // until then nobody waits to be alone
+	alone   *claimant // who is alone, or waits for it; no other may begin
+	rest    time.Time // until then no worker waits to be alone
 	changed chan struct{}
 }
 
 const (
-	// isolationTime bounds how long nobody may begin: while a worker that is to be alone waits for
-	// the others to complete what they have claimed, and while it is alone. A broker that hangs,
-	// theirs or its own, must not stop the others for longer; then they go on beside each other.
+	// isolationTime bounds how long no other may begin: while a worker that is to be alone waits
+	// for the others to complete what they have claimed, and while it is alone. A broker that
+	// hangs, theirs or its own, must not stop the others for longer; then they go on beside each
+	// other.
 	isolationTime = 2 * time.Second
-	// restShare is how many times as long as it took nobody waits to be alone, once the bound was
-	// met: a broker that hangs will do so again.
+	// restShare is how many times as long as it took no worker waits to be alone, once the bound
+	// was met: a broker that hangs will do so again.
 	restShare = 9
 )
 

@@ -12,15 +12,15 @@ import (
 // An Observer sees what processors do, to measure or to trace it; telemetry/otelrelay has one of
 // each.
 type Observer interface {
-	// Observe returns who watches the processor of one broker in one database; nil = nobody. It is
+	// Observe returns who watches the processor of one broker in one database; nil = none. It is
 	// asked once for each processor, when that is made.
 	Observe(database, broker string) ProcessorObserver
 }
 
-// A ProcessorObserver is told what one processor does, by the goroutine that does it: each method
-// should return at once, and must not panic. All are called by several goroutines at a time. What
-// their pointers lead to is the processor's: it may be read until the method returns, and neither
-// changed nor kept.
+// A ProcessorObserver is notified of what one processor does, by the goroutine that does it: each
+// method should return at once, and must not panic. All are called by several goroutines at a time.
+// What their pointers lead to is the processor's: it may be read until the method returns, and
+// neither changed nor kept.
 type ProcessorObserver interface {
 	// Claimed tells of a claim that has taken rows: how many, and how long the database took for
 	// it, with the completion of an earlier batch that went the same way.

@@ -24,7 +24,7 @@ func (p *Processor) pause(ctx context.Context, paused bool) {
 }
 
 // pausedBy says in log attributes who has paused the broker, why and since when. There are none
-// where nobody knows: the store keeps no pauses, or this one has just ended.
+// where it is unknown: the store keeps no pauses, or this one has just ended.
 func (p *Processor) pausedBy(ctx context.Context) []any {
 	ctx, cancel := context.WithTimeout(ctx, min(pausesTime, p.databaseTimeout()))
 	defer cancel()

@@ -29,14 +29,14 @@ type Processor struct {
 	target           brokers.Broker
 	policy           outbox.Policy
 	log              *slog.Logger
-	observer         ProcessorObserver // nil: nobody watches
+	observer         ProcessorObserver // nil: none
 	clock            *clock            // of the database; nil: it is ours
 
 	shards *shardBoard
 	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for
 	// one.
 	exchanges chan struct{}
-	// Failure classification is told by history what earlier calls have shown.
+	// Failure classification uses history: what earlier calls have shown.
 	history      history
 	breaker      *breaker
 	destinations destinations
@@ -67,7 +67,7 @@ type ProcessorConfig struct {
 	Policy           outbox.Policy
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
-	// Observer sees what the processor does. Default: nobody.
+	// Observer sees what the processor does. Default: none.
 	Observer Observer
 }
 

@@ -88,7 +88,7 @@ func TestProcessorPausesWhenNothingIsTaken(t *testing.T) {
 	})
 }
 
-// A message that makes an outage of its own does not hold up the others for ever: they pass, and it
+// A message that makes an outage of its own does not hold up the others forever: they pass, and it
 // ends abandoned.
 func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

@@ -25,7 +25,7 @@ type shardBoard struct {
 	held    []int  // by shard of a class: the place of the one that was handed out last
 	again   []bool // by shard of a class: a poll has left out the one that a worker has
 	turn    int    // how many shards were handed out
-	stopped bool   // nobody gets a shard
+	stopped bool   // no worker gets a shard
 	changed chan struct{}
 }
 
@@ -35,8 +35,8 @@ type shardBoard struct {
 // makes about 65, 22 and 13 turns of 100.
 const headStart = 3
 
-// nobody has a shard.
-const nobody = -1
+// no worker has a shard.
+const none = -1
 
 // classRank counts the classes above each.
 var classRank = [outbox.Classes]int{outbox.ClassUrgent: 0, outbox.ClassNormal: 1, outbox.ClassBackfill: 2}
@@ -44,7 +44,7 @@ var classRank = [outbox.Classes]int{outbox.ClassUrgent: 0, outbox.ClassNormal: 1
 func newShardBoard(shards int) *shardBoard {
 	return &shardBoard{
 		shards: shards, dirty: make([]bool, outbox.Classes*shards), since: make([]int, outbox.Classes*shards),
-		taken: slices.Repeat([]int{nobody}, shards), held: make([]int, shards), again: make([]bool, shards), changed: make(chan struct{}),
+		taken: slices.Repeat([]int{none}, shards), held: make([]int, shards), again: make([]bool, shards), changed: make(chan struct{}),
 	}
 }
 
@@ -112,7 +112,7 @@ func (b *shardBoard) next() (shard int, ok bool) {
 		return 0, false
 	}
 	for other := range b.dirty {
-		if !b.dirty[other] || b.taken[other%b.shards] != nobody {
+		if !b.dirty[other] || b.taken[other%b.shards] != none {
 			continue
 		}
 		earlier := b.place(other) - b.place(shard)
@@ -136,7 +136,7 @@ func (b *shardBoard) outranked(shard int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other, dirty := range b.dirty {
-		free := other%b.shards == shard%b.shards || b.taken[other%b.shards] == nobody // once the caller puts back its own
+		free := other%b.shards == shard%b.shards || b.taken[other%b.shards] == none // once the caller puts back its own
 		if dirty && free && b.rank(other) < b.rank(shard) && b.place(other) <= b.held[shard%b.shards] {
 			return true
 		}
@@ -179,7 +179,7 @@ func (b *shardBoard) put(shard int, more bool) {
 	if more || b.again[lock] {
 		b.markDirty(shard)
 	}
-	b.taken[lock], b.again[lock] = nobody, false
+	b.taken[lock], b.again[lock] = none, false
 	b.broadcast()
 }
 

@@ -133,7 +133,7 @@ func TestShardBoardStarvesNobody(t *testing.T) {
 			}
 			free := make([]bool, outbox.Classes*shards)
 			for shard := range free {
-				free[shard] = b.dirty[shard] && b.taken[shard%shards] == nobody
+				free[shard] = b.dirty[shard] && b.taken[shard%shards] == none
 			}
 			shard, ok := b.take(context.Background())
 			require.True(t, ok)

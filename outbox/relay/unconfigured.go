@@ -19,8 +19,8 @@ const (
 	unconfiguredTime = 30 * time.Second
 )
 
-// UnknownBrokers lists the brokers that have open rows and are not among those configured: nobody
-// delivers these rows.
+// UnknownBrokers lists the brokers that have open rows and are not among those configured: no
+// processor delivers these rows.
 func UnknownBrokers(ctx context.Context, table interface {
 	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }, configured []string,
@@ -38,7 +38,7 @@ func UnknownBrokers(ctx context.Context, table interface {
 	return unknown, nil
 }
 
-// unconfigured warns of rows in one database that nobody delivers.
+// unconfigured warns of rows in one database that no processor delivers.
 type unconfigured struct {
 	store   driver.Delivery
 	brokers []string

@@ -234,8 +234,8 @@ func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
 // exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
 // until it is known or the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	// A claim whose answer is not awaited would leave rows leased to nobody; so it is not cut short
-	// by a shutdown.
+	// A claim whose answer is not awaited would leave rows with a lease but no owner; so it is not
+	// cut short by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		w.exchanged(ctx, completion, claim, &exchanged, err)
@@ -299,7 +299,7 @@ func (w *worker) ended() bool {
 }
 
 // ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker
-// for ever. Who waited while the processor was stopped or paused claims nothing; and outcomes wait
+// forever. Who waited while the processor was stopped or paused claims nothing; and outcomes wait
 // for no turn when it stops, since another one's exchange may take longer than is left.
 func (w *worker) ask(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	select {
@@ -346,7 +346,7 @@ func (s *seldom) now() bool {
 	return now-last >= int64(seldomEvery) && s.last.CompareAndSwap(last, now)
 }
 
-// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nobody else
+// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nothing else
 // can: it does not log any more.
 func (w *worker) tellRecovered(batch *driver.Batch) {
 	rows, crashes := 0, 0

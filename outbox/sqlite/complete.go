@@ -127,7 +127,7 @@ func (s *Store) blockAbandoned(ctx context.Context, conn *sql.Conn, marked []int
 }
 
 // storable replaces what SQLite or JSON cannot hold. Such a text comes from a broker; refusing it
-// would make the outcome impossible to write, and the message would be sent for ever.
+// would make the outcome impossible to write, and the message would be sent forever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -60,7 +60,7 @@ func (f *settings) judge(d *admin.Diagnosis) {
 	if f.queryOnly {
 		d.Refuse("read-only", "query_only is on, so nothing can be claimed: leave it out of the DSN")
 	}
-	if f.file.String == "" { // in memory it belongs to one connection, and to nobody after a crash
+	if f.file.String == "" { // in memory it belongs to one connection, and to none after a crash
 		return
 	}
 	if f.journal != "wal" {

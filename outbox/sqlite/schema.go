@@ -108,7 +108,7 @@ func (s *Store) check(ctx context.Context) error {
 	switch {
 	case err == nil:
 		found.Recorded = true
-	case errors.Is(err, outbox.ErrSchema): // no such table: another tool has made the outbox, or nobody has
+	case errors.Is(err, outbox.ErrSchema): // no such table: another tool has made the outbox, or it was not made
 	default:
 		return err
 	}

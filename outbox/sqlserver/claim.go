@@ -123,7 +123,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 			list = append(list, c)
 		}
 	}
-	// Everybody locks rows in the order of their ids, so that few of them deadlock.
+	// All lock rows in the order of their ids, so that few of them deadlock.
 	slices.SortFunc(list, func(a, b changed) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind)) })
 	changes, err := jsonList(list)
 	if err != nil {
@@ -148,7 +148,7 @@ func readRow(rows *sql.Rows, w *driver.Window) error {
 	return err
 }
 
-// readBlock reads a block, which is told by the id of its row here.
+// readBlock reads a block, which is identified by the id of its row here.
 func readBlock(rows *sql.Rows, a *claims.Answer) error {
 	var b driver.BlockState
 	err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)

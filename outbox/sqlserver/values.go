@@ -30,7 +30,7 @@ func publishedList(delivered []driver.Delivered) (mssql.NVarCharMax, error) {
 	for i, d := range delivered {
 		items[i] = publishedItem{ID: d.ID, BrokerMessageID: storable(d.BrokerMessageID)}
 	}
-	// Everybody locks rows in the order of their ids, so that few of them deadlock.
+	// All lock rows in the order of their ids, so that few of them deadlock.
 	slices.SortFunc(items, func(a, b publishedItem) int { return cmp.Compare(a.ID, b.ID) })
 	return jsonList(items)
 }
@@ -73,7 +73,7 @@ func jsonList(items any) (mssql.NVarCharMax, error) {
 
 // storable replaces what a text column refuses, or a parameter would garble. Such a text comes from
 // a broker; refusing it would make the outcome impossible to write, and the message would be sent
-// for ever.
+// forever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }

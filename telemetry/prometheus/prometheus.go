@@ -1,5 +1,5 @@
-// Package prometheus lets Prometheus scrape a relay. It is a package of its own so that nobody
-// links the exporter unasked:
+// Package prometheus lets Prometheus scrape a relay. It is a package of its own, so that only
+// its users link the exporter:
 //
 //	exporter, err := prometheus.New()
 //	relay, err := fanout.Open(ctx, cfg, fanout.WithMeterProvider(exporter))
@@ -52,7 +52,7 @@ func New() (*Exporter, error) {
 	}, nil
 }
 
-// ServeHTTP answers a scrape. A fifth one at a time is told to come later, with status 503.
+// ServeHTTP answers a scrape. A fifth one at a time is refused, with status 503.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.handler.ServeHTTP(w, r) }
 
 // Shutdown ends the collection; scrapes are answered without the relay's figures from then on.

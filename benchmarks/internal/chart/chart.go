@@ -1,5 +1,5 @@
 // Package chart draws bars for people: as SVG and as PNG, on no background, in colours that are
-// told apart on white and on black.
+// distinguished on white and on black.
 package chart
 
 import (

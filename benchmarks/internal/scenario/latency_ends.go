@@ -39,7 +39,7 @@ func (commitClock) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 	}
 }
 
-// write commits so many transactions, at random moments, so that none keeps step with somebody's
+// write commits so many transactions, at random moments, so that none keeps step with another's
 // polling. It returns when each was committed.
 func (t *turn) write(ctx context.Context, total int, write writer, random *rand.Rand) ([]time.Time, error) {
 	commits := make([]time.Time, total)

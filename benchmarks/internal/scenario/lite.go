@@ -74,7 +74,7 @@ type liteCase struct {
 	waits   [][]time.Duration // of the application, by run
 }
 
-// alone is the case in which nobody drains.
+// alone is the case in which no relay drains.
 const alone = "writer alone"
 
 func (l SQLite) cases() []*liteCase {

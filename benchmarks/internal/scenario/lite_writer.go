@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// writes is how many transactions the application makes while nobody drains.
+// writes is how many transactions the application makes while no relay drains.
 const writes = 200
 
 // rest waits for as long as so many transactions take.

@@ -11,7 +11,7 @@
 // fails is tried again here, with the backoff of Retry, while its lease is extended; what is behind
 // it waits, other keys flow. When it becomes a dead letter, or is forwarded to the dead letters,
 // its key goes on. A message without an ordering key has no order, and waits for no other; a
-// CloudEvent with a partitionkey and no ordering key of Pub/Sub's goes by that, one at a time among
+// CloudEvent with a partitionkey and no ordering key of Pub/Sub's uses that, one at a time among
 // those that are claimed, in the order of arrival.
 //
 // A message is given back (nacked) where its next attempt would be after MaxExtension, and on a

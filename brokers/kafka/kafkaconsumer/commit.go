@@ -201,7 +201,7 @@ func (r *run) fetched(ctx context.Context, all map[string]map[int32]kgo.Offset) 
 			} else if end, is := ends().Lookup(name, n); is && end.Err == nil {
 				p.begin(end.Offset)
 				partitions[n] = kgo.NewOffset().At(end.Offset).WithEpoch(-1)
-			} // else it begins at its end, too, but nobody knows yet where that is
+			} // else it begins at its end, too, but it is not known yet where that is
 		}
 	}
 	return all, ctx.Err() // the next session asks again
@@ -220,7 +220,7 @@ func (r *run) held() []*partition {
 
 // commit tells the cluster up to where all is done. It keeps offsets by the names of topics, so each
 // must still be the topic that they are of: in another one there would be messages below them that
-// nobody has seen.
+// no one has seen.
 func (r *run) commit(ctx context.Context, partitions []*partition) {
 	r.committing.Lock()
 	defer r.committing.Unlock()

@@ -79,8 +79,9 @@
 // does not wait for it.
 //
 // Failures are counted in this process, and Kafka counts no deliveries: a message whose handler kills the
-// process is tried again by the next one, for ever. inbox.Handle does not see it either: its transaction
-// was rolled back. Move the group's offset beyond it (kafka-consumer-groups --reset-offsets).
+// process is tried again by the next one, forever. inbox.Handle does not see it either: its
+// transaction was rolled back. Move the group's offset beyond it (kafka-consumer-groups
+// --reset-offsets).
 //
 // # Stopping and errors
 //

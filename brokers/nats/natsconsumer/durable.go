@@ -20,7 +20,7 @@ const (
 	leastAckWait = 100 * time.Millisecond
 )
 
-// terms are what the durable consumer said of itself last: somebody may change it at any time.
+// terms are what the durable consumer said of itself last: it may be changed at any time.
 type terms struct {
 	ackWait time.Duration // after which what is not renewed is delivered to others
 	due     time.Duration // after which it is at the latest
@@ -132,7 +132,7 @@ func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 }
 
 // watch looks at the durable consumer now and then: a fetch does not say that the server is out, nor that
-// somebody has changed the durable.
+// the durable has been changed.
 func (r *run) watch(ctx context.Context) {
 	for consumer.Pause(ctx, r.config.pace.probe) {
 		switch _, err := r.info(ctx); {

@@ -204,7 +204,7 @@ func TestFrozen(t *testing.T) {
 }
 
 // While there is no connection nothing is asked for: with each question that cannot be sent, the client
-// would keep a subscription for ever.
+// would keep a subscription forever.
 func TestNoQuestionsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})

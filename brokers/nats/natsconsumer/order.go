@@ -93,8 +93,8 @@ type search struct {
 // came due, and not all of it at once. Doubts remain where a delivery was lost meanwhile.
 //
 // What is due comes before anything new: so a fetch that brings something new, or nothing that was not
-// found before, shows that nothing is due. What somebody has given back with a delay may not be for long:
-// then one message is asked for at a time, with pauses.
+// found before, shows that nothing is due. What another process has given back with a delay may not
+// be for long: then one message is asked for at a time, with pauses.
 func (r *run) returned(ctx context.Context, mine map[uint64]bool) (found []jetstream.Msg, err error) {
 	began := time.Now()
 	s := &search{run: r, mine: mine, found: map[uint64]jetstream.Msg{}, since: began, asked: began, told: began}

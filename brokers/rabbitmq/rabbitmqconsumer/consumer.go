@@ -72,7 +72,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		r.Stop(func() {})
-		cancel() // only now: until then nobody else gets what is behind the messages in progress
+		cancel() // only now: until then no other consumer gets what is behind the messages in progress
 		err = <-received
 	case err = <-received:
 		r.Stop(func() {})

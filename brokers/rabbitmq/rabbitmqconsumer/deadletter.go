@@ -112,7 +112,7 @@ func (b *letterBox) publish(ctx context.Context, dial func(context.Context) (*am
 		b.conn, b.channel = conn, nil
 	}
 	conn := b.conn
-	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })() // the client would wait for an answer for ever
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })() // the client would wait for an answer forever
 	if b.channel == nil || b.channel.IsClosed() {
 		channel, err := conn.Channel()
 		if err != nil {

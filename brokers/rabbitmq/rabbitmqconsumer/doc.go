@@ -64,7 +64,7 @@
 //
 // Failures are counted in this process. Quorum queues count deliveries ([inbox.Message.Deliveries]), and
 // put a message away that has come too often (x-delivery-limit, 20 by default from RabbitMQ 4.0 on): so
-// processes that die of a message do not do so for ever. Stops of consumers may count, too, also for
+// processes that die of a message do not do so forever. Stops of consumers may count, too, also for
 // messages that only waited: give such a queue a dead letter exchange, and a limit well above the number
 // of times that consumers are restarted while messages wait.
 //

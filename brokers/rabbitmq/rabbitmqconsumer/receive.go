@@ -70,7 +70,7 @@ func (r *run) consume(ctx context.Context, n int, begun func()) error {
 	defer hangUp()
 	claims := &claims{run: r, number: n, conn: conn}
 	asking, cancel := context.WithTimeout(ctx, r.dialTimeout)
-	stop := context.AfterFunc(asking, hangUp) // the client would wait for an answer for ever
+	stop := context.AfterFunc(asking, hangUp) // the client would wait for an answer forever
 	deliveries, err := claims.subscribe()
 	stop()
 	cancel()

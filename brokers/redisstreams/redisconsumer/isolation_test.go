@@ -57,7 +57,8 @@ func TestOrderAcrossIsolation(t *testing.T) {
 	})
 }
 
-// A group that is deleted while an isolated message is handled is created anew: nothing waits for ever.
+// A group that is deleted while an isolated message is handled is created anew: nothing waits
+// forever.
 func TestGroupDeletedWhileOneIsIsolated(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {

@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 )
 
-// names of consumers that must be told apart.
+// names of consumers that must be distinguished.
 var names = []string{
 	"billing", "Billing", "bílling", "bi:lling", "bi", "bi*lling", "bi?lling", "bi%lling", "bi_lling", `bi'"\lling`, "[a-z]{x}",
 	strings.Repeat("x", dedup.MaxConsumer), strings.Repeat("x", dedup.MaxConsumer-1) + "y",

@@ -17,7 +17,7 @@
 // What a loss means is very different:
 //
 //   - A lost entry of a Store: the message may take effect once more, if a copy of it comes after its mark was cleared from the entity.
-//   - A LOST TOKEN: THE MESSAGE IS NEVER PROCESSED. Its receiver takes it for a copy and confirms it, and nobody hears of it. Tokens need a
+//   - A LOST TOKEN: THE MESSAGE IS NEVER PROCESSED. Its receiver takes it for a copy and confirms it, and no error is reported. Tokens need a
 //     Redis that keeps its word: appendonly yes, appendfsync always, maxmemory-policy noeviction, replicas waited for where there is a
 //     failover. Where that cannot be had, keep tokens in a database (package sqldedup).
 //   - A token that comes back, as its removal was lost: a copy of the message that comes later takes effect again.

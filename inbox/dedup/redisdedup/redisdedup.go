@@ -76,7 +76,7 @@ func newBase(client redis.UniversalClient, options []Option) (base, error) {
 		return b, fmt.Errorf("redisdedup: the retention is %s: give at least 1 ms, or none for %s", b.retention, dedup.DefaultRetention)
 	}
 	if b.replicas < 0 || b.replicas > 0 && b.patience < time.Millisecond {
-		return b, fmt.Errorf("redisdedup: WithReplicas(%d, %s): give a number and at least 1 ms (0 would wait for ever)", b.replicas, b.patience)
+		return b, fmt.Errorf("redisdedup: WithReplicas(%d, %s): give a number and at least 1 ms (0 would wait forever)", b.replicas, b.patience)
 	}
 	return b, nil
 }

@@ -70,7 +70,7 @@ func (t *texts) apply(tx *gorm.DB, step Migration) error {
 	return nil
 }
 
-// locked runs f while nobody else migrates the table.
+// locked runs f while no other process migrates the table.
 func (t *texts) locked(ctx context.Context, db *gorm.DB, f func(tx *gorm.DB) error) error {
 	name := named{"name": t.table + "_migrations"}
 	if t.dialect == mySQL {

@@ -22,5 +22,5 @@ CREATE TABLE {{table}} (
 
 -- By age within a status: new rows of a status go to the end of its part, the purge reads it from
 -- the old end, and lists read the part of dead letters. One plain index, since a partial one would
--- be cheaper for nobody: PostgreSQL prepares its condition for each statement.
+-- not be cheaper: PostgreSQL prepares its condition for each statement.
 CREATE INDEX {{name}}_age ON {{table}} (status, updated_at);

@@ -1,6 +1,6 @@
 -- Create the tokens of messages that are about to be sent. @p1 consumer, @p2 message ids as a JSON
 -- array, @p3 source. A message that is known already keeps its row. No gap is locked, so that two
--- who expect other messages do not wait for each other: where somebody else has created one of the
+-- who expect other messages do not wait for each other: where another process has created one of the
 -- rows meanwhile, the insert is repeated without it.
 -- Plan: one seek of {{name}}_pkey for each id.
 SET NOCOUNT ON;

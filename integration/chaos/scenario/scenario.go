@@ -67,7 +67,7 @@ func Topic(stream string) string {
 // What the exchange of RabbitMQ is bound to. Each queue gets every message.
 const (
 	Exchange        = "chaos"
-	LedgerQueue     = "ledger"     // a quorum queue, which nobody reads before the end: that is what RabbitMQ holds
+	LedgerQueue     = "ledger"     // a quorum queue, which is not read before the end: that is what RabbitMQ holds
 	ObserverQueue   = "observer"   // a classic queue
 	ProjectionQueue = "projection" // a quorum queue, of which one consumer at a time has all
 )

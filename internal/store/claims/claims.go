@@ -23,7 +23,7 @@ import (
 // the database's clock alone.
 type Store interface {
 	// Exchange completes an earlier claim and reads the head of a shard; either part may be nil. It
-	// may take the rows at once where every row of the window can go as it stands: none waits, is
+	// may take the rows at once where every row of the window can go unchanged: none waits, is
 	// held, has a crash behind it or stands behind a block, and all of them are within the claim's
 	// limits. Else, and where the claim wakes and blocks are
 	// due, it takes nothing and returns what the decision needs. As in [driver.Delivery.Exchange],
@@ -67,7 +67,7 @@ var ErrLocked = errors.New("outbox: another session has locked a row")
 // An Answer to an exchange.
 type Answer struct {
 	// Exchanged is what was completed, and what was taken where no decision was needed. Of its
-	// batch, Blocked is set in any case, and Busy where somebody else holds the shard.
+	// batch, Blocked is set in any case, and Busy where another process holds the shard.
 	driver.Exchanged
 
 	// Window is what a decision needs where nothing was taken; nil where none is needed.
@@ -141,7 +141,7 @@ func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, see
 	if len(blocks) == 0 {
 		return take(ctx, s, claim, answer, limits)
 	}
-	// What can be taken as it stands has no block, and need not wait for those that are lifted.
+	// What can be taken unchanged has no block, and need not wait for those that are lifted.
 	simple := answer.Window != nil && len(answer.Window.Rows) > 0 && core.Simple(answer.Window, limits)
 	if simple {
 		void, err = take(ctx, s, claim, answer, limits)

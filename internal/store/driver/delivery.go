@@ -183,7 +183,7 @@ type Exchanged struct {
 // Completed tells what became of a completion.
 type Completed struct {
 	// Lost is the number of rows that no longer carried the claim's token: their lease had run out
-	// and somebody else owns or has finished them. They were not changed.
+	// and another process owns or has finished them. They were not changed.
 	Lost int
 }
 

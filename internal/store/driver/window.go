@@ -60,9 +60,9 @@ type Row struct {
 	Leased bool
 	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
 	Waits bool
-	// Held is true while somebody else writes the row, or has written it since the window began to
-	// be read: it holds the later rows of its key, and is not taken. Databases whose reads see one
-	// state of the table know of no such rows.
+	// Held is true while another transaction writes the row, or has written it since the window
+	// began to be read: it holds the later rows of its key, and is not taken. Databases whose reads
+	// see one state of the table know of no such rows.
 	Held bool
 	// Crashes is how many leases of the row have run out.
 	Crashes int
@@ -124,7 +124,7 @@ type Lift struct {
 	Wake []BlockState
 	// Rest are blocks whose rows must wait again.
 	Rest []BlockState
-	// Drop are blocks that nobody waits for any more.
+	// Drop are blocks that no row waits for any more.
 	Drop []BlockState
 	// Free are followers that come back.
 	Free []Freed

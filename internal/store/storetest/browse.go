@@ -236,8 +236,8 @@ func testMessageWithoutTable(t *table) {
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }
 
-// What somebody looks at costs the process that shows it no more than is bounded, whatever stands in
-// the rows of one message.
+// What an operator looks at costs the process that shows it no more than is bounded, whatever
+// stands in the rows of one message.
 func testShown(t *table) {
 	rows := make([]outbox.Row, admin.MaxShownRows+20)
 	for i := range rows {

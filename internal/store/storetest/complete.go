@@ -130,7 +130,7 @@ func testMixed(t *table) {
 }
 
 // Whatever a broker answers must be possible to write down: a completion that the database refuses
-// would have its messages sent for ever.
+// would have its messages sent forever.
 func testErrorTexts(t *table) {
 	texts := []string{
 		`{"message":"schlüssel 鍵 🔑 '' \\ \" \u0000"}`, "nul \x00 inside", "no utf-8: \xff\xfe", strings.Repeat("lang ✓ ", 1800),
@@ -215,8 +215,8 @@ func testTwice(t *table) {
 	}
 }
 
-// A lease that has run out and that nobody has taken over still fences: the outcome is true, so it
-// is written.
+// A lease that has run out and that no other process has taken over still fences: the outcome is
+// true, so it is written.
 func testLate(t *table) {
 	ids := t.add(t.keys(1)...)
 	batch := t.claim()

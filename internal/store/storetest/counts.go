@@ -190,7 +190,7 @@ func testBacklogDeferred(t *table) {
 	t.pass()
 	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the block has been due for longer than the open row waits")
 
-	first := t.claim(wake) // what can be taken as it stands; and it brings the block back
+	first := t.claim(wake) // what can be taken unchanged; and it brings the block back
 	require.Len(t, first.Messages, 1)
 	t.publish(first)
 	batch := t.claim(wake)
@@ -234,7 +234,7 @@ func testInvented(t *table) {
 		listed["counts"] = append(listed["counts"], counts[i].Broker)
 		sum += counts[i].Counts[outbox.StatusPending]
 	}
-	assert.EqualValues(t, len(rows)+2, sum, "rows that are not told apart are counted all the same")
+	assert.EqualValues(t, len(rows)+2, sum, "rows that are not distinguished are counted all the same")
 	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at")
 	if listed["finished"], err = t.Store.FinishedBrokers(t.Context()); err != nil {
 		require.NoError(t, err)

@@ -66,7 +66,7 @@ func testAloneBesideOthers(t *table) {
 	}
 }
 
-// Once a row's fate is known nobody died of it.
+// Once a row's outcome is known, no process crashed with it.
 func testOutcomeEndsSuspicion(t *table) {
 	k := t.keys(3)
 	ids := t.add(k...)
@@ -83,7 +83,7 @@ func testOutcomeEndsSuspicion(t *table) {
 	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusFailed, Spent: true})).Lost)
 	assert.Equal(t, state{Status: "failed", Attempts: 1}, t.state(ids[0]))
 
-	// The count of the claim holds for a claim of one, too: a token nobody knows changes nothing.
+	// The count of the claim holds for a claim of one, too: an unknown token changes nothing.
 	require.Equal(t, 1, t.complete(&driver.Completion{
 		Lease:     driver.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), FirstID: ids[0], LastID: ids[2]},
 		Published: []driver.Delivered{{ID: ids[1]}},

@@ -73,7 +73,7 @@ func testRenewLost(t *table) {
 	assert.Zero(t, t.renew(batch.Lease))
 }
 
-// An expired lease that nobody has taken over can still be renewed.
+// An expired lease that no other process has taken over can still be renewed.
 func testRenewLate(t *table) {
 	ids := t.add(t.keys(1)...)
 	batch := t.claim()
@@ -83,8 +83,8 @@ func testRenewLate(t *table) {
 	t.publish(batch)
 }
 
-// A lease, a backoff and a schedule last until their end by the database's clock: nobody else has
-// the row in their last tenths of a second, and everybody can when they are over.
+// A lease, a backoff and a schedule last until their end by the database's clock: no other process
+// has the row in their last tenths of a second, and every process can when they are over.
 func testNotEarly(t *table) {
 	key := t.keys(1)[0]
 	for what, times := range map[string]struct {

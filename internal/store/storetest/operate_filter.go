@@ -69,7 +69,7 @@ func testOperateWrong(t *table) {
 		}
 		n, err := action.run(admin.Filter{Broker: "nobody"}, 1)
 		require.NoError(t, err)
-		assert.Zero(t, n, "%s for a broker that nobody knows", action.name)
+		assert.Zero(t, n, "%s for an unknown broker", action.name)
 	}
 	operator := t.Store
 	_, err := operator.UnblockKey(t.Context(), broker, "")

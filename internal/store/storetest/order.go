@@ -141,7 +141,7 @@ func testUnordered(t *table) {
 	second := t.claimBy(t.another(), limit(1), unordered)
 	require.Equal(t, ids[1:2], taken(second), "a key may be in several hands")
 	require.Zero(t, t.complete(retryLater(first, ids[0])).Lost)
-	assert.Equal(t, ids[2:], taken(t.claim(unordered)), "and a failed head holds nobody")
+	assert.Equal(t, ids[2:], taken(t.claim(unordered)), "and a failed head blocks no other")
 }
 
 func testKeysByCase(t *table) {

@@ -119,7 +119,7 @@ func testNeverShared(t *table, isUnordered bool) {
 				return err
 			}
 			if completion != nil && (result.Completed == nil || result.Completed.Lost > 0) {
-				return fmt.Errorf("completed %+v, and nobody's lease ran out", result.Completed)
+				return fmt.Errorf("completed %+v, and no lease ran out", result.Completed)
 			}
 			completion = nil
 			batch := result.Batch

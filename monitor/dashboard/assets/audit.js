@@ -19,7 +19,7 @@ export default async function audit({ root, where, signal, fail }) {
     shown = shown.concat(entries);
     ended = entries.length < pageSize;
     announce(`${entries.length} entries`);
-    fill(results, shown.length ? list(shown) : empty("Nobody has done anything yet.", "Every action of an operator is recorded here, from this page, the command line and Go."),
+    fill(results, shown.length ? list(shown) : empty("No actions yet.", "Every action of an operator is recorded here, from this page, the command line and Go."),
       h("div", { class: "after" }, ended ? null : more));
   };
   more.addEventListener("click", () => load().catch((e) => fill(results.lastChild, trouble(e, () => load().catch(fail)))));

@@ -1,2 +1,2 @@
--- Make the row of a shard, which nobody has claimed from yet. @broker, @shard
+-- Make the row of a shard, which no process has claimed from yet. @broker, @shard
 INSERT IGNORE INTO {{table}}_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0)

@@ -7,7 +7,7 @@
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = o.id
    SET m.finished_at  = CASE WHEN o.status = 'abandoned' THEN UTC_TIMESTAMP(6) END
      , m.attempts     = LEAST(m.attempts + o.spent, 1048575)
-     , m.crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
+     , m.crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and no process crashed with it
      , m.isolated     = FALSE
      , m.locked_by    = NULL
      , m.lock_token   = NULL

@@ -1,8 +1,8 @@
--- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, no relay has crashed with it, and no block
+-- Claim the head of a shard where each row of the window can be taken unchanged: it is ready, no relay has crashed with it, and no block
 -- of its key stands before it. Where that is not so, nothing is taken, and the window is read by window.sql for a decision row by row, which
 -- would take the same rows here.
 -- What was claimed is read by fetch.sql, after the commit; but where there are few rows, the answer has them: it fits into buffers, so that
--- nobody who is slow to read it keeps the lock.
+-- a process that is slow to read it does not keep the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 as of which version,
 -- $9 whether others of the process have claimed rows, $10 bytes of payload and headers, $11 whether few rows are expected,

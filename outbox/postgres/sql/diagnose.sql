@@ -1,4 +1,4 @@
--- How is this server set up, and what of that concerns the outbox? Everybody may ask. The tables need not exist.
+-- How is this server set up, and what of that concerns the outbox? Any role may ask. The tables need not exist.
 -- $1 names of the tables, $2 the wanted columns of the first, $3 the wanted indexes of the first, in lower case
 WITH tables AS (
     SELECT n, name, to_regclass(name) AS oid

@@ -1,5 +1,5 @@
--- What the tables of the outbox are made of, in the words of the catalog: rows of object, property and value. Everybody may
--- read the catalog. What belongs to constraints is told with them, not as an index. Expressions are in the server's words:
+-- What the tables of the outbox are made of, in the words of the catalog: rows of object, property and value. Any role may
+-- read the catalog. What belongs to constraints is listed with them, not as an index. Expressions are in the server's words:
 -- with a search path of pg_catalog alone, whatever is not the server's own has its schema in front. $1 names of the tables, $2 their oids
 WITH tables AS (
     SELECT n, name, oid, CASE WHEN n > 1 THEN ' of ' || name ELSE '' END AS owner

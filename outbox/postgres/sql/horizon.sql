@@ -1,5 +1,5 @@
--- Who has kept the server for long from removing dead rows, the oldest first? Everybody may ask; how old the transactions of other
--- roles are, only a member of pg_read_all_stats is told.
+-- Who has kept the server for long from removing dead rows, the oldest first? Any role may ask; how old the transactions of other
+-- roles are, only a member of pg_read_all_stats sees that.
 -- $1 from which age on, $2 the same in transactions
 -- Plan: functions that read shared memory.
 SELECT kind, name, role, application, since

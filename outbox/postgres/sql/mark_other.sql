@@ -9,7 +9,7 @@ UPDATE {{table}} AS m
    SET status       = o.status
      , finished_at  = CASE WHEN o.status = 'abandoned' THEN statement_timestamp() END
      , attempts     = least(m.attempts + o.spent, 1048575)
-     , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
+     , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE m.crashes END -- it was sent and no process crashed with it
      , isolated     = false
      , locked_by    = NULL
      , lock_token   = NULL

@@ -1,4 +1,4 @@
--- Claim the chosen rows of a shard where order is off. There is no lock to take; rows that somebody else has locked, or that have changed since the
+-- Claim the chosen rows of a shard where order is off. There is no lock to take; rows that another transaction has locked, or that have changed since the
 -- window was read, are passed over, so that nothing waits for anything. What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 message ids, $4 worker, $5 token, $6 lease in microseconds, $7 whether they are isolated, $8 first id, $9 last id
 -- Plan: one range scan of {{name}}_open, one TID scan for the update. See take.sql for the message ids.

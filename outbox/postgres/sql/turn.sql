@@ -1,4 +1,4 @@
--- Count a change of the shard's key blocks, where nobody else has counted one since they were read, and say whether that is so. What follows in
+-- Count a change of the shard's key blocks, where no other process has counted one since they were read, and say whether that is so. What follows in
 -- the transaction asks fanout.turn, and changes nothing where it is not 'mine'.
 -- $1 broker, $2 shard, $3 version as it was read
 WITH turn AS (

@@ -4,7 +4,7 @@ UPDATE {{table}}
    SET status       = o.status
      , finished_at  = CASE WHEN o.status = 'abandoned' THEN :now END
      , attempts     = min(attempts + o.spent, 1048575)
-     , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE crashes END -- it was sent and nobody died of it
+     , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE crashes END -- it was sent and no process crashed with it
      , isolated     = 0
      , locked_by    = NULL
      , lock_token   = NULL

@@ -1,6 +1,6 @@
 -- The outbox: one row per message and target broker. SQL Server 2016 or later, database compatibility level 130 or higher.
 --
--- shard is a computed column in an index, and the indexes below are filtered: this script and everybody who writes to the
+-- shard is a computed column in an index, and the indexes below are filtered: this script and all who write to the
 -- table needs the session options that follow. go-mssqldb, ODBC, JDBC and ADO.NET set them by themselves; sqlcmd wants
 -- its option -I. Without them an INSERT fails with error 1934.
 SET ANSI_NULLS ON;

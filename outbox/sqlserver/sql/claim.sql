@@ -1,4 +1,4 @@
--- Claim the head of a shard where each row of the window can be taken as it stands: nobody is about to write it, it is ready, nobody has crashed with it,
+-- Claim the head of a shard where each row of the window can be taken unchanged: no transaction is about to write it, it is ready, no process has crashed with it,
 -- and no block of its key stands before it. Else nothing is taken, and the window is sent, for a decision row by row that would take the
 -- same rows here. What was claimed is read by fetch.sql, after the commit.
 -- @broker, @shard, @window, @limit, @bytes of payload and headers, @worker, @token, @lease_seconds, @lease_micros, @shared,

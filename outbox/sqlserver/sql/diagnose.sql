@@ -1,4 +1,4 @@
--- How is this server set up, and what of that concerns the outbox? Everybody may ask. Editions 1 to 4 are installed; the others
+-- How is this server set up, and what of that concerns the outbox? Any role may ask. Editions 1 to 4 are installed; the others
 -- are services, of which the version says nothing.
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_version
      , CONVERT(int, SERVERPROPERTY(N'EngineEdition'))

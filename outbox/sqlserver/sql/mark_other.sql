@@ -37,7 +37,7 @@ BEGIN TRY
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
          , attempts     = m.attempts + CASE WHEN m.attempts < 1048575 THEN o.spent ELSE 0 END
-         , crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
+         , crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and no process crashed with it
          , isolated     = 0
          , locked_by    = NULL
          , lock_token   = NULL

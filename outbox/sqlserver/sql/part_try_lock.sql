@@ -1,4 +1,4 @@
--- Lock a shard as part_lock.sql does, if nobody has it; else @found_version stays NULL. @broker, @shard
+-- Lock a shard as part_lock.sql does, if it is free; else @found_version stays NULL. @broker, @shard
 -- READPAST: "not read rows that are locked by other transactions", with READCOMMITTEDLOCK, since it "cannot be specified when the
 -- READ_COMMITTED_SNAPSHOT database option is set to ON" without. NOLOCK, "dirty reads are allowed", sees whether the row is there at all.
         SET @found_version = NULL;

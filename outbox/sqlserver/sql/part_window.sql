@@ -1,11 +1,11 @@
--- Read the head of a shard for a decision. Under the shard's lock, so that nobody else is about to change its key blocks or to write
+-- Read the head of a shard for a decision. Under the shard's lock, so that no other process is about to change its key blocks or to write
 -- outcomes, but in no transaction with what is decided: part_take.sql tests whether what was read still holds. @broker, @shard, @window
 --
 -- The decision must know of each key every earlier open row, and no single read of SQL Server promises that. READ COMMITTED
 -- reads row by row: a transaction that writes two rows of a key while the scan stands between them shows the second without
 -- the first, and so does READPAST while a commit lets go of its locks one by one. A test of the second, later, finds nothing wrong with it. So
 -- the shard is read twice, which holds with READ_COMMITTED_SNAPSHOT and without:
---   1. what is committed and locked by nobody;
+--   1. what is committed and not locked;
 --   2. afterwards, by a dirty read, which rows there are at all. A row that is there and was not seen before, because its
 --      transaction is in progress or ended after the first read, is held, and holds the followers of its key.
 -- Whatever was written before a row of the first read was committed is there for the second: nothing is passed over. What is dirty decides only

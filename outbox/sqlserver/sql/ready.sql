@@ -1,5 +1,5 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused. @broker, @busy: the shards to leave out, a bit each
--- It waits for nobody: rows that another transaction is writing are passed over, and blocks are read dirty. The next look finds them.
+-- It does not wait for locks: rows that another transaction is writing are passed over, and blocks are read dirty. The next look finds them.
 -- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_blocks_wake.
 SET @now = SYSUTCDATETIME();
 IF EXISTS (SELECT 1 FROM {{table}}_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)

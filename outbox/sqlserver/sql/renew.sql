@@ -1,7 +1,7 @@
 -- Extend a lease that is still ours. Under the shard's lock, so that no window sees half of it. One that was over is counted as a change: another transaction
 -- may have decided about the rows of its keys.
 -- @broker, @shard, @token, @first, @last, @lease_seconds, @lease_micros
--- The rows are found by a dirty read, which waits for nobody who is writing among them, and tested again by the update.
+-- The rows are found by a dirty read, which does not wait for writers among them, and tested again by the update.
 -- Plan: one range scan of {{name}}_open with lookups, one seek of {{name}}_pkey per row.
 DECLARE @leased TABLE (id bigint NOT NULL, late bit NOT NULL);
 DECLARE @renewed_rows int;

@@ -1,4 +1,4 @@
--- Claim the chosen rows, all of them or none; where order is off, those that nobody else has taken meanwhile. What was claimed is
+-- Claim the chosen rows, all of them or none; where order is off, those that no other process has taken meanwhile. What was claimed is
 -- read by fetch.sql, after the commit. @ids JSON list; for the rest see the parts
 {{include part_declare_take}}
 BEGIN TRY

@@ -122,7 +122,7 @@ func ownList(orders []Order) int {
 	return total
 }
 
-// Nobody is to get the events.
+// No one is to get the events.
 func dropped(orders []Order) int {
 	total := 0
 	for _, o := range orders {
@@ -189,7 +189,7 @@ func loaded(ctx context.Context, tx *gorm.DB) error {
 	return err
 }
 
-// The elements are nobody else's, and the copies are what the code is about.
+// The elements are shared with nothing else, and the copies are what the code is about.
 func tables() {
 	for _, o := range []Order{{Status: "new"}, {Status: "paid"}} {
 		if err := o.Pay(); err != nil {

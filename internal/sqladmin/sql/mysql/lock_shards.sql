@@ -1,5 +1,5 @@
 -- Lock all shards of brokers until the transaction ends, waiting for them, and count a change of each: whoever has decided something about
--- their rows decides anew. It comes before every other lock. Two operators who wait for each other in a circle are told apart by the server.
+-- their rows decides anew. It comes before every other lock. Two operators who wait for each other in a circle are distinguished by the server.
 -- @lock_brokers (a JSON list, ascending)
 -- Plan: the shards by primary key.
 INSERT INTO {{table}}_shards (target_broker, shard, version)

@@ -1,4 +1,4 @@
--- One page of abandoned rows, the last first. Any number of rows can end at the same instant: they are told apart by id.
+-- One page of abandoned rows, the last first. Any number of rows can end at the same instant: they are distinguished by id.
 -- Plan, with settings_browse.sql: one range scan of {{name}}_abandoned, backwards, which ends where the page is full.
 {{include part_list_begin}}
 SELECT {{include part_columns}}

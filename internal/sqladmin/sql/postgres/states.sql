@@ -2,7 +2,7 @@
 -- now (0 come, 1 ahead, 2 never), whether what lies ahead is a schedule, and whether their brokers are paused; what stands about a row
 -- itself among the key blocks, and the block of its key in its shard where that is another row: its wake-up (0 no block, 1 ahead, 2 come,
 -- 3 none, 4 infinity), its reason and its time; whether the row of the key's block is done, once its wake-up has come; and whether an earlier
--- row of the key is deferred then. Rows are told by their ids.
+-- row of the key is deferred then. Rows are identified by their ids.
 -- @ids, @brokers, @message_ids, @keys and @shards of the rows, '' = no key
 -- Plan, with settings_browse.sql: for each row one probe of {{name}}_pkey, one of {{name}}_blocks_pkey and one of {{name}}_blocks_key; where
 -- a block's wake-up has come, one of {{name}}_pkey, and, where its row is done, one of {{name}}_deferred_key.

@@ -1,5 +1,5 @@
 -- Entries of the record, newest first. @before an id, @limit
--- It waits for nobody: an entry that another transaction is writing is passed over.
+-- It does not wait for locks: an entry that another transaction is writing is passed over.
 -- Plan: one range scan of {{name}}_audit_pkey, backwards, that ends after @limit rows.
 SELECT TOP (@limit) id AS fanout_entry
      , actor

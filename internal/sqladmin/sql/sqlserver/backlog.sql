@@ -4,7 +4,7 @@
 -- list. On it are the brokers of the configuration, and others that have open rows. Of a deferred row whose time has come, no row of its key
 -- is looked for that is not deferred, and before it or claimed.
 -- @brokers of the configuration (a JSON list), and @most others
--- It waits for nobody: rows that another transaction is writing are passed over.
+-- It does not wait for locks: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
 -- shards, and the first entries of each shard in {{name}}_blocks_wake whose wake-up has come, and those without one, with their rows by
 -- {{name}}_pkey and, of those whose rows are done, one entry of {{name}}_deferred_key.

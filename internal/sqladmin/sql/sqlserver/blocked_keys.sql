@@ -1,5 +1,5 @@
 -- The keys that wait for an operator, oldest first. @broker or '', @limit
--- A dirty read: it waits for nobody.
+-- A dirty read: it does not wait for locks.
 -- Plan: reads the blocks.
 SELECT TOP (@limit) target_broker AS fanout_blocked_key
      , ordering_key

@@ -1,5 +1,5 @@
 -- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key and
--- {{name}}_finished. A dirty read: it waits for nobody.
+-- {{name}}_finished. A dirty read: it does not wait for locks.
 -- @most names: whoever may write rows may invent as many as there are rows.
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';

@@ -1,5 +1,5 @@
 -- Rows per broker and status, and the age in microseconds of the oldest row of each. A dirty read: it counts what is being
--- written, and waits for nobody.
+-- written, and does not wait for locks.
 SET @now = SYSUTCDATETIME();
 SELECT target_broker AS fanout_counted
      , status

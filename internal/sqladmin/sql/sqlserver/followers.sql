@@ -1,6 +1,6 @@
 -- How many rows wait for each of some rows that block their keys in their shards? Answers with the places of these, from 0 on, and whether
 -- there may be more. @broker, @keys, @ids and @shards (JSON lists), @max_count followers at most are counted for each
--- A dirty read: it waits for nobody.
+-- A dirty read: it does not wait for locks.
 -- Plan: for each of them a seek of {{name}}_deferred_key and a range scan of 5,000 rows of its shard in {{name}}_open, covered.
 DECLARE @found TABLE (
     place        int           NOT NULL PRIMARY KEY,

@@ -1,6 +1,6 @@
 -- The blocks behind which keys of a broker wait, those that wait for an operator first, then the oldest. @broker, @limit
 -- A block that is done lets its followers through by itself; one that is back in the claim's way is none. A dirty read, like that of blocks
--- in ready.sql: it waits for nobody. Only texts of errors are read as committed.
+-- in ready.sql: it does not wait for locks. Only texts of errors are read as committed.
 -- Plan: the 2,000 blocks of each shard that wait longest by {{name}}_blocks_wake, with a seek of {{name}}_pkey each.
 SELECT TOP (@limit) w.ordering_key AS fanout_block
      , w.block_id

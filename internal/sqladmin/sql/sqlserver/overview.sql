@@ -1,7 +1,7 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error. No count goes far beyond @limit. @broker, @limit
 -- Behind the first 20,000 rows of a shard, or @limit, none are read: the counts of open rows say that there are more then.
--- A dirty read, like counts.sql: it counts what is being written, and waits for nobody. Only texts of errors are read as committed, and
+-- A dirty read, like counts.sql: it counts what is being written, and does not wait for locks. Only texts of errors are read as committed, and
 -- rows that another transaction is writing passed over.
 -- Plan: a bounded range scan of each shard of {{name}}_open, covered, of {{name}}_deferred_key and {{name}}_failing, with a seek of
 -- {{name}}_pkey per entry, and two of {{name}}_finished.

@@ -1,6 +1,6 @@
 -- Lock all shards of brokers until the transaction ends, waiting for them, and count a change of each: whoever has decided something about
 -- their rows decides anew. It comes before every other lock. @lock_brokers a JSON list
--- Everybody else holds one of these locks at a time. Of two operators who wait for each other in a circle the server breaks one off, with error
+-- All others hold one of these locks at a time. Of two operators who wait for each other in a circle the server breaks one off, with error
 -- 1205, and he tries again; so it is when both make a row that is not there yet, with error 2627.
 -- FORCESEEK: a scan would wait for the locks of other brokers. Plan: one seek of {{name}}_shards_pkey per shard.
 DECLARE @shards TABLE (
