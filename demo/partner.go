@@ -15,7 +15,7 @@ import (
 type subscriber struct {
 	*pstest.GServer
 
-	// sending keeps a nack out while messages are encoded: the fake writes a new acknowledgement id
+	// sending keeps a nack, and a deadline that passes, out while messages are encoded: the fake writes a new acknowledgement id
 	// into the message that it has handed out when it delivers it again.
 	sending *sync.Mutex
 }

@@ -31,7 +31,8 @@ type servers struct {
 	grpc    *grpc.Server // nil while the partner is down
 	redisUp bool
 
-	ahead atomic.Int64 // how far the partner's clock is, in nanoseconds
+	sending sync.Mutex   // see subscriber
+	ahead   atomic.Int64 // how far the partner's clock is, in nanoseconds
 }
 
 // Where the shop's events go.
@@ -100,7 +101,7 @@ func (s *servers) partnerUp() error {
 	s.address = listener.Addr().String()
 	s.grpc = grpc.NewServer()
 	pubsubpb.RegisterPublisherServer(s.grpc, &s.pubsub.GServer)
-	pubsubpb.RegisterSubscriberServer(s.grpc, subscriber{&s.pubsub.GServer, new(sync.Mutex)})
+	pubsubpb.RegisterSubscriberServer(s.grpc, subscriber{&s.pubsub.GServer, &s.sending})
 	go s.grpc.Serve(listener) //nolint:errcheck // it ends when the server is stopped
 	return nil
 }
@@ -119,7 +120,11 @@ func (s *servers) partnerDown() {
 // deadlinesPass puts the partner's clock forward: what a consumer had claimed that has died, or was
 // on its way to no one, is delivered again now, and not after the ten seconds that Pub/Sub waits at
 // least.
-func (s *servers) deadlinesPass() { s.ahead.Add(int64(ackDeadline + time.Second)) }
+func (s *servers) deadlinesPass() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.ahead.Add(int64(ackDeadline + time.Second))
+}
 
 // internalDown closes the internal broker's port and cuts all connections. It keeps what it has.
 func (s *servers) internalDown() {
