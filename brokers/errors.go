@@ -102,8 +102,8 @@ func Unreachable(scope Scope, err error) error {
 // has the class of err; refused again while nothing else is refused, it spends an attempt. So does one
 // beside which the database has no other open row for the scope. The relay does not know which messages
 // are of one partition, so of [ScopePartition] it takes nothing for a proof: an adapter that sees others
-// of the partition pass in the call says [ScopeDestination] instead. An err that is unavailable or not sent
-// is returned as it is.
+// of the partition pass says [ScopeDestination] instead. An err that is unavailable or not sent is
+// returned as it is.
 func Refused(scope Scope, err error) error {
 	class, _ := Classify(err)
 	if class == ClassUnavailable || class == ClassNotSent { // which says whose it is

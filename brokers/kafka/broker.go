@@ -25,6 +25,7 @@ type Broker struct {
 	settings []kgo.Opt // of each client; they hold the password
 	gate     adapter.Gate
 	servers  servers
+	refused  refused
 
 	mu     sync.Mutex
 	idle   []*client

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -76,11 +77,14 @@ func TestCorruptMessageOfSome(t *testing.T) {
 	require.ErrorIs(t, results[3].Err, kerr.CorruptMessage)
 	require.ErrorIs(t, results[24].Err, brokers.ErrNotSent)
 
-	elsewhere := []brokers.Message{msgs[3]}
+	another := msgs[3]
+	another.ID = uuid.NewString() // nothing is known of it
+	elsewhere := []brokers.Message{another}
 	for i := range msgs {
 		if strings.HasPrefix(places[i].BrokerMessageID, "there:0:") != strings.HasPrefix(places[3].BrokerMessageID, "there:0:") {
 			elsewhere = append(elsewhere, msgs[i])
 		}
 	}
 	assert.Equal(t, map[brokers.Scope]int{"": len(elsewhere) - 1, brokers.ScopePartition: 1}, refusedBy(b.Publish(t.Context(), elsewhere)))
+	assert.Equal(t, map[brokers.Scope]int{brokers.ScopeDestination: 1}, refusedBy(b.Publish(t.Context(), msgs[3:4])), "its partition took others since it refused this one")
 }

@@ -86,9 +86,10 @@
 // message's, and until then the topic counts as unavailable. So a topic that was made compacted, or
 // whose limit was set too low, costs no message its life. Code 2 may be said of all messages of a
 // partition, and a server may hang up at all of them, whatever other partitions take: that becomes a
-// refusal of the destination where others of the partition are confirmed after it, in the same call. What
-// a server hangs up at is sent again in halves, as what is refused is, until it has hung up at two
-// messages, each sent alone, and confirmed none between: then its partitions are out.
+// refusal of the destination where others of the partition are confirmed after the message was refused, in
+// the same call or before it is refused again. What a server hangs up at is sent again in
+// halves, as what is refused is, until it has hung up at two messages, each sent alone, and confirmed
+// none between: then its partitions are out.
 //
 // A user needs Write and Describe on the topics, for CreateDestinations also Create; before Kafka 3.0
 // IdempotentWrite on the cluster as well.

@@ -51,6 +51,34 @@ func TestMessageAtWhichTheServerHangsUp(t *testing.T) {
 	}
 }
 
+// Where few messages come, none of its partition may be with it in a call: those of other calls say as much.
+func TestMessageAtWhichTheServerHangsUpAlone(t *testing.T) {
+	t.Parallel()
+	c := startThree(t, 1)
+	so := &atomic.Bool{}
+	so.Store(true)
+	c.hangUp("poison", so)
+	b := open(t, c.seeds(), kafka.WithoutCompression(kafka.Settings{Timeout: time.Minute}))
+	msgs := perKey("there", 3)
+	msgs[0].Payload = []byte("poison")
+	poison, others := msgs[:1], msgs[1:]
+	alone := func(scope brokers.Scope) {
+		t.Helper()
+		assert.Equal(t, map[brokers.Scope]int{scope: 1}, refusedBy(b.Publish(t.Context(), poison)))
+	}
+	alone(brokers.ScopePartition)
+	alone(brokers.ScopePartition)
+	for range 2 {
+		require.Equal(t, map[brokers.Scope]int{"": 2}, refusedBy(b.Publish(t.Context(), others)))
+		alone(brokers.ScopeDestination)
+		alone(brokers.ScopePartition) // by now it may hang up at all
+	}
+	so.Store(false)
+	alone("")
+	so.Store(true)
+	alone(brokers.ScopePartition) // it has been confirmed since
+}
+
 // A server that hangs up at all messages is out, with its partitions: none is to blame, and not all are tried.
 func TestServerThatHangsUpAtAll(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,8 @@ type cluster struct {
 	ports []int
 
 	mu      sync.Mutex
-	fake    *kfake.Cluster
+	fake    *kfake.Cluster // the last one: what it runs may still ask for it when it has ended
+	runs    bool
 	refused map[string]bool // ids of messages
 }
 
@@ -134,15 +135,15 @@ func (c *cluster) start(t testing.TB) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fake = fake
+	c.fake, c.runs = fake, true
 }
 
 func (c *cluster) stop() {
 	c.mu.Lock()
-	fake := c.fake
-	c.fake = nil
+	fake, runs := c.fake, c.runs
+	c.runs = false
 	c.mu.Unlock()
-	if fake != nil {
+	if runs {
 		fake.Close()
 	}
 }

@@ -46,16 +46,16 @@ type publication struct {
 	*Broker
 	adapter.Call
 
-	msgs   []brokers.Message
-	client *client
-	seen   *client                // the last one: it knows the leaders, also when it is closed
-	shut   map[partition]error    // partitions that were out in a round: nothing further is sent there
-	topics map[string]destination // by name
-	taken  map[partition]bool     // partitions that have confirmed something since a refusal that may have been theirs
-	theirs []item                 // what was refused so
-	hung   map[int32]int          // messages at which a server hung up, each sent alone, since it last confirmed one
-	left   map[partition]int32    // partitions whose servers hang up at all that they get
-	stale  bool                   // the client knows a topic that is no more, or has a number that is not its own
+	msgs    []brokers.Message
+	client  *client
+	seen    *client                // the last one: it knows the leaders, also when it is closed
+	shut    map[partition]error    // partitions that were out in a round: nothing further is sent there
+	topics  map[string]destination // by name
+	doubted []item                 // what was refused by partitions that may refuse all
+	hung    map[int32]int          // messages at which a server hung up, each sent alone, since it last confirmed one
+	left    map[partition]int32    // partitions whose servers hang up at all that they get
+	began   time.Time              // of the last round
+	stale   bool                   // the client knows a topic that is no more, or has a number that is not its own
 }
 
 // A destination is what is known of it in a call.
@@ -89,11 +89,7 @@ func (p *publication) work(ctx context.Context) {
 		round, next = p.round(ctx, next)
 		p.send(ctx, round)
 	}
-	for _, it := range p.theirs {
-		if p.taken[partition{it.record.Topic, it.record.Partition}] {
-			p.Settle(it.index, ofTopic(p.classified(it, it.err)))
-		}
-	}
+	p.judgeAgain()
 	for of, server := range p.left {
 		p.servers.fail(of, server, mostRepeats)
 	}
@@ -190,7 +186,7 @@ func (p *publication) send(ctx context.Context, round []item) {
 		case errors.As(it.err, new(*misplaced)):
 			again = append(again, it)
 		case refusals[code(it.err)], errors.Is(it.err, errHungUp):
-			p.noteRefusal(it.err)
+			p.refuse(it)
 			refused = append(refused, it)
 		default:
 			p.settle(ctx, it, it.err, repeated)
@@ -206,19 +202,11 @@ func (p *publication) confirm(it item) {
 	r := it.record
 	at := partition{r.Topic, r.Partition}
 	p.servers.confirm(at, p.seen)
-	if p.taken != nil {
-		p.taken[at] = true
+	p.refused.pass(at, p.msgs[it.index].ID, p.began)
+	if len(p.hung) > 0 {
 		delete(p.hung, p.seen.leader(at))
 	}
 	p.Confirm(it.index, r.Topic+":"+strconv.Itoa(int(r.Partition))+":"+strconv.FormatInt(r.Offset, 10))
-}
-
-// noteRefusal has the call remember from now on which partitions take messages: others prove whose a
-// refusal is.
-func (p *publication) noteRefusal(err error) {
-	if p.taken == nil && (errors.Is(err, errHungUp) || rules[code(err)].scope == brokers.ScopePartition) {
-		p.taken, p.hung = map[partition]bool{}, map[int32]int{}
-	}
 }
 
 // recall has messages go again that were confirmed although an earlier one of their key was not. There are none, as
@@ -260,6 +248,9 @@ func (p *publication) halve(ctx context.Context, refused []item) {
 		items := batches[of]
 		if len(items) == 1 {
 			if of.topic == "" {
+				if p.hung == nil {
+					p.hung = map[int32]int{}
+				}
 				p.hung[of.number]++
 			}
 			p.settle(ctx, items[0], items[0].err, false)
@@ -324,6 +315,8 @@ func (p *publication) exchange(caller context.Context, round []item) (repeated b
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	p.servers.tidy()
+	p.refused.tidy()
+	p.began = time.Now()
 	client := p.client
 	placed := client.begin(round, p.shut, abandon)
 	var answers sync.WaitGroup
@@ -461,10 +454,7 @@ func (p *publication) settle(ctx context.Context, it item, err error, repeated b
 		return
 	}
 	d := p.destination(p.msgs[it.index].Destination)
-	failure := p.widened(d.topic, p.classified(it, err))
-	if by, refused := brokers.Refusal(failure); refused && by == brokers.ScopePartition {
-		p.theirs = append(p.theirs, it)
-	}
+	failure := p.judge(it, p.widened(d.topic, p.classified(it, err)))
 	if errors.Is(ctx.Err(), context.Canceled) && p.client == nil {
 		failure = brokers.Retryable(fmt.Errorf("kafka: publish to %q: %w", d.topic, err)) // the caller stopped waiting: the cluster need not be ill
 	}
