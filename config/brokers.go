@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"path"
+	"slices"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -26,6 +27,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		broker.MessageFormat = envelope.Format(format)
 		entry.text("source", &broker.Source)
 		broker.Extensions = entry.extensions(broker.MessageFormat)
+		broker.Include = entry.include(broker.MessageFormat)
 		broker.Filter = entry.filter()
 		entry.overrides(&broker.Overrides)
 
@@ -98,6 +100,25 @@ func (o *object) extensions(format envelope.Format) (names []string) {
 		}
 	}
 	return names
+}
+
+// include reads what leaves beside what always does.
+func (o *object) include(format envelope.Format) (include envelope.Include) {
+	all := envelope.Include{FQN: true, OriginStream: true, IdempotencyKey: true, Nulls: true, TraceState: true}.Names()
+	for _, item := range o.list("include") {
+		switch {
+		case slices.Contains(include.Names(), item.text):
+			o.rejectf(item, "%s is listed twice: list it once", shown(item.source))
+		case format == envelope.FormatCloudEvents && item.text != "tracestate" && slices.Contains(all, item.text):
+			o.rejectf(item, "%s does not go together with format: cloudevents, which has no such attribute: remove it", shown(item.source))
+		default:
+			var known bool
+			if include, known = include.With(item.text); !known {
+				o.rejectf(item, "%s is not known%s", shown(item.source), suggest(item.source, all))
+			}
+		}
+	}
+	return include
 }
 
 // filter reads the patterns of event types.

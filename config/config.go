@@ -100,6 +100,9 @@ type Broker struct {
 	// Extensions names the extensions that leave with the broker's messages, such as tenant_id and
 	// actor. Default: none. External brokers only.
 	Extensions []string
+	// Include names what else leaves with them, such as the event's Go type. Default: nothing.
+	// External brokers only.
+	Include envelope.Include
 	// Filter limits the broker to event types that match one of these patterns, in the form of
 	// path.Match, such as "Ordering.*". Default: none, which lets all pass. External brokers only.
 	Filter []string

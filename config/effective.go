@@ -25,6 +25,7 @@ func (c *Config) Routing() outbox.Routing {
 		routing.External = append(routing.External, outbox.Route{
 			Broker: name, Format: cmp.Or(broker.MessageFormat, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
 			Extensions: broker.Extensions,
+			Include:    broker.Include,
 			Overrides:  broker.Overrides,
 		})
 	}

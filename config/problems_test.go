@@ -237,7 +237,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, rabbitmq, webhook, memory or strange",
 			"9:21: brokers.e.region: does nothing for a broker of type memory: remove it",
-			`9:32: brokers.e: unknown key "topic": use type, format, source, extensions, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`9:32: brokers.e: unknown key "topic": use type, format, source, extensions, include, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
 			`9:51: brokers.e.workers: is "0": use at least 1`,
 			`9:66: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:82: brokers.e.batch_bytes: is "0": use at least 1`,
@@ -286,6 +286,20 @@ brokers:
 			`5:66: brokers.c.extensions[1]: envelope: check extensions for CloudEvents: extension "request_id" cannot be the name of an attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
 			`5:78: brokers.c.extensions[2]: envelope: check extensions for CloudEvents: extension "data" has the name of another attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
 			`5:84: brokers.c.extensions[3]: envelope: check extensions for CloudEvents: extensions "tenant_id" and "tenantid" become one attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
+		}},
+		{"what else leaves", `outbox: {external_brokers: [n, c]}
+brokers:
+  default: {type: memory, include: [fqn]}
+  n: {type: memory, include: [fqn, nulls, origin_stream, idempotency_key, tracestate, nulls, fqdn, "", x]}
+  c: {type: memory, format: cloudevents, include: [tracestate, fqn, nulls]}
+`, []string{
+			"3:27: brokers.default.include: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			`4:87: brokers.n.include[5]: "nulls" is listed twice: list it once`,
+			`4:94: brokers.n.include[6]: "fqdn" is not known: did you mean "fqn"?`,
+			"4:100: brokers.n.include[7]: is empty: give it a value, or remove it",
+			`4:104: brokers.n.include[8]: "x" is not known: use fqn, origin_stream, idempotency_key, nulls or tracestate`,
+			`5:64: brokers.c.include[1]: "fqn" does not go together with format: cloudevents, which has no such attribute: remove it`,
+			`5:69: brokers.c.include[2]: "nulls" does not go together with format: cloudevents, which has no such attribute: remove it`,
 		}},
 		{"an alias within itself", "brokers: {default: {type: strange, url: x, hosts: &x [*x]}}\n", []string{
 			"1:55: brokers.default.hosts[0]: must be a single value, but is a list",

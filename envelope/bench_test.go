@@ -80,7 +80,7 @@ func BenchmarkMarshal(b *testing.B) {
 		marshal func() ([]byte, error)
 	}{
 		{"internal", m.MarshalInternal},
-		{"external", func() ([]byte, error) { return m.MarshalExternal() }},
+		{"external", func() ([]byte, error) { return m.MarshalExternal(envelope.Include{}) }},
 		{"cloudevents", func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) }},
 	} {
 		b.Run(form.name, func(b *testing.B) {
@@ -107,7 +107,7 @@ func BenchmarkCommit(b *testing.B) {
 		if _, err = m.MarshalInternal(); err != nil {
 			b.Fatal(err)
 		}
-		if _, err = m.MarshalExternal(); err != nil {
+		if _, err = m.MarshalExternal(envelope.Include{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -139,7 +139,7 @@ func TestConcurrentUse(t *testing.T) {
 				if m.Metadata.Extensions["mine"] != mine {
 					t.Error("an extension of another goroutine")
 				}
-				_, err := shared.MarshalExternal(every(shared)...)
+				_, err := shared.MarshalExternal(envelope.Include{}, every(shared)...)
 				if err != nil {
 					t.Error(err)
 				}

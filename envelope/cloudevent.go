@@ -19,6 +19,9 @@ type CloudEventOptions struct {
 	// Extensions names those of the message that leave with it, as extension
 	// attributes; tenant_id and actor are two like any other. Default: none.
 	Extensions []string
+	// TraceState lets the W3C tracestate leave, which vendors of tracing write; see
+	// [Include]. Default: false.
+	TraceState bool
 }
 
 // Validate checks the options, for start-up.
@@ -112,13 +115,15 @@ func (m *Message) MarshalCloudEvent(opts CloudEventOptions) ([]byte, error) {
 		Time:            h.Time,
 		DataContentType: FormatNative.ContentType(),
 		TraceParent:     r.TraceParent,
-		TraceState:      r.TraceState,
 		PartitionKey:    r.OrderingKey,
 		Sequence:        paddedSequence(d.SequenceID),
 		CorrelationID:   d.CorrelationID,
 		CausationID:     d.CausationID,
 		Extensions:      extensions,
 		Data:            m.Data,
+	}
+	if opts.TraceState {
+		ce.TraceState = r.TraceState
 	}
 	if ce.Source == "" {
 		ce.Source = cloudEventSource(d.StreamCategory)

@@ -39,7 +39,7 @@ func TestCloudEventRoundTrip(t *testing.T) {
 		CausationID:     "0197f0a2-0000-7000-8000-000000000001",
 		Extensions:      envelope.Extensions{"actor": "ada", "region": "eu", "tenantid": "acme"},
 		Data:            m.Data,
-	}, cloudEvent(t, m, envelope.CloudEventOptions{Source: "https://shop.example.com/ordering", Extensions: every(m)}))
+	}, cloudEvent(t, m, envelope.CloudEventOptions{TraceState: true, Source: "https://shop.example.com/ordering", Extensions: every(m)}))
 }
 
 func TestCloudEventSource(t *testing.T) {
@@ -106,7 +106,7 @@ func TestCloudEventExtensionErrors(t *testing.T) {
 			m := seal(t, c, placed(), order42, envelope.Context{Extensions: test.extensions})
 			_, err := m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 			require.EqualError(t, err, "envelope: encode Ordering.OrderPlaced.v1: "+test.want+remedy)
-			_, err = m.MarshalExternal(every(m)...)
+			_, err = m.MarshalExternal(envelope.Include{}, every(m)...)
 			require.NoError(t, err, "the native form takes it")
 		})
 	}

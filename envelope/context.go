@@ -32,6 +32,8 @@ type Context struct {
 	TraceParent    string         // W3C; a malformed one is ignored, its state too
 	TraceState     string         // W3C
 	Extensions     map[string]any // values as for Extension
+
+	causeType string // of the message of OriginStream, on the wire; "" where it is not known
 }
 
 // SetExtension sets one extension, replacing an earlier value of that name.
@@ -87,7 +89,7 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 // WithOriginStream sets domain.origin_stream: the stream of the message that
 // caused the events raised under ctx. Consumers use [WithCause].
 func WithOriginStream(ctx context.Context, stream string) context.Context {
-	return with(ctx, func(cx *Context) { cx.OriginStream = stream })
+	return with(ctx, func(cx *Context) { cx.OriginStream, cx.causeType = stream, "" })
 }
 
 // WithPriority sets the priority of the events raised under ctx, above what their
@@ -120,9 +122,9 @@ func WithTrace(ctx context.Context, traceParent, traceState string) context.Cont
 func WithCause(ctx context.Context, m *Message) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.CausationID = m.Metadata.Headers.ID.String()
-		cx.OriginStream = ""
+		cx.OriginStream, cx.causeType = "", ""
 		if boundFlaw(m.Metadata.Headers.Stream, limits.MaxStreamBytes) == nil {
-			cx.OriginStream = m.Metadata.Headers.Stream
+			cx.OriginStream, cx.causeType = m.Metadata.Headers.Stream, m.Metadata.Headers.Type
 		}
 		cx.CorrelationID = m.Metadata.Domain.CorrelationID
 		if cx.CorrelationID == "" || boundFlaw(cx.CorrelationID, limits.MaxContextBytes) != nil {

@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestWithCause(t *testing.T) {
 	c := newCatalog(t)
 	first := seal(t, c, placed(), order42, envelope.Context{TenantID: "acme", Actor: "ada"})
 	cx := envelope.FromContext(envelope.WithCause(t.Context(), first))
-	require.Equal(t, envelope.Context{
+	require.EqualExportedValues(t, envelope.Context{
 		CorrelationID: fixedID.String(), CausationID: fixedID.String(), OriginStream: "ordering::order-42", TenantID: "acme", Actor: "ada",
 	}, cx)
 
@@ -85,6 +86,37 @@ func TestWithCause(t *testing.T) {
 	require.Equal(t, fixedID.String(), cx.CorrelationID)
 	require.Equal(t, second.Metadata.Headers.ID.String(), cx.CausationID)
 	require.Equal(t, "ordering", cx.OriginStream)
+}
+
+// The stream of the message that caused another leaves where it is listed and that message was published itself.
+func TestOriginOfWhatWasPublished(t *testing.T) {
+	t.Parallel()
+	c := newCatalog(t)
+	foreign := seal(t, c, placed(), order42, envelope.Context{})
+	foreign.Metadata.Headers.Type = "Billing.InvoicePaid.v1"
+	published := envelope.WithCause(t.Context(), seal(t, c, placed(), order42, envelope.Context{}))
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		leaves bool
+	}{
+		"published":         {published, true},
+		"not published":     {envelope.WithCause(t.Context(), seal(t, c, envelope.NewEvent(OrderAudited{}), order42, envelope.Context{})), false},
+		"of another":        {envelope.WithCause(t.Context(), foreign), false},
+		"set":               {envelope.WithOriginStream(t.Context(), "ordering::order-42"), false},
+		"set in its place":  {envelope.WithOriginStream(published, "ordering::order-42"), false},
+		"there is no cause": {t.Context(), false},
+	} {
+		m := seal(t, c, placed(), order42, envelope.FromContext(test.ctx))
+		for _, include := range []envelope.Include{{OriginStream: true}, {}} {
+			external, err := m.MarshalExternal(include)
+			require.NoError(t, err)
+			assert.Equal(t, test.leaves && include.OriginStream, strings.Contains(string(external), `"origin_stream":"ordering::order-42"`), name)
+			assert.Equal(t, test.leaves && include.OriginStream, strings.Contains(string(external), "origin_stream"), name)
+		}
+		internal, err := m.MarshalInternal()
+		require.NoError(t, err)
+		assert.Equal(t, name != "there is no cause", strings.Contains(string(internal), `"origin_stream":"ordering::order-42"`), name)
+	}
 }
 
 func TestParseTraceParent(t *testing.T) {

@@ -16,7 +16,7 @@ func TestDecodeForms(t *testing.T) {
 	m := seal(t, newCatalog(t), placed(envelope.TTL(time.Hour)), order42, fullContext())
 	internal, err := m.MarshalInternal()
 	require.NoError(t, err)
-	external, err := m.MarshalExternal(every(m)...)
+	external, err := marshalWhole(m)
 	require.NoError(t, err)
 
 	form, got, err := envelope.Decode(internal)

@@ -69,7 +69,7 @@ func ExampleCatalog_Seal() {
 		fmt.Println(err)
 		return
 	}
-	external, err := m.MarshalExternal("tenant_id") // which a broker lists; without it no extension leaves
+	external, err := m.MarshalExternal(envelope.Include{}, "tenant_id") // which a broker lists; without it no extension leaves
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -93,20 +93,14 @@ func ExampleCatalog_Seal() {
 	//       "id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b",
 	//       "time": "2026-03-01T12:00:00.000000Z",
 	//       "type": "Billing.InvoicePaid.v1",
-	//       "stream": "billing::invoice-2026-7",
-	//       "traceparent": null,
-	//       "idempotency_key": null,
-	//       "deadline": null
+	//       "stream": "billing::invoice-2026-7"
 	//     },
 	//     "domain": {
-	//       "fqn": "github.com/gorm-fanout/fanout/envelope_test.InvoicePaid",
 	//       "kind": "EVENT",
-	//       "origin_stream": null,
 	//       "stream_category": "billing::invoice",
 	//       "version": 1,
 	//       "sequence_id": "3.1",
-	//       "correlation_id": "checkout-9",
-	//       "causation_id": null
+	//       "correlation_id": "checkout-9"
 	//     },
 	//     "envelope": {
 	//       "specversion": "1.0"

@@ -15,13 +15,13 @@ type ExternalMessage struct {
 	Metadata ExternalMetadata `json:"metadata"`
 }
 
-// ExternalMetadata of the external form. In it, as in its parts, a string that
-// may be null on the wire is "" for null, a time the zero time.
+// ExternalMetadata of the external form. In it, as in its parts, a string that is
+// absent on the wire, or null, is "", a time the zero time.
 type ExternalMetadata struct {
 	Headers    ExternalHeaders  `json:"headers"`
 	Domain     ExternalDomain   `json:"domain"`
 	Envelope   ExternalEnvelope `json:"envelope"`
-	Extensions Extensions       `json:"extensions"` // absent when empty
+	Extensions Extensions       `json:"extensions,omitempty"`
 }
 
 // ExternalHeaders are the [Headers] that leave.
@@ -30,21 +30,21 @@ type ExternalHeaders struct {
 	Time           time.Time    `json:"time"`
 	Type           string       `json:"type"`
 	Stream         string       `json:"stream"`
-	TraceParent    *TraceParent `json:"traceparent"`     // or null
-	IdempotencyKey string       `json:"idempotency_key"` // or null
-	Deadline       time.Time    `json:"deadline"`        // or null
+	TraceParent    *TraceParent `json:"traceparent,omitempty"`
+	IdempotencyKey string       `json:"idempotency_key,omitempty"` // see Include
+	Deadline       time.Time    `json:"deadline,omitzero"`
 }
 
 // ExternalDomain is what leaves of [Domain].
 type ExternalDomain struct {
-	FQN            string `json:"fqn"`
+	FQN            string `json:"fqn,omitempty"` // see Include
 	Kind           string `json:"kind"`
-	OriginStream   string `json:"origin_stream"` // or null
+	OriginStream   string `json:"origin_stream,omitempty"` // see Include
 	StreamCategory string `json:"stream_category"`
 	Version        int    `json:"version"`
-	SequenceID     string `json:"sequence_id,omitempty"` // or absent
-	CorrelationID  string `json:"correlation_id"`        // or null
-	CausationID    string `json:"causation_id"`          // or null
+	SequenceID     string `json:"sequence_id,omitempty"`
+	CorrelationID  string `json:"correlation_id,omitempty"`
+	CausationID    string `json:"causation_id,omitempty"`
 }
 
 // ExternalEnvelope is what leaves of [Envelope].
@@ -52,17 +52,81 @@ type ExternalEnvelope struct {
 	SpecVersion string `json:"specversion"`
 }
 
-// MarshalExternal returns the external form, with the named extensions of those
-// that the message has; without a name none leaves, tenant and actor included. The
-// error is a *[NotPublishedError] for an event type that is not marked
+// Include names what leaves to an external broker beside what always does. It is for
+// partners who need it: the zero value, which lets nothing more leave, is the default.
+type Include struct {
+	// FQN is domain.fqn, the event's Go type with its import path: a type that moves changes
+	// what partners get.
+	FQN bool
+	// OriginStream is domain.origin_stream, the stream of the message that caused this one. It
+	// leaves only where [WithCause] has said which message that is, and the catalog that seals
+	// has its type as [Published].
+	OriginStream bool
+	// IdempotencyKey is headers.idempotency_key, which a client gave with its request.
+	IdempotencyKey bool
+	// Nulls writes members without a value as null, where they are else absent.
+	Nulls bool
+	// TraceState is the W3C tracestate, which vendors of tracing write. Unlike the others it is
+	// no member of the external form: it travels beside the message, and as an attribute of a
+	// CloudEvent.
+	TraceState bool
+}
+
+// includes are the names of what can be included, as in configurations.
+var includes = []struct {
+	name string
+	of   func(*Include) *bool
+}{
+	{"fqn", func(i *Include) *bool { return &i.FQN }},
+	{"origin_stream", func(i *Include) *bool { return &i.OriginStream }},
+	{"idempotency_key", func(i *Include) *bool { return &i.IdempotencyKey }},
+	{"nulls", func(i *Include) *bool { return &i.Nulls }},
+	{"tracestate", func(i *Include) *bool { return &i.TraceState }},
+}
+
+// Names lists what is included, by the names that configurations use: fqn, origin_stream,
+// idempotency_key, nulls, tracestate.
+func (i Include) Names() (names []string) {
+	for _, one := range includes {
+		if *one.of(&i) {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
+// With returns i with what has one of these names, too; known is false for every other.
+func (i Include) With(name string) (more Include, known bool) {
+	for _, one := range includes {
+		if one.name == name {
+			*one.of(&i), known = true, true
+		}
+	}
+	return i, known
+}
+
+// MarshalExternal returns the external form, with what is to be included, and with the
+// named extensions of those that the message has; without a name none leaves, tenant and
+// actor included. The error is a *[NotPublishedError] for an event type that is not marked
 // [Published], or an *[EncodeError] if extensions were changed after Seal.
-func (m *Message) MarshalExternal(extensions ...string) ([]byte, error) {
+func (m *Message) MarshalExternal(include Include, extensions ...string) ([]byte, error) {
 	if !m.Routing.Published {
 		return nil, &NotPublishedError{m.Metadata.Headers.Type}
 	}
 	x := m.external(m.Metadata.Extensions.only(extensions))
-	b, err := x.marshal(m.sizeHint())
-	return b, m.writeError(err)
+	h, d := &x.Metadata.Headers, &x.Metadata.Domain
+	if !include.FQN {
+		d.FQN = ""
+	}
+	if !include.OriginStream || !m.Routing.CausePublished {
+		d.OriginStream = ""
+	}
+	if !include.IdempotencyKey {
+		h.IdempotencyKey = ""
+	}
+	w := writer{b: make([]byte, 0, m.sizeHint()), lean: !include.Nulls}
+	w.external(&x)
+	return w.b, m.writeError(w.err)
 }
 
 // only returns the extensions of these names, nil where there are none.
@@ -78,7 +142,7 @@ func (x Extensions) only(names []string) (listed Extensions) {
 	return listed
 }
 
-// external is the list of what may leave, but for the extensions, which are said.
+// external is the list of what may leave, but for the extensions, which are given.
 func (m *Message) external(extensions Extensions) ExternalMessage {
 	h, d := &m.Metadata.Headers, &m.Metadata.Domain
 	return ExternalMessage{
@@ -141,19 +205,17 @@ func (x *ExternalMessage) Message() *Message {
 	}
 }
 
-func (x *ExternalMessage) marshal(sizeHint int) ([]byte, error) {
-	w := writer{b: make([]byte, 0, sizeHint)}
+func (w *writer) external(x *ExternalMessage) {
 	w.open()
 	w.raw("data", x.Data)
 	w.name("metadata")
 	w.externalMetadata(&x.Metadata)
 	w.close()
-	return w.b, w.err
 }
 
 // MarshalJSON returns the external form of the metadata alone.
 func (m ExternalMetadata) MarshalJSON() ([]byte, error) {
-	var w writer
+	w := writer{lean: true}
 	w.externalMetadata(&m)
 	return w.b, w.err
 }
@@ -172,7 +234,7 @@ func (w *writer) externalMetadata(m *ExternalMetadata) {
 	w.close()
 
 	w.openMember("domain")
-	w.string("fqn", m.Domain.FQN)
+	w.optional("fqn", m.Domain.FQN)
 	w.string("kind", m.Domain.Kind)
 	w.nullable("origin_stream", m.Domain.OriginStream)
 	w.string("stream_category", m.Domain.StreamCategory)

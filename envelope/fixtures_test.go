@@ -82,3 +82,13 @@ func ptr[T any](v T) *T { return &v }
 
 // every names all extensions of a message, as a broker would that is to get them all.
 func every(m *envelope.Message) []string { return slices.Sorted(maps.Keys(m.Metadata.Extensions)) }
+
+// everything is what brokers can list, but for empty members.
+var everything = envelope.Include{FQN: true, OriginStream: true, IdempotencyKey: true, TraceState: true}
+
+// marshalWhole returns the external form with all that can leave.
+func marshalWhole(m *envelope.Message) ([]byte, error) {
+	caused := *m
+	caused.Routing.CausePublished = true
+	return caused.MarshalExternal(everything, every(m)...)
+}

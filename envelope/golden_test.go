@@ -38,10 +38,17 @@ func TestGolden(t *testing.T) {
 	for name, m := range messages {
 		for form, marshal := range map[string]func() ([]byte, error){
 			"internal":    m.MarshalInternal,
-			"external":    func() ([]byte, error) { return m.MarshalExternal() },
+			"external":    func() ([]byte, error) { return m.MarshalExternal(envelope.Include{}) },
 			"cloudevents": func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
+			"external.included": func() ([]byte, error) { // as the ancestor's consumers expect it
+				caused := *m
+				caused.Routing.CausePublished = true
+				return caused.MarshalExternal(envelope.Include{FQN: true, OriginStream: true, IdempotencyKey: true, Nulls: true})
+			},
 			// With what a broker lists, and no more: the region stays.
-			"external.listed": func() ([]byte, error) { return m.MarshalExternal("tenant_id", "actor", "attempt", "urgent", "missing") },
+			"external.listed": func() ([]byte, error) {
+				return m.MarshalExternal(envelope.Include{}, "tenant_id", "actor", "attempt", "urgent", "missing")
+			},
 			"cloudevents.listed": func() ([]byte, error) {
 				return m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: []string{"tenant_id", "actor", "attempt", "urgent", "missing"}})
 			},

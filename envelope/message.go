@@ -87,21 +87,24 @@ func (x *Extensions) UnmarshalJSON(b []byte) error {
 
 // Routing holds what decides the way of a message but is not on the wire.
 type Routing struct {
-	Type          *EventType
-	Published     bool      // false: internal broker only
-	To            []string  // external brokers, nil for all of them
-	OrderingKey   string    // "" is unordered
-	Destination   string    // the stream category
-	AggregateType string    // Source.Aggregate as given
-	AggregateID   string    // Source.ID
-	NotBefore     time.Time // zero: at once; UTC, whole microseconds
-	ExpiresAt     time.Time // zero: never; UTC, whole microseconds
-	Priority      int       // as domain.priority
-	TenantID      string    // as the extension tenant_id
-	CorrelationID string
-	CausationID   string
-	TraceParent   string // W3C, "" for none
-	TraceState    string // W3C, "" for none
+	Type      *EventType
+	Published bool // false: internal broker only
+	// CausePublished says that the message which caused this one is known to be of a published
+	// type: its stream may leave as domain.origin_stream, see [Include].
+	CausePublished bool
+	To             []string  // external brokers, nil for all of them
+	OrderingKey    string    // "" is unordered
+	Destination    string    // the stream category
+	AggregateType  string    // Source.Aggregate as given
+	AggregateID    string    // Source.ID
+	NotBefore      time.Time // zero: at once; UTC, whole microseconds
+	ExpiresAt      time.Time // zero: never; UTC, whole microseconds
+	Priority       int       // as domain.priority
+	TenantID       string    // as the extension tenant_id
+	CorrelationID  string
+	CausationID    string
+	TraceParent    string // W3C, "" for none
+	TraceState     string // W3C, "" for none
 }
 
 // Values that are the same in every message we seal.

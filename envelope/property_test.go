@@ -121,7 +121,7 @@ func checkForms(t *rapid.T, m *envelope.Message) {
 	require.Equal(t, envelope.FormatInternal, form)
 	require.Equal(t, m.Metadata, back.Metadata)
 
-	external, err := m.MarshalExternal(every(m)...)
+	external, err := marshalWhole(m)
 	require.NoError(t, err)
 	form, _, err = envelope.Decode(external)
 	require.NoError(t, err)

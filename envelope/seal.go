@@ -24,7 +24,7 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &sealing{t: t, s: t.settings, ev: ev, src: src, cx: cx}
+	p := &sealing{catalog: c, t: t, s: t.settings, ev: ev, src: src, cx: cx}
 	identified, err := ev.Identified(src)
 	if err != nil {
 		return nil, p.fail("give the field the type of the key, or a text", err)
@@ -41,7 +41,7 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	if problems := p.s.apply(atRaise, t.goType, ev.Options); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	m, err := p.seal(c.context)
+	m, err := p.seal()
 	if err != nil {
 		return nil, err
 	}
@@ -50,18 +50,19 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 
 // sealing is one call of Seal.
 type sealing struct {
-	t   *EventType
-	s   settings // the type's, with the event's options applied
-	ev  Event
-	src Source
-	cx  Context
+	catalog *Catalog
+	t       *EventType
+	s       settings // the type's, with the event's options applied
+	ev      Event
+	src     Source
+	cx      Context
 }
 
 func (p *sealing) fail(remedy string, cause error) error {
 	return &EncodeError{EventType: p.t.wireType, Cause: cause, Remedy: remedy}
 }
 
-func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // the fields of a message, one after the other
+func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a message, one after the other
 	if err := p.checkInput(); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // th
 	if err != nil {
 		return nil, err
 	}
-	category, stream := p.src.streams(context)
+	category, stream := p.src.streams(p.catalog.context)
 	if err := boundFlaw(stream, limits.MaxStreamBytes); err != nil {
 		return nil, p.fail(streamRemedy, fmt.Errorf("its stream %w", err))
 	}
@@ -93,6 +94,7 @@ func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // th
 	if err != nil {
 		return nil, err
 	}
+	cause, _ := p.catalog.ByWireType(p.cx.causeType)
 	trace, w3cParent, w3cState := p.trace()
 	tenant, _ := extensions[ExtensionTenantID].(string)
 	priority := int(p.priority())
@@ -126,21 +128,22 @@ func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // th
 			Extensions: extensions,
 		},
 		Routing: Routing{
-			Type:          p.t,
-			Published:     p.s.published,
-			To:            slices.Clone(p.s.to),
-			OrderingKey:   key,
-			Destination:   category,
-			AggregateType: p.src.Aggregate,
-			AggregateID:   p.src.ID,
-			NotBefore:     notBefore,
-			ExpiresAt:     deadline,
-			Priority:      priority,
-			TenantID:      tenant,
-			CorrelationID: p.cx.CorrelationID,
-			CausationID:   p.cx.CausationID,
-			TraceParent:   w3cParent,
-			TraceState:    w3cState,
+			Type:           p.t,
+			Published:      p.s.published,
+			CausePublished: cause != nil && cause.settings.published,
+			To:             slices.Clone(p.s.to),
+			OrderingKey:    key,
+			Destination:    category,
+			AggregateType:  p.src.Aggregate,
+			AggregateID:    p.src.ID,
+			NotBefore:      notBefore,
+			ExpiresAt:      deadline,
+			Priority:       priority,
+			TenantID:       tenant,
+			CorrelationID:  p.cx.CorrelationID,
+			CausationID:    p.cx.CausationID,
+			TraceParent:    w3cParent,
+			TraceState:     w3cState,
 		},
 	}, nil
 }

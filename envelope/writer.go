@@ -17,8 +17,9 @@ const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
 // part of a message is some thirty members, for which encoding/json would take
 // longer than for most events.
 type writer struct {
-	b   []byte
-	err error // the first one; only extensions can fail
+	b    []byte
+	err  error // the first one; only extensions can fail
+	lean bool  // members without a value are left out
 }
 
 func (w *writer) open()  { w.b = append(w.b, '{') }
@@ -45,6 +46,9 @@ func (w *writer) comma() {
 }
 
 func (w *writer) null(name string) {
+	if w.lean {
+		return
+	}
 	w.name(name)
 	w.b = append(w.b, "null"...)
 }
@@ -54,7 +58,7 @@ func (w *writer) string(name, value string) {
 	w.b = appendString(w.b, value)
 }
 
-// nullable writes null for the empty string.
+// nullable has no value where the string is empty.
 func (w *writer) nullable(name, value string) {
 	if value == "" {
 		w.null(name)
@@ -100,7 +104,7 @@ func (w *writer) time(name string, t time.Time) {
 	w.b = append(w.b, '"')
 }
 
-// nullableTime writes null for the zero time.
+// nullableTime has no value where the time is zero.
 func (w *writer) nullableTime(name string, t time.Time) {
 	if t.IsZero() {
 		w.null(name)
@@ -123,11 +127,10 @@ func (w *writer) traceParent(name string, p *TraceParent) {
 
 // raw writes a value that is JSON already; none at all is null.
 func (w *writer) raw(name string, value json.RawMessage) {
-	if len(value) == 0 {
-		w.null(name)
-		return
-	}
 	w.name(name)
+	if len(value) == 0 {
+		value = json.RawMessage("null")
+	}
 	w.b = append(w.b, value...)
 }
 

@@ -30,7 +30,7 @@ func TestDecodeForms(t *testing.T) {
 	original := sealed(t, envelope.Context{CorrelationID: "checkout-42", TenantID: "acme"})
 	internal, err := original.MarshalInternal()
 	require.NoError(t, err)
-	external, err := original.MarshalExternal(envelope.ExtensionTenantID)
+	external, err := original.MarshalExternal(envelope.Include{}, envelope.ExtensionTenantID)
 	require.NoError(t, err)
 	event, err := original.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: []string{envelope.ExtensionTenantID}})
 	require.NoError(t, err)

@@ -37,17 +37,17 @@ import (
 // form. docs/guarantees.md says the same in words. A name that is added anywhere on the way fails
 // the test below until it is listed here.
 var (
-	flatFields = []string{"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "tracestate", "region"} // region: configured below
+	flatFields = []string{"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "region"} // region: configured below
 	nativeForm = []string{
 		"data", "metadata", "metadata.headers", "metadata.headers.id", "metadata.headers.time", "metadata.headers.type", "metadata.headers.stream",
 		"metadata.headers.traceparent", "metadata.headers.traceparent.trace_id", "metadata.headers.traceparent.parent_id", "metadata.headers.traceparent.sampled",
-		"metadata.headers.idempotency_key", "metadata.headers.deadline",
-		"metadata.domain", "metadata.domain.fqn", "metadata.domain.kind", "metadata.domain.origin_stream", "metadata.domain.stream_category", "metadata.domain.version",
+		"metadata.headers.deadline",
+		"metadata.domain", "metadata.domain.kind", "metadata.domain.stream_category", "metadata.domain.version",
 		"metadata.domain.sequence_id", "metadata.domain.correlation_id", "metadata.domain.causation_id",
 		"metadata.envelope", "metadata.envelope.specversion",
 	}
 	cloudEventsForm = []string{
-		"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "traceparent", "tracestate", "partitionkey", "sequence", "correlationid",
+		"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "traceparent", "partitionkey", "sequence", "correlationid",
 		"causationid", "data", "own", // which is listed below; tenant and actor are not
 	}
 )

@@ -129,7 +129,7 @@ func (o *Overrides) validate(broker string, format envelope.Format) error {
 }
 
 // apply puts the overrides on a row that stands as the event says.
-func (o *Overrides) apply(row *Row, m *envelope.Message) error {
+func (o *Overrides) apply(row *Row, m *envelope.Message, traceState bool) error {
 	if o.Destination != "" {
 		row.Stream = o.destination(row)
 	}
@@ -144,7 +144,7 @@ func (o *Overrides) apply(row *Row, m *envelope.Message) error {
 	}
 	row.ContentType = cmp.Or(o.ContentType, row.ContentType)
 	if len(o.Attributes) > 0 {
-		headers, err := headersOf(&m.Routing, o.Attributes)
+		headers, err := headersOf(&m.Routing, traceState, o.Attributes)
 		if err != nil {
 			return err
 		}

@@ -64,6 +64,8 @@ type Route struct {
 	// Extensions names the extensions that leave with this broker's messages, such as tenant_id and
 	// actor. Default: none. What a message has beyond them stays inside.
 	Extensions []string
+	// Include names what else leaves with them. Default: nothing.
+	Include envelope.Include
 
 	Overrides
 }
@@ -158,6 +160,9 @@ func (route *Route) validateForm() error {
 	if err := ValidateExtensions(route.Extensions, route.Format); err != nil {
 		problems = append(problems, fmt.Errorf("outbox: external broker %q: extensions: %w", route.Broker, err))
 	}
+	if more := (envelope.Include{TraceState: route.Include.TraceState}); route.Format == envelope.FormatCloudEvents && route.Include != more {
+		problems = append(problems, fmt.Errorf("outbox: external broker %q: of what Include names, format cloudevents has TraceState alone", route.Broker))
+	}
 	return errors.Join(problems...)
 }
 
@@ -194,7 +199,7 @@ func (e *OversizeError) Error() string {
 // defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the envelope's own.
 func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	facts := &m.Routing
-	headers, err := headersOf(facts, nil)
+	headers, err := headersOf(facts, true, nil)
 	if err != nil {
 		return rows, err
 	}
@@ -210,7 +215,7 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		return rows, err
 	}
 	row.ContentType = envelope.FormatNative.ContentType()
-	if err := errors.Join(r.Internal.apply(&row, m), r.checkSize(&row), r.checkTo(m)); err != nil {
+	if err := errors.Join(r.Internal.apply(&row, m, true), r.checkSize(&row), r.checkTo(m)); err != nil {
 		return rows, err
 	}
 	rows = append(rows, row)
@@ -218,24 +223,41 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		return rows, nil
 	}
 
+	return r.appendExternal(rows, &plain, m)
+}
+
+// appendExternal appends the rows of external brokers, which are plain but for what is said of them.
+func (r Routing) appendExternal(rows []Row, plain *Row, m *envelope.Message) ([]Row, error) {
+	lean := plain.Headers // without tracestate
+	var err error
+	if m.Routing.TraceState != "" {
+		if lean, err = headersOf(&m.Routing, false, nil); err != nil {
+			return rows, err
+		}
+	}
 	var (
 		native   []byte
-		nativeOf []string // the extensions in it
+		nativeOf *Route // whose extensions and more are in it
 	)
 	for i := range r.External {
 		route := &r.External[i]
 		if !route.wants(m) {
 			continue
 		}
-		row := plain
+		row := *plain
 		row.TargetBroker = route.Broker
+		if !route.Include.TraceState {
+			row.Headers = lean
+		}
 		switch route.Format {
 		case envelope.FormatCloudEvents: // the source may differ from broker to broker
-			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Source: route.Source, Extensions: route.Extensions})
+			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{
+				Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState,
+			})
 		default:
-			if native == nil || !slices.Equal(nativeOf, route.Extensions) {
-				native, err = m.MarshalExternal(route.Extensions...)
-				nativeOf = route.Extensions
+			if nativeOf == nil || nativeOf.Include != route.Include || !slices.Equal(nativeOf.Extensions, route.Extensions) {
+				native, err = m.MarshalExternal(route.Include, route.Extensions...)
+				nativeOf = route
 			}
 			row.Payload = native
 		}
@@ -243,7 +265,7 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 			return rows, err
 		}
 		row.ContentType = route.Format.ContentType()
-		if err := errors.Join(route.apply(&row, m), r.checkSize(&row)); err != nil {
+		if err := errors.Join(route.apply(&row, m, route.Include.TraceState), r.checkSize(&row)); err != nil {
 			return rows, err
 		}
 		rows = append(rows, row)
@@ -290,8 +312,8 @@ func (route *Route) Passes(eventType string) bool {
 }
 
 // headersOf is the headers column: what a broker sends as flat fields beside those that have
-// columns of their own.
-func headersOf(facts *envelope.Routing, static map[string]string) (string, error) {
+// columns of their own. The tracestate is that of whoever wrote it, and not for all to see.
+func headersOf(facts *envelope.Routing, traceState bool, static map[string]string) (string, error) {
 	if facts.TraceParent == "" && len(static) == 0 {
 		return "", nil
 	}
@@ -300,7 +322,7 @@ func headersOf(facts *envelope.Routing, static map[string]string) (string, error
 	if facts.TraceParent != "" {
 		headers[brokers.FieldTraceParent] = facts.TraceParent
 	}
-	if facts.TraceState != "" {
+	if facts.TraceState != "" && traceState {
 		headers[brokers.FieldTraceState] = facts.TraceState
 	}
 	text, err := json.Marshal(headers)

@@ -22,12 +22,17 @@ type (
 
 func seal(t *testing.T, data any, opts ...envelope.Option) *envelope.Message {
 	t.Helper()
+	return sealIn(t, data, envelope.Context{}, opts...)
+}
+
+func sealIn(t *testing.T, data any, cx envelope.Context, opts ...envelope.Option) *envelope.Message {
+	t.Helper()
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[placed](events, envelope.Published(), envelope.Name("Placed"))
 	envelope.Register[audited](events, envelope.Name("Audited"))
 	envelope.Register[expiring](events, envelope.Published(), envelope.TTL(time.Minute))
 	require.NoError(t, events.Err())
-	message, err := events.Seal(envelope.NewEvent(data, opts...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
+	message, err := events.Seal(envelope.NewEvent(data, opts...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, cx)
 	require.NoError(t, err)
 	return message
 }
@@ -117,6 +122,49 @@ func TestExtensionsLeaveWhereTheyAreListed(t *testing.T) {
 	require.ErrorContains(t, err, `external broker "more": extensions: envelope: check extensions for CloudEvents: extension "region_code" cannot be the name of an attribute`)
 	require.ErrorContains(t, err, `external broker "tenant": extensions: "" is no name of an extension`)
 	require.ErrorContains(t, err, `"a" is listed twice`)
+}
+
+// The Go type of an event, the key of a client's request, and the state of other vendors' tracing leave where they are
+// listed; the internal broker gets them all.
+func TestWhatElseLeavesIsListed(t *testing.T) {
+	t.Parallel()
+	static := outbox.Overrides{Attributes: map[string]string{"region": "eu"}}
+	routing := outbox.Routing{External: []outbox.Route{
+		{Broker: "lean"},
+		{Broker: "lean static", Overrides: static},
+		{Broker: "whole", Include: envelope.Include{FQN: true, IdempotencyKey: true, Nulls: true, TraceState: true}},
+		{Broker: "fqn", Include: envelope.Include{FQN: true}, Overrides: static},
+		{Broker: "lean again"},
+		{Broker: "events", Format: envelope.FormatCloudEvents},
+		{Broker: "traced events", Format: envelope.FormatCloudEvents, Include: envelope.Include{TraceState: true}},
+	}}.WithDefaults()
+	require.NoError(t, routing.Validate())
+	rows, err := routing.AppendRows(nil, sealIn(t, placed{"1"}, envelope.Context{
+		IdempotencyKey: "a key", TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "vendor=a:1",
+	}))
+	require.NoError(t, err)
+	require.Len(t, rows, 8)
+	found := map[string]string{}
+	for _, row := range rows {
+		for _, part := range []string{`"fqn"`, `"idempotency_key":"a key"`, `:null`, `"tracestate":"vendor=a:1"`} {
+			if strings.Contains(string(row.Payload), part) {
+				found[row.TargetBroker] += part + " "
+			}
+		}
+		if strings.Contains(row.Headers, "tracestate") {
+			found[row.TargetBroker] += "beside it"
+		}
+		assert.Contains(t, row.Headers, "traceparent", row.TargetBroker)
+		assert.Equal(t, strings.Contains(row.Headers, "region"), row.TargetBroker == "fqn" || row.TargetBroker == "lean static", row.TargetBroker)
+	}
+	assert.Equal(t, map[string]string{
+		"default":       `"fqn" "idempotency_key":"a key" :null beside it`,
+		"whole":         `"fqn" "idempotency_key":"a key" :null beside it`,
+		"fqn":           `"fqn" `,
+		"traced events": `"tracestate":"vendor=a:1" beside it`,
+	}, found)
+	routing.External[5].Include = envelope.Include{Nulls: true}
+	require.ErrorContains(t, routing.Validate(), `external broker "events": of what Include names, format cloudevents has TraceState alone`)
 }
 
 func TestRoutingValidate(t *testing.T) {

@@ -118,6 +118,9 @@ func (s *jetServer) stop(t testing.TB) {
 		for i := range s.nodes[:len(s.nodes)/2+1] {
 			s.kill(t, &s.nodes[i])
 		}
+		if last := s.nodes[len(s.nodes)-1]; len(s.nodes) > 1 {
+			s.leaderless(t, last.url)
+		}
 	}
 	if s.server == nil {
 		return
@@ -126,6 +129,22 @@ func (s *jetServer) stop(t testing.TB) {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 	s.server = nil
+}
+
+// leaderless waits until what is left of a cluster knows that it has no leader. Until then it says so of streams alone.
+func (s *jetServer) leaderless(t testing.TB, url string) {
+	t.Helper()
+	conn, err := client.Connect(url, s.users...)
+	require.NoError(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		_, err := js.AccountInfo(ctx)
+		return err != nil
+	}, patience, 10*time.Millisecond)
 }
 
 func (s *jetServer) addr() string {

@@ -71,6 +71,9 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 		if len(route.Extensions) > 0 {
 			extensions = "the extensions " + strings.Join(route.Extensions, ", ")
 		}
+		if names := route.Include.Names(); len(names) > 0 {
+			extensions += ", and with " + strings.Join(names, ", ")
+		}
 		cmd.Printf("external broker %s: published events leave as %s, with %s\n", route.Broker, route.Format, extensions)
 	}
 }

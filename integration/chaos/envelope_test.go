@@ -19,7 +19,7 @@ func TestLeaks(t *testing.T) {
 	event := envelope.NewEvent(scenario.Moved{Tx: "a", Account: "account-1"})
 	message, err := scenario.Catalog().Seal(event, envelope.Source{Aggregate: "Account", ID: "account-1"}, envelope.Context{})
 	require.NoError(t, err)
-	native, err := message.MarshalExternal()
+	native, err := message.MarshalExternal(envelope.Include{})
 	require.NoError(t, err)
 	cloud, err := message.MarshalCloudEvent(envelope.CloudEventOptions{})
 	require.NoError(t, err)

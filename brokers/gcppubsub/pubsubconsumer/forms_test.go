@@ -44,7 +44,7 @@ func TestForms(t *testing.T) {
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[orderPlaced](events, envelope.Published(), envelope.Name("OrderPlaced"))
 	for _, marshal := range []func(*envelope.Message) ([]byte, error){
-		(*envelope.Message).MarshalInternal, func(m *envelope.Message) ([]byte, error) { return m.MarshalExternal() },
+		(*envelope.Message).MarshalInternal, func(m *envelope.Message) ([]byte, error) { return m.MarshalExternal(envelope.Include{}) },
 		func(m *envelope.Message) ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
 	} {
 		m, err := events.Seal(envelope.NewEvent(orderPlaced{"1"}), envelope.Source{Aggregate: "Order", ID: "1"}, envelope.Context{})

@@ -31,7 +31,7 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			for n := range 30 {
 				m := sealed(t, fmt.Sprint(n%4), n)
 				payload, err := map[envelope.Format]func() ([]byte, error){
-					envelope.FormatInternal: m.MarshalInternal, envelope.FormatNative: func() ([]byte, error) { return m.MarshalExternal() },
+					envelope.FormatInternal: m.MarshalInternal, envelope.FormatNative: func() ([]byte, error) { return m.MarshalExternal(envelope.Include{}) },
 					envelope.FormatCloudEvents: func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
 				}[form]()
 				require.NoError(t, err)

@@ -2,6 +2,7 @@
 package nats_test
 
 import (
+	"context"
 	"syscall"
 	"testing"
 
@@ -38,7 +39,7 @@ func processes(t testing.TB, size int) (all []process) {
 		all = append(all, process{
 			url: node.URL, address: node.Address(),
 			kill:  func(t testing.TB) { require.NoError(t, node.End(syscall.SIGKILL, patience)) },
-			start: func(t testing.TB) { require.NoError(t, node.Start(t.Context())) },
+			start: func(t testing.TB) { require.NoError(t, node.Start(context.WithoutCancel(t.Context()))) },
 		})
 	}
 	return all
