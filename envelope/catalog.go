@@ -26,8 +26,9 @@ type Catalog struct {
 type registry struct {
 	byType   map[reflect.Type]*EventType
 	byWire   map[string]*EventType
-	refused  map[reflect.Type]error // types whose registration failed
-	sorted   []*EventType           // by wire type
+	outside  map[string]reflect.Type // what partners get under a wire type
+	refused  map[reflect.Type]error  // types whose registration failed
+	sorted   []*EventType            // by wire type
 	problems []error
 }
 
@@ -120,6 +121,7 @@ func (c *Catalog) update(change func(*registry)) {
 	next := &registry{
 		byType:   cloneMap(old.byType),
 		byWire:   cloneMap(old.byWire),
+		outside:  cloneMap(old.outside),
 		refused:  cloneMap(old.refused),
 		problems: slices.Clone(old.problems),
 	}

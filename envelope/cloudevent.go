@@ -96,8 +96,8 @@ type CloudEvent struct {
 // [Published], a *[RegisterError] for a bad source, or an *[EncodeError] for an
 // extension that CloudEvents cannot carry.
 func (m *Message) MarshalCloudEvent(opts CloudEventOptions) ([]byte, error) {
-	if !m.Routing.Published {
-		return nil, &NotPublishedError{m.Metadata.Headers.Type}
+	if err := m.mayLeave(); err != nil {
+		return nil, err
 	}
 	if err := opts.validateSource(); err != nil {
 		return nil, err

@@ -15,6 +15,8 @@ type derived struct {
 	of        *EventType
 	key       func(event any) string
 	notBefore func(event any) time.Time
+	converted []converted // by contract
+	place     string      // where the event was raised, of one that has failed, or is converted once more
 }
 
 // deriving holds the registrations that have such functions, by Go type: whoever
@@ -27,7 +29,7 @@ var deriving struct {
 
 // remember makes NewEvent call the functions of a registration.
 func (t *EventType) remember() {
-	if t.settings.key == nil && t.settings.notBefore == nil {
+	if t.settings.key == nil && t.settings.notBefore == nil && len(t.conversions) == 0 {
 		return
 	}
 	deriving.Lock()
@@ -55,6 +57,17 @@ func derive(t reflect.Type, data any) (all []derived) {
 		}
 		if et.settings.notBefore != nil {
 			d.notBefore = fix(et.settings.notBefore, data)
+		}
+		if len(et.conversions) > 0 {
+			failed := awaitsID(t, data)
+			d.converted = make([]converted, len(et.conversions))
+			for i, c := range et.conversions {
+				d.converted[i] = c.apply(data)
+				failed = failed || d.converted[i].err != nil
+			}
+			if failed {
+				d.place = raisedAt()
+			}
 		}
 		all = append(all, d)
 	}

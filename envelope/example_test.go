@@ -112,6 +112,37 @@ func ExampleCatalog_Seal() {
 	// }
 }
 
+// What partners get is a type of its own: a field that is added to the event stays inside. The second version
+// leaves beside the first one until each partner has moved.
+func ExampleAs() {
+	type (
+		orderShipped  struct{ Order, Carrier, Street, City string }
+		publicShipped struct {
+			Order string `json:"order"`
+		}
+		publicShippedV2 struct {
+			Order   string `json:"order"`
+			Carrier string `json:"carrier"`
+		}
+	)
+	events := envelope.NewCatalog("shipping")
+	envelope.Register[orderShipped](events, envelope.Name("OrderShipped"), envelope.Published(
+		envelope.As(func(e orderShipped) publicShipped { return publicShipped{e.Order} }),
+		envelope.As(func(e orderShipped) publicShippedV2 { return publicShippedV2{e.Order, e.Carrier} }, envelope.Version(2)),
+	))
+	m, err := events.Seal(envelope.NewEvent(orderShipped{"42", "DHL", "Main Street 1", "Springfield"}), envelope.Source{}, envelope.Context{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, leaving := range m.AppendExternal(nil, "partner") {
+		fmt.Println(leaving.Metadata.Headers.Type, string(leaving.Data))
+	}
+	// Output:
+	// Shipping.OrderShipped.v1 {"order":"42"}
+	// Shipping.OrderShipped.v2 {"order":"42","carrier":"DHL"}
+}
+
 // A consumer reads any form, and raises its own events under the message's cause.
 func ExampleDecode() {
 	payload := []byte(`{"specversion":"1.0","id":"0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b","source":"/billing/invoice",` +

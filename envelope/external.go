@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -110,8 +111,8 @@ func (i Include) With(name string) (more Include, known bool) {
 // actor included. The error is a *[NotPublishedError] for an event type that is not marked
 // [Published], or an *[EncodeError] if extensions were changed after Seal.
 func (m *Message) MarshalExternal(include Include, extensions ...string) ([]byte, error) {
-	if !m.Routing.Published {
-		return nil, &NotPublishedError{m.Metadata.Headers.Type}
+	if err := m.mayLeave(); err != nil {
+		return nil, err
 	}
 	x := m.external(m.Metadata.Extensions.only(extensions))
 	h, d := &x.Metadata.Headers, &x.Metadata.Domain
@@ -127,6 +128,18 @@ func (m *Message) MarshalExternal(include Include, extensions ...string) ([]byte
 	w := writer{b: make([]byte, 0, m.sizeHint()), lean: !include.Nulls}
 	w.external(&x)
 	return w.b, m.writeError(w.err)
+}
+
+// mayLeave reports whether the message itself may.
+func (m *Message) mayLeave() error {
+	switch {
+	case !m.Routing.Published:
+		return &NotPublishedError{m.Metadata.Headers.Type}
+	case m.Routing.contracts != nil:
+		return &EncodeError{m.Metadata.Headers.Type, errors.New("its type has contracts, which leave in its place"), "encode what Message.AppendExternal returns"}
+	default:
+		return nil
+	}
 }
 
 // only returns the extensions of these names, nil where there are none.

@@ -72,6 +72,9 @@ func (m *marks) fill(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue // of contracts, whose messages are marked themselves
+			}
 			m.fill(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."))
 		}
 	case reflect.Pointer:

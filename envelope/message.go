@@ -105,6 +105,8 @@ type Routing struct {
 	CausationID    string
 	TraceParent    string // W3C, "" for none
 	TraceState     string // W3C, "" for none
+
+	contracts []*Message // what leaves in place of the message, see AppendExternal
 }
 
 // Values that are the same in every message we seal.

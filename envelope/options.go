@@ -41,12 +41,13 @@ func invalid(remedy, cause string, args ...any) func(reflect.Type) *flaw {
 }
 
 // Published lets an event type leave the application: besides the row for the
-// internal broker its events get one for each external broker. Without it events
-// stay inside.
-func Published() Option {
+// internal broker its events get one for each external broker, or for each of the
+// contracts that are for it ([As]). Without it events stay inside.
+func Published(contracts ...Contract) Option {
+	contracts = slices.Clone(contracts)
 	return &option{
 		label: "Published()", sets: "published", typeOnly: true,
-		set: func(s *settings) { s.published = true },
+		set: func(s *settings) { s.published, s.contracts = true, contracts },
 	}
 }
 

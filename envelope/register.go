@@ -16,6 +16,8 @@ type EventType struct {
 	wireType string
 	fqn      string
 	settings settings
+
+	conversions []*conversion // of its contracts
 }
 
 // WireType returns what travels as headers.type: context, name and version, such
@@ -56,6 +58,9 @@ func Register[E any](c *Catalog, opts ...Option) {
 		}
 		if len(problems) == 0 {
 			r.byType[t], r.byWire[et.wireType] = et, et
+			for _, public := range et.Contracts() {
+				r.outside[public.wireType] = public.goType
+			}
 			delete(r.refused, t)
 			et.remember()
 			return
@@ -93,12 +98,14 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 			`shorten the context of the catalog, or add the option envelope.Name("...")`))
 	}
 	s.extensions = slices.Clip(s.extensions) // an event's are appended to a copy
+	conversions, refused := c.conversions(t, &s)
 	return &EventType{
-		goType:   t,
-		wireType: wireType,
-		fqn:      fqn(t),
-		settings: s,
-	}, problems
+		goType:      t,
+		wireType:    wireType,
+		fqn:         fqn(t),
+		settings:    s,
+		conversions: conversions,
+	}, append(problems, refused...)
 }
 
 func kindFlaw(t reflect.Type) *flaw {
@@ -135,6 +142,13 @@ func (r *registry) conflicts(et *EventType) []error {
 		return []error{registerError(et.goType,
 			fmt.Errorf("%s is already %s", et.wireType, goName(earlier.goType)),
 			"tell them apart with the option envelope.Name or envelope.Version")}
+	}
+	for _, public := range et.Contracts() {
+		if earlier, ok := r.outside[public.wireType]; ok && earlier != public.goType {
+			return []error{registerError(et.goType,
+				fmt.Errorf("to partners %s is already %s", public.wireType, goName(earlier)),
+				"tell them apart with the option envelope.Name or envelope.Version of the event, or of its contract")}
+		}
 	}
 	return nil
 }

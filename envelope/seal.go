@@ -32,9 +32,14 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	if late := awaitsID(t.goType, ev.Data) && src.ID != ""; late {
 		p.ev.Data, p.ev.raised = identified, raised{} // encoded now, with the id
 	}
+	for _, d := range ev.raised.derived {
+		if d.of == t {
+			p.place = d.place
+		}
+	}
 	for _, d := range p.ev.raised.derived {
 		if d.of == t {
-			p.s.key, p.s.notBefore = d.key, d.notBefore
+			p.s.key, p.s.notBefore, p.converted = d.key, d.notBefore, d.converted
 		}
 	}
 	p.s.priority = nil // the event's own; between it and the type's stands the context's
@@ -42,6 +47,9 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 		return nil, errors.Join(problems...)
 	}
 	m, err := p.seal()
+	if err == nil {
+		err = p.contracts(m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +64,9 @@ type sealing struct {
 	ev      Event
 	src     Source
 	cx      Context
+
+	converted []converted // by contract; nil: they are to be asked now
+	place     string      // where the event was raised, where that is known
 }
 
 func (p *sealing) fail(remedy string, cause error) error {

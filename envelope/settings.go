@@ -11,6 +11,7 @@ import (
 // The event's work on a copy, so nothing in it is ever written in place.
 type settings struct {
 	published  bool
+	contracts  []Contract
 	name       string
 	version    int
 	key        func(event any) string // nil: the stream of the aggregate instance

@@ -96,11 +96,14 @@ func routingFor(events *envelope.Catalog) outbox.Routing {
 	}
 	var names []string
 	for _, event := range events.Types() {
-		switch to := event.Brokers(); {
-		case !event.Published():
-		case to == nil:
-			names = append(names, DefaultExternalBroker)
-		default:
+		for _, leaving := range event.Contracts() {
+			to := leaving.Brokers()
+			if to == nil {
+				to = event.Brokers()
+			}
+			if to == nil {
+				to = []string{DefaultExternalBroker}
+			}
 			names = append(names, to...)
 		}
 	}

@@ -138,11 +138,7 @@ func (p *Plugin) check() error {
 	}
 	var problems []error
 	for _, event := range p.events.Types() {
-		for _, broker := range event.Brokers() {
-			if !p.isExternal(broker) {
-				problems = append(problems, &outbox.UnknownBrokerError{EventType: event.WireType(), Broker: broker, External: p.externalNames()})
-			}
-		}
+		problems = append(problems, p.checkBrokers(event))
 		if event.Published() && len(p.routing.External) == 0 {
 			p.log.Warn("published event type without external brokers", "type", event.WireType())
 		}
@@ -155,6 +151,31 @@ func (p *Plugin) check() error {
 		}
 	}
 	p.warnOfFilters()
+	for _, warning := range p.events.Warnings() {
+		p.log.Warn("probably not meant", "error", warning)
+	}
+	return errors.Join(problems...)
+}
+
+// checkBrokers reports brokers that an event type or its contracts name and that there are not, or that the
+// type names and no contract of it is for.
+func (p *Plugin) checkBrokers(event *envelope.EventType) error {
+	var problems []error
+	named := event.Brokers()
+	for _, contract := range event.Contracts() {
+		named = append(named, contract.Brokers()...)
+	}
+	slices.Sort(named)
+	for _, broker := range slices.Compact(named) {
+		if !p.isExternal(broker) {
+			problems = append(problems, &outbox.UnknownBrokerError{EventType: event.WireType(), Broker: broker, External: p.externalNames()})
+		}
+	}
+	for _, broker := range event.Brokers() {
+		if !slices.ContainsFunc(event.Contracts(), func(t *envelope.EventType) bool { return t.Brokers() == nil || slices.Contains(t.Brokers(), broker) }) {
+			problems = append(problems, fmt.Errorf("event %s is addressed to broker %q, for which it has no contract: add an envelope.As that is for it", event.WireType(), broker))
+		}
+	}
 	return errors.Join(problems...)
 }
 
@@ -163,8 +184,8 @@ func (p *Plugin) check() error {
 func (p *Plugin) warnOfFilters() {
 	var published []string
 	for _, event := range p.events.Types() {
-		if event.Published() {
-			published = append(published, event.WireType())
+		for _, t := range event.Contracts() {
+			published = append(published, t.WireType())
 		}
 	}
 	for i := range p.routing.External {

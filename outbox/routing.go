@@ -236,41 +236,51 @@ func (r Routing) appendExternal(rows []Row, plain *Row, m *envelope.Message) ([]
 		}
 	}
 	var (
-		native   []byte
-		nativeOf *Route // whose extensions and more are in it
+		shared encoded
+		room   [4]*envelope.Message // as a rule it is one
 	)
 	for i := range r.External {
 		route := &r.External[i]
-		if !route.wants(m) {
-			continue
-		}
-		row := *plain
-		row.TargetBroker = route.Broker
-		if !route.Include.TraceState {
-			row.Headers = lean
-		}
-		switch route.Format {
-		case envelope.FormatCloudEvents: // the source may differ from broker to broker
-			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{
-				Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState,
-			})
-		default:
-			if nativeOf == nil || nativeOf.Include != route.Include || !slices.Equal(nativeOf.Extensions, route.Extensions) {
-				native, err = m.MarshalExternal(route.Include, route.Extensions...)
-				nativeOf = route
+		for _, message := range route.leaving(room[:0], m) {
+			row := *plain
+			row.TargetBroker, row.MessageID, row.Type = route.Broker, message.Metadata.Headers.ID, message.Metadata.Headers.Type
+			if !route.Include.TraceState {
+				row.Headers = lean
 			}
-			row.Payload = native
+			if row.Payload, err = shared.payload(message, route); err != nil {
+				return rows, err
+			}
+			row.ContentType = route.Format.ContentType()
+			if err := errors.Join(route.apply(&row, message, route.Include.TraceState), r.checkSize(&row)); err != nil {
+				return rows, err
+			}
+			rows = append(rows, row)
 		}
-		if err != nil {
-			return rows, err
-		}
-		row.ContentType = route.Format.ContentType()
-		if err := errors.Join(route.apply(&row, m, route.Include.TraceState), r.checkSize(&row)); err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// encoded is a message in the native form, which brokers share that want the same in it.
+type encoded struct {
+	of     *envelope.Message
+	route  *Route
+	native []byte
+}
+
+// payload is a message in the form that a broker gets.
+func (e *encoded) payload(m *envelope.Message, route *Route) (payload []byte, err error) {
+	switch {
+	case route.Format == envelope.FormatCloudEvents: // the source may differ from broker to broker
+		return m.MarshalCloudEvent(envelope.CloudEventOptions{
+			Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState,
+		})
+	case e.of == m && e.route.Include == route.Include && slices.Equal(e.route.Extensions, route.Extensions):
+		return e.native, nil
+	default:
+		e.of, e.route = m, route
+		e.native, err = m.MarshalExternal(route.Include, route.Extensions...)
+		return e.native, err
+	}
 }
 
 func (r Routing) checkSize(row *Row) error {
@@ -280,7 +290,8 @@ func (r Routing) checkSize(row *Row) error {
 	return nil
 }
 
-// checkTo refuses a broker that does not exist, so that a typing error is no silent loss.
+// checkTo refuses a broker that does not exist, or for which the event has no contract, so that a typing error
+// is no silent loss.
 func (r Routing) checkTo(m *envelope.Message) error {
 	for _, name := range m.Routing.To {
 		if !slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name }) {
@@ -290,16 +301,19 @@ func (r Routing) checkTo(m *envelope.Message) error {
 			}
 			return &UnknownBrokerError{EventType: m.Metadata.Headers.Type, Broker: name, External: external}
 		}
+		if len(m.AppendExternal(nil, name)) == 0 {
+			return fmt.Errorf("outbox: event %s is addressed to broker %q, for which it has no contract: add an envelope.As that is for it", m.Metadata.Headers.Type, name)
+		}
 	}
 	return nil
 }
 
-// wants applies the event's To and the broker's filter.
-func (route *Route) wants(m *envelope.Message) bool {
+// leaving appends what the broker gets of a message, by the event's To, its contracts and the broker's filter.
+func (route *Route) leaving(messages []*envelope.Message, m *envelope.Message) []*envelope.Message {
 	if m.Routing.To != nil && !slices.Contains(m.Routing.To, route.Broker) {
-		return false
+		return nil
 	}
-	return route.Passes(m.Metadata.Headers.Type)
+	return slices.DeleteFunc(m.AppendExternal(messages, route.Broker), func(one *envelope.Message) bool { return !route.Passes(one.Metadata.Headers.Type) })
 }
 
 // Passes reports whether the broker's filter, Types, lets an event type pass, such as

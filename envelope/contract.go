@@ -1,0 +1,246 @@
+package envelope
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
+)
+
+// Contract is what partners get in place of an event. Make one with [As] and give it to [Published].
+type Contract struct {
+	event, public reflect.Type
+	convert       func(event any) any // nil where the function is
+	options       []Option
+}
+
+// As publishes an event as a P, which is for partners: a field that is added to the event stays inside until
+// the function copies it. Without As partners get the event itself, with all its exported fields.
+//
+//	envelope.Register[OrderPlaced](events, envelope.Published(
+//		envelope.As(func(e OrderPlaced) PublicOrder { return PublicOrder{ID: e.OrderID} }),
+//		envelope.As(func(e OrderPlaced) PublicOrderV2 { ... }, envelope.Version(2)),
+//	))
+//
+// The options [Name] and [Version] are those of the contract: by default the event's name, and 1, whatever
+// the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
+// event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
+// can go from one version to the next at their own time. Of contracts for one broker the first has the
+// message id of the event, the others one that is derived from it and always the same: append new ones
+// behind. Brokers for which there is no contract do not get the event.
+//
+// The function is called when the event is raised, and once more when an id is filled in late
+// ([Event.Identified]). It must be safe for concurrent use. A panic in it, or a result without JSON, is
+// reported by [Catalog.Seal], and so fails the transaction, with the place where the event was raised.
+func As[E, P any](to func(E) P, opts ...Option) Contract {
+	c := Contract{event: reflect.TypeFor[E](), public: reflect.TypeFor[P](), options: slices.Clone(opts)}
+	if to != nil {
+		c.convert = func(event any) any { return to(event.(E)) } //nolint:forcetypeassert // Published has checked it
+	}
+	return c
+}
+
+// A conversion is a contract of a registered type.
+type conversion struct {
+	public    *EventType // what partners get
+	convert   func(event any) any
+	derivesID bool // an earlier one has the message id of the event, for the same broker
+}
+
+// A converted is what a conversion has made of an event.
+type converted struct {
+	json []byte
+	err  error // why there is none
+}
+
+// conversions checks the contracts of an event type.
+func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversion, problems []error) {
+	for _, given := range s.contracts {
+		public := settings{name: s.name, version: 1, published: true}
+		label := "As(func(" + goName(given.event) + ") " + goName(given.public) + ")"
+		refuse := func(cause error, remedy string) {
+			problems = append(problems, &OptionError{atRegister, goName(event), label, cause, remedy})
+		}
+		if given.event != event || given.convert == nil {
+			f := takes[struct{}]("As", goName(given.public), given.convert == nil)(event)
+			if given.event != nil && given.convert != nil {
+				f.cause = fmt.Errorf("its function takes %s", goName(given.event))
+			}
+			refuse(f.cause, f.remedy)
+			continue
+		}
+		if f := kindFlaw(given.public); f != nil {
+			refuse(errors.New("partners get a value, not a pointer or an interface"), "let the function return a struct")
+			continue
+		}
+		if f := promotedFlaw(given.public); f != nil {
+			refuse(f.cause, f.remedy)
+			continue
+		}
+		problems = append(problems, public.apply(atRegister, given.public, given.options)...)
+		if public.describesMore() {
+			refuse(errors.New("it has options that describe the event and not the contract"), "give it Name, Version and To alone, and the others to the event")
+			continue
+		}
+		wireType := c.prefix + public.name + ".v" + strconv.Itoa(public.version)
+		if err := boundFlaw(wireType, limits.MaxTypeBytes); err != nil {
+			refuse(fmt.Errorf("its type on the wire %w", err), `give it the option envelope.Name("...")`)
+			continue
+		}
+		one := &conversion{
+			public:  &EventType{goType: given.public, wireType: wireType, fqn: fqn(given.public), settings: public},
+			convert: given.convert,
+		}
+		for _, earlier := range all {
+			if !overlap(earlier.public.settings.to, public.to) {
+				continue
+			}
+			one.derivesID = true
+			if earlier.public.wireType == wireType {
+				refuse(fmt.Errorf("%s is another contract for the same broker already", wireType),
+					"tell them apart with the option envelope.Version or envelope.Name, or envelope.To")
+			}
+		}
+		all = append(all, one)
+	}
+	return all, problems
+}
+
+// describesMore reports whether settings have more than a contract's.
+func (s *settings) describesMore() bool {
+	return s.key != nil || s.unordered || s.priority != nil || s.notBefore != nil || s.ttl != 0 || len(s.extensions) > 0 || len(s.contracts) > 0
+}
+
+// overlap reports whether two lists of brokers have one in common; nil is all of them.
+func overlap(a, b []string) bool {
+	return a == nil || b == nil || slices.ContainsFunc(a, func(broker string) bool { return slices.Contains(b, broker) })
+}
+
+// apply makes the JSON that partners get.
+func (c *conversion) apply(event any) (result converted) {
+	defer func() {
+		if r := recover(); r != nil {
+			result = converted{err: &panicError{r}}
+		}
+	}()
+	result.json, result.err = encodeJSON(addressable(c.convert(event)))
+	if result.err == nil && isNull(result.json) {
+		result.err = errors.New("its data is null, which no consumer takes")
+	}
+	return result
+}
+
+// id is the message id of what a conversion has made of an event: a UUID of the same time and version.
+func (c *conversion) id(event uuid.UUID) uuid.UUID {
+	if !c.derivesID {
+		return event
+	}
+	sum := sha256.Sum256(append(event[:], c.public.wireType...))
+	copy(event[9:], sum[:])
+	return event
+}
+
+// contracts makes what leaves in place of a message.
+func (p *sealing) contracts(m *Message) error {
+	if len(p.t.conversions) == 0 {
+		return nil
+	}
+	m.Routing.contracts = make([]*Message, len(p.t.conversions))
+	for i, c := range p.t.conversions {
+		var one converted
+		if p.converted != nil {
+			one = p.converted[i]
+		} else {
+			one = c.apply(p.ev.Data)
+		}
+		if one.err != nil {
+			return p.fail("fix the function given to envelope.As", fmt.Errorf("as %s (%s)%s: %w", goName(c.public.goType), c.public.wireType, p.place, one.err))
+		}
+		public := *m
+		public.Data = one.json
+		public.Metadata.Headers.ID, public.Metadata.Headers.Type = c.id(p.ev.ID), c.public.wireType
+		public.Metadata.Domain.Version, public.Metadata.Domain.FQN = c.public.settings.version, c.public.fqn
+		public.Metadata.Envelope.Checksum = ""
+		public.Routing.Type, public.Routing.contracts = c.public, nil
+		m.Routing.contracts[i] = &public
+	}
+	return nil
+}
+
+// AppendExternal appends the messages that leave to an external broker in place of m: those of its type's
+// contracts ([As]) that are for this broker, if any, or m itself where the type has none. They are shared and
+// must not be changed. It looks neither at [Routing.To] nor at what a broker's filter lets pass.
+func (m *Message) AppendExternal(messages []*Message, broker string) []*Message {
+	if len(m.Routing.contracts) == 0 {
+		return append(messages, m)
+	}
+	for _, public := range m.Routing.contracts {
+		if to := public.Routing.Type.settings.to; to == nil || slices.Contains(to, broker) {
+			messages = append(messages, public)
+		}
+	}
+	return messages
+}
+
+// Contracts returns the types that leave in place of this one: those of its contracts ([As]), or the type
+// itself where it has none; nil where it is not published. Of a contract's type, Brokers are those that its
+// option [To] names.
+func (t *EventType) Contracts() []*EventType {
+	switch {
+	case !t.Published():
+		return nil
+	case len(t.conversions) == 0:
+		return []*EventType{t}
+	}
+	all := make([]*EventType, len(t.conversions))
+	for i, c := range t.conversions {
+		all[i] = c.public
+	}
+	return all
+}
+
+// Warnings returns what is probably not meant, each with the event type: the function of a contract ([As])
+// that panics on the zero value, which may be on its way to one that fails a transaction. It calls these
+// functions; use it once, at start-up.
+func (c *Catalog) Warnings() []error {
+	var all []error
+	for _, t := range c.Types() {
+		for _, conversion := range t.conversions {
+			result := conversion.apply(reflect.Zero(t.goType).Interface())
+			if panicked := (*panicError)(nil); errors.As(result.err, &panicked) {
+				all = append(all, registerError(t.goType, fmt.Errorf("as %s (%s), of the zero value: %w",
+					goName(conversion.public.goType), conversion.public.wireType, panicked), "check for what may be missing in the function given to envelope.As"))
+			}
+		}
+	}
+	return all
+}
+
+// own are the packages that an event passes on its way from the application to [NewEvent].
+var own = func() []string {
+	module := strings.TrimSuffix(reflect.TypeFor[Event]().PkgPath(), "envelope")
+	return []string{module + "envelope.", module + "uow.", module + "gormplugin.", module + "internal/journal.", module + "internal/capture."}
+}()
+
+// raisedAt is where the application has raised an event, as file:line.
+func raisedAt() string {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }) {
+			return fmt.Sprintf(", raised at %s:%d", frame.File, frame.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
