@@ -79,10 +79,9 @@ func TestContractsAtCommit(t *testing.T) {
 			continue
 		}
 		assert.NotContains(t, row.Payload, "Margin")
-		data := contractPublicV2{}
 		_, message, err := envelope.Decode([]byte(row.Payload))
 		require.NoError(t, err)
-		data, err = envelope.DataAs[contractPublicV2](message.Data)
+		data, err := envelope.DataAs[contractPublicV2](message.Data)
 		require.NoError(t, err)
 		assert.Equal(t, uint(1), data.Sale, "the key is known only now")
 		assert.Equal(t, row.MessageID, message.Metadata.Headers.ID.String())
