@@ -116,7 +116,7 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 
 // describesMore reports whether settings have more than a contract's.
 func (s *settings) describesMore() bool {
-	return s.key != nil || s.unordered || s.priority != nil || s.notBefore != nil || s.ttl != 0 || len(s.extensions) > 0 || len(s.contracts) > 0
+	return !s.none() || s.unordered || s.priority != nil || s.ttl != 0 || len(s.extensions) > 0 || len(s.contracts) > 0
 }
 
 // overlap reports whether two lists of brokers have one in common; nil is all of them.

@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 	"weak"
 )
 
@@ -12,9 +11,8 @@ import (
 // at the time when it is raised: at the commit they might see what its slices, maps
 // and pointers have become.
 type derived struct {
-	of        *EventType
-	key       func(event any) string
-	notBefore func(event any) time.Time
+	of *EventType
+	functions
 	converted []converted // by contract
 	place     string      // where the event was raised, of one that has failed, or is converted once more
 }
@@ -29,7 +27,7 @@ var deriving struct {
 
 // remember makes NewEvent call the functions of a registration.
 func (t *EventType) remember() {
-	if t.settings.key == nil && t.settings.notBefore == nil && len(t.conversions) == 0 {
+	if t.settings.none() && len(t.conversions) == 0 {
 		return
 	}
 	deriving.Lock()
@@ -51,13 +49,7 @@ func derive(t reflect.Type, data any) (all []derived) {
 		if et == nil {
 			continue
 		}
-		d := derived{of: et}
-		if et.settings.key != nil {
-			d.key = fix(et.settings.key, data)
-		}
-		if et.settings.notBefore != nil {
-			d.notBefore = fix(et.settings.notBefore, data)
-		}
+		d := derived{of: et, functions: et.settings.fixed(data)}
 		if len(et.conversions) > 0 {
 			failed := awaitsID(t, data)
 			d.converted = make([]converted, len(et.conversions))

@@ -89,6 +89,9 @@ func (m *marks) fill(v reflect.Value, path string) {
 	case reflect.Slice:
 		m.seen[path] = fmt.Sprintf("mark%d", number)
 		v.Set(reflect.ValueOf([]string{m.seen[path]}))
+	case reflect.Map:
+		m.seen[path] = fmt.Sprintf("mark%d", number)
+		v.Set(reflect.ValueOf(map[string]string{m.seen[path]: m.seen[path]}))
 	case reflect.Bool: // has no value of its own: that its name does not occur is checked by checkLeaves
 	default:
 		panic("a message has a field of a kind that this test does not know: " + path)

@@ -92,19 +92,21 @@ type Routing struct {
 	// CausePublished says that the message which caused this one is known to be of a published
 	// type: its stream may leave as domain.origin_stream, see [Include].
 	CausePublished bool
-	To             []string  // external brokers, nil for all of them
-	OrderingKey    string    // "" is unordered
-	Destination    string    // the stream category
-	AggregateType  string    // Source.Aggregate as given
-	AggregateID    string    // Source.ID
-	NotBefore      time.Time // zero: at once; UTC, whole microseconds
-	ExpiresAt      time.Time // zero: never; UTC, whole microseconds
-	Priority       int       // as domain.priority
-	TenantID       string    // as the extension tenant_id
-	CorrelationID  string
-	CausationID    string
-	TraceParent    string // W3C, "" for none
-	TraceState     string // W3C, "" for none
+	To             []string // external brokers, nil for all of them
+	OrderingKey    string   // "" is unordered
+	Destination    string   // as a rule the stream category
+	// Headers go beside the message, to each of its brokers; see Header.
+	Headers       map[string]string
+	AggregateType string    // Source.Aggregate as given
+	AggregateID   string    // Source.ID
+	NotBefore     time.Time // zero: at once; UTC, whole microseconds
+	ExpiresAt     time.Time // zero: never; UTC, whole microseconds
+	Priority      int       // as domain.priority
+	TenantID      string    // as the extension tenant_id
+	CorrelationID string
+	CausationID   string
+	TraceParent   string // W3C, "" for none
+	TraceState    string // W3C, "" for none
 
 	contracts []*Message // what leaves in place of the message, see AppendExternal
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Option refines an event type at [Register], or one event at Raise, Publish or
@@ -102,6 +104,69 @@ func Unordered() Option {
 	return &option{
 		label: "Unordered()", sets: "order",
 		set: func(s *settings) { s.unordered, s.key = true, nil },
+	}
+}
+
+// Header sends the result of a function with the message as a flat field (a header or attribute of the broker)
+// beside its own, to each broker that gets it, partners among them: consumers can filter on it without reading
+// the payload. A field of the same name that the configuration gives a broker's messages gives way. Names have at
+// most 256 bytes, values 1,024, both of printable text; the names of fields that messages have by themselves,
+// such as id and type, are refused, as are more than 20 for one event. An empty value leaves the field out. The
+// function is called when the event is raised, and must be safe for concurrent use; a panic in it becomes an
+// [EncodeError].
+func Header[E any](name string, value func(E) string) Option {
+	check := takes[E]("Header", "string", value == nil)
+	return headerOption(name, func(event reflect.Type) *flaw {
+		if err := limits.AttributeFlaw(name, ""); err != nil {
+			return &flaw{err, `use a name such as "region"`}
+		}
+		return check(event)
+	}, func(event any) string { return value(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+}
+
+// maxHeaders of an event: with those that a configuration gives a broker's messages they are no more than Google
+// Cloud Pub/Sub takes.
+const maxHeaders = 20
+
+func headerOption(name string, check func(reflect.Type) *flaw, value func(event any) string) *option {
+	return &option{
+		label: fmt.Sprintf("Header(%q)", name), sets: "header " + name, check: check,
+		set: func(s *settings) { s.headers = append(slices.Clip(s.headers), header{name, value}) },
+		fix: func(event any) *option { return headerOption(name, check, fix(value, event)) },
+	}
+}
+
+// Destination sends the event to the stream or topic that a function names, in place of the stream category
+// (ordering::order). Of a broker with a destination of its own in the configuration it is what {stream} stands
+// for. An empty text leaves it as it is; at most 512 bytes. The ordering key stays, and orders messages to each
+// broker over all destinations. The function is called when the event is raised, and must be safe for
+// concurrent use; a panic in it becomes an [EncodeError].
+func Destination[E any](to func(E) string) Option {
+	return destinationOption(takes[E]("Destination", "string", to == nil),
+		func(event any) string { return to(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+}
+
+func destinationOption(check func(reflect.Type) *flaw, to func(event any) string) *option {
+	return &option{
+		label: "Destination", sets: "destination", check: check,
+		set: func(s *settings) { s.destination = to },
+		fix: func(event any) *option { return destinationOption(check, fix(to, event)) },
+	}
+}
+
+// OccurredAt sets when the event occurred (headers.time), where that is not when it is raised: it was imported,
+// say, or comes from a device. The zero time leaves it as it is. [TTL] counts from it. The function is called
+// when the event is raised, and must be safe for concurrent use; a panic in it becomes an [EncodeError].
+func OccurredAt[E any](at func(E) time.Time) Option {
+	return occurredAtOption(takes[E]("OccurredAt", "time.Time", at == nil),
+		func(event any) time.Time { return at(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+}
+
+func occurredAtOption(check func(reflect.Type) *flaw, at func(event any) time.Time) *option {
+	return &option{
+		label: "OccurredAt", sets: "occurred at", check: check,
+		set: func(s *settings) { s.occurredAt = at },
+		fix: func(event any) *option { return occurredAtOption(check, fix(at, event)) },
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	}
 	for _, d := range p.ev.raised.derived {
 		if d.of == t {
-			p.s.key, p.s.notBefore, p.converted = d.key, d.notBefore, d.converted
+			p.s.functions, p.converted = d.functions, d.converted
 		}
 	}
 	p.s.priority = nil // the event's own; between it and the type's stands the context's
@@ -92,7 +92,10 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 	if err != nil {
 		return nil, err
 	}
-	at := p.ev.Time.UTC().Truncate(time.Microsecond)
+	at, err := p.time()
+	if err != nil {
+		return nil, err
+	}
 	notBefore, deadline, err := p.schedule(at)
 	if err != nil {
 		return nil, err
@@ -102,6 +105,14 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 		return nil, p.fail(streamRemedy, fmt.Errorf("its stream %w", err))
 	}
 	key, err := p.orderingKey(stream)
+	if err != nil {
+		return nil, err
+	}
+	destination, err := p.destination(category)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := p.headers()
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +155,8 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 			CausePublished: cause != nil && cause.settings.published,
 			To:             slices.Clone(p.s.to),
 			OrderingKey:    key,
-			Destination:    category,
+			Destination:    destination,
+			Headers:        headers,
 			AggregateType:  p.src.Aggregate,
 			AggregateID:    p.src.ID,
 			NotBefore:      notBefore,
@@ -224,6 +236,60 @@ func (p *sealing) orderingKey(stream string) (string, error) {
 	default:
 		return stream, nil
 	}
+}
+
+// time is when the event occurred: as a rule, when it was raised.
+func (p *sealing) time() (at time.Time, err error) {
+	if p.s.occurredAt != nil {
+		if at, err = call(p, "OccurredAt", p.s.occurredAt); err != nil {
+			return at, err
+		}
+	}
+	if at.IsZero() {
+		at = p.ev.Time
+	}
+	if !yearHasFourDigits(at) {
+		return at, p.fail("return a time in the years 1 to 9999, or the zero time for that of the Raise", fmt.Errorf("OccurredAt leads to the year %d", at.UTC().Year()))
+	}
+	return at.UTC().Truncate(time.Microsecond), nil
+}
+
+// destination is where the message goes: as a rule, the stream category.
+func (p *sealing) destination(category string) (destination string, err error) {
+	if p.s.destination != nil {
+		if destination, err = call(p, "Destination", p.s.destination); err != nil {
+			return "", err
+		}
+	}
+	if destination == "" {
+		return category, nil
+	}
+	if err := boundFlaw(destination, limits.MaxStreamBytes); err != nil {
+		return "", p.fail("return the readable name of a stream or topic from the function given to envelope.Destination", fmt.Errorf("its destination %w", err))
+	}
+	return destination, nil
+}
+
+// headers are the flat fields that go beside the message.
+func (p *sealing) headers() (headers map[string]string, err error) {
+	for _, h := range p.s.headers {
+		value, err := call(p, "Header", h.value)
+		switch {
+		case err != nil:
+			return nil, err
+		case value == "": // after one of the type, the event's own may say that there is none
+			delete(headers, h.name)
+			continue
+		}
+		if err := limits.AttributeFlaw(h.name, value); err != nil {
+			return nil, p.fail("return short printable text from the function given to envelope.Header", fmt.Errorf("the header %w", err))
+		}
+		if headers == nil {
+			headers = make(map[string]string, len(p.s.headers))
+		}
+		headers[h.name] = value
+	}
+	return headers, nil
 }
 
 // schedule returns when the message may first be sent and when it expires; zero

@@ -14,13 +14,51 @@ type settings struct {
 	contracts  []Contract
 	name       string
 	version    int
-	key        func(event any) string // nil: the stream of the aggregate instance
 	unordered  bool
 	to         []string       // nil: all external brokers
 	priority   *PriorityLevel // nil: not said
-	notBefore  func(event any) time.Time
-	ttl        time.Duration // 0: none
-	extensions []extension   // a later one of the same name wins
+	ttl        time.Duration  // 0: none
+	extensions []extension    // a later one of the same name wins
+
+	functions
+}
+
+// functions of an event that options have given. They are called when it is raised.
+type functions struct {
+	key         func(event any) string // nil: the stream of the aggregate instance
+	destination func(event any) string // nil: the stream category
+	notBefore   func(event any) time.Time
+	occurredAt  func(event any) time.Time // nil: when it was raised
+	headers     []header                  // a later one of the same name wins
+}
+
+type header struct {
+	name  string
+	value func(event any) string
+}
+
+func (f *functions) none() bool {
+	return f.key == nil && f.destination == nil && f.notBefore == nil && f.occurredAt == nil && len(f.headers) == 0
+}
+
+// fixed calls the functions, and returns some that do again what they did.
+func (f *functions) fixed(event any) (done functions) {
+	if f.key != nil {
+		done.key = fix(f.key, event)
+	}
+	if f.destination != nil {
+		done.destination = fix(f.destination, event)
+	}
+	if f.notBefore != nil {
+		done.notBefore = fix(f.notBefore, event)
+	}
+	if f.occurredAt != nil {
+		done.occurredAt = fix(f.occurredAt, event)
+	}
+	for _, h := range f.headers {
+		done.headers = append(done.headers, header{h.name, fix(h.value, event)})
+	}
+	return done
 }
 
 type extension struct {
@@ -48,6 +86,11 @@ func (s *settings) apply(attempt string, event reflect.Type, opts []Option) []er
 			continue
 		}
 		o.set(s)
+	}
+	if n := len(s.headers); n > maxHeaders {
+		problems = append(problems, &OptionError{
+			attempt, goName(event), "Header", fmt.Errorf("there are %d of them, and the most is %d", n, maxHeaders), "put what consumers do not filter on into the data",
+		})
 	}
 	if s.to != nil && !s.published {
 		problems = append(problems, &OptionError{

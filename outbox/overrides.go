@@ -10,10 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/limits"
 )
@@ -74,33 +71,10 @@ func ValidateContentType(contentType string) error {
 // Google Cloud Pub/Sub, which has the lowest limits, takes.
 const MaxAttributes = 50
 
-const (
-	maxAttributeName  = 256
-	maxAttributeValue = 1024
-)
-
-// own names of the flat fields that messages have by themselves, which no static attribute may
-// replace. The payload of a Redis stream entry is a field, too.
-var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
-
 // ValidateAttribute says what is wrong with a static attribute: the name of a field that messages
 // have by themselves, one that a broker keeps for itself, more than 256 bytes of a name or 1024 of
 // a value, or control characters, with which one header of a message could pass for two.
-func ValidateAttribute(name, value string) error {
-	switch {
-	case name == "":
-		return errors.New("has an empty name")
-	case slices.Contains(ownFields, name):
-		return fmt.Errorf("%q is a field that each message has by itself: choose another name", name)
-	case strings.HasPrefix(name, "goog"):
-		return fmt.Errorf("%q begins with goog, which Google Cloud Pub/Sub keeps for itself", name)
-	case strings.ContainsFunc(name+value, unicode.IsControl), !utf8.ValidString(name), !utf8.ValidString(value):
-		return fmt.Errorf("%.40q has a control character, or is no valid UTF-8: use printable text", name)
-	case len(name) > maxAttributeName || len(value) > maxAttributeValue:
-		return fmt.Errorf("%.40q is too long: names have at most %d bytes, values %d", name, maxAttributeName, maxAttributeValue)
-	}
-	return nil
-}
+func ValidateAttribute(name, value string) error { return limits.AttributeFlaw(name, value) }
 
 func (o *Overrides) validate(broker string, format envelope.Format) error {
 	var problems []error

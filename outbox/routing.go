@@ -139,7 +139,7 @@ func ValidateExtensions(names []string, format envelope.Format) error {
 	var problems []error
 	for i, name := range names {
 		switch {
-		case name == "" || unfit(name, maxAttributeName) != "":
+		case name == "" || unfit(name, limits.MaxAttributeNameBytes) != "":
 			problems = append(problems, fmt.Errorf("%.40q is no name of an extension: use one such as tenant_id", name))
 		case slices.Contains(names[:i], name):
 			problems = append(problems, fmt.Errorf("%q is listed twice: list it once", name))
@@ -328,11 +328,12 @@ func (route *Route) Passes(eventType string) bool {
 // headersOf is the headers column: what a broker sends as flat fields beside those that have
 // columns of their own. The tracestate is that of whoever wrote it, and not for all to see.
 func headersOf(facts *envelope.Routing, traceState bool, static map[string]string) (string, error) {
-	if facts.TraceParent == "" && len(static) == 0 {
+	if facts.TraceParent == "" && len(static) == 0 && len(facts.Headers) == 0 {
 		return "", nil
 	}
-	headers := make(map[string]string, len(static)+2)
+	headers := make(map[string]string, len(static)+len(facts.Headers)+2)
 	maps.Copy(headers, static)
+	maps.Copy(headers, facts.Headers)
 	if facts.TraceParent != "" {
 		headers[brokers.FieldTraceParent] = facts.TraceParent
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -165,6 +166,33 @@ func TestWhatElseLeavesIsListed(t *testing.T) {
 	}, found)
 	routing.External[5].Include = envelope.Include{Nulls: true}
 	require.ErrorContains(t, routing.Validate(), `external broker "events": of what Include names, format cloudevents has TraceState alone`)
+}
+
+// What an event gives functions for is in the rows of all its brokers: what goes beside it before what a broker's messages
+// have by the configuration, and the destination in place of the stream category.
+func TestHeadersAndDestinationOfAnEvent(t *testing.T) {
+	t.Parallel()
+	routing := outbox.Routing{External: []outbox.Route{
+		{Broker: "plain"},
+		{Broker: "overridden", Overrides: outbox.Overrides{Destination: "eu.{stream}", Attributes: map[string]string{"country": "DE", "region": "eu"}}},
+	}}.WithDefaults()
+	require.NoError(t, routing.Validate())
+	rows, err := routing.AppendRows(nil, seal(t, placed{"7"}, envelope.Header("country", func(p placed) string { return "SE-" + p.ID }),
+		envelope.Destination(func(p placed) string { return "depot" + p.ID })))
+	require.NoError(t, err)
+	require.Len(t, rows, 3)
+	for i, want := range []struct{ destination, headers string }{
+		{"depot7", `{"country":"SE-7"}`}, {"depot7", `{"country":"SE-7"}`}, {"eu.depot7", `{"country":"SE-7","region":"eu"}`},
+	} {
+		assert.Equal(t, want.destination, rows[i].Stream)
+		assert.JSONEq(t, want.headers, rows[i].Headers)
+	}
+	for _, field := range []string{
+		brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType,
+		brokers.FieldTraceParent, brokers.FieldTraceState,
+	} {
+		require.ErrorContains(t, outbox.ValidateAttribute(field, ""), "each message has by itself")
+	}
 }
 
 func TestRoutingValidate(t *testing.T) {
