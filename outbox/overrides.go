@@ -81,7 +81,7 @@ const (
 
 // own names of the flat fields that messages have by themselves, which no static attribute may
 // replace. The payload of a Redis stream entry is a field, too.
-var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
+var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, brokers.FieldSignature, "data"}, reserved...)
 
 // ValidateAttribute says what is wrong with a static attribute: the name of a field that messages
 // have by themselves, one that a broker keeps for itself, more than 256 bytes of a name or 1024 of
