@@ -35,7 +35,7 @@
 //	7:2026-11                                  id of the key
 //	10:1795500000                              time of the signature, as behind t=
 //	36:01975d2e-6f0a-7000-8000-0000000000a1    flat field id
-//	24:Ordering.OrderPlaced.v1                 flat field type
+//	23:Ordering.OrderPlaced.v1                 flat field type
 //	15:ordering::order                         destination
 //	64:5d41...                                 SHA-256 of the payload's bytes, hexadecimal
 //

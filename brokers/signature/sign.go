@@ -18,6 +18,10 @@ const (
 	versionEd25519 = "v1a"
 
 	timePrefix = "t="
+
+	// likelyText and likelyValue have room for what is signed, and for the field of one key or two, of
+	// nearly every message.
+	likelyText, likelyValue = 384, 256
 )
 
 // Sign gives a message the flat field signature, with a signature of each key that can sign, in the order
@@ -28,9 +32,9 @@ func (k *Keys) Sign(m *brokers.Message, at time.Time) {
 	s := statement{
 		at: max(at.Unix(), 0), id: m.ID, kind: m.Type, destination: m.Destination, digest: sha256.Sum256(m.Payload),
 	}
-	value := strconv.AppendInt(append(make([]byte, 0, 160), timePrefix...), s.at, 10)
+	value := strconv.AppendInt(append(make([]byte, 0, likelyValue), timePrefix...), s.at, 10)
 	length := len(value)
-	var text []byte
+	text := make([]byte, 0, likelyText)
 	for i := range k.list {
 		key := &k.list[i]
 		if !key.signs() {
@@ -87,15 +91,15 @@ func (s *statement) append(text []byte, keyID string) []byte {
 	var digest [2 * sha256.Size]byte
 	text = append(append(text, versionText...), '\n')
 	text = line(text, keyID)
-	text = line(text, string(strconv.AppendInt(at[:0], s.at, 10)))
+	text = line(text, strconv.AppendInt(at[:0], s.at, 10))
 	text = line(text, s.id)
 	text = line(text, s.kind)
 	text = line(text, s.destination)
 	hex.Encode(digest[:], s.digest[:])
-	return line(text, string(digest[:]))
+	return line(text, digest[:])
 }
 
-func line(text []byte, value string) []byte {
+func line[T string | []byte](text []byte, value T) []byte {
 	text = strconv.AppendInt(text, int64(len(value)), 10)
 	text = append(text, ':')
 	text = append(text, value...)

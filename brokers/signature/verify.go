@@ -44,7 +44,7 @@ func (k *Keys) Verify(destination string, attributes map[string]string, payload 
 	s := statement{
 		at: at, id: attributes[brokers.FieldID], kind: attributes[brokers.FieldType], destination: destination, digest: sha256.Sum256(payload),
 	}
-	var text []byte
+	text := make([]byte, 0, likelyText)
 	var wrong, unknown []string
 	for i := range given {
 		one := &given[i]
