@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gorm-fanout/fanout/brokers/signature"
 )
@@ -46,12 +48,12 @@ func (o *object) sign() map[string]Secret {
 			o.problemf(f.key, section.path, "a key id has other characters than letters, digits, _ and -, or more than 63, or is a key itself: write id: key")
 			continue
 		}
-		var text Secret
-		if section.secret(f.name, &text); f.bad {
+		if section.get(f.name) == nil || !o.readTextWithout(f, controlButLineEnd) {
 			continue
 		}
+		text := Secret(f.text)
 		if _, err := signingKeys(map[string]Secret{f.name: text}); err != nil {
-			o.rejectf(f, "%s", withoutPackage(err))
+			o.rejectf(f, "%s", strings.TrimPrefix(withoutPackage(err), fmt.Sprintf("key %q: ", f.name))) // which the path has
 			continue
 		}
 		if keys == nil {
@@ -64,6 +66,9 @@ func (o *object) sign() map[string]Secret {
 	}
 	return keys
 }
+
+// controlButLineEnd is true for characters that no key has, not in PEM either.
+func controlButLineEnd(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\r' }
 
 // withoutPackage is an error of package signature as a problem says it, behind the path of the key.
 func withoutPackage(err error) string { return strings.TrimPrefix(err.Error(), "signature: ") }
