@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
@@ -154,10 +155,7 @@ brokers:
 
 	var keys signature.Keys // of the partner
 	check(keys.Add("2026-11", "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="))
-	headers := map[string]string{}
-	for name, value := range delivered[0].Fields {
-		headers[name] = value
-	}
+	headers := maps.Collect(delivered[0].Fields)
 	_, err = keys.Verify("ordering::order", headers, delivered[0].Payload)
 	fmt.Println(err)
 	_, err = keys.Verify("billing::invoice", headers, delivered[0].Payload) // copied into another stream

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,11 +85,7 @@ brokers:
 	one := func(broker *memory.Broker, destination string) (brokers.Message, map[string]string) {
 		messages, err := broker.Wait(t.Context(), destination, 1)
 		require.NoError(t, err)
-		attributes := map[string]string{}
-		for name, value := range messages[0].Fields {
-			attributes[name] = value
-		}
-		return messages[0], attributes
+		return messages[0], maps.Collect(messages[0].Fields)
 	}
 	keys := func(id, key string) *signature.Keys {
 		keys := new(signature.Keys)

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -179,11 +180,7 @@ func (s *suite) signature(t *testing.T) {
 	inOrder(t, msgs, received)
 	for i, got := range received {
 		require.NotContains(t, results[i].Omitted, brokers.FieldSignature)
-		attributes := map[string]string{}
-		for name, value := range got.Fields {
-			attributes[name] = value
-		}
-		_, err := partner.Verify(destination, attributes, got.Payload)
+		_, err := partner.Verify(destination, maps.Collect(got.Fields), got.Payload)
 		require.NoError(t, err, "message %d", i)
 	}
 }

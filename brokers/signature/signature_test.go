@@ -247,7 +247,7 @@ func TestMalformedSignatures(t *testing.T) {
 		"t=1795500000 v1a,2026-11,YR==":            "signature 1 is not in base64", // of which strict base64 has one form
 		"t=1795500000 v1a,2026-11,Y\nQ==":          "signature 1 is not in base64",
 		"t=1795500000 v1a,2026-11,YQ":              "signature 1 is not in base64",
-		one.Signature + " " + entry:                `signatures 1 and 2 have one key id, "2026-11"`,
+		one.Signature + " " + entry:                `signature 2 has the key id of another one, "2026-11"`,
 		"t=1795500000 v7,x v8,2026-11,y":           "it has no signature of version v1 or v1a",
 		"t=1795500000" + repeated(9, " v1,%d,"):    "has 9 signatures, 1 to 8 are read",
 		one.Signature + strings.Repeat(" v2", 400): "it has 1313 bytes, the most is 1024",
@@ -294,14 +294,14 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
 		fmt.Fprintf(&out, verb+"\n", keys)
 	}
-	asJSON, err := json.Marshal(keys)
+	asJSON, err := json.Marshal(map[string]any{"keys": keys})
 	require.NoError(t, err)
 	assert.Contains(t, out.String(), "[4 keys]")
 	out.Write(asJSON)
 	for _, k := range v.Keys {
 		raw, err := base64.StdEncoding.DecodeString((k.Private + k.Secret)[strings.Index(k.Private+k.Secret, "_")+1:])
 		require.NoError(t, err)
-		for _, secret := range []string{k.Private + k.Secret, string(raw), fmt.Sprintf("%x", raw), fmt.Sprint(raw)} {
+		for _, secret := range []string{k.Private + k.Secret, string(raw), fmt.Sprintf("%x", raw), fmt.Sprintf("%v", raw)} {
 			assert.NotContains(t, out.String(), secret)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,32 +87,42 @@ func parse(value string) (at int64, signatures []given, err error) {
 	}
 	signatures = make([]given, 0, len(parts)-1)
 	for n, part := range parts[1:] {
-		version, rest, _ := strings.Cut(part, ",")
-		if version == "" {
-			return 0, nil, fmt.Errorf("signature %d has no version", n+1)
+		one, known, err := parseOne(part)
+		if err != nil {
+			return 0, nil, fmt.Errorf("signature %d %w", n+1, err)
 		}
-		if version != versionHMAC && version != versionEd25519 {
-			continue
+		if slices.ContainsFunc(signatures, func(other given) bool { return other.keyID == one.keyID }) {
+			return 0, nil, fmt.Errorf("signature %d has the key id of another one, %q", n+1, one.keyID)
 		}
-		id, text, found := strings.Cut(rest, ",")
-		if !found || !validID(id) {
-			return 0, nil, fmt.Errorf("signature %d is not a version, a key id and base64, with commas between", n+1)
+		if known {
+			signatures = append(signatures, one)
 		}
-		for i := range signatures {
-			if signatures[i].keyID == id {
-				return 0, nil, fmt.Errorf("signatures %d and %d have one key id, %q", i+1, n+1, id)
-			}
-		}
-		signature, err := base64.StdEncoding.Strict().DecodeString(text)
-		if err != nil || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
-			return 0, nil, fmt.Errorf("signature %d is not in base64", n+1)
-		}
-		signatures = append(signatures, given{version, id, signature})
 	}
 	if len(signatures) == 0 {
 		return 0, nil, fmt.Errorf("it has no signature of version %s or %s", versionHMAC, versionEd25519)
 	}
 	return at, signatures, nil
+}
+
+// parseOne reads one signature. known is false for one of another version, of which nothing is read.
+func parseOne(part string) (one given, known bool, err error) {
+	version, rest, _ := strings.Cut(part, ",")
+	switch version {
+	case "":
+		return given{}, false, errors.New("has no version")
+	case versionHMAC, versionEd25519:
+	default:
+		return given{}, false, nil
+	}
+	id, text, found := strings.Cut(rest, ",")
+	if !found || !validID(id) {
+		return given{}, false, errors.New("is not a version, a key id and base64, with commas between")
+	}
+	signature, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
+		return given{}, false, errors.New("is not in base64")
+	}
+	return given{version, id, signature}, true, nil
 }
 
 // parseTime takes a time in the one form that it is written in.
