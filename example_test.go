@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -112,6 +114,55 @@ brokers:
 	check(err)
 	fmt.Println(message.Metadata.Headers.Type, string(message.Data))
 	// Output: Ordering.OrderPlaced.v1 {"OrderID":"42","Customer":"ada"}
+}
+
+// A broker that a partner shares with others: the relay signs what it sends there, and the partner, who has
+// the public key, verifies it.
+func Example_signature() {
+	ctx, stop := context.WithCancel(context.Background())
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[OrderPlaced](events, envelope.Published())
+
+	cfg, err := config.Parse([]byte(`
+databases: {default: {driver: sqlite}}
+outbox: {external_brokers: [partner]}
+brokers:
+  default: {type: memory}
+  partner:
+    type: memory # kafka, say; memory is for tests
+    sign: {2026-11: "${PARTNER_KEY}"}
+`), "fanout.yaml", config.WithEnv(func(string) (string, bool) { return "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", true }))
+	check(err)
+	db, err := gorm.Open(sqlite.Open("file:signed?mode=memory&cache=shared"), &gorm.Config{})
+	check(err)
+	check(db.AutoMigrate(&Order{}))
+	check(fanout.Migrate(ctx, cfg, fanout.WithDB("default", db)))
+	check(db.Use(gormplugin.New(events, cfg.Routing())))
+	partner := memory.New()
+	relay, err := fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBroker("partner", partner), fanout.WithLogger(slog.New(slog.DiscardHandler)))
+	check(err)
+	done := make(chan error)
+	go func() { done <- relay.Run(ctx) }()
+	check(db.Transaction(func(tx *gorm.DB) error {
+		order := &Order{ID: "42", Customer: "ada", Status: "placed"}
+		order.Raise(OrderPlaced{order.ID, order.Customer})
+		return tx.Save(order).Error
+	}))
+	delivered, err := partner.Wait(ctx, "ordering::order", 1)
+	check(err)
+	stop()
+	check(<-done)
+
+	var keys signature.Keys // of the partner
+	check(keys.Add("2026-11", "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="))
+	headers := maps.Collect(delivered[0].Fields)
+	_, err = keys.Verify("ordering::order", headers, delivered[0].Payload)
+	fmt.Println(err)
+	_, err = keys.Verify("billing::invoice", headers, delivered[0].Payload) // copied into another stream
+	fmt.Println(err != nil)
+	// Output:
+	// <nil>
+	// true
 }
 
 func check(err error) {

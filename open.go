@@ -83,7 +83,11 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	}
 	targets := make(map[string]relay.Target, len(r.brokers))
 	for name, broker := range r.brokers {
-		targets[name] = relay.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
+		keys, err := cfg.SigningKeys(name)
+		if err != nil {
+			return fmt.Errorf("fanout: broker %q: sign: %w", name, err)
+		}
+		targets[name] = relay.Target{Broker: broker, Policy: policyOf(cfg, name, o), Sign: keys}
 	}
 	var listen []string
 	for name, database := range cfg.Databases {

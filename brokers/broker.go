@@ -34,7 +34,8 @@ type Broker interface {
 	//
 	// Attributes and the correlation id are optional: they come from clients, tracers and other
 	// programs, and a message is never lost because of them. What the broker does not take is left
-	// out, and named in the Result. The id and the type are required.
+	// out, and named in the Result. The id and the type are required. [FieldSignature] is the last to
+	// be left out: a consumer that verifies refuses a message without it.
 	//
 	// Errors are classified with [Permanent], [Retryable], [Refused], [Unavailable] and
 	// [Unreachable]; an unclassified error does not say whose it is, and counts as Refused.
@@ -168,6 +169,8 @@ const (
 	FieldContentType   = "content-type"
 	FieldTraceParent   = "traceparent"
 	FieldTraceState    = "tracestate"
+	// FieldSignature is there where the relay signs; see package signature.
+	FieldSignature = "signature"
 )
 
 // DefaultContentType goes without saying on the wire: a message without the field content-type has

@@ -31,6 +31,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		broker.Filter = entry.filter()
 		entry.overrides(&broker.Overrides)
 
+		broker.Sign = entry.sign()
 		entry.integer("workers", &broker.Workers, math.MaxInt32)
 		entry.integer("batch_size", &broker.BatchSize, outbox.MaxBatchSize)
 		entry.integer("batch_bytes", &broker.BatchBytes, math.MaxInt32)

@@ -109,6 +109,10 @@ type Broker struct {
 	// Destination, TTL, ContentType and Attributes replace what an event says by itself.
 	outbox.Overrides
 
+	// Sign are the keys, by their ids, that sign each message as it is sent, for consumers that share the
+	// broker with others; package signature has their forms. Give two while a key is changed. Not for
+	// type webhook, which signs by its secrets. Default: none; messages are not signed.
+	Sign map[string]Secret
 	// Rate is the most messages in a second that one process publishes. Default: 0, as many as the
 	// broker takes.
 	Rate float64

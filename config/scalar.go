@@ -54,7 +54,10 @@ func (r *reader) onlyUnset(f *field) bool {
 }
 
 // readText reads a text that is not empty and has no control characters.
-func (r *reader) readText(f *field) (ok bool) {
+func (r *reader) readText(f *field) (ok bool) { return r.readTextWithout(f, unicode.IsControl) }
+
+// readTextWithout reads a text that is not empty and has none of some characters.
+func (r *reader) readTextWithout(f *field, refused func(rune) bool) (ok bool) {
 	if !r.scalar(f) {
 		return false
 	}
@@ -67,7 +70,7 @@ func (r *reader) readText(f *field) (ok bool) {
 		r.rejectf(f, "is empty once its variables are expanded: set them, or remove it")
 	case f.text == "":
 		r.rejectf(f, "is empty: give it a value, or remove it")
-	case strings.ContainsFunc(f.text, unicode.IsControl):
+	case strings.ContainsFunc(f.text, refused):
 		r.rejectf(f, "contains a line break or another control character")
 	}
 	return !f.bad

@@ -79,11 +79,15 @@ func (v *validation) checkBroker(name string, places map[string]string) {
 	if err := policy.Validate(); err != nil {
 		v.problemf(path, "%s", err)
 	}
+	if _, err := signingKeys(broker.Sign); err != nil {
+		v.problemf(join(path, signKey), "%s", withoutPackage(err))
+	}
 	if broker.Settings == nil {
 		return // of a type that is linked elsewhere
 	}
 	section := &goSection{
 		validation: v, settings: reflect.Indirect(reflect.ValueOf(broker.Settings)), path: path, internal: name == v.cfg.BrokerNames()[0], timeout: policy.PublishTimeout,
+		signed: len(broker.Sign) > 0,
 	}
 	broker.Settings.Check(section)
 	for _, server := range section.place.Servers {
@@ -107,6 +111,7 @@ type goSection struct {
 	path     string
 	internal bool
 	timeout  time.Duration
+	signed   bool // the broker has keys, which are no setting of its adapter's
 	place    adapter.Place
 }
 
@@ -114,6 +119,9 @@ var _ adapter.Section = (*goSection)(nil)
 
 // Has implements adapter.Section.
 func (s *goSection) Has(key string) bool {
+	if key == signKey {
+		return s.signed
+	}
 	value := valueOf(s.settings, key)
 	return value.IsValid() && !value.IsZero()
 }

@@ -115,18 +115,24 @@ func TestContracts(t *testing.T) {
 // A contract tells what was when the event was raised; where its id was unknown then, it is asked once more.
 func TestContractsAreAskedAtRaise(t *testing.T) {
 	t.Parallel()
+	type sold struct { // a type that no other test raises: all of its registrations are asked
+		OrderID string `fanout:"id"`
+		Lines   []string
+	}
 	calls := 0
-	c := sales(t, envelope.As(func(s Sold) ToPack {
+	c := envelope.NewCatalog("sales")
+	envelope.Register[sold](c, envelope.Name("Sold"), envelope.Published(envelope.As(func(s sold) ToPack {
 		calls++
 		return ToPack{append([]string{s.OrderID}, s.Lines...)}
-	}))
+	})))
+	require.NoError(t, c.Err())
 	for _, test := range []struct {
 		id    string
 		calls int
 	}{{"7", 1}, {"", 2}} {
 		calls = 0
 		lines := []string{"a"}
-		event := envelope.NewEvent(Sold{OrderID: test.id, Lines: lines})
+		event := envelope.NewEvent(sold{OrderID: test.id, Lines: lines})
 		if test.id != "" {
 			lines[0] = "b"
 		}

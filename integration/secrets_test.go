@@ -291,3 +291,31 @@ brokers: {default: {type: pubsub, project: acme, endpoint: "localhost:443"}}
 		})
 	}
 }
+
+// Nor is a key that signs for partners, whether it can be read or not.
+func TestNoCommandShowsASigningKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ entry, says string }{
+		"a key":        {"2026-11: whsec_" + base64.StdEncoding.EncodeToString([]byte(sentinel+sentinel)), ""},
+		"no key":       {"2026-11: " + sentinel, "brokers.default.sign.2026-11: the key is not whsec_"},
+		"bad base64":   {"2026-11: whsk_" + sentinel, "brokers.default.sign.2026-11: the key is not whsec_"},
+		"as its id":    {"whsec_" + sentinel + ": 2026-11", "brokers.default.sign: a key id"},
+		"no PEM":       {`2026-11: "-----BEGIN PRIVATE KEY-----\n` + sentinel + `\n-----END PRIVATE KEY-----"`, "brokers.default.sign.2026-11: the"},
+		"not a key id": {`"` + sentinel + ` x": 2026-11`, "brokers.default.sign: a key id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "fanout.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(`
+databases: {main: {driver: sqlite, dsn: "`+filepath.Join(dir, "x.db")+`"}}
+brokers: {default: {type: memory, sign: {`+c.entry+`}}}
+`), 0o600))
+			for _, args := range [][]string{{"migrate"}, {"validate"}, {"status", "--json"}} {
+				said := run(t, append(args, "--config", path)...)
+				assert.Contains(t, said.stderr, c.says)
+				assertNoSecret(t, args[0], said.stdout+said.stderr)
+			}
+		})
+	}
+}

@@ -189,7 +189,7 @@ func TestHeadersAndDestinationOfAnEvent(t *testing.T) {
 	}
 	for _, field := range []string{
 		brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType,
-		brokers.FieldTraceParent, brokers.FieldTraceState,
+		brokers.FieldTraceParent, brokers.FieldTraceState, brokers.FieldSignature,
 	} {
 		require.ErrorContains(t, outbox.ValidateAttribute(field, ""), "each message has by itself")
 	}
@@ -312,13 +312,13 @@ func TestOverridesValidate(t *testing.T) {
 	err := outbox.Routing{
 		Internal: outbox.Overrides{Destination: "{streem}", TTL: -1, ContentType: "json", Attributes: many},
 		External: []outbox.Route{{Broker: "e", Format: envelope.FormatCloudEvents, Overrides: outbox.Overrides{
-			ContentType: "a/b", Attributes: map[string]string{"traceparent": "x", "": "x", "googtopic": "x", "long": strings.Repeat("x", 1025)},
+			ContentType: "a/b", Attributes: map[string]string{"traceparent": "x", "signature": "x", "": "x", "googtopic": "x", "long": strings.Repeat("x", 1025)},
 		}}},
 	}.Validate()
 	for _, text := range []string{
 		`broker "default": destination: {streem} is no placeholder`, `broker "default": ttl: is -1ns`, `broker "default": content_type: "json" is not a media type`,
 		`broker "default": attributes: there are 51: use at most 50`, `broker "e": content_type: does not go together with format cloudevents`,
-		`"traceparent" is a field`, "has an empty name", `"googtopic" begins with goog`, `"long" is too long`,
+		`"traceparent" is a field`, `"signature" is a field`, "has an empty name", `"googtopic" begins with goog`, `"long" is too long`,
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -109,6 +109,27 @@ var defects = []defect{
 		},
 	},
 	{
+		"of many attributes the first are left out",
+		[]string{"Signature"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			const most = 100
+			msgs = slices.Clone(msgs)
+			omitted := make([][]string, len(msgs))
+			for i := range msgs {
+				beyond := max(len(msgs[i].Attributes)-most, 0)
+				for _, a := range msgs[i].Attributes[:beyond] {
+					omitted[i] = append(omitted[i], a.Name)
+				}
+				msgs[i].Attributes = msgs[i].Attributes[beyond:]
+			}
+			results := next.Publish(ctx, msgs)
+			for i := range results {
+				results[i].Omitted = omitted[i]
+			}
+			return results
+		},
+	},
+	{
 		"messages are modified",
 		[]string{"Bulk"},
 		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {

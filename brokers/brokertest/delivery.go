@@ -2,15 +2,20 @@ package brokertest
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
@@ -145,6 +150,38 @@ func (s *suite) optionalFields(t *testing.T) {
 		require.True(t, bytes.Equal(want.Payload, got.Payload), "message %d", i)
 		require.Equal(t, want.CorrelationID, got.CorrelationID)
 		require.Equal(t, sorted(want.Attributes), sorted(got.Attributes), "message %d: what is not there is named", i)
+	}
+}
+
+// signature: that of a relay arrives as it was sent, however many other attributes there are, and the
+// message verifies at the consumer.
+func (s *suite) signature(t *testing.T) {
+	var relay, partner signature.Keys
+	for i := range 4 { // as many as a relay may have, with the longest ids
+		seed := bytes.Repeat([]byte{byte(i)}, ed25519.SeedSize)
+		public, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+		id := strings.Repeat(fmt.Sprint(i), 64)
+		require.NoError(t, relay.Add(id, "whsk_"+base64.StdEncoding.EncodeToString(seed)))
+		require.NoError(t, partner.Add(id, "whpk_"+base64.StdEncoding.EncodeToString(public)))
+	}
+	b, destination := s.open(t), s.Destination(t)
+	msgs := messages(destination, 3, "brokertest::signed")
+	msgs[0].Payload = []byte("\xff\xfe not UTF-8 \x00\r\n")
+	msgs[1].Attributes = []brokers.Attribute{{Name: brokers.FieldTraceParent, Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
+	for i := range 1200 {
+		msgs[2].Attributes = append(msgs[2].Attributes, brokers.Attribute{Name: fmt.Sprintf("a%04d", i), Value: "x"})
+	}
+	for i := range msgs {
+		relay.Sign(&msgs[i], time.Unix(999_999_999_999, 0))
+	}
+	results := s.succeed(t, b, msgs)
+	received := s.arrived(t, destination, len(msgs))
+	require.Len(t, received, len(msgs))
+	inOrder(t, msgs, received)
+	for i, got := range received {
+		require.NotContains(t, results[i].Omitted, brokers.FieldSignature)
+		_, err := partner.Verify(destination, maps.Collect(got.Fields), got.Payload)
+		require.NoError(t, err, "message %d", i)
 	}
 }
 

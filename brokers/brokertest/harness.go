@@ -77,6 +77,7 @@ func Run(t *testing.T, harness Harness) {
 		{"Empty", s.empty},
 		{"TextAndBytes", s.textAndBytes},
 		{"OptionalFields", s.optionalFields},
+		{"Signature", s.signature},
 		{"LongestKey", s.longestKey},
 		{"DuplicateID", s.duplicateID},
 		{"TenThousand", s.tenThousand},

@@ -45,9 +45,9 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 	}
 	message = &pubsubpb.PubsubMessage{Data: m.Payload, Attributes: attributes, OrderingKey: m.OrderingKey}
 	if size := requestSize(topic) + entrySize(message); size > MaxMessageBytes {
-		// Without what is optional it may fit.
+		// Without what is optional it may fit. A consumer would refuse it without its signature.
 		for name := range attributes {
-			if !slices.Contains(required, name) {
+			if !slices.Contains(required, name) && name != brokers.FieldSignature {
 				delete(attributes, name)
 				omitted = append(omitted, name)
 			}

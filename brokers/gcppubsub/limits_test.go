@@ -135,3 +135,25 @@ func testOptional(t *testing.T, s site) {
 		})
 	}
 }
+
+// A message that is too large with its attributes goes without them, but never without its signature.
+func TestSignatureStays(t *testing.T) {
+	everywhere(t, func(t *testing.T, s site) {
+		t.Helper()
+		s.createTopic(t, "signed")
+		b := s.open(t)
+		m := message("signed", "", 0)
+		m.Attributes = nil
+		attribute(brokers.FieldSignature, strings.Repeat("s", 700))(&m)
+		attribute("other", strings.Repeat("x", 1000))(&m)
+		m.Payload = make([]byte, 9_999_000)
+		result := b.Publish(t.Context(), []brokers.Message{m})[0]
+		require.NoError(t, result.Err)
+		assert.Contains(t, result.Omitted, "other")
+		assert.NotContains(t, result.Omitted, brokers.FieldSignature)
+
+		m.Payload = make([]byte, 9_999_500)
+		result = b.Publish(t.Context(), []brokers.Message{m})[0]
+		require.ErrorContains(t, result.Err, "Pub/Sub takes 10000000")
+	})
+}

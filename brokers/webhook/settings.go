@@ -72,6 +72,7 @@ func (s *Settings) Check(section adapter.Section) {
 		adapter.CheckURL(section, "url", s.URL, schemes...)
 	}
 	section.Require("secrets", "[whsec_...]")
+	section.Removef("sign", "does nothing for a broker of type webhook, which signs each message with its secrets: remove it")
 	s.TLS.Check(section, "tls")
 	if section.Has("url") && section.Sound("url") && !strings.HasPrefix(s.URL.Reveal(), "https://") {
 		section.Removef("tls", "does nothing without TLS: let url begin with https://, or remove it")

@@ -143,6 +143,7 @@ func Run(t *testing.T, harness Harness) {
 		{"ForeignHeld", s.foreignHeld},
 		{"Decoder", s.decoder},
 		{"DecoderKeepsOrder", s.decoderKeepsOrder},
+		{"Signatures", s.signatures},
 		{"DecoderIsSlow", s.decoderIsSlow},
 		{"StopAsksNoDecoder", s.stopAsksNoDecoder},
 		{"HotKey", s.hotKey},

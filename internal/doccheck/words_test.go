@@ -22,7 +22,7 @@ var metric = regexp.MustCompile(`^(fanout|messaging)\.[a-z_.]+$`)
 var exported = regexp.MustCompile(`^(fanout_(?:outbox|inbox)_[a-z_]+?)(_seconds|_bytes)?(_total|_bucket|_count|_sum)?$`)
 
 // others are the words of other programs: commands, and settings with their values.
-var others = regexp.MustCompile(`^((fanout|messages|make|go|gcloud|nats|kafka-consumer-groups|(no-)?appendfsync(-on-rewrite)?) |[a-z-]+: \S+$)`)
+var others = regexp.MustCompile(`^((fanout|messages|make|go|gcloud|nats|openssl|kafka-consumer-groups|(no-)?appendfsync(-on-rewrite)?) |[a-z-]+: \S+$)`)
 
 // A log line or a metric that a page quotes is one that the source writes: who is on call looks for
 // exactly that.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
@@ -21,21 +22,23 @@ import (
 
 // What the bookkeeping of a processor costs for each message that is delivered, from the claim to
 // the completion, with a store and a broker that cost nothing: one allocation, for the attributes
-// that its headers become.
+// that its headers become. Signatures cost those who have keys, and no one else.
 func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	for name, c := range map[string]struct {
 		headers  string
 		observer relay.Observer
+		sign     *signature.Keys
 		want     float64
 	}{
-		"with headers":     {traced, nil, 1},
-		"without headers":  {"", nil, 0},
-		"with an observer": {"", relay.Observers(countsAges{}, countsAges{}), 0},
+		"with headers":     {traced, nil, nil, 1},
+		"without headers":  {"", nil, nil, 0},
+		"with an observer": {"", relay.Observers(countsAges{}, countsAges{}), nil, 0},
+		"signed":           {"", nil, signingKeys(t), 4}, // the attributes, the value, the text and the signature
 	} {
 		t.Run(name, func(t *testing.T) {
 			measure := func(n int) (allocations float64) {
-				synctest.Test(t, func(t *testing.T) { allocations = allocationsOfBatch(t, n, c.headers, c.observer) })
+				synctest.Test(t, func(t *testing.T) { allocations = allocationsOfBatch(t, n, c.headers, c.observer, c.sign) })
 				return allocations
 			}
 			few, many := measure(401), measure(500) // five calls of the broker, each
@@ -46,7 +49,7 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 }
 
 // allocationsOfBatch is what one batch costs, whole processor included, when it is warm.
-func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Observer) float64 {
+func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Observer, sign *signature.Keys) float64 {
 	s := &sameBatch{next: make(chan struct{}), completed: make(chan struct{})}
 	s.batch.Messages = make([]driver.Message, n)
 	for i := range s.batch.Messages {
@@ -57,7 +60,7 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 	}
 	p, err := relay.NewProcessor(relay.ProcessorConfig{
 		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.DiscardHandler),
-		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer,
+		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer, Sign: sign,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

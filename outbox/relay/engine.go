@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -56,6 +57,8 @@ type EngineConfig struct {
 type Target struct {
 	Broker brokers.Broker
 	Policy outbox.Policy
+	// Sign signs each message as it is sent; nil: messages are not signed.
+	Sign *signature.Keys
 }
 
 // NewEngine makes the processors; all problems are reported in one error.
@@ -79,8 +82,8 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
 				Database: database, Broker: broker, Store: cfg.Stores[database],
-				Target: cfg.Brokers[broker].Broker, Policy: cfg.Brokers[broker].Policy, Log: cfg.Log,
-				Observer: cfg.Observer,
+				Target: cfg.Brokers[broker].Broker, Policy: cfg.Brokers[broker].Policy, Sign: cfg.Brokers[broker].Sign,
+				Log: cfg.Log, Observer: cfg.Observer,
 			})
 			if err != nil {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))

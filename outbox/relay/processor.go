@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
@@ -29,6 +30,7 @@ type Processor struct {
 	target           brokers.Broker
 	policy           outbox.Policy
 	log              *slog.Logger
+	sign             *signature.Keys   // nil: messages are not signed
 	observer         ProcessorObserver // nil: none
 	clock            *clock            // of the database; nil: it is ours
 
@@ -65,6 +67,9 @@ type ProcessorConfig struct {
 	Store            driver.Delivery
 	Target           brokers.Broker
 	Policy           outbox.Policy
+	// Sign signs each message as it is sent, with all of these keys. Default: nil, messages are not
+	// signed.
+	Sign *signature.Keys
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
 	// Observer sees what the processor does. Default: none.
@@ -82,9 +87,14 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Sign != nil {
+		if err := cfg.Sign.CanSign(); err != nil {
+			return nil, fmt.Errorf("broker %q: %w", cfg.Broker, err)
+		}
+	}
 	policy := cfg.Policy.WithDefaults()
 	p := &Processor{
-		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
+		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy, sign: cfg.Sign,
 		sizing: newSizing(cfg.Target, &policy),
 		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		shards: newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),

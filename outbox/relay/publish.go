@@ -10,9 +10,14 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// publish makes the call, and tells who observes. Its results are what the broker has answered, but
+// publish makes the call, signed where the broker has keys, and tells who observes. Its results are what the broker has answered, but
 // that what failed because we stopped waiting was not sent.
 func (d *delivery) publish(sending context.Context) {
+	if d.p.sign != nil {
+		for i := range d.call.Outgoing {
+			d.p.sign.Sign(&d.call.Outgoing[i], d.call.Began)
+		}
+	}
 	watched := sending
 	if d.p.observer != nil {
 		watched = d.p.observer.Publishing(sending, &d.call)

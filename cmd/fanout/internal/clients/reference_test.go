@@ -156,7 +156,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "format", "source", "extensions", "include", "filter", "workers", "batch_size", "batch_bytes", "publish_timeout", "ordering", "on_abandon", "retry",
-		"retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
+		"retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes", "sign",
 	},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"outbox.breaker":    {"trip_after", "min_delay", "max_delay"},

@@ -1,0 +1,192 @@
+package signature
+
+import (
+	"crypto/ed25519"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+const (
+	prefixHMAC    = "whsec_"
+	prefixPrivate = "whsk_"
+	prefixPublic  = "whpk_"
+
+	blockPrivate = "PRIVATE KEY"
+	blockPublic  = "PUBLIC KEY"
+
+	// leastSecretBytes is the size of SHA-256, below which a secret weakens HMAC (RFC 2104, section 3).
+	leastSecretBytes = 32
+	mostSecretBytes  = 64
+	mostIDBytes      = 64
+	// mostSigning keys sign a message: two in a rotation, of both kinds. Their signatures have 646 bytes
+	// at most, and Pub/Sub takes 1,024 for an attribute.
+	mostSigning = 4
+)
+
+// Keys are the keys that sign or verify, by their ids. The zero value has none. Add them first: after that
+// all methods are safe for concurrent use. However they are printed or logged, no key is shown.
+type Keys struct{ list []key }
+
+// A key is one of HMAC where secret is set. Without a private key, one of Ed25519 only verifies.
+type key struct {
+	id      string
+	secret  []byte
+	private ed25519.PrivateKey
+	public  ed25519.PublicKey
+}
+
+func (k *key) signs() bool { return k.secret != nil || k.private != nil }
+
+// version says how the key signs.
+func (k *key) version() string {
+	if k.secret != nil {
+		return versionHMAC
+	}
+	return versionEd25519
+}
+
+var errKey = fmt.Errorf("the key is not %s and %d to %d bytes in base64, not %s or %s and a key of Ed25519 in base64, and not such a key in PEM",
+	prefixHMAC, leastSecretBytes, mostSecretBytes, prefixPrivate, prefixPublic)
+
+// Add adds a key in one of the forms that the package's documentation lists. Its id has 1 to 64 letters,
+// digits, ".", "_" and "-", and is added once. The error names what is wrong, and never shows the key.
+func (k *Keys) Add(id, text string) error {
+	if err := checkID(id); err != nil {
+		return fmt.Errorf("signature: %w", err)
+	}
+	if k.find(id) != nil {
+		return fmt.Errorf("signature: key id %q is there already", id)
+	}
+	added, err := parseKey(text)
+	if err != nil {
+		return fmt.Errorf("signature: key %q: %w", id, err)
+	}
+	added.id = id
+	k.list = append(k.list, added)
+	return nil
+}
+
+// CanSign says why these keys cannot sign messages: there are none, more than four, or one is public. Nil:
+// each of them signs.
+func (k *Keys) CanSign() error {
+	if k == nil || len(k.list) == 0 || len(k.list) > mostSigning {
+		return fmt.Errorf("signature: there are %d keys to sign with: give 1 to %d, the new one and, while partners change over, the old one", k.len(), mostSigning)
+	}
+	for i := range k.list {
+		if !k.list[i].signs() {
+			return fmt.Errorf("signature: key %q: it is public, and can only verify: give the private key", k.list[i].id)
+		}
+	}
+	return nil
+}
+
+func (k *Keys) len() int {
+	if k == nil {
+		return 0
+	}
+	return len(k.list)
+}
+
+func (k *Keys) find(id string) *key {
+	for i := range k.list {
+		if k.list[i].id == id {
+			return &k.list[i]
+		}
+	}
+	return nil
+}
+
+// checkID does not show an id that is a key, as where the two have changed places.
+func checkID(id string) error {
+	switch {
+	case strings.HasPrefix(id, prefixHMAC), strings.HasPrefix(id, prefixPrivate), strings.HasPrefix(id, prefixPublic):
+		return errors.New("a key stands where its id should be")
+	case !validID(id):
+		return fmt.Errorf("a key id has other characters than letters, digits, '.', '_' and '-', or has not 1 to %d of them", mostIDBytes)
+	}
+	return nil
+}
+
+func validID(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; ('a' > c || c > 'z') && ('A' > c || c > 'Z') && ('0' > c || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= mostIDBytes
+}
+
+func parseKey(text string) (key, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "-----BEGIN ") {
+		return parsePEM(text)
+	}
+	at := strings.Index(text, "_") + 1
+	raw, err := base64.StdEncoding.Strict().DecodeString(text[at:])
+	if err != nil {
+		return key{}, errKey // the cause would quote a part of it
+	}
+	switch n := len(raw); {
+	case text[:at] == prefixHMAC && n >= leastSecretBytes && n <= mostSecretBytes:
+		return key{secret: raw}, nil
+	case text[:at] == prefixPrivate && n == ed25519.SeedSize:
+		return keyOf(ed25519.NewKeyFromSeed(raw)), nil
+	case text[:at] == prefixPrivate && n == ed25519.PrivateKeySize:
+		private := keyOf(ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]))
+		if subtle.ConstantTimeCompare(private.private, raw) != 1 {
+			return key{}, errors.New("the public half of the private key is not its own")
+		}
+		return private, nil
+	case text[:at] == prefixPublic && n == ed25519.PublicKeySize:
+		return key{public: raw}, nil
+	default:
+		return key{}, errKey
+	}
+}
+
+func parsePEM(text string) (key, error) {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || len(strings.TrimSpace(string(rest))) > 0 {
+		return key{}, errors.New("the PEM cannot be read, or has more than one block")
+	}
+	var parsed any
+	var err error
+	switch block.Type {
+	case blockPrivate:
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case blockPublic:
+		parsed, err = x509.ParsePKIXPublicKey(block.Bytes)
+	default:
+		return key{}, fmt.Errorf("the PEM is neither %s nor %s: an encrypted key, or one of another form, is not read", blockPrivate, blockPublic)
+	}
+	switch of := parsed.(type) {
+	case ed25519.PrivateKey:
+		return keyOf(of), nil
+	case ed25519.PublicKey:
+		return key{public: of}, nil
+	}
+	if err != nil {
+		return key{}, errors.New("the key in the PEM cannot be read")
+	}
+	return key{}, errors.New("the key in the PEM is not one of Ed25519")
+}
+
+func keyOf(private ed25519.PrivateKey) key {
+	public, _ := private.Public().(ed25519.PublicKey) // which it always is
+	return key{private: private, public: public}
+}
+
+// Format implements fmt.Formatter: it shows how many keys there are.
+func (k *Keys) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, k.shown()) }
+
+// LogValue implements slog.LogValuer.
+func (k *Keys) LogValue() slog.Value { return slog.StringValue(k.shown()) }
+
+func (k *Keys) shown() string { return fmt.Sprintf("[%d keys]", k.len()) }
