@@ -24,7 +24,9 @@ type side struct {
 func routes(all ...outbox.Route) outbox.Routing { return outbox.Routing{External: all} }
 
 // of registers one event type, and sends it to the broker partner.
-func of[E any](options ...envelope.Option) side { return to[E](outbox.Route{Broker: "partner"}, options...) }
+func of[E any](options ...envelope.Option) side {
+	return to[E](outbox.Route{Broker: "partner"}, options...)
+}
 
 // to registers one event type, and sends it to this route alone.
 func to[E any](route outbox.Route, options ...envelope.Option) side {

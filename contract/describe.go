@@ -40,7 +40,7 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 		if err != nil {
 			return fmt.Errorf("contract: describe event %s: %w", t.WireType(), err)
 		}
-		alone := *s
+		alone := *s.NotNull() // an event whose data is null is refused
 		alone.Dialect, alone.ID = jsonschema.Dialect, "urn:event:"+t.WireType()
 		schemas[t.WireType()] = &alone
 		described.Warnings = append(described.Warnings, notes...)

@@ -91,8 +91,7 @@ func (s *Schema) inferScalar(values []any) {
 		text, _ := value.(string)
 		_, err := time.Parse(time.RFC3339Nano, text)
 		times = times && err == nil
-		_, err = uuid.Parse(text)
-		ids = ids && err == nil
+		ids = ids && len(text) == len(uuid.Nil.String()) && uuid.Validate(text) == nil // of its forms, that with hyphens
 	}
 	switch {
 	case same:
