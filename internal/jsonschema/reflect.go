@@ -264,7 +264,11 @@ func (b *builder) structOf(t reflect.Type, path string) (*Schema, error) {
 			return nil, err
 		}
 		if !f.named {
-			b.note("%s.%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", f.owner, f.goName, f.name)
+			where := f.owner.String() + "." + f.goName
+			if f.owner.Name() == "" {
+				where = at
+			}
+			b.note("%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", where, f.name)
 		}
 		if s.Properties == nil {
 			s.Properties = map[string]*Schema{}
