@@ -173,7 +173,7 @@ func (out *asyncAPI) hoist(key string, data *jsonschema.Schema) *jsonschema.Sche
 
 // payload is the schema of a whole message.
 func (b *broker) payload(wireType string, data *jsonschema.Schema) *jsonschema.Schema {
-	typeOf, _ := json.Marshal(wireType) // a string
+	typeOf, _ := json.Marshal(wireType) //nolint:errchkjson // a string
 	constant := &jsonschema.Schema{Type: jsonschema.Types{jsonschema.String}, Const: typeOf}
 	whole := b.Envelope.With("data", data, true)
 	if b.Format == envelope.FormatCloudEvents {

@@ -2,7 +2,6 @@ package contract_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,10 +9,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/contract"
 )
-
-func replaced(text, schema string) string { return strings.Replace(text, "%", schema, 1) }
-
-func closing(n int) string { return strings.Repeat("}", n) }
 
 // FuzzDocument: whatever is read is written again without a change, has no changes against itself,
 // and can be compared with another document both ways, and made AsyncAPI of.

@@ -45,7 +45,9 @@ type logging struct {
 	logged []string
 }
 
-func (l *logging) Logf(format string, args ...any) { l.logged = append(l.logged, fmt.Sprintf(format, args...)) }
+func (l *logging) Logf(format string, args ...any) {
+	l.logged = append(l.logged, fmt.Sprintf(format, args...))
+}
 
 // The environment is that of the process: no other test may run.
 func TestContract(t *testing.T) {

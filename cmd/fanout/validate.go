@@ -80,7 +80,8 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 		}
 		cmd.Printf("external broker %s: %s go to %s\n", route.Broker, types, cmp.Or(route.Destination, "{stream}"))
 		for _, set := range []struct{ key, value string }{
-			{"source", route.Source}, {"content_type", route.ContentType},
+			{"source", route.Source},
+			{"content_type", route.ContentType},
 			{"attributes", strings.Join(slices.Sorted(maps.Keys(route.Attributes)), ", ")}, // values can be of the environment
 		} {
 			if set.value != "" {

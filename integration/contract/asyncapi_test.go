@@ -99,8 +99,12 @@ func TestMessagesAreAsDescribed(t *testing.T) {
 	rich.SetExtension("region", 7)
 	seen := map[string]int{}
 	for _, data := range []any{
-		orderPlaced{}, orderPlaced{OrderID: "1", Lines: []line{{Parts: []*line{nil, {SKU: "a"}}}}},
-		tree{}, tree{Left: &tree{Right: &tree{}}}, moved{}, moved{"a": nil, "b": {Left: &tree{}}},
+		orderPlaced{},
+		orderPlaced{OrderID: "1", Lines: []line{{Parts: []*line{nil, {SKU: "a"}}}}},
+		tree{},
+		tree{Left: &tree{Right: &tree{}}},
+		moved{},
+		moved{"a": nil, "b": {Left: &tree{}}},
 	} {
 		for _, src := range []envelope.Source{{}, {Aggregate: "Order", ID: "42"}, {Aggregate: "OrderLine", ID: "4,2", Version: 3, Sequence: 1}} {
 			for _, cx := range []envelope.Context{{}, rich} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -238,8 +239,7 @@ func (c *comparison) lists(b, a *Schema, path string) {
 		if n == nil {
 			return ""
 		}
-		text, _ := json.Marshal(*n)
-		return string(text)
+		return strconv.Itoa(*n)
 	}
 	c.text(path, "least number of elements", bound(b.MinItems), bound(a.MinItems))
 	c.text(path, "greatest number of elements", bound(b.MaxItems), bound(a.MaxItems))

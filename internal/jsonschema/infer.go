@@ -95,7 +95,7 @@ func (s *Schema) inferScalar(values []any) {
 	}
 	switch {
 	case same:
-		s.Const, _ = json.Marshal(values[0]) // a scalar
+		s.Const, _ = json.Marshal(values[0]) //nolint:errchkjson // a scalar that was JSON
 	case times:
 		s.Format = "date-time"
 	case ids:

@@ -47,7 +47,7 @@ type builder struct {
 	noted map[string]bool
 }
 
-func (b *builder) note(format string, args ...any) {
+func (b *builder) notef(format string, args ...any) {
 	if note := fmt.Sprintf(format, args...); !b.noted[note] {
 		b.noted[note] = true
 		b.notes = append(b.notes, note)
@@ -150,7 +150,7 @@ func (b *builder) special(t reflect.Type, path string) (*Schema, error) {
 	}
 	if own(jsonMarshaler) || onPointer(jsonMarshaler) || onPointer(textMarshaler) && !own(textMarshaler) {
 		// With a method on the pointer it depends on where the value is whether it is called.
-		b.note("%s: the type %s writes its JSON itself, so the contract takes anything there and shows no change", path, t)
+		b.notef("%s: the type %s writes its JSON itself, so the contract takes anything there and shows no change", path, t)
 		return &Schema{}, nil
 	}
 	values, err := enumOf(t)
@@ -193,22 +193,7 @@ func (b *builder) specialPointer(t reflect.Type, path string) (*Schema, error) {
 
 // plain describes a type by its kind alone.
 func (b *builder) plain(t reflect.Type, path string) (*Schema, error) {
-	if t == jsonNumber {
-		return &Schema{Type: Types{Number}}, nil
-	}
-	switch kind := t.Kind(); kind {
-	case reflect.Bool:
-		return &Schema{Type: Types{Boolean}}, nil
-	case reflect.String:
-		return &Schema{Type: Types{String}}, nil
-	case reflect.Float32:
-		return &Schema{Type: Types{Number}, Format: "float"}, nil
-	case reflect.Float64:
-		return &Schema{Type: Types{Number}, Format: "double"}, nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return &Schema{Type: Types{Integer}, Format: "int" + strconv.Itoa(t.Bits())}, nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return &Schema{Type: Types{Integer}, Format: "uint" + strconv.Itoa(t.Bits()), Minimum: new(int)}, nil
+	switch t.Kind() {
 	case reflect.Pointer:
 		s, err := b.of(t.Elem(), path)
 		if err != nil {
@@ -230,7 +215,32 @@ func (b *builder) plain(t reflect.Type, path string) (*Schema, error) {
 	case reflect.Struct:
 		return b.structOf(t, path)
 	default:
+		if s := scalar(t); s != nil {
+			return s, nil
+		}
 		return nil, fmt.Errorf("%s: encoding/json does not encode a %s", path, t)
+	}
+}
+
+// scalar describes a type that holds no other; nil where encoding/json does not encode it.
+func scalar(t reflect.Type) *Schema {
+	switch kind := t.Kind(); {
+	case t == jsonNumber:
+		return &Schema{Type: Types{Number}}
+	case kind == reflect.Bool:
+		return &Schema{Type: Types{Boolean}}
+	case kind == reflect.String:
+		return &Schema{Type: Types{String}}
+	case kind == reflect.Float32:
+		return &Schema{Type: Types{Number}, Format: "float"}
+	case kind == reflect.Float64:
+		return &Schema{Type: Types{Number}, Format: "double"}
+	case kind >= reflect.Int && kind <= reflect.Int64:
+		return &Schema{Type: Types{Integer}, Format: "int" + strconv.Itoa(t.Bits())}
+	case kind >= reflect.Uint && kind <= reflect.Uintptr:
+		return &Schema{Type: Types{Integer}, Format: "uint" + strconv.Itoa(t.Bits()), Minimum: new(int)}
+	default:
+		return nil
 	}
 }
 
@@ -268,7 +278,7 @@ func (b *builder) structOf(t reflect.Type, path string) (*Schema, error) {
 			if f.owner.Name() == "" {
 				where = at
 			}
-			b.note("%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", where, f.name)
+			b.notef("%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", where, f.name)
 		}
 		if s.Properties == nil {
 			s.Properties = map[string]*Schema{}
