@@ -15,13 +15,15 @@ import (
 // AsyncAPI returns the document in the form of AsyncAPI 3.0, as indented JSON, for all brokers or
 // those that are named: what one partner gets is not for another. version is that of the
 // application's contract, such as "1.2.0", which AsyncAPI requires. Servers are not in it, for a
-// contract knows none. The error names a broker that the document does not have.
+// contract knows none. The error names a broker that the document does not have, or is
+// about a size of more than 64 MiB.
 //
 // Source of the form: https://www.asyncapi.com/docs/reference/specification/v3.0.0
 func (d *Document) AsyncAPI(version string, brokers ...string) ([]byte, error) {
 	if len(brokers) == 0 {
 		brokers = slices.Sorted(maps.Keys(d.file.Brokers))
 	}
+	size := 0 // of what each message repeats
 	out := asyncAPI{
 		AsyncAPI: "3.0.0", Info: info{Title: d.title(), Version: version},
 		Channels: map[string]*channel{}, Operations: map[string]operation{},
@@ -31,6 +33,13 @@ func (d *Document) AsyncAPI(version string, brokers ...string) ([]byte, error) {
 		b, known := d.file.Brokers[name]
 		if !known {
 			return nil, fmt.Errorf("contract: write AsyncAPI: there is no broker %q: the document has %q", name, slices.Sorted(maps.Keys(d.file.Brokers)))
+		}
+		repeated, err := json.Marshal([]any{b.Headers, b.Envelope, b.Extensions})
+		if size += len(repeated) * len(b.Types); err == nil && size > maxAsyncAPIBytes {
+			err = fmt.Errorf("the document would have more than %d bytes: name fewer brokers", maxAsyncAPIBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("contract: write AsyncAPI: %w", err)
 		}
 		out.add(name, b)
 	}
@@ -86,6 +95,9 @@ type (
 		Schemas  map[string]*jsonschema.Schema `json:"schemas,omitempty"`
 	}
 )
+
+// maxAsyncAPIBytes bounds a document: each of its messages has the headers and the envelope.
+const maxAsyncAPIBytes = 64 << 20
 
 // placeholders of a destination that depend on what raises an event.
 var placeholders = map[string]string{

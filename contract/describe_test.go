@@ -153,5 +153,14 @@ func TestUnmarshalRefuses(t *testing.T) {
 		err := json.Unmarshal([]byte(text), new(contract.Document))
 		assert.ErrorContains(t, err, reason, text)
 	}
+	long := strings.Repeat("a", 1001)
+	for text, reason := range map[string]string{
+		replaced(`{"properties":{"` + long + `":{}}}`):                                                               "more than 1000 bytes",
+		strings.Replace(replaced("{}"), `"p"`, `"`+long+`"`, 1):                                                      "the name of a broker, type or extension",
+		strings.Replace(replaced("{}"), `"types"`, `"extensions":{"`+long+`":{}},"types"`, 1):                        "the name of a broker, type or extension",
+		strings.Replace(replaced("{}"), `"types":{`, `"types":{"`+long+`":{"destination":"","key":"","data":{}}`, 1): "the name of a broker, type or extension",
+	} {
+		assert.ErrorContains(t, json.Unmarshal([]byte(text), new(contract.Document)), reason)
+	}
 	assert.ErrorContains(t, new(contract.Document).UnmarshalJSON(make([]byte, 9<<20)), "more than 8388608 bytes")
 }

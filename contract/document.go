@@ -37,6 +37,7 @@ const (
 	maxBytes   = 8 << 20
 	maxBrokers = 1000
 	maxTypes   = 10_000
+	maxName    = 1000 // bytes
 )
 
 // file is the form on disk.
@@ -106,12 +107,17 @@ func (f *file) check() error {
 		return fmt.Errorf("there are more than %d brokers", maxBrokers)
 	}
 	for name, b := range f.Brokers {
+		if len(name) > maxName {
+			return errName
+		}
 		if err := b.check(); err != nil {
 			return fmt.Errorf("broker %.60q: %w", name, err)
 		}
 	}
 	return nil
 }
+
+var errName = fmt.Errorf("the name of a broker, type or extension has more than %d bytes", maxName)
 
 var errMissing = errors.New("a member is missing or null: headers, envelope, or the data of a type")
 
@@ -123,15 +129,21 @@ func (b *broker) check() error {
 		return fmt.Errorf("there are more than %d types", maxTypes)
 	}
 	problems := []error{b.Headers.Check(), b.Envelope.Check()}
-	for _, s := range b.Extensions {
-		if s == nil {
+	for name, s := range b.Extensions {
+		switch {
+		case s == nil:
 			return errMissing
+		case len(name) > maxName:
+			return errName
 		}
 		problems = append(problems, s.Check())
 	}
 	for name, t := range b.Types {
-		if t == nil || t.Data == nil {
+		switch {
+		case t == nil || t.Data == nil:
 			return errMissing
+		case len(name) > maxName:
+			return errName
 		}
 		if err := t.Data.Check(); err != nil {
 			problems = append(problems, fmt.Errorf("%.60q: %w", name, err))

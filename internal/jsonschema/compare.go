@@ -12,9 +12,9 @@ import (
 // Report takes one change: whether it breaks readers, where it is, and what it is.
 type Report func(breaking bool, path, change string)
 
-// maxPairs bounds what is compared: two files could refer to each other's parts in every
-// combination.
-const maxPairs = 100_000
+// maxSteps bounds what is compared, members and pairs of schemas: the definitions of two files can
+// be paired in every combination.
+const maxSteps = 200_000
 
 var errTooComplex = errors.New("jsonschema: the two schemas have too many parts to compare")
 
@@ -27,7 +27,7 @@ var errTooComplex = errors.New("jsonschema: the two schemas have too many parts 
 func Compare(before, after *Schema, path string, report Report) error {
 	c := &comparison{before: before, after: after, report: report, seen: map[[2]*Schema]bool{}}
 	c.schemas(before, after, path)
-	if len(c.seen) > maxPairs {
+	if c.steps > maxSteps {
 		return errTooComplex
 	}
 	return nil
@@ -37,6 +37,7 @@ type comparison struct {
 	before, after *Schema // where references are found
 	report        Report
 	seen          map[[2]*Schema]bool
+	steps, depth  int
 }
 
 func (c *comparison) breaking(path, change string)   { c.report(true, path, change) }
@@ -84,10 +85,19 @@ func (c *comparison) schemas(before, after *Schema, path string) {
 		c.promise(path, !nullBefore, !nullAfter, "may be null now", "is never null now")
 	}
 	pair := [2]*Schema{b, a}
-	if c.seen[pair] || len(c.seen) > maxPairs { // a definition is reported where it is met first
+	if c.seen[pair] { // a definition is reported where it is met first
 		return
 	}
 	c.seen[pair] = true
+	c.depth++
+	defer func() { c.depth-- }()
+	c.steps += 1 + len(b.Properties) + len(a.Properties)
+	if c.depth > maxDepth {
+		c.steps = maxSteps + 1
+	}
+	if c.steps > maxSteps {
+		return
+	}
 	if c.types(b, a, path) {
 		c.values(b, a, path)
 		c.objects(b, a, path)

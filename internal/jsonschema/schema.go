@@ -131,13 +131,14 @@ func (s *Schema) TakesNull() bool {
 const (
 	maxDepth = 100
 	maxNodes = 50_000
+	maxName  = 1000 // bytes
 )
 
 const defsPrefix = "#/$defs/"
 
 // Check says what makes a schema one that this package did not write: references into nothing, or
 // in a circle, other uses of anyOf than for null, types that there are not, more than 50,000 parts,
-// or a hundred of them in each other.
+// or a hundred of them in each other, names of more than 1,000 bytes.
 func (s *Schema) Check() error {
 	nodes := 0
 	if err := s.check(s, 0, &nodes); err != nil {
@@ -154,11 +155,14 @@ func (s *Schema) check(root *Schema, depth int, nodes *int) error {
 		return err
 	}
 	for name, part := range s.parts() {
-		if part == nil {
-			return fmt.Errorf("%s is null", name)
+		switch {
+		case part == nil:
+			return fmt.Errorf("%.60s is null", name)
+		case len(name) > maxName:
+			return fmt.Errorf("the name %.60q... has more than %d bytes", name, maxName)
 		}
 		if err := part.check(root, depth+1, nodes); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%.60s: %w", name, err)
 		}
 	}
 	return nil
