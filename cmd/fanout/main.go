@@ -86,7 +86,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
-		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), noticesCommand())
+		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), contractCommand(), noticesCommand())
 	return root
 }
 

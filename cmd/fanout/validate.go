@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,8 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// sayWhatLeaves names what each external broker gets beside the fields that all of them get.
+// sayWhatLeaves names what each external broker gets, as far as the configuration decides: which
+// event types there are, and what is in their data, is in the application's contract.
 func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 	for _, route := range cfg.Routing().External {
 		extensions := "no extensions"
@@ -75,6 +77,20 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 			extensions += ", and with " + strings.Join(names, ", ")
 		}
 		cmd.Printf("external broker %s: published events leave as %s, with %s\n", route.Broker, route.Format, extensions)
+		types := "all published types"
+		if len(route.Types) > 0 {
+			types = "the published types that match " + strings.Join(route.Types, ", ")
+		}
+		cmd.Printf("external broker %s: %s go to %s\n", route.Broker, types, cmp.Or(route.Destination, "{stream}"))
+		for _, set := range []struct{ key, value string }{
+			{"source", route.Source},
+			{"content_type", route.ContentType},
+			{"attributes", strings.Join(slices.Sorted(maps.Keys(route.Attributes)), ", ")}, // values can be of the environment
+		} {
+			if set.value != "" {
+				cmd.Printf("external broker %s: %s %s\n", route.Broker, set.key, set.value)
+			}
+		}
 	}
 }
 

@@ -145,13 +145,19 @@ databases: {main: {driver: sqlite, dsn: "x.db"}}
 outbox: {external_brokers: [partner, audit]}
 brokers:
   default: {type: memory}
-  partner: {type: memory, format: cloudevents}
-  audit: {type: memory, extensions: [tenant_id, actor]}
+  partner: {type: memory, format: cloudevents, source: "https://shop.example.com", filter: ["Ordering.*", "Billing.*"], destination: "acme.{aggregate}", attributes: {site: eu, api-key: hidden}}
+  audit: {type: memory, extensions: [tenant_id, actor], content_type: application/vnd.acme+json}
 `), 0o600))
 	code, stdout, stderr := p.run("validate", "--offline")
 	assert.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "external broker partner: published events leave as cloudevents, with no extensions\n")
-	assert.Contains(t, stdout, "external broker audit: published events leave as native, with the extensions tenant_id, actor\n")
+	assert.Contains(t, stdout, "external broker partner: published events leave as cloudevents, with no extensions\n"+
+		"external broker partner: the published types that match Ordering.*, Billing.* go to acme.{aggregate}\n"+
+		"external broker partner: source https://shop.example.com\n"+
+		"external broker partner: attributes api-key, site\n")
+	assert.Contains(t, stdout, "external broker audit: published events leave as native, with the extensions tenant_id, actor\n"+
+		"external broker audit: all published types go to {stream}\n"+
+		"external broker audit: content_type application/vnd.acme+json\n")
+	assert.NotContains(t, stdout+stderr, "hidden")
 }
 
 func TestValidateWarnings(t *testing.T) {

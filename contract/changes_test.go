@@ -1,0 +1,490 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// mutations are changes of an application, and how partners see each of them: as the lines that
+// the document reports.
+var mutations = []struct {
+	name                 string
+	before, after        side
+	breaking, compatible []string
+}{
+	// Fields.
+	{
+		"nothing changes", of[order](), of[order](), nil, nil,
+	},
+	{
+		"field removed", of[struct {
+			A string `json:"a"`
+			B string `json:"b"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(".b: removed"), nil,
+	},
+	{
+		"optional field removed", of[struct {
+			A string `json:"a,omitempty"`
+		}](), of[struct{}](), lines(".a: removed"), nil,
+	},
+	{
+		"optional field added", of[struct{}](), of[struct {
+			A string `json:"a,omitempty"`
+		}](), nil, lines(".a: added"),
+	},
+	{
+		"required field added", of[struct{}](), of[struct {
+			A string `json:"a"`
+		}](), nil, lines(".a: added"),
+	},
+	{
+		"field renamed in JSON", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A string `json:"b"`
+		}](), lines(".a: removed"), lines(".b: added"),
+	},
+	{
+		"field without a JSON name renamed in Go", of[struct{ Total int }](), of[struct{ Amount int }](), lines(".Total: removed"), lines(".Amount: added"),
+	},
+	{
+		"field renamed in Go alone", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			B string `json:"a"`
+		}](), nil, nil,
+	},
+	{
+		"fields in another order", of[struct {
+			A string `json:"a"`
+			B string `json:"b"`
+		}](), of[struct {
+			B string `json:"b"`
+			A string `json:"a"`
+		}](), nil, nil,
+	},
+	{
+		"field hidden", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A string `json:"-"`
+		}](), lines(".a: removed"), nil,
+	},
+	{
+		"fields moved into an embedded struct", of[struct {
+			ID string `json:"id"`
+		}](), of[struct{ base }](), nil, nil,
+	},
+	{
+		"fields moved into an embedded pointer", of[struct {
+			ID string `json:"id"`
+		}](), of[struct{ *base }](), lines(".id: may be absent now"), nil,
+	},
+	{
+		"fields moved into a named struct", of[struct {
+			ID string `json:"id"`
+		}](), of[struct {
+			Base base `json:"base"`
+		}](), lines(".id: removed"), lines(".base: added"),
+	},
+
+	// Presence and null.
+	{
+		"required removed", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A string `json:"a,omitempty"`
+		}](), lines(".a: may be absent now"), nil,
+	},
+	{
+		"required added", of[struct {
+			A string `json:"a,omitempty"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), nil, lines(".a: is always present now, though not in messages of before"),
+	},
+	{
+		"omitzero added", of[struct {
+			A time.Time `json:"a"`
+		}](), of[struct {
+			A time.Time `json:"a,omitzero"`
+		}](), lines(".a: may be absent now"), nil,
+	},
+	{
+		"omitempty where nothing is empty", of[struct {
+			A base `json:"a"`
+		}](), of[struct {
+			A base `json:"a,omitempty"` //nolint:modernize // that it has no effect is what is tested
+		}](), nil, nil,
+	},
+	{
+		"value becomes a pointer", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A *string `json:"a"`
+		}](), lines(".a: may be null now"), nil,
+	},
+	{
+		"pointer becomes a value", of[struct {
+			A *int `json:"a"`
+		}](), of[struct {
+			A int `json:"a"`
+		}](), nil, lines(".a: is never null now"),
+	},
+	{
+		"struct becomes a pointer", of[struct {
+			A base `json:"a"`
+		}](), of[struct {
+			A *base `json:"a"`
+		}](), lines(".a: may be null now"), nil,
+	},
+	{
+		"null becomes absence", of[struct {
+			A *string `json:"a"`
+		}](), of[struct {
+			A *string `json:"a,omitempty"`
+		}](), lines(".a: may be absent now"), lines(".a: is never null now"),
+	},
+	{
+		"array becomes a slice", of[struct {
+			A [2]int `json:"a"`
+		}](), of[struct {
+			A []int `json:"a"`
+		}](), lines(".a: may be null now", ".a: least number of elements 2 removed", ".a: greatest number of elements 2 removed"), nil,
+	},
+
+	// Types.
+	{
+		"type changed", of[struct {
+			A int `json:"a"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(".a: type changed from integer to string"), nil,
+	},
+	{
+		"number in a string", of[struct {
+			A int `json:"a"`
+		}](), of[struct {
+			A int `json:"a,string"`
+		}](), lines(".a: type changed from integer to string"), nil,
+	},
+	{
+		"integer becomes a number", of[struct {
+			A int `json:"a"`
+		}](), of[struct {
+			A float64 `json:"a"`
+		}](), lines(".a: type widened from integer to number"), nil,
+	},
+	{
+		"number becomes an integer", of[struct {
+			A float64 `json:"a"`
+		}](), of[struct {
+			A int64 `json:"a"`
+		}](), nil, lines(".a: type narrowed from number to integer", ".a: range narrowed from double to int64"),
+	},
+	{
+		"integer widened", of[struct {
+			A int32 `json:"a"`
+		}](), of[struct {
+			A int64 `json:"a"`
+		}](), lines(".a: range widened from int32 to int64"), nil,
+	},
+	{
+		"integer narrowed", of[struct {
+			A int32 `json:"a"`
+		}](), of[struct {
+			A uint8 `json:"a"`
+		}](), nil, lines(".a: range narrowed from int32 to uint8"),
+	},
+	{
+		"unsigned becomes signed", of[struct {
+			A uint32 `json:"a"`
+		}](), of[struct {
+			A int32 `json:"a"`
+		}](), lines(".a: range widened from uint32 to int32"), nil,
+	},
+	{
+		"integer without a bound", of[struct {
+			A *int64 `json:"a"`
+		}](), of[struct {
+			A *big.Int `json:"a"`
+		}](), lines(".a: format int64 removed"), nil,
+	},
+	{
+		"anything becomes a string", of[struct {
+			A any `json:"a"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), nil, lines(".a: type narrowed from any to string"),
+	},
+	{
+		"string becomes anything", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A json.RawMessage `json:"a"`
+		}](), lines(".a: type widened from string to any"), nil,
+	},
+	{
+		"text becomes a time", of[struct {
+			A string `json:"a"`
+		}](), of[struct {
+			A time.Time `json:"a"`
+		}](), nil, lines(".a: format date-time added"),
+	},
+	{
+		"time becomes a UUID", of[struct {
+			A time.Time `json:"a"`
+		}](), of[struct {
+			A uuid.UUID `json:"a"`
+		}](), lines(".a: format changed from date-time to uuid"), nil,
+	},
+	{
+		"UUID becomes text", of[struct {
+			A uuid.UUID `json:"a"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(".a: format uuid removed"), nil,
+	},
+	{
+		"text becomes bytes", of[struct {
+			A *string `json:"a"`
+		}](), of[struct {
+			A []byte `json:"a"`
+		}](), lines(".a: encoding changed from none to base64"), nil,
+	},
+	{
+		"struct becomes a map", of[struct {
+			A *base `json:"a"`
+		}](), of[struct {
+			A map[string]string `json:"a"`
+		}](), lines(".a.id: removed", ".a.*: fields became a map"), nil,
+	},
+	{
+		"map becomes a struct", of[struct {
+			A map[string]string `json:"a"`
+		}](), of[struct {
+			A *base `json:"a"`
+		}](), lines(".a.*: a map became fields"), lines(".a.id: added"),
+	},
+	{
+		"one becomes many", of[struct {
+			A base `json:"a"`
+		}](), of[struct {
+			A []base `json:"a"`
+		}](), lines(".a: may be null now", ".a: type changed from object to array"), nil,
+	},
+	{
+		"type of elements changed", of[struct {
+			A []int `json:"a"`
+		}](), of[struct {
+			A []string `json:"a"`
+		}](), lines(".a[]: type changed from integer to string"), nil,
+	},
+	{
+		"type of a map's values changed", of[struct {
+			A map[string]int `json:"a"`
+		}](), of[struct {
+			A map[string]bool `json:"a"`
+		}](), lines(".a.*: type changed from integer to boolean"), nil,
+	},
+	{
+		"type of a map's keys narrowed", of[struct {
+			A map[string]int `json:"a"`
+		}](), of[struct {
+			A map[int]int `json:"a"`
+		}](), nil, lines(".a.(names): limited now"),
+	},
+	{
+		"field of a recursive type removed", of[tree](), of[namelessTree](), lines(".name: removed"), nil,
+	},
+
+	// Enums.
+	{
+		"enum widened", of[struct {
+			A status `json:"a"`
+		}](), of[struct {
+			A wideStatus `json:"a"`
+		}](), lines(`.a: enum widened: "refunded" comes too, which readers do not know`), nil,
+	},
+	{
+		"enum narrowed", of[struct {
+			A wideStatus `json:"a"`
+		}](), of[struct {
+			A status `json:"a"`
+		}](), lines(`.a: enum narrowed: "refunded" no longer comes`), nil,
+	},
+	{
+		"enum changed", of[struct {
+			A *status `json:"a"`
+		}](), of[struct {
+			A *otherStatus `json:"a"`
+		}](), lines(`.a: enum narrowed: "placed" no longer comes`, `.a: enum widened: "refunded" comes too, which readers do not know`), nil,
+	},
+	{
+		"enum added", of[struct {
+			A plainStatus `json:"a"`
+		}](), of[struct {
+			A status `json:"a"`
+		}](), nil, lines(`.a: limited to "paid", "placed"`),
+	},
+	{
+		"enum removed", of[struct {
+			A string `json:"a" jsonschema:"enum=placed,enum=paid"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(`.a: no longer limited to "paid", "placed"`), nil,
+	},
+	{
+		"enum of a tag becomes that of a type", of[struct {
+			A []string `json:"a" jsonschema:"enum=placed,enum=paid"`
+		}](), of[struct {
+			A []status `json:"a"`
+		}](), nil, nil,
+	},
+
+	// Types of events.
+	{
+		"event type removed", of[order]().and(func(events *envelope.Catalog) { envelope.Register[base](events, envelope.Published()) }), of[order](),
+		[]string{"partner: Ordering.base.v1: removed"},
+		nil,
+	},
+	{
+		"event type added", of[order](), of[order]().and(func(events *envelope.Catalog) { envelope.Register[base](events, envelope.Published()) }),
+		nil,
+		[]string{"partner: Ordering.base.v1: added"},
+	},
+	{
+		"event type added that stays inside", of[order](), of[order]().and(func(events *envelope.Catalog) { envelope.Register[base](events) }),
+		nil, nil,
+	},
+	{
+		"version changed", of[order](), of[order](envelope.Version(2)),
+		[]string{"partner: Ordering.Placed.v1: removed"},
+		[]string{"partner: Ordering.Placed.v2: added"},
+	},
+	{
+		"type filtered out", of[order](), to[order](outbox.Route{Broker: "partner", Types: []string{"Billing.*"}}),
+		[]string{"partner: Ordering.Placed.v1: removed"},
+		nil,
+	},
+	{
+		"type addressed to another broker",
+		side{of[order]().register, routes(outbox.Route{Broker: "partner"}, outbox.Route{Broker: "audit"})},
+		side{of[order](envelope.To("audit")).register, routes(outbox.Route{Broker: "partner"}, outbox.Route{Broker: "audit"})},
+		[]string{"partner: Ordering.Placed.v1: removed"},
+		nil,
+	},
+	{
+		"own key", of[order](), of[order](envelope.Key(func(o order) string { return o.ID })),
+		[]string{"partner: Ordering.Placed.v1: ordering key changed from aggregate to event"},
+		nil,
+	},
+	{
+		"order lost", of[order](), of[order](envelope.Unordered()),
+		[]string{"partner: Ordering.Placed.v1: ordering key changed from aggregate to none"},
+		nil,
+	},
+	{
+		"order gained", of[order](envelope.Unordered()), of[order](),
+		nil,
+		[]string{"partner: Ordering.Placed.v1: ordering key changed from none to aggregate"},
+	},
+
+	// Brokers.
+	{
+		"broker removed",
+		side{of[order]().register, routes(outbox.Route{Broker: "partner"}, outbox.Route{Broker: "audit"})},
+		of[order](),
+		[]string{"audit: removed"},
+		nil,
+	},
+	{
+		"broker added", of[order](),
+		side{of[order]().register, routes(outbox.Route{Broker: "partner"}, outbox.Route{Broker: "audit"})},
+		nil,
+		[]string{"audit: added"},
+	},
+	{
+		"format changed", of[order](), to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents}),
+		[]string{"partner: format changed from native to cloudevents"},
+		[]string{"partner: headers.content-type: added"},
+	},
+	{
+		"destination changed", of[order](), to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Destination: "acme.{aggregate}"}}),
+		[]string{`partner: Ordering.Placed.v1: destination changed from "{stream}" to "acme.{aggregate}"`},
+		nil,
+	},
+	{
+		"content type changed", of[order](), to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{ContentType: "application/vnd.acme+json"}}),
+		[]string{`partner: content type changed from "application/json" to "application/vnd.acme+json"`},
+		[]string{"partner: headers.content-type: added"},
+	},
+	{
+		"extension removed", to[order](outbox.Route{Broker: "partner", Extensions: []string{"tenant_id", "actor"}}),
+		to[order](outbox.Route{Broker: "partner", Extensions: []string{"actor"}}),
+		[]string{"partner: extension tenant_id: removed"},
+		nil,
+	},
+	{
+		"extension added", of[order](), to[order](outbox.Route{Broker: "partner", Extensions: []string{"region"}}),
+		nil,
+		[]string{"partner: extension region: added"},
+	},
+	{
+		"extension of CloudEvents removed", to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents, Extensions: []string{"tenant_id"}}),
+		to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents}),
+		[]string{"partner: extension tenantid: removed"},
+		nil,
+	},
+	{
+		"header removed", to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Attributes: map[string]string{"site": "eu"}}}), of[order](),
+		[]string{"partner: headers.site: removed"},
+		nil,
+	},
+	{
+		"header changed", to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Attributes: map[string]string{"site": "eu"}}}),
+		to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Attributes: map[string]string{"site": "us"}}}),
+		[]string{`partner: headers.site: constant changed from "eu" to "us"`},
+		nil,
+	},
+	{
+		"header added", of[order](), to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Attributes: map[string]string{"site": "eu"}}}),
+		nil,
+		[]string{"partner: headers.site: added"},
+	},
+	{
+		"source of CloudEvents fixed", to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents}),
+		to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents, Source: "https://shop.example.com"}),
+		nil,
+		[]string{`partner: envelope.source: constant "https://shop.example.com" added`},
+	},
+	{
+		"what a partner does not see", of[order](), to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{TTL: time.Hour}}, envelope.TTL(time.Hour)),
+		nil, nil,
+	},
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	assert.GreaterOrEqual(t, len(mutations), 40)
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			breaking, compatible, err := m.before.describe(t).Changes(m.after.describe(t))
+			require.NoError(t, err)
+			assert.Equal(t, m.breaking, breaking)
+			assert.Equal(t, m.compatible, compatible)
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/jsonschema"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// What a broker gets beside the data is observed, not listed: samples of messages are written as
+// commits write them, and what they have is what leaves. A list here would be a second one beside
+// that of package envelope, and could be wrong.
+
+// first, second and third are events of the samples: three types, for what depends on the type.
+type (
+	first  struct{}
+	second struct{}
+	third  struct{}
+)
+
+// sample is one message, with all that can be said of it or as little as possible. No value of it
+// is that of another sample, so that what is the same in the messages is so in all messages.
+type sample struct {
+	event   any
+	raised  time.Time
+	options []envelope.Option
+	source  envelope.Source
+	context envelope.Context
+	// extension is the value of each extension.
+	extension any
+}
+
+func samples() []sample {
+	return []sample{
+		{
+			event: first{}, raised: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+			options: []envelope.Option{envelope.TTL(time.Hour), envelope.Key(func(first) string { return "a" })},
+			source:  envelope.Source{Aggregate: "First", ID: "1", Version: 1, Sequence: 1},
+			context: envelope.Context{
+				CorrelationID: "correlation-1", CausationID: "cause-1", IdempotencyKey: "key-1", OriginStream: "origin::one-1", Actor: "actor-1",
+				TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "a=1",
+			},
+			extension: "one",
+		},
+		{
+			event: second{}, raised: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC),
+			options: []envelope.Option{envelope.TTL(2 * time.Hour), envelope.Key(func(second) string { return "b" })},
+			source:  envelope.Source{Aggregate: "Second", ID: "2", Version: 2, Sequence: 2},
+			context: envelope.Context{
+				CorrelationID: "correlation-2", CausationID: "cause-2", IdempotencyKey: "key-2", OriginStream: "origin::two-2", Actor: "actor-2",
+				TraceParent: "00-1af7651916cd43dd8448eb211c80319d-c7ad6b7169203332-00", TraceState: "b=2",
+			},
+			extension: 2,
+		},
+		{event: third{}, raised: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), extension: true},
+	}
+}
+
+// observe describes what a broker gets beside the data.
+func observe(context string, route outbox.Route) (*broker, error) {
+	events := envelope.NewCatalog(context)
+	envelope.Register[first](events, envelope.Published())
+	envelope.Register[second](events, envelope.Published(), envelope.Version(2))
+	envelope.Register[third](events, envelope.Published(), envelope.Version(3))
+	if err := events.Err(); err != nil {
+		return nil, err
+	}
+	b := &broker{Format: route.Format, Types: map[string]*eventType{}}
+	var headers, envelopes, extended []any
+	for _, s := range samples() {
+		plain, bare := route, s
+		plain.Extensions, bare.extension = nil, nil
+		row, payload, err := bare.write(events, plain)
+		if err != nil {
+			return nil, err
+		}
+		fields, err := flatFields(row)
+		if err != nil {
+			return nil, err
+		}
+		b.ContentType = row.ContentType
+		headers, envelopes = append(headers, fields), append(envelopes, payload)
+		if len(route.Extensions) == 0 {
+			continue
+		}
+		_, with, err := s.write(events, route)
+		if err != nil {
+			return nil, err
+		}
+		extended = append(extended, extensionsIn(with, payload, route.Format))
+	}
+	b.Headers, b.Envelope = jsonschema.Infer(headers...), jsonschema.Infer(envelopes...)
+	if len(extended) > 0 {
+		b.Extensions = jsonschema.Infer(extended...).Properties
+	}
+	for _, name := range route.Extensions {
+		switch _, listed := b.Extensions[name]; {
+		case name == envelope.ExtensionTenantID || name == envelope.ExtensionActor:
+		case listed && route.Format == envelope.FormatNative:
+			b.Extensions[name] = &jsonschema.Schema{} // any JSON; a CloudEvent has scalars only
+		}
+	}
+	return b, nil
+}
+
+// write is the row that a commit would write for the broker, and its payload without the data.
+func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Row, map[string]any, error) {
+	route.Types = nil // the samples stand for those that pass
+	cx := s.context
+	for _, name := range route.Extensions {
+		value := s.extension
+		if name == envelope.ExtensionTenantID || name == envelope.ExtensionActor {
+			value = fmt.Sprint("text-", s.extension)
+		}
+		cx.Extensions = with(cx.Extensions, name, value)
+	}
+	// Ids and times are those of the sample: drawn ones could be the same for two.
+	event := envelope.Event{
+		ID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(s.raised.String())), Time: s.raised, Data: s.event, Options: s.options,
+	}
+	message, err := events.Seal(event, s.source, cx)
+	if err != nil {
+		return nil, nil, err
+	}
+	routing := outbox.Routing{InternalBroker: "internal of " + route.Broker, External: []outbox.Route{route}}.WithDefaults()
+	rows, err := routing.AppendRows(nil, message)
+	if err != nil {
+		return nil, nil, err
+	}
+	row := &rows[len(rows)-1]
+	decoder := json.NewDecoder(bytes.NewReader(row.Payload))
+	decoder.UseNumber()
+	var payload map[string]any
+	if err := decoder.Decode(&payload); err != nil {
+		return nil, nil, err
+	}
+	delete(payload, "data")
+	return row, payload, nil
+}
+
+func with(extensions map[string]any, name string, value any) map[string]any {
+	if extensions == nil {
+		extensions = map[string]any{}
+	}
+	extensions[name] = value
+	return extensions
+}
+
+// extensionsIn are the members that a payload has more than it has without extensions.
+func extensionsIn(payload, without map[string]any, format envelope.Format) map[string]any {
+	found := map[string]any{}
+	if format == envelope.FormatNative {
+		metadata, _ := payload["metadata"].(map[string]any)
+		found, _ = metadata["extensions"].(map[string]any)
+		return found
+	}
+	for name, value := range payload {
+		if _, known := without[name]; !known {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// flatFields are what a relay hands to the broker beside the payload.
+func flatFields(row *outbox.Row) (map[string]any, error) {
+	m := brokers.Message{
+		ID: row.MessageID.String(), Type: row.Type, OrderingKey: row.OrderingKey, CorrelationID: row.CorrelationID, ContentType: row.ContentType,
+	}
+	var err error
+	if row.Headers != "" {
+		m.Attributes, err = outbox.ParseHeaders(row.Headers)
+	}
+	fields := map[string]any{}
+	for name, value := range m.Fields {
+		fields[name] = value
+	}
+	return fields, err
+}
