@@ -59,7 +59,7 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
 			"causationid": "0197f0a2-0000-7000-8000-000000000001",
 			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			"tenantid": "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
+			"tenantid":    "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
 		},
 		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
 		"no_aggregate.cloudevents.listed.json":      {"correlationid": "checkout-9"},
@@ -108,8 +108,9 @@ func TestSDKReadsCloudEvents(t *testing.T) {
 			source.Aggregate = rapid.StringMatching(`[A-ZÄ][A-Za-z0-9ß]{0,10}`).Draw(t, "type")
 			source.ID = text.Filter(func(id string) bool { return id != "" }).Draw(t, "id")
 		}
-		opts := envelope.CloudEventOptions{TraceState: true,
-			Source: rapid.SampledFrom([]string{"", "urn:example:shop", "/shop", "https://shop.example.com/a%20b?x=1#y"}).Draw(t, "source"),
+		opts := envelope.CloudEventOptions{
+			TraceState: true,
+			Source:     rapid.SampledFrom([]string{"", "urn:example:shop", "/shop", "https://shop.example.com/a%20b?x=1#y"}).Draw(t, "source"),
 		}
 		raised := envelope.NewEvent(sdkDocument{jsonValue().Draw(t, "data")})
 		raised.Time = time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(t, "time")).UTC()

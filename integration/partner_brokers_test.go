@@ -95,7 +95,7 @@ func memoryPartner(*testing.T) *partner {
 					f.add("(expires in)", m.ExpiresIn.String())
 				}
 				for _, attribute := range m.Attributes {
-					f.add(attribute.Name, attribute.Value)
+					f[attribute.Name] = append(f[attribute.Name], attribute.Value)
 				}
 				arrived = append(arrived, arrival{string(m.Payload), f})
 			}
@@ -248,7 +248,7 @@ func rabbitPartner(t *testing.T) *partner {
 				}
 				f := fields{}
 				for name, value := range m.Headers {
-					f.add(name, fmt.Sprint(value))
+					f[name] = append(f[name], fmt.Sprint(value))
 				}
 				for name, value := range map[string]any{
 					"content type": m.ContentType, "content encoding": m.ContentEncoding, "delivery mode": m.DeliveryMode, "priority": m.Priority,
