@@ -101,8 +101,9 @@ const maxAsyncAPIBytes = 64 << 20
 
 // placeholders of a destination that depend on what raises an event.
 var placeholders = map[string]string{
-	"stream":    "The context, and the aggregate where an event has one: ordering::order",
-	"aggregate": "The aggregate that raised the event, in snake_case; the context where there is none",
+	"stream":      "The context, and the aggregate where an event has one: ordering::order",
+	"destination": "What a function of the event type says",
+	"aggregate":   "The aggregate that raised the event, in snake_case; the context where there is none",
 }
 
 func (out *asyncAPI) add(name string, b *broker) {
@@ -118,13 +119,29 @@ func (out *asyncAPI) add(name string, b *broker) {
 		out.Channels[id].Messages[plain(wireType)] = ref{"#/components/messages/" + key}
 		m := message{
 			Name: wireType, Title: wireType, ContentType: b.ContentType, OrderingKey: t.Key,
-			Headers: b.Headers, Payload: b.payload(wireType, out.hoist(key, t.Data)),
+			Headers: b.headers(t), Payload: b.payload(wireType, out.hoist(key, t.Data)),
 		}
 		if b.Headers.Properties["correlation_id"] != nil {
 			m.CorrelationID = &correlation{"$message.header#/correlation_id"}
 		}
 		out.Components.Messages[key] = m
 	}
+}
+
+// headers are the flat fields of messages of a type.
+func (b *broker) headers(t *eventType) *jsonschema.Schema {
+	if len(t.Headers) == 0 {
+		return b.Headers
+	}
+	all := *b.Headers
+	all.Properties = maps.Clone(all.Properties)
+	if all.Properties == nil {
+		all.Properties = map[string]*jsonschema.Schema{}
+	}
+	for _, name := range t.Headers {
+		all.Properties[name] = &jsonschema.Schema{Type: jsonschema.Types{"string"}}
+	}
+	return &all
 }
 
 func (out *asyncAPI) addChannel(broker, destination string) string {

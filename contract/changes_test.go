@@ -469,6 +469,56 @@ var mutations = []struct {
 		nil,
 		[]string{`partner: envelope.source: constant "https://shop.example.com" added`},
 	},
+	// Contracts and functions of an event.
+	{
+		"contract in place of the event", of[costly](), publishedAs[costly](shown),
+		lines(".margin: removed"), nil,
+	},
+	{
+		"the event gets a field that its contract has not", publishedAs[costly](shown), publishedAs[wideCostly](envelope.As(func(wideCostly) order { return order{} })),
+		nil, nil,
+	},
+	{
+		"second version beside the first", publishedAs[costly](shown), publishedAs[costly](shown, envelope.As(func(costly) other { return other{} }, envelope.Version(2))),
+		nil,
+		[]string{"partner: Ordering.Placed.v2: added"},
+	},
+	{
+		"first version ended", publishedAs[costly](shown, envelope.As(func(costly) other { return other{} }, envelope.Version(2))),
+		publishedAs[costly](envelope.As(func(costly) other { return other{} }, envelope.Version(2))),
+		[]string{"partner: Ordering.Placed.v1: removed"},
+		nil,
+	},
+	{
+		"contract for another broker", publishedAs[costly](shown).to("audit"), publishedAs[costly](envelope.As(func(costly) order { return order{} }, envelope.To("audit"))).to("audit"),
+		[]string{"partner: Ordering.Placed.v1: removed"},
+		nil,
+	},
+	{
+		"header of the event removed", of[order](envelope.Header("region", func(order) string { return "" })), of[order](),
+		[]string{"partner: Ordering.Placed.v1: header region: removed"},
+		nil,
+	},
+	{
+		"header of the event added", of[order](), of[order](envelope.Header("region", func(order) string { return "" })),
+		nil,
+		[]string{"partner: Ordering.Placed.v1: header region: added"},
+	},
+	{
+		"destination by a function", of[order](), of[order](envelope.Destination(func(order) string { return "" })),
+		[]string{`partner: Ordering.Placed.v1: destination changed from "{stream}" to "{destination}"`},
+		nil,
+	},
+	{
+		"name of the Go type included", of[order](), to[order](outbox.Route{Broker: "partner", Include: envelope.Include{FQN: true}}),
+		nil,
+		[]string{"partner: envelope.metadata.domain.fqn: added"},
+	},
+	{
+		"origin no longer included", to[order](outbox.Route{Broker: "partner", Include: envelope.Include{OriginStream: true}}), of[order](),
+		[]string{"partner: envelope.metadata.domain.origin_stream: removed"},
+		nil,
+	},
 	{
 		"what a partner does not see", of[order](), to[order](outbox.Route{Broker: "partner", Overrides: outbox.Overrides{TTL: time.Hour}}, envelope.TTL(time.Hour)),
 		nil, nil,

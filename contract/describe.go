@@ -26,24 +26,21 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	}
 	described := file{Version: version, Context: events.Context(), Brokers: map[string]*broker{}}
 	routing = routing.WithDefaults()
-	schemas := map[string]*jsonschema.Schema{}
+	schemas := map[*envelope.EventType]*jsonschema.Schema{} // by what leaves
 	for _, t := range events.Types() {
-		if !t.Published() {
-			continue
-		}
-		for _, name := range t.Brokers() {
-			if !slices.ContainsFunc(routing.External, func(r outbox.Route) bool { return r.Broker == name }) {
-				return fmt.Errorf("contract: event %s is addressed to broker %q, which is no external broker: correct envelope.To, or the routing", t.WireType(), name)
+		for _, leaving := range t.Contracts() {
+			if err := checkBrokers(t, leaving, routing); err != nil {
+				return err
 			}
+			s, notes, err := jsonschema.Of(leaving.GoType())
+			if err != nil {
+				return fmt.Errorf("contract: describe event %s: %w", leaving.WireType(), err)
+			}
+			alone := *s.NotNull() // an event whose data is null is refused
+			alone.Dialect, alone.ID = jsonschema.Dialect, "urn:event:"+leaving.WireType()
+			schemas[leaving] = &alone
+			described.Warnings = append(described.Warnings, notes...)
 		}
-		s, notes, err := jsonschema.Of(t.DataType())
-		if err != nil {
-			return fmt.Errorf("contract: describe event %s: %w", t.WireType(), err)
-		}
-		alone := *s.NotNull() // an event whose data is null is refused
-		alone.Dialect, alone.ID = jsonschema.Dialect, "urn:event:"+t.WireType()
-		schemas[t.WireType()] = &alone
-		described.Warnings = append(described.Warnings, notes...)
 	}
 	slices.Sort(described.Warnings)
 	described.Warnings = slices.Compact(described.Warnings) // two events can have one type within them
@@ -54,9 +51,12 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 			return fmt.Errorf("contract: describe broker %q: %w", route.Broker, err)
 		}
 		for _, t := range events.Types() {
-			if t.Published() && route.Passes(t.WireType()) && (t.Brokers() == nil || slices.Contains(t.Brokers(), route.Broker)) {
-				b.Types[t.WireType()] = &eventType{
-					Destination: destination(route.Destination, events.Context(), t), Key: t.KeyedBy(), Data: schemas[t.WireType()],
+			for _, leaving := range t.Contracts() {
+				if route.Passes(leaving.WireType()) && isFor(t, route.Broker) && isFor(leaving, route.Broker) {
+					b.Types[leaving.WireType()] = &eventType{
+						Destination: destination(route.Destination, events.Context(), leaving, t.ChoosesDestination()), Key: t.KeyedBy(),
+						Headers: t.Headers(), Data: schemas[leaving],
+					}
 				}
 			}
 		}
@@ -66,10 +66,31 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	return nil
 }
 
-// destination is the template of a route with what the event type decides filled in.
-func destination(template, context string, t *envelope.EventType) string {
-	if template == "" {
+// isFor reports whether an event type, or a contract, is for a broker.
+func isFor(t *envelope.EventType, broker string) bool {
+	return t.Brokers() == nil || slices.Contains(t.Brokers(), broker)
+}
+
+// checkBrokers refuses brokers that an event type or its contract names and that there are not.
+func checkBrokers(t, leaving *envelope.EventType, routing outbox.Routing) error {
+	for _, name := range append(t.Brokers(), leaving.Brokers()...) {
+		if !slices.ContainsFunc(routing.External, func(r outbox.Route) bool { return r.Broker == name }) {
+			return fmt.Errorf("contract: event %s is addressed to broker %q, which is no external broker: correct envelope.To, or the routing", t.WireType(), name)
+		}
+	}
+	return nil
+}
+
+// destination is the template of a route with what the event type decides filled in. An event that chooses
+// its destination has that for the stream.
+func destination(template, context string, t *envelope.EventType, chosen bool) string {
+	switch {
+	case template == "" && chosen:
+		return "{destination}"
+	case template == "":
 		return "{stream}"
+	case chosen:
+		return strings.NewReplacer("{stream}", "{destination}", "{type}", t.WireType()).Replace(template)
 	}
 	return strings.NewReplacer("{context}", context, "{type}", t.WireType()).Replace(template)
 }

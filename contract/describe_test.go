@@ -156,9 +156,9 @@ func TestUnmarshalRefuses(t *testing.T) {
 	long := strings.Repeat("a", 1001)
 	for text, reason := range map[string]string{
 		replaced(`{"properties":{"` + long + `":{}}}`):                                                               "more than 1000 bytes",
-		strings.Replace(replaced("{}"), `"p"`, `"`+long+`"`, 1):                                                      "the name of a broker, type or extension",
-		strings.Replace(replaced("{}"), `"types"`, `"extensions":{"`+long+`":{}},"types"`, 1):                        "the name of a broker, type or extension",
-		strings.Replace(replaced("{}"), `"types":{`, `"types":{"`+long+`":{"destination":"","key":"","data":{}}`, 1): "the name of a broker, type or extension",
+		strings.Replace(replaced("{}"), `"p"`, `"`+long+`"`, 1):                                                      "the name of a broker, type, extension or header",
+		strings.Replace(replaced("{}"), `"types"`, `"extensions":{"`+long+`":{}},"types"`, 1):                        "the name of a broker, type, extension or header",
+		strings.Replace(replaced("{}"), `"types":{`, `"types":{"`+long+`":{"destination":"","key":"","data":{}}`, 1): "the name of a broker, type, extension or header",
 	} {
 		assert.ErrorContains(t, json.Unmarshal([]byte(text), new(contract.Document)), reason)
 	}

@@ -64,11 +64,14 @@ type broker struct {
 
 // eventType is what leaves of the events of one type, by its wire type.
 type eventType struct {
-	// Destination is a template: {stream} and {aggregate} depend on what raises the event.
+	// Destination is a template: {stream} and {aggregate} depend on what raises the event, {destination} on
+	// a function of the type's.
 	Destination string `json:"destination"`
 	// Key is what orders the messages: aggregate, event or none.
-	Key  string             `json:"key"`
-	Data *jsonschema.Schema `json:"data"`
+	Key string `json:"key"`
+	// Headers are flat fields of the type's own, any of which can be absent.
+	Headers []string           `json:"headers,omitempty"`
+	Data    *jsonschema.Schema `json:"data"`
 }
 
 // MarshalJSON writes the document as its file has it, but for the white space.
@@ -117,7 +120,7 @@ func (f *file) check() error {
 	return nil
 }
 
-var errName = fmt.Errorf("the name of a broker, type or extension has more than %d bytes", maxName)
+var errName = fmt.Errorf("the name of a broker, type, extension or header has more than %d bytes", maxName)
 
 var errMissing = errors.New("a member is missing or null: headers, envelope, or the data of a type")
 
@@ -143,6 +146,9 @@ func (b *broker) check() error {
 		case t == nil || t.Data == nil:
 			return errMissing
 		case len(name) > maxName:
+			return errName
+		}
+		if len(t.Headers) > maxTypes || slices.ContainsFunc(t.Headers, func(header string) bool { return len(header) > maxName }) {
 			return errName
 		}
 		if err := t.Data.Check(); err != nil {
@@ -202,6 +208,16 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 		if before.Key != after.Key {
 			// Order where there was none is a further promise; by something else, it is another one.
 			report(before.Key != unordered, at, fmt.Sprintf("ordering key changed from %s to %s", before.Key, after.Key))
+		}
+		for _, name := range before.Headers {
+			if !slices.Contains(after.Headers, name) {
+				report(true, at+": header "+name, "removed")
+			}
+		}
+		for _, name := range after.Headers {
+			if !slices.Contains(before.Headers, name) {
+				report(false, at+": header "+name, "added")
+			}
 		}
 		return jsonschema.Compare(before.Data, after.Data, at+": data", report)
 	})

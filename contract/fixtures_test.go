@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,19 @@ func to[E any](route outbox.Route, options ...envelope.Option) side {
 	return side{func(events *envelope.Catalog) {
 		envelope.Register[E](events, append([]envelope.Option{envelope.Name("Placed"), envelope.Published()}, options...)...)
 	}, routes(route)}
+}
+
+// publishedAs registers one event type with these contracts.
+func publishedAs[E any](contracts ...envelope.Contract) side {
+	return side{func(events *envelope.Catalog) {
+		envelope.Register[E](events, envelope.Name("Placed"), envelope.Published(contracts...))
+	}, routes(outbox.Route{Broker: "partner"})}
+}
+
+// to adds a broker.
+func (s side) to(broker string) side {
+	s.routing = routes(append(slices.Clone(s.routing.External), outbox.Route{Broker: broker})...)
+	return s
 }
 
 // and registers further types.
@@ -70,6 +84,18 @@ type (
 	order struct {
 		ID string `json:"id"`
 	}
+	costly struct {
+		ID     string `json:"id"`
+		Margin int    `json:"margin"`
+	}
+	wideCostly struct {
+		ID     string `json:"id"`
+		Margin int    `json:"margin"`
+		Secret string `json:"secret"`
+	}
+	other struct {
+		Number string `json:"number"`
+	}
 )
 
 func (status) Enum() []any      { return []any{"placed", "paid"} }
@@ -83,3 +109,6 @@ func lines(changes ...string) []string {
 	}
 	return changes
 }
+
+// shown is what partners get of an event that has more.
+var shown = envelope.As(func(e costly) order { return order{e.ID} })

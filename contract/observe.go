@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -113,7 +114,7 @@ func observe(context string, route outbox.Route) (*broker, error) {
 // write is the row that a commit would write for the broker, and its payload without the data.
 func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Row, map[string]any, error) {
 	route.Types = nil // the samples stand for those that pass
-	cx := s.context
+	cx := s.caused(events)
 	for _, name := range route.Extensions {
 		value := s.extension
 		if name == envelope.ExtensionTenantID || name == envelope.ExtensionActor {
@@ -143,6 +144,18 @@ func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Ro
 	}
 	delete(payload, "data")
 	return row, payload, nil
+}
+
+// caused is the context of the sample. Where it has an origin, that is a message that was published.
+func (s *sample) caused(events *envelope.Catalog) envelope.Context {
+	if s.context.OriginStream == "" {
+		return s.context
+	}
+	cause := &envelope.Message{Metadata: envelope.Metadata{Headers: envelope.Headers{Type: events.Types()[0].WireType(), Stream: s.context.OriginStream}}}
+	cx := envelope.FromContext(envelope.WithCause(context.Background(), cause))
+	cx.CorrelationID, cx.CausationID, cx.IdempotencyKey, cx.Actor = s.context.CorrelationID, s.context.CausationID, s.context.IdempotencyKey, s.context.Actor
+	cx.TraceParent, cx.TraceState = s.context.TraceParent, s.context.TraceState
+	return cx
 }
 
 func with(extensions map[string]any, name string, value any) map[string]any {

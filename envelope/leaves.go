@@ -1,6 +1,6 @@
 package envelope
 
-import "reflect"
+import "slices"
 
 // The values of [EventType.KeyedBy].
 const (
@@ -9,9 +9,19 @@ const (
 	keyedByNothing   = "none"
 )
 
-// DataType returns the Go type whose JSON is the data of what leaves: that of the
-// event itself.
-func (t *EventType) DataType() reflect.Type { return t.goType }
+// Headers returns the names of the flat fields that go beside such events by the option
+// [Header], sorted. Any of them can be absent.
+func (t *EventType) Headers() []string {
+	names := make([]string, len(t.settings.headers))
+	for i, h := range t.settings.headers {
+		names[i] = h.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ChoosesDestination reports whether such events have the option [Destination].
+func (t *EventType) ChoosesDestination() bool { return t.settings.destination != nil }
 
 // KeyedBy returns what the ordering key of such events is made of, unless one says
 // otherwise when it is raised: "aggregate" for the stream of the aggregate
