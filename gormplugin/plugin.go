@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -49,9 +50,9 @@ type Plugin struct {
 
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter
-	notifier  *notifier // of the handle's own pool
-	notifiers map[*sql.DB]*notifier
-	listeners atomic.Pointer[[]*listener] // replaced under mu
+	notifier  *wakeup.Notifier // of the handle's own pool
+	notifiers map[*sql.DB]*wakeup.Notifier
+	listeners wakeup.Listeners
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
