@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -130,52 +129,7 @@ func sharesConfig(db *gorm.DB) bool {
 }
 
 // check reports everything that is wrong with the catalog and the routing.
-func (p *Plugin) check() error {
-	if p.events == nil {
-		return errors.New("there is no catalog: make one with envelope.NewCatalog and register the event types")
-	}
-	if err := errors.Join(p.events.Err(), p.routing.Validate()); err != nil {
-		return err
-	}
-	var problems []error
-	for _, event := range p.events.Types() {
-		for _, broker := range event.Brokers() {
-			if !p.isExternal(broker) {
-				problems = append(problems, &outbox.UnknownBrokerError{EventType: event.WireType(), Broker: broker, External: p.externalNames()})
-			}
-		}
-		if event.Published() && len(p.routing.External) == 0 {
-			p.log.Warn("published event type without external brokers", "type", event.WireType())
-		}
-	}
-	for i := range p.routing.External {
-		if route := &p.routing.External[i]; route.Format == envelope.FormatCloudEvents {
-			if err := p.events.ValidateCloudEvents(route.Extensions...); err != nil {
-				problems = append(problems, fmt.Errorf("external broker %q: %w", route.Broker, err))
-			}
-		}
-	}
-	p.warnOfFilters()
-	return errors.Join(problems...)
-}
-
-// warnOfFilters warns of brokers that get none of the published events. It is no error: another
-// program with the same configuration may emit what their filters pass.
-func (p *Plugin) warnOfFilters() {
-	var published []string
-	for _, event := range p.events.Types() {
-		if event.Published() {
-			published = append(published, event.WireType())
-		}
-	}
-	for i := range p.routing.External {
-		if route := &p.routing.External[i]; len(published) > 0 && !slices.ContainsFunc(published, route.Passes) {
-			p.log.Warn("broker filter passes none of the published event types", "broker", route.Broker, "filter", route.Types, "types", published)
-		}
-	}
-}
-
-func (p *Plugin) isExternal(broker string) bool { return slices.Contains(p.externalNames(), broker) }
+func (p *Plugin) check() error { return p.routing.CheckEvents(p.events, p.log) }
 
 func (p *Plugin) externalNames() []string {
 	names := make([]string, len(p.routing.External))

@@ -261,15 +261,23 @@ func (r Routing) checkSize(row *Row) error {
 // checkTo refuses a broker that does not exist, so that a typing error is no silent loss.
 func (r Routing) checkTo(m *envelope.Message) error {
 	for _, name := range m.Routing.To {
-		if !slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name }) {
-			external := make([]string, len(r.External))
-			for i := range r.External {
-				external[i] = r.External[i].Broker
-			}
-			return &UnknownBrokerError{EventType: m.Metadata.Headers.Type, Broker: name, External: external}
+		if !r.isExternal(name) {
+			return r.unknown(m.Metadata.Headers.Type, name)
 		}
 	}
 	return nil
+}
+
+func (r Routing) isExternal(name string) bool {
+	return slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name })
+}
+
+func (r Routing) unknown(eventType, broker string) error {
+	external := make([]string, len(r.External))
+	for i := range r.External {
+		external[i] = r.External[i].Broker
+	}
+	return &UnknownBrokerError{EventType: eventType, Broker: broker, External: external}
 }
 
 // wants applies the event's To and the broker's filter.
