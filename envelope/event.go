@@ -12,7 +12,7 @@ import (
 
 // Event is something that happened, raised and not yet sealed. Build it with
 // [NewEvent].
-type Event struct {
+type Event struct { //nolint:recvcheck // From follows NewEvent, whose result has no address
 	// ID is the message id (headers.id): the same on every broker, and the same
 	// when the transaction is retried, so that consumers can deduplicate.
 	ID uuid.UUID
@@ -74,7 +74,7 @@ func NewEvent(data any, opts ...Option) Event {
 //	placed = placed.From(envelope.Source{Aggregate: "Order", ID: strconv.Itoa(id)})
 //
 // Without it an event belongs to no aggregate, and has no ordering key but that of [Key].
-func (e Event) From(source Source) Event { //nolint:recvcheck // it follows NewEvent, whose result has no address
+func (e Event) From(source Source) Event {
 	e.source = &source
 	return e
 }

@@ -193,7 +193,6 @@ func TestFrom(t *testing.T) {
 	assert.Equal(t, "ordering::cart-1", seal(t, c, from.From(other), envelope.Source{}, envelope.Context{}).Metadata.Headers.Stream)
 }
 
-
 func TestSameData(t *testing.T) {
 	t.Parallel()
 	type (

@@ -49,7 +49,9 @@ func TestAWriterStoresTheSame(t *testing.T) {
 	ctx := envelope.WithActor(envelope.WithTenantID(envelope.WithCorrelationID(t.Context(), "c-1"), "acme"), "grace")
 	ctx = envelope.WithTrace(ctx, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b")
 	options := [][]envelope.Option{
-		nil, {envelope.To("events"), envelope.Priority(envelope.PriorityHigh)}, {envelope.Unordered()},
+		nil,
+		{envelope.To("events"), envelope.Priority(envelope.PriorityHigh)},
+		{envelope.Unordered()},
 		{envelope.Extension("n", 1), envelope.Key(func(classPlaced) string { return "own" })},
 	}
 	require.NoError(t, db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {

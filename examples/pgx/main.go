@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -72,7 +73,7 @@ func run(ctx context.Context, dsn string, out io.Writer) error {
 		err = show(ctx, broker, id, out)
 	}
 	stop()
-	return errors.Join(err, <-done, relay.Close())
+	return errors.Join(err, <-done, relay.Close()) //nolint:contextcheck // closing has its own time
 }
 
 // placeOrder commits the order and its event together, or neither.
@@ -83,13 +84,13 @@ func placeOrder(ctx context.Context, pool *pgxpool.Pool, writer *outbox.Writer, 
 		if err := tx.QueryRow(ctx, "INSERT INTO orders (customer) VALUES ($1) RETURNING id", customer).Scan(&id); err != nil {
 			return err
 		}
-		written, err = postgres.Insert(ctx, tx, writer, placed.From(envelope.Source{Aggregate: "Order", ID: fmt.Sprint(id)}))
+		written, err = postgres.Insert(ctx, tx, writer, placed.From(envelope.Source{Aggregate: "Order", ID: strconv.FormatInt(id, 10)}))
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	written.Committed() // wakes the relay
+	written.Committed() //nolint:contextcheck // it wakes the relay, in the background
 	return id, nil
 }
 

@@ -379,11 +379,11 @@ func testCommitted(t *table) {
 		require.NoError(t, tx.Commit())
 		return written
 	}
-	events := make([]envelope.Event, 40)
-	for i := range events {
-		events[i] = envelope.NewEvent(inside{i}).From(order(strconv.Itoa(i)))
+	events := []envelope.Event{envelope.NewEvent(written{1}).From(order("1"))}
+	for i := range 40 {
+		events = append(events, envelope.NewEvent(inside{i}).From(order(strconv.Itoa(i))))
 	}
-	result := insert(append(events, envelope.NewEvent(written{1}).From(order("1")))...)
+	result := insert(events...)
 	require.Zero(t, n, "not before the commit")
 	var group sync.WaitGroup
 	for range 8 {
