@@ -213,6 +213,8 @@ type Written struct {
 // nor fails; a further call does nothing, and so does one on nil. Without it, or after a
 // notification that got lost, relays find the rows by polling. If the transaction has rolled back,
 // it costs relays a poll.
+//
+//nolint:contextcheck,nolintlint // no caller waits for the notification: it is callers that would be reported
 func (w *Written) Committed() {
 	if w == nil || len(w.wakeUps) == 0 || !w.told.CompareAndSwap(false, true) {
 		return

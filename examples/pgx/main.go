@@ -90,7 +90,7 @@ func placeOrder(ctx context.Context, pool *pgxpool.Pool, writer *outbox.Writer, 
 	if err != nil {
 		return 0, err
 	}
-	written.Committed() //nolint:contextcheck // it wakes the relay, in the background
+	written.Committed() // wakes the relay
 	return id, nil
 }
 
