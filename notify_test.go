@@ -2,6 +2,7 @@ package fanout_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
@@ -20,6 +23,8 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	store "github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -35,23 +40,72 @@ func sparse(t *testing.T, dsn, notify string) *config.Config {
 	return cfg
 }
 
-// writer is an application's handle.
-func writer(t *testing.T, dsn string, cfg *config.Config) *gorm.DB {
-	t.Helper()
+// application is one that writes events: with GORM, by database/sql, or by pgx.
+type application struct {
+	relay   fanout.Option // of a relay in its process
+	publish func(t *testing.T, n int)
+}
+
+var applications = map[string]func(t *testing.T, dsn string, cfg *config.Config) application{
+	"GORM": withGORM, "database/sql": withSQL, "pgx": withPgx,
+}
+
+func wakeUps() *envelope.Catalog {
 	events := envelope.NewCatalog("waking")
 	envelope.Register[wakeUp](events)
+	return events
+}
+
+func withGORM(t *testing.T, dsn string, cfg *config.Config) application {
+	t.Helper()
 	db, err := gorm.Open(postgres.Open(dsn), &gorm.Config{})
 	require.NoError(t, err)
 	pool, err := db.DB()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() })
-	require.NoError(t, db.Use(gormplugin.New(events, cfg.Routing())))
-	return db
+	require.NoError(t, db.Use(gormplugin.New(wakeUps(), cfg.Routing())))
+	return application{fanout.WithDB("main", db), func(t *testing.T, n int) {
+		t.Helper()
+		require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, wakeUp{n}) }))
+	}}
 }
 
-func publish(t *testing.T, db *gorm.DB, n int) {
+func withSQL(t *testing.T, dsn string, cfg *config.Config) application {
 	t.Helper()
-	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, wakeUp{n}) }))
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.Postgres, Events: wakeUps(), Routing: cfg.Routing(), Notify: db})
+	require.NoError(t, err)
+	return application{fanout.WithWriter("main", w), func(t *testing.T, n int) {
+		t.Helper()
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		written, err := w.Insert(t.Context(), tx, envelope.NewEvent(wakeUp{n}))
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		written.Committed()
+	}}
+}
+
+func withPgx(t *testing.T, dsn string, cfg *config.Config) application {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.Postgres, Events: wakeUps(), Routing: cfg.Routing(), Notify: db})
+	require.NoError(t, err)
+	return application{fanout.WithWriter("main", w), func(t *testing.T, n int) {
+		t.Helper()
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		written, err := store.Insert(t.Context(), tx, w, envelope.NewEvent(wakeUp{n}))
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit(t.Context()))
+		written.Committed()
+	}}
 }
 
 // startRelay runs a relay until the test ends. await waits until a number of messages was
@@ -78,11 +132,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	cfg := sparse(t, dsn, "")
-	store, err := fanout.OpenStore(t.Context(), cfg, "main")
-	require.NoError(t, err)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, store.Close())
+	require.NoError(t, fanout.Migrate(t.Context(), cfg))
 	ear, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer ear.Close(context.Background())
@@ -104,31 +154,35 @@ func TestRelaysAreWoken(t *testing.T) {
 		}
 	}
 
-	t.Run("of another process", func(t *testing.T) {
-		db := writer(t, dsn, cfg)
-		r, await := startRelay(t, cfg)
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
-		for n := range 5 {
-			publish(t, db, n)
-			await(int64(n) + 1)
-		}
-		assert.NotEmpty(t, heard())
-	})
-	t.Run("of the same process", func(t *testing.T) {
-		db := writer(t, dsn, cfg)
-		r, await := startRelay(t, cfg, fanout.WithDB("main", db))
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
-		for n := range 5 {
-			publish(t, db, n)
-			await(int64(n) + 1)
-		}
-		assert.Empty(t, heard())
-	})
+	for name, open := range applications {
+		t.Run(name+", of another process", func(t *testing.T) {
+			app := open(t, dsn, cfg)
+			r, await := startRelay(t, cfg)
+			require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
+			for n := range 5 {
+				app.publish(t, n)
+				await(int64(n) + 1)
+			}
+			assert.NotEmpty(t, heard())
+		})
+		t.Run(name+", of the same process", func(t *testing.T) {
+			app := open(t, dsn, cfg)
+			r, await := startRelay(t, cfg, app.relay)
+			require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
+			for n := range 5 {
+				app.publish(t, n)
+				await(int64(n) + 1)
+			}
+			assert.Empty(t, heard())
+		})
+	}
 	t.Run("not at all", func(t *testing.T) {
 		quiet := sparse(t, dsn, ", notify: false")
 		r, _ := startRelay(t, quiet)
 		assert.Equal(t, relay.ListenerOff, r.Stats()[0].Listener)
-		publish(t, writer(t, dsn, quiet), 1)
+		for _, open := range applications {
+			open(t, dsn, quiet).publish(t, 1)
+		}
 		assert.Empty(t, heard())
 	})
 }

@@ -112,15 +112,23 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	if err = r.watch(); err != nil {
 		return err
 	}
+	for _, w := range o.writers {
+		r.wakenBy(w.database, w.Writer)
+	}
 	for name, db := range o.handles {
 		source, ok := db.Plugins[capture.HooksName].(wakeup.Source)
 		if !ok {
 			o.log.Warn("GORM handle has no outbox plugin: only polling finds its rows", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
+		r.wakenBy(name, source)
 	}
 	return nil
+}
+
+// wakenBy has the commits of a source wake the processors of a database.
+func (r *Relay) wakenBy(database string, source wakeup.Source) {
+	r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool { return r.engine.Wake(database, wakeUps...) }))
 }
 
 // programVersion is the version in the build information of the program that runs the relay.

@@ -16,6 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // An Option refines Open.
@@ -23,6 +24,7 @@ type Option func(*options)
 
 type options struct {
 	handles map[string]*gorm.DB
+	writers []writer
 	brokers map[string]brokers.Broker
 	types   []adapter.Type
 	workers int
@@ -41,6 +43,19 @@ type options struct {
 // be opened by two SQLite libraries in one process; a dsn of another file is an error of Open.
 func WithDB(name string, db *gorm.DB) Option {
 	return func(o *options) { o.handles[name] = db }
+}
+
+// writer writes events into a database of the configuration without GORM.
+type writer struct {
+	database string
+	*outbox.Writer
+}
+
+// WithWriter connects a database of the configuration with a writer of events of the application's own
+// that uses no GORM: the relay is woken by outbox.Written.Committed. A database may have several. The
+// configuration has to name the database and, unless WithDB gives its handle, its data source name.
+func WithWriter(name string, w *outbox.Writer) Option {
+	return func(o *options) { o.writers = append(o.writers, writer{name, w}) }
 }
 
 // WithBroker gives a broker that is open already instead of one made from the configuration, which
@@ -117,15 +132,39 @@ func (o *options) checkHandles(cfg *config.Config) error {
 			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the configuration has no such database (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases))))
 		}
 		if plugin, ok := pluginOf(o.handles[name]); ok {
-			writes, reads := plugin.Routing(), cfg.Routing().WithDefaults()
-			if writes.Table != reads.Table || writes.InternalBroker != reads.InternalBroker {
-				problems = append(problems, fmt.Errorf("fanout: WithDB(%q): its plugin writes to table %q for broker %q, the relay reads table %q for broker %q: "+
-					"give both the same configuration",
-					name, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker))
-			}
+			problems = append(problems, checkRouting(fmt.Sprintf("WithDB(%q): its plugin", name), plugin.Routing(), cfg))
 		}
 	}
+	o.writers = slices.DeleteFunc(o.writers, func(w writer) bool {
+		if w.Writer == nil {
+			problems = append(problems, fmt.Errorf("fanout: WithWriter(%q): the writer is nil: did outbox.NewWriter fail?", w.database))
+			return true
+		}
+		problems = append(problems, w.check(cfg))
+		return false
+	})
 	return errors.Join(problems...)
+}
+
+// check finds a writer whose rows the relay would not read.
+func (w writer) check(cfg *config.Config) error {
+	database, ok := cfg.Databases[w.database]
+	if !ok {
+		return fmt.Errorf("fanout: WithWriter(%q): the configuration has no such database (it has %q)", w.database, slices.Sorted(maps.Keys(cfg.Databases)))
+	}
+	if w.Dialect() != database.Driver {
+		return fmt.Errorf("fanout: WithWriter(%q): the writer is for %s, the configuration says %s", w.database, w.Dialect(), database.Driver)
+	}
+	return checkRouting(fmt.Sprintf("WithWriter(%q): it", w.database), w.Routing(), cfg)
+}
+
+func checkRouting(who string, writes outbox.Routing, cfg *config.Config) error {
+	reads := cfg.Routing().WithDefaults()
+	if writes.Table != reads.Table || writes.InternalBroker != reads.InternalBroker {
+		return fmt.Errorf("fanout: %s writes to table %q for broker %q, the relay reads table %q for broker %q: give both the same configuration",
+			who, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker)
+	}
+	return nil
 }
 
 // pluginOf is the capture plugin of a GORM handle.

@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // What is given under a wrong name would be used by nobody: the relay would deliver to the
@@ -28,6 +29,26 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	assert.Contains(t, err.Error(), `fanout: WithBroker("partnr"): the configuration uses no such broker (it uses ["default" "partner"])`)
 	assert.Contains(t, err.Error(), `fanout: WithDB("main"): the handle is nil: did gorm.Open fail?`)
 	assert.Contains(t, err.Error(), `fanout: WithDB("mian"): the handle is nil: did gorm.Open fail?`)
+}
+
+// A writer whose rows the relay would not read is refused, too.
+func TestOpenRefusesWritersOfOtherTables(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: '"+filepath.Join(t.TempDir(), "shop.db")+"'}}\n"+
+		"brokers: {default: {type: memory}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	writer := func(dialect outbox.Dialect, table string) *outbox.Writer {
+		w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: dialect, Events: wakeUps(), Routing: outbox.Routing{Table: table}})
+		require.NoError(t, err)
+		return w
+	}
+	_, err = fanout.Open(t.Context(), cfg, fanout.WithWriter("main", nil), fanout.WithWriter("mian", writer(outbox.SQLite, "")),
+		fanout.WithWriter("main", writer(outbox.Postgres, "")), fanout.WithWriter("main", writer(outbox.SQLite, "others")))
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), `fanout: WithWriter("main"): the writer is nil: did outbox.NewWriter fail?`)
+	assert.Contains(t, err.Error(), `fanout: WithWriter("mian"): the configuration has no such database (it has ["main"])`)
+	assert.Contains(t, err.Error(), `fanout: WithWriter("main"): the writer is for postgres, the configuration says sqlite`)
+	assert.Contains(t, err.Error(), `fanout: WithWriter("main"): it writes to table "others" for broker "default", the relay reads table "outbox_messages"`)
 }
 
 // The client of a type may be in a module of its own. A program that has not imported it is told

@@ -12,7 +12,7 @@ import (
 
 // Event is something that happened, raised and not yet sealed. Build it with
 // [NewEvent].
-type Event struct {
+type Event struct { //nolint:recvcheck // From follows NewEvent, whose result has no address
 	// ID is the message id (headers.id): the same on every broker, and the same
 	// when the transaction is retried, so that consumers can deduplicate.
 	ID uuid.UUID
@@ -30,6 +30,7 @@ type Event struct {
 	// Name, Version) are refused by [Catalog.Seal].
 	Options []Option
 
+	source *Source // see From
 	raised raised
 }
 
@@ -62,6 +63,28 @@ func NewEvent(data any, opts ...Option) Event {
 	options := fixOptions(data, opts)
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	return Event{ID: newID(uuid.NewV7, now), Time: now, Data: data, Options: options, raised: encoded}
+}
+
+// From returns the event with the aggregate that raised it, for writers that are given events alone,
+// such as outbox.Writer. Its id and time stay the same, so an event can be made before the database
+// has made the key of its aggregate:
+//
+//	placed := envelope.NewEvent(OrderPlaced{Customer: "ada"})
+//	... // INSERT INTO orders ... RETURNING id
+//	placed = placed.From(envelope.Source{Aggregate: "Order", ID: strconv.Itoa(id)})
+//
+// Without it an event belongs to no aggregate, and has no ordering key but that of [Key].
+func (e Event) From(source Source) Event {
+	e.source = &source
+	return e
+}
+
+// Source returns what was given to [Event.From]; the zero Source where nothing was.
+func (e *Event) Source() Source {
+	if e.source == nil {
+		return Source{}
+	}
+	return *e.source
 }
 
 func encodeRaised(data any) (r raised) {

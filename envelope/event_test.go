@@ -178,6 +178,21 @@ func TestExtensionsAreSnapshots(t *testing.T) {
 	require.Equal(t, map[string]any{"a": "changed"}, envelope.FromContext(ctx).Extensions["context"])
 }
 
+// An event can say which aggregate raised it, in a copy, under the same id and time.
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	event := placed()
+	from := event.From(order42)
+	assert.Equal(t, order42, from.Source())
+	assert.Zero(t, event.Source())
+	c := newCatalog(t)
+	want := seal(t, c, event, order42, envelope.Context{})
+	assert.Equal(t, want, seal(t, c, from, envelope.Source{}, envelope.Context{}))
+	other := envelope.Source{Aggregate: "Cart", ID: "1"}
+	assert.Equal(t, "ordering::cart-1", seal(t, c, from, other, envelope.Context{}).Metadata.Headers.Stream, "what Seal is given counts")
+	assert.Equal(t, "ordering::cart-1", seal(t, c, from.From(other), envelope.Source{}, envelope.Context{}).Metadata.Headers.Stream)
+}
+
 func TestSameData(t *testing.T) {
 	t.Parallel()
 	type (

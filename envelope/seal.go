@@ -15,7 +15,7 @@ import (
 // Seal turns an event into a message: it takes the JSON of the data, once for all
 // forms, computes the checksum, and settles where and when the message goes. It does not
 // read the clock and draws no ids: sealing the same event twice gives the same
-// message.
+// message. A zero src stands for that of [Event.From].
 //
 // The error is an *[UnregisteredError], a *[PointerEventError], an *[OptionError]
 // (several are joined) or an *[EncodeError], each naming the event and the remedy.
@@ -23,6 +23,9 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	t, err := c.Lookup(ev.Data)
 	if err != nil {
 		return nil, err
+	}
+	if src == (Source{}) {
+		src = ev.Source()
 	}
 	p := &sealing{catalog: c, t: t, s: t.settings, ev: ev, src: src, cx: cx}
 	identified, err := ev.Identified(src)

@@ -8,7 +8,7 @@ import (
 
 // Listeners is the number of functions that a plugin keeps for its commits.
 func (p *Plugin) Listeners() int {
-	return len(p.listening())
+	return p.listeners.Len()
 }
 
 // LookNow looks after transactions that were not seen to end.

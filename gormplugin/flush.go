@@ -3,23 +3,15 @@ package gormplugin
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/batch"
 	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
-)
-
-// rowsAtOnce and bytesAtOnce bound the rows that a flush holds in memory: two full statements. A
-// transaction of 100,000 events, or of 300 large ones, encodes and writes them by and by. Not so with
-// serialize_keys: all keys are locked in one go, for the sake of their order.
-const (
-	rowsAtOnce  = 1000
-	bytesAtOnce = 2 * outbox.BytesPerInsert
 )
 
 // write seals events, routes them and inserts their rows, one per event and broker. Where others
@@ -32,63 +24,40 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 	}
 	var (
 		wakeUps []wakeup.WakeUp
-		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
-		atOnce  = rowsAtOnce
+		brokers = 1 + len(p.routing.External)
 		insert  = func(rows []outbox.Row) error { return inserter.Insert(ctx, db, rows) }
 		told    = p.tells(ours)
 	)
 	if told {
-		wakeUps = make([]wakeup.WakeUp, 0, 1+len(p.routing.External))
-	}
-	if p.routing.SerializeKeys {
-		atOnce = math.MaxInt
+		wakeUps = make([]wakeup.WakeUp, 0, brokers)
 	}
 	if slices.ContainsFunc(flush, func(f journal.Flush) bool { return f.Unconfirmed() }) {
 		// Some may be there, from a transaction whose outcome is not known.
 		insert = func(rows []outbox.Row) error { return inserter.InsertMissing(ctx, db, rows) }
 	}
-	bytes := 0
-	for i := range flush {
-		var err error
-		before := len(rows)
-		if rows, err = p.appendRows(rows, &flush[i]); err != nil {
-			return nil, err
+	appendRows := func(rows []outbox.Row, i int) ([]outbox.Row, error) { return p.appendRows(rows, &flush[i]) }
+	write := func(rows []outbox.Row) error {
+		if err := p.lockKeys(ctx, inserter, db, rows); err != nil {
+			return err
 		}
-		bytes += bytesOf(rows[before:])
-		full := len(rows) - len(rows)%atOnce
-		if i == len(flush)-1 || bytes >= bytesAtOnce && !p.routing.SerializeKeys {
-			full = len(rows)
-		}
-		if full == 0 {
-			continue
-		}
-		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
-			return nil, err
-		}
-		if err := insert(rows[:full]); err != nil {
-			return nil, err
+		if err := insert(rows); err != nil {
+			return err
 		}
 		if told {
-			wakeUps = wakeup.Append(wakeUps, inserter.Dialect(), rows[:full])
+			wakeUps = inserter.WakeUps(wakeUps, rows)
 		}
-		left := copy(rows, rows[full:])
-		clear(rows[left:]) // lets go of the payloads
-		rows = rows[:left]
-		bytes = bytesOf(rows)
+		return nil
+	}
+	err := batch.Write(len(flush), batch.Room[outbox.Row](len(flush), brokers), p.routing.SerializeKeys, appendRows, write)
+	if err != nil {
+		return nil, err
 	}
 	return wakeUps, nil
 }
 
-func bytesOf(rows []outbox.Row) (bytes int) {
-	for i := range rows {
-		bytes += rows[i].Bytes()
-	}
-	return bytes
-}
-
 // tells reports whether relays or observers want to know what a transaction has written.
 func (p *Plugin) tells(ours *tx) bool {
-	return len(p.listening()) > 0 || ours != nil && ours.notifier != nil
+	return p.listeners.Len() > 0 || ours != nil && ours.notifier != nil
 }
 
 // appendRows seals one event and routes it.

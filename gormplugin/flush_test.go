@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/journal"
+	bounds "github.com/gorm-fanout/fanout/internal/limits"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -177,7 +178,7 @@ func TestAFlushHoldsFewBytes(t *testing.T) {
 						bytes += len(arg)
 					}
 				}
-				assert.Less(t, bytes, 2*outbox.BytesPerInsert, "of a statement") // SQL Server's is JSON
+				assert.Less(t, bytes, 2*bounds.BytesPerInsert, "of a statement") // SQL Server's is JSON
 				assert.Less(t, 2*sealed-written, 15, "rows that are held")
 				if dialect == outbox.SQLServer {
 					written += strings.Count(args[0].(string), `"message_id":`)

@@ -1,8 +1,6 @@
 package gormplugin
 
 import (
-	"slices"
-
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/capture"
@@ -40,41 +38,5 @@ func (p hooks) Wrap(db *gorm.DB) *gorm.DB {
 // reports whether a relay in this process delivers these rows. That is how the relay of the
 // application's own process is woken. cancel removes f.
 func (p hooks) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel func()) {
-	added := &listener{f}
-	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })
-	return func() {
-		p.changeListeners(func(all []*listener) []*listener {
-			return slices.DeleteFunc(all, func(l *listener) bool { return l == added })
-		})
-	}
-}
-
-// listener has an address, by which it is found again.
-type listener struct {
-	notify func(wakeUps []wakeup.WakeUp) (served bool)
-}
-
-// changeListeners replaces the list; concurrent readers keep the old one.
-func (p *Plugin) changeListeners(change func([]*listener) []*listener) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed := change(slices.Clone(p.listening()))
-	p.listeners.Store(&changed)
-}
-
-func (p *Plugin) listening() []*listener {
-	if listeners := p.listeners.Load(); listeners != nil {
-		return *listeners
-	}
-	return nil
-}
-
-// notify calls all listeners. served is true if a relay in this process delivers these rows.
-func (p *Plugin) notify(wakeUps []wakeup.WakeUp) (served bool) {
-	for _, l := range p.listening() {
-		if l.notify(wakeUps) {
-			served = true
-		}
-	}
-	return served
+	return p.listeners.OnCommit(f)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -159,7 +160,7 @@ func (o *outcomes) lookAfter(ctx context.Context, u *unseen) (over bool) {
 		pending[id].Confirm()
 	}
 	u.looks++
-	return err != nil && closed(err) || len(there) == len(pending) || u.looks >= looks
+	return err != nil && failure.PoolClosed(err) || len(there) == len(pending) || u.looks >= looks
 }
 
 // pending are the events that are not known to be written yet.

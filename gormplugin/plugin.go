@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +22,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -49,9 +49,9 @@ type Plugin struct {
 
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter
-	notifier  *notifier // of the handle's own pool
-	notifiers map[*sql.DB]*notifier
-	listeners atomic.Pointer[[]*listener] // replaced under mu
+	notifier  *wakeup.Notifier // of the handle's own pool
+	notifiers map[*sql.DB]*wakeup.Notifier
+	listeners wakeup.Listeners
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
@@ -129,73 +129,7 @@ func sharesConfig(db *gorm.DB) bool {
 }
 
 // check reports everything that is wrong with the catalog and the routing.
-func (p *Plugin) check() error {
-	if p.events == nil {
-		return errors.New("there is no catalog: make one with envelope.NewCatalog and register the event types")
-	}
-	if err := errors.Join(p.events.Err(), p.routing.Validate()); err != nil {
-		return err
-	}
-	var problems []error
-	for _, event := range p.events.Types() {
-		problems = append(problems, p.checkBrokers(event))
-		if event.Published() && len(p.routing.External) == 0 {
-			p.log.Warn("published event type without external brokers", "type", event.WireType())
-		}
-	}
-	for i := range p.routing.External {
-		if route := &p.routing.External[i]; route.Format == envelope.FormatCloudEvents {
-			if err := p.events.ValidateCloudEvents(route.Extensions...); err != nil {
-				problems = append(problems, fmt.Errorf("external broker %q: %w", route.Broker, err))
-			}
-		}
-	}
-	p.warnOfFilters()
-	for _, warning := range p.events.Warnings() {
-		p.log.Warn("probably not meant", "error", warning)
-	}
-	return errors.Join(problems...)
-}
-
-// checkBrokers reports brokers that an event type or its contracts name and that there are not, or that the
-// type names and no contract of it is for.
-func (p *Plugin) checkBrokers(event *envelope.EventType) error {
-	var problems []error
-	named := event.Brokers()
-	for _, contract := range event.Contracts() {
-		named = append(named, contract.Brokers()...)
-	}
-	slices.Sort(named)
-	for _, broker := range slices.Compact(named) {
-		if !p.isExternal(broker) {
-			problems = append(problems, &outbox.UnknownBrokerError{EventType: event.WireType(), Broker: broker, External: p.externalNames()})
-		}
-	}
-	for _, broker := range event.Brokers() {
-		if !slices.ContainsFunc(event.Contracts(), func(t *envelope.EventType) bool { return t.Brokers() == nil || slices.Contains(t.Brokers(), broker) }) {
-			problems = append(problems, fmt.Errorf("event %s is addressed to broker %q, for which it has no contract: add an envelope.As that is for it", event.WireType(), broker))
-		}
-	}
-	return errors.Join(problems...)
-}
-
-// warnOfFilters warns of brokers that get none of the published events. It is no error: another
-// program with the same configuration may emit what their filters pass.
-func (p *Plugin) warnOfFilters() {
-	var published []string
-	for _, event := range p.events.Types() {
-		for _, t := range event.Contracts() {
-			published = append(published, t.WireType())
-		}
-	}
-	for i := range p.routing.External {
-		if route := &p.routing.External[i]; len(published) > 0 && !slices.ContainsFunc(published, route.Passes) {
-			p.log.Warn("broker filter passes none of the published event types", "broker", route.Broker, "filter", route.Types, "types", published)
-		}
-	}
-}
-
-func (p *Plugin) isExternal(broker string) bool { return slices.Contains(p.externalNames(), broker) }
+func (p *Plugin) check() error { return p.routing.CheckEvents(p.events, p.log) }
 
 func (p *Plugin) externalNames() []string {
 	names := make([]string, len(p.routing.External))

@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -17,7 +18,7 @@ type pool struct {
 
 	plugin   *Plugin
 	inserter *outbox.Inserter
-	notifier *notifier // nil: no one is notified
+	notifier *wakeup.Notifier // nil: no one is notified
 
 	foundRows atomic.Pointer[bool] // see countsFoundRows
 }

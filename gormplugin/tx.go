@@ -24,7 +24,7 @@ type tx struct {
 	inserter *outbox.Inserter
 	parent   gorm.GetDBConnector
 	journal  journal.Journal
-	notifier *notifier        // nil: no one is notified
+	notifier *wakeup.Notifier // nil: no one is notified
 	attempt  *journal.Attempt // nil unless a uow.Do may repeat it
 	kept     *keptConn        // on SQLite, where the connection is known
 	course   course

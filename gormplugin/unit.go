@@ -130,7 +130,7 @@ func Notify(db *gorm.DB, written ...any) error {
 	for _, broker := range plugin.externalNames() {
 		wakeUps = append(wakeUps, wakeup.WakeUp{Broker: broker})
 	}
-	var others *notifier
+	var others *wakeup.Notifier
 	if inserter, err := plugin.inserterFor(db); err == nil {
 		others = plugin.notifierOf(nil, inserter)
 	}

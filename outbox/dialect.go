@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Dialect names a kind of database, in GORM's own words.
@@ -63,22 +64,16 @@ func (d Dialect) placeholder(dst []byte, n int) []byte {
 	}
 }
 
-const (
-	// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL and
-	// MySQL 65,535; beyond some hundred rows longer statements bring nothing.
-	rowsPerInsert = 500
-	// BytesPerInsert bounds the payloads and headers of one INSERT, beyond its first row: drivers and
-	// servers hold several copies of a statement. On MySQL it is also one packet, of which servers take
-	// 16 MiB by default (max_allowed_packet), and escaping can double the payloads.
-	BytesPerInsert = 4 << 20
-)
+// rowsPerInsert bounds one INSERT of many rows. SQLite takes 32,766 parameters, PostgreSQL and
+// MySQL 65,535; beyond some hundred rows longer statements bring nothing.
+const rowsPerInsert = 500
 
 // rowsAtOnce is how many of rows one INSERT takes.
 func (d Dialect) rowsAtOnce(rows []Row) int {
 	most := min(len(rows), rowsPerInsert)
 	bytes := 0
 	for n := range most {
-		if bytes += rows[n].Bytes(); n > 0 && bytes > BytesPerInsert {
+		if bytes += rows[n].Bytes(); n > 0 && bytes > limits.BytesPerInsert {
 			return n
 		}
 	}

@@ -2,8 +2,9 @@
 // states, and the statement that inserts them.
 //
 // A row is one message for one broker. [Routing] turns an event into rows, an [Inserter] writes
-// them in the business transaction; package gormplugin does both at a commit, and plain SQL can do
-// it as well. What happens to a row afterwards is said by its [Status].
+// them in the business transaction. Package gormplugin does both at a commit, a [Writer] in
+// transactions without GORM, and plain SQL can do it as well. What happens to a row afterwards is
+// said by its [Status].
 //
 // The other rooms of the house are packages of their own, so that a writer links nothing of them:
 //

@@ -294,18 +294,26 @@ func (r Routing) checkSize(row *Row) error {
 // is no silent loss.
 func (r Routing) checkTo(m *envelope.Message) error {
 	for _, name := range m.Routing.To {
-		if !slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name }) {
-			external := make([]string, len(r.External))
-			for i := range r.External {
-				external[i] = r.External[i].Broker
-			}
-			return &UnknownBrokerError{EventType: m.Metadata.Headers.Type, Broker: name, External: external}
+		if !r.isExternal(name) {
+			return r.unknown(m.Metadata.Headers.Type, name)
 		}
 		if len(m.AppendExternal(nil, name)) == 0 {
-			return fmt.Errorf("outbox: event %s is addressed to broker %q, for which it has no contract: add an envelope.As that is for it", m.Metadata.Headers.Type, name)
+			return withoutContract(m.Metadata.Headers.Type, name)
 		}
 	}
 	return nil
+}
+
+func (r Routing) isExternal(name string) bool {
+	return slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name })
+}
+
+func (r Routing) unknown(eventType, broker string) error {
+	external := make([]string, len(r.External))
+	for i := range r.External {
+		external[i] = r.External[i].Broker
+	}
+	return &UnknownBrokerError{EventType: eventType, Broker: broker, External: external}
 }
 
 // leaving appends what the broker gets of a message, by the event's To, its contracts and the broker's filter.

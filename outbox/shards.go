@@ -8,6 +8,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
 // A Class of rows by their priority. Each class has shards of its own, so that a backlog of one
@@ -50,6 +52,23 @@ func (c Class) String() string {
 // ASCII.
 func (d Dialect) Shard(row *Row) int {
 	return d.Shards()*int(row.Class()) + d.share(row.OrderingKey, row.MessageID)
+}
+
+// WakeUps adds to wakeUps what these rows call for once they are committed, with one entry per
+// broker. It allocates nothing if wakeUps has the capacity.
+func (i *Inserter) WakeUps(wakeUps []wakeup.WakeUp, rows []Row) []wakeup.WakeUp {
+	var (
+		known *Row // whose shard is known: rows of one message follow each other
+		shard int
+	)
+	for r := range rows {
+		row := &rows[r]
+		if known == nil || row.OrderingKey == "" || row.OrderingKey != known.OrderingKey || row.Class() != known.Class() {
+			known, shard = row, i.dialect.Shard(row)
+		}
+		wakeUps = wakeup.Merge(wakeUps, wakeup.WakeUp{Broker: row.TargetBroker, Shards: wakeup.SetOf(shard)})
+	}
+	return wakeUps
 }
 
 // Shards is the number of shards of one class.

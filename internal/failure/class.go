@@ -103,3 +103,7 @@ func network(err error) string {
 var varies = regexp.MustCompile(`"[^"\s]*"|'[^'\s]*'|\S*[0-9]\S*`)
 
 func constant(text string) string { return varies.ReplaceAllLiteralString(text, "#") }
+
+// PoolClosed reports whether the application has closed its connection pool, as it does when it ends.
+// database/sql does not export that error.
+func PoolClosed(err error) bool { return strings.HasSuffix(err.Error(), "sql: database is closed") }

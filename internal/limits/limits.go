@@ -27,3 +27,8 @@ const (
 	// MaxHeadersBytes bounds what is sent beside a payload, as the JSON object that it is in the table.
 	MaxHeadersBytes = 64 << 10
 )
+
+// BytesPerInsert bounds the payloads and headers of one INSERT, beyond its first row: drivers and
+// servers hold several copies of a statement. On MySQL it is also one packet, of which servers take
+// 16 MiB by default (max_allowed_packet), and escaping can double the payloads.
+const BytesPerInsert = 4 << 20

@@ -3,12 +3,11 @@ package wakeup
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Notifications carry wake-ups to relays in other processes, by PostgreSQL's NOTIFY. Their texts
@@ -101,10 +100,16 @@ func ParseProbe(text string) (nonce string, ok bool) {
 // survive the server anyway.
 const notifySQL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
+// Execer is what a notification needs of a database: the same as outbox.Execer, which this package
+// cannot name, since writers are in outbox.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
 // Notify sends wake-ups to relays in other processes, by the PostgreSQL database of a table. Call it
 // after the commit, on another connection: transactions that contain a NOTIFY commit one after the
 // other.
-func Notify(ctx context.Context, db outbox.Execer, table string, wakeUps []WakeUp) error {
+func Notify(ctx context.Context, db Execer, table string, wakeUps []WakeUp) error {
 	if _, err := db.ExecContext(ctx, notifySQL, Channel(table), Text(wakeUps)); err != nil {
 		return fmt.Errorf("outbox: notify relays of rows in %s: %w", table, err)
 	}

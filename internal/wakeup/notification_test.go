@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
 // What is read back is what was said, or that it is not known.
@@ -51,7 +51,7 @@ func TestChannel(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "fanout:app.outbox_messages", Channel("app.outbox_messages"))
 	long := strings.Repeat("s", 63) + "." + strings.Repeat("t", 48)
-	require.NoError(t, outbox.ValidateTable(long))
+	require.NoError(t, dbtable.CheckName(long, "outbox_messages"))
 	assert.Len(t, Channel(long), len("fanout:")+32)
 	assert.NotEqual(t, Channel(long), Channel(long[1:]))
 	assert.Len(t, Channel(long[:56]), 63)

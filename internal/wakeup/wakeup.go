@@ -2,11 +2,7 @@
 // broker, in the process itself, or as the text of a notification. All of it is a hint, never more.
 package wakeup
 
-import (
-	"slices"
-
-	"github.com/gorm-fanout/fanout/outbox"
-)
+import "slices"
 
 // A WakeUp says that rows of a broker were committed, so that the processors that deliver them need
 // not find out by polling. It is only a hint: a wrong or lost one delays rows by a poll.
@@ -17,7 +13,7 @@ type WakeUp struct {
 	Shards Set
 }
 
-// A Source tells of commits: the capture plugin of a GORM handle.
+// A Source tells of commits: the capture plugin of a GORM handle, or an outbox.Writer.
 type Source interface {
 	// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per
 	// broker. f runs in the goroutine that commits: it must return quickly, and must not keep the
@@ -33,23 +29,6 @@ func Merge(wakeUps []WakeUp, more ...WakeUp) []WakeUp {
 		} else {
 			wakeUps = append(wakeUps, w)
 		}
-	}
-	return wakeUps
-}
-
-// Append adds the wake-ups that these rows of a database call for once they are committed, with one
-// entry per broker. It allocates nothing if wakeUps has the capacity.
-func Append(wakeUps []WakeUp, dialect outbox.Dialect, rows []outbox.Row) []WakeUp {
-	var (
-		known *outbox.Row // whose shard is known: rows of one message follow each other
-		shard int
-	)
-	for r := range rows {
-		row := &rows[r]
-		if known == nil || row.OrderingKey == "" || row.OrderingKey != known.OrderingKey || row.Class() != known.Class() {
-			known, shard = row, dialect.Shard(row)
-		}
-		wakeUps = Merge(wakeUps, WakeUp{row.TargetBroker, 1 << shard})
 	}
 	return wakeUps
 }

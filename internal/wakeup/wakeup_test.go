@@ -1,13 +1,9 @@
 package wakeup
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func TestSet(t *testing.T) {
@@ -28,17 +24,4 @@ func TestMerge(t *testing.T) {
 	merged := Merge([]WakeUp{{"a", SetOf(1)}, {"b", SetOf(2)}},
 		WakeUp{"b", SetOf(3)}, WakeUp{"c", SetOf(4)}, WakeUp{"a", Unknown}, WakeUp{"a", SetOf(2)})
 	assert.Equal(t, []WakeUp{{"a", Unknown}, {"b", SetOf(2, 3)}, {"c", SetOf(4)}}, merged)
-}
-
-// It is part of every commit that wakes a relay.
-func TestAppendAllocatesNothing(t *testing.T) {
-	rows := []outbox.Row{
-		{MessageID: uuid.New(), TargetBroker: "a", OrderingKey: strings.Repeat("k", 60)},
-		{MessageID: uuid.New(), TargetBroker: "b", OrderingKey: "ü"},
-		{MessageID: uuid.New(), TargetBroker: "a"},
-	}
-	room := make([]WakeUp, 0, 2)
-	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite, outbox.MySQL} {
-		assert.Zero(t, testing.AllocsPerRun(100, func() { _ = Append(room, dialect, rows) }), dialect)
-	}
 }

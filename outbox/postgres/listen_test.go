@@ -88,7 +88,7 @@ func commit(t *testing.T, db *sql.DB, inserter *outbox.Inserter) {
 	t.Helper()
 	rows := []outbox.Row{{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: uuid.NewString(), Payload: []byte("{}")}}
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	require.NoError(t, wakeup.Notify(t.Context(), db, inserter.Table(), wakeup.Append(nil, inserter.Dialect(), rows)))
+	require.NoError(t, wakeup.Notify(t.Context(), db, inserter.Table(), inserter.WakeUps(nil, rows)))
 }
 
 func listening(t *testing.T) (dsn string, db *sql.DB, inserter *outbox.Inserter) {

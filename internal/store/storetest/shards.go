@@ -84,7 +84,7 @@ func testShards(t *table) {
 			require.Equal(rt, shard, t.Store.Dialect().Shard(&rows[i]), "key %q, message %s", rows[i].OrderingKey, rows[i].MessageID)
 			stored[rows[i].TargetBroker] |= wakeup.SetOf(shard)
 		}
-		for _, wakeUp := range wakeup.Append(nil, inserter.Dialect(), rows) {
+		for _, wakeUp := range inserter.WakeUps(nil, rows) {
 			arrived[wakeUp.Broker] = wakeUp.Shards
 		}
 		require.Equal(rt, stored, arrived)

@@ -9,6 +9,7 @@
 package storetest
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 
@@ -45,6 +46,8 @@ type Bundle struct {
 	// Decided is the part of a store, the one under test or one of Open's, that its claims are built
 	// from; nil where no session can write between what a claim reads and what it writes.
 	Decided func(store driver.Store) claims.Store
+	// BeginWriter begins a transaction for the tests of outbox.Writer; nil for one of database/sql on DB.
+	BeginWriter func(ctx context.Context, t *testing.T) WriterTx
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool
 }
@@ -52,7 +55,7 @@ type Bundle struct {
 // Run runs the suite. newBundle is called once for each test, from tests that run in parallel.
 func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 	t.Helper()
-	run(t, 1, newBundle)
+	run(t, 1, groups, newBundle)
 }
 
 // RunOnceMore runs the suite in another setting of a store that [Run] tests, too. Where
@@ -63,52 +66,58 @@ func RunOnceMore(t *testing.T, newBundle func(t *testing.T) Bundle) {
 	if testenv.Spread() {
 		share = 4
 	}
-	run(t, share, newBundle)
+	run(t, share, groups, newBundle)
+}
+
+// A group of cases has a name.
+type group struct {
+	name  string
+	tests []test
+}
+
+var groups = []group{
+	{"Write", writeTests},
+	{"Writer", writerTests},
+	{"Shards", shardTests},
+	{"KeyLocks", keyLockTests},
+	{"Claim", claimTests},
+	{"Bytes", bytesTests},
+	{"Order", orderTests},
+	{"Defer", deferTests},
+	{"DeferAgain", deferAgainTests},
+	{"Abandon", abandonTests},
+	{"Priority", priorityTests},
+	{"PriorityChanged", priorityChangedTests},
+	{"Between", betweenTests},
+	{"Crash", crashTests},
+	{"Complete", completeTests},
+	{"Lease", leaseTests},
+	{"Ready", readyTests},
+	{"Alone", aloneTests},
+	{"Race", raceTests},
+	{"Outside", outsideTests},
+	{"Locked", lockedTests},
+	{"Purge", purgeTests},
+	{"Operate", operateTests},
+	{"Hostile", hostileTests},
+	{"Pause", pauseTests},
+	{"Registry", registryTests},
+	{"Counts", countsTests},
+	{"Overview", overviewTests},
+	{"List", listTests},
+	{"Message", messageTests},
+	{"Blocked", blockedTests},
+	{"States", stateTests},
+	{"Audit", auditTests},
+	{"Schema", schemaTests},
+	{"Diagnose", diagnoseTests},
+	{"Model", modelTests},
 }
 
 // run runs one of so many tests.
-func run(t *testing.T, share int, newBundle func(t *testing.T) Bundle) {
+func run(t *testing.T, share int, groups []group, newBundle func(t *testing.T) Bundle) {
 	t.Helper()
-	for _, group := range []struct {
-		name  string
-		tests []test
-	}{
-		{"Write", writeTests},
-		{"Shards", shardTests},
-		{"KeyLocks", keyLockTests},
-		{"Claim", claimTests},
-		{"Bytes", bytesTests},
-		{"Order", orderTests},
-		{"Defer", deferTests},
-		{"DeferAgain", deferAgainTests},
-		{"Abandon", abandonTests},
-		{"Priority", priorityTests},
-		{"PriorityChanged", priorityChangedTests},
-		{"Between", betweenTests},
-		{"Crash", crashTests},
-		{"Complete", completeTests},
-		{"Lease", leaseTests},
-		{"Ready", readyTests},
-		{"Alone", aloneTests},
-		{"Race", raceTests},
-		{"Outside", outsideTests},
-		{"Locked", lockedTests},
-		{"Purge", purgeTests},
-		{"Operate", operateTests},
-		{"Hostile", hostileTests},
-		{"Pause", pauseTests},
-		{"Registry", registryTests},
-		{"Counts", countsTests},
-		{"Overview", overviewTests},
-		{"List", listTests},
-		{"Message", messageTests},
-		{"Blocked", blockedTests},
-		{"States", stateTests},
-		{"Audit", auditTests},
-		{"Schema", schemaTests},
-		{"Diagnose", diagnoseTests},
-		{"Model", modelTests},
-	} {
+	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
 			for _, test := range group.tests {

@@ -1,4 +1,4 @@
-package gormplugin
+package wakeup
 
 import (
 	"context"
@@ -13,10 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/internal/wakeup"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // loudspeaker is a database that notes the notifications sent, and when.
@@ -58,12 +54,10 @@ func (l *loudspeaker) taken() (said []string, at []time.Time) {
 	return said, at
 }
 
-func newNotifier(t *testing.T) (*notifier, *loudspeaker, *strings.Builder) {
+func newNotifier(t *testing.T) (*Notifier, *loudspeaker, *strings.Builder) {
 	t.Helper()
-	inserter, err := outbox.NewInserter(outbox.Postgres, "app.outbox")
-	require.NoError(t, err)
 	l, log := &loudspeaker{}, &strings.Builder{}
-	return &notifier{db: l, inserter: inserter, log: slog.New(slog.NewTextHandler(log, nil))}, l, log
+	return NewNotifier(l, "app.outbox", slog.New(slog.NewTextHandler(log, nil))), l, log
 }
 
 const notification = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2) fanout:app.outbox 1 "
@@ -75,11 +69,11 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 		a, l, log := newNotifier(t)
 		l.takes = time.Millisecond
 		began := time.Now()
-		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+		a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		for range 1000 {
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 8}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 8}})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -89,7 +83,7 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 
 		began = time.Now() // a steady stream, for a second
 		for range 1000 {
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(notifyLongestGap + l.takes)
@@ -111,14 +105,14 @@ func TestNotificationsThatTakeTime(t *testing.T) {
 			a, l, _ := newNotifier(t)
 			l.takes = takes
 			for range 1000 {
-				a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+				a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(notifyLongestGap + takes)
 			said, _ := l.taken()
 			assert.InDelta(t, time.Second/notifyLongestGap, len(said), 5, takes)
 			time.Sleep(2 * notifyLongestGap)
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 			synctest.Wait()
 			assert.Equal(t, notifyGap, a.gap, "after a pause")
 			time.Sleep(notifyLongestGap + takes)
@@ -135,7 +129,7 @@ func TestNotificationsThatFail(t *testing.T) {
 		l.hangs = true
 		began := time.Now()
 		for range 1000 {
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 		}
 		assert.Equal(t, began, time.Now(), "no commit waits")
 		time.Sleep(notifyTime)
@@ -143,7 +137,7 @@ func TestNotificationsThatFail(t *testing.T) {
 		said, _ := l.taken()
 		assert.Len(t, said, 1, "one waits for a connection")
 		for range 3600 { // for an hour
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -153,31 +147,31 @@ func TestNotificationsThatFail(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), "relays not notified"), "said once")
 		l.set(func(l *loudspeaker) { l.hangs, l.err = false, errors.New("permission denied") })
 		for range 3600 {
-			a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		assert.Equal(t, 2, strings.Count(log.String(), "relays not notified"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"), "another cause is news")
 		l.set(func(l *loudspeaker) { l.err = nil })
 		time.Sleep(notifyLongestRest)
-		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+		a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "relays notified again"))
 		l.taken()
 		time.Sleep(notifyGap)
-		a.wake([]wakeup.WakeUp{{Broker: "default", Shards: 1}})
+		a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		said, _ = l.taken()
 		assert.Len(t, said, 1, "as before")
 
 		a, l, log = newNotifier(t)
 		l.err = errors.New("no such function")
-		a.wake([]wakeup.WakeUp{{Broker: "default"}})
+		a.Wake([]WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Contains(t, log.String(), "no such function")
 		a, l, log = newNotifier(t)
 		l.err = errors.New("sql: database is closed")
-		a.wake([]wakeup.WakeUp{{Broker: "default"}})
+		a.Wake([]WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Empty(t, log.String(), "the application is about to end")
 	})

@@ -1,0 +1,122 @@
+package gormplugin_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/glebarez/sqlite"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+type WriterOrder struct {
+	ID      string
+	Version int64
+	uow.Aggregate
+}
+
+// The plugin and an outbox.Writer store the same, down to the bytes of each payload, but for what is
+// drawn for each event.
+func TestAWriterStoresTheSame(t *testing.T) {
+	t.Parallel()
+	db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "shop.db")), &gorm.Config{})
+	require.NoError(t, err)
+	pool, err := db.DB()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pool.Close() })
+	store, err := sqlitestore.New(pool, outbox.DefaultTable)
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, db.AutoMigrate(&WriterOrder{}))
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[classPlaced](events, envelope.Published())
+	envelope.Register[classNoted](events)
+	routing := outbox.Routing{External: []outbox.Route{
+		{Broker: "partner", Extensions: []string{"tenant_id"}}, {Broker: "events", Format: envelope.FormatCloudEvents}, {Broker: "picky", Types: []string{"*.classNoted.*"}},
+	}}
+	require.NoError(t, db.Use(gormplugin.New(events, routing)))
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: events, Routing: routing})
+	require.NoError(t, err)
+
+	ctx := envelope.WithActor(envelope.WithTenantID(envelope.WithCorrelationID(t.Context(), "c-1"), "acme"), "grace")
+	ctx = envelope.WithTrace(ctx, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b")
+	options := [][]envelope.Option{
+		nil,
+		{envelope.To("events"), envelope.Priority(envelope.PriorityHigh)},
+		{envelope.Unordered()},
+		{envelope.Extension("n", 1), envelope.Key(func(classPlaced) string { return "own" })},
+	}
+	require.NoError(t, db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		order := &WriterOrder{ID: "42", Version: 3}
+		for _, o := range options {
+			order.Raise(classPlaced{"42"}, o...)
+		}
+		order.Raise(classNoted{"42"})
+		if err := tx.Create(order).Error; err != nil {
+			return err
+		}
+		return uow.Publish(tx, classNoted{"1"})
+	}))
+	captured := outboxRows(t, pool)
+
+	// The same messages: their ids and times are those that the plugin has stored.
+	version := int64(3)
+	source := envelope.Source{Aggregate: "WriterOrder", ID: "42", Version: version, ExpectedVersion: &version}
+	var again []envelope.Event
+	for _, o := range options {
+		again = append(again, envelope.NewEvent(classPlaced{"42"}, o...).From(source))
+	}
+	again = append(again, envelope.NewEvent(classNoted{"42"}).From(source), envelope.NewEvent(classNoted{"1"}))
+	n := 0
+	for _, row := range captured {
+		if row["target_broker"] != outbox.DefaultInternalBroker {
+			continue
+		}
+		message, err := envelope.DecodeInternal([]byte(row["payload"]))
+		require.NoError(t, err)
+		again[n].ID, again[n].Time = message.Metadata.Headers.ID, message.Metadata.Headers.Time
+		n++
+	}
+	require.Equal(t, len(again), n)
+	_, err = pool.ExecContext(t.Context(), "DELETE FROM outbox_messages")
+	require.NoError(t, err)
+	tx, err := pool.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = writer.Insert(ctx, tx, again...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.Equal(t, captured, outboxRows(t, pool))
+}
+
+// outboxRows are what writers fill of each row, in the order of the rows.
+func outboxRows(t *testing.T, db *sql.DB) (stored []map[string]string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT message_id, target_broker, stream, type, ordering_key, priority, content_type, headers, aggregate_type, aggregate_id,"+
+		" correlation_id, causation_id, tenant_id, available_at, expires_at, payload FROM outbox_messages ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(into...))
+		row := make(map[string]string, len(columns))
+		for i, column := range columns {
+			row[column] = values[i].String
+		}
+		stored = append(stored, row)
+	}
+	require.NoError(t, rows.Err())
+	return stored
+}

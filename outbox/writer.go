@@ -1,0 +1,225 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/batch"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
+)
+
+// WriterConfig is what a [Writer] needs to know. Dialect and Events are required.
+type WriterConfig struct {
+	// Dialect is the kind of database that the transactions are of.
+	Dialect Dialect
+	// Events are the event types that may be written.
+	Events *envelope.Catalog
+	// Routing says for which brokers, and into which table: that of the relay's configuration,
+	// config.Config.Routing. The zero value writes everything for the broker "default".
+	Routing Routing
+	// Notify is the application's connection pool, on which relays in other processes are notified
+	// after a commit, such as a *sql.DB; for a pgxpool.Pool, stdlib.OpenDBFromPool(pool) of pgx.
+	// Required on PostgreSQL where Routing.Notify is set, and not used elsewhere.
+	Notify Execer
+	// Log is where warnings go. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// Writer writes events in transactions of applications that do not use GORM: of database/sql, sqlc,
+// sqlx, ent and bun; for those of pgx there is postgres.Insert. Events go to the same brokers, in
+// the same form, as with package gormplugin. Make one per database; it is safe for concurrent use.
+type Writer struct {
+	inserter  *Inserter
+	events    *envelope.Catalog
+	routing   Routing
+	log       *slog.Logger
+	notifier  *wakeup.Notifier // nil: no other process is notified
+	listeners wakeup.Listeners
+	unset     sync.Map // reflect.Type -> true: events that were warned of
+}
+
+// NewWriter reports everything that is wrong with the configuration, all problems joined in one
+// error. It does not touch the database.
+func NewWriter(c WriterConfig) (*Writer, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	w := &Writer{events: c.Events, routing: c.Routing.WithDefaults(), log: c.Log}
+	_, err := ParseDialect(string(c.Dialect))
+	problems := []error{err}
+	if err := w.routing.CheckEvents(c.Events, c.Log); err != nil {
+		problems = append(problems, fmt.Errorf("outbox: make a writer: %w", err))
+	}
+	if w.routing.Notify && c.Dialect == Postgres {
+		if c.Notify == nil {
+			problems = append(problems, errors.New("outbox: make a writer: the routing notifies relays, and there is no pool to do it on: "+
+				"set WriterConfig.Notify to that of the application, or Routing.Notify to false"))
+		} else {
+			w.notifier = wakeup.NewNotifier(c.Notify, w.routing.Table, c.Log)
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if w.inserter, err = NewInserter(c.Dialect, w.routing.Table); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Dialect is the kind of database that the writer is for.
+func (w *Writer) Dialect() Dialect { return w.inserter.Dialect() }
+
+// Routing returns the routing with its defaults.
+func (w *Writer) Routing() Routing { return w.routing }
+
+// OnCommit is how a relay in this process is woken: see fanout.WithWriter, which calls it.
+func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel func()) {
+	return w.listeners.OnCommit(f)
+}
+
+// Insert writes events in the transaction tx: one row per event and broker, in the order given, with
+// as few statements as the database's limits allow. They are delivered if the transaction commits.
+// Call [Written.Committed] of the result then.
+//
+// Events are made with [envelope.NewEvent]; [envelope.Event.From] says which aggregate raised one.
+// Made outside a function that repeats the transaction, they keep their message ids, and consumers
+// can tell the copies. Events of one aggregate are counted within the call, where their source has
+// no Sequence: give all events of a transaction to one call. What they inherit, such as the
+// correlation id and the trace, is that of ctx: see [envelope.FromContext].
+//
+// Order per key is that of the commits only where the writers of a key take turns: change the
+// aggregate's row before the call, which locks it, or set [Routing].SerializeKeys, by which Insert
+// locks the keys of its events until the transaction ends.
+//
+// tx is a transaction: *sql.Tx, *sqlx.Tx, *ent.Tx of a client with the feature sql/execquery; of
+// bun.Tx it is the field Tx, since its own ExecContext puts parameters into the text. A *sql.DB
+// is refused.
+//
+// After an error nothing was written that the transaction may commit: roll it back. The error names
+// the event, or the row, and the remedy: those of [envelope.Catalog.Seal], *[UnknownBrokerError],
+// *[OversizeError], and those of [Inserter.Insert]: an event that has been written already is one,
+// and so is a row that the database has discarded ([ErrDiscarded]). Without events it does nothing.
+func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event) (*Written, error) {
+	if _, pool := tx.(interface{ Stats() sql.DBStats }); pool {
+		return nil, fmt.Errorf("outbox: insert %d events: %T is a pool, whose statements are transactions of their own: "+
+			"begin the transaction of what the events tell, and pass it", len(events), tx)
+	}
+	sources, err := sourcesOf(events)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		written   = &Written{writer: w}
+		inherited = envelope.FromContext(ctx)
+		brokers   = 1 + len(w.routing.External)
+	)
+	appendRows := func(rows []Row, i int) ([]Row, error) { return w.appendRows(rows, &events[i], sources[i], inherited) }
+	write := func(rows []Row) error {
+		if w.routing.SerializeKeys {
+			if err := w.inserter.LockKeys(ctx, tx, rows); err != nil {
+				return err
+			}
+		}
+		if err := w.inserter.Insert(ctx, tx, rows); err != nil {
+			return err
+		}
+		written.wakeUps = w.inserter.WakeUps(written.wakeUps, rows)
+		return nil
+	}
+	err = batch.Write(len(events), batch.Room[Row](len(events), brokers), w.routing.SerializeKeys, appendRows, write)
+	if err != nil {
+		return nil, hint(tx, err)
+	}
+	return written, nil
+}
+
+// hint adds what is to be done about a transaction whose ExecContext passes no parameters on.
+func hint(tx Execer, err error) error {
+	if strings.HasPrefix(strings.TrimPrefix(fmt.Sprintf("%T", tx), "*"), "bun.") {
+		return fmt.Errorf("%w (pass the field Tx of a bun.Tx: its own ExecContext puts parameters into the text)", err)
+	}
+	return err
+}
+
+// sourcesOf are the aggregates of events, which are counted: from 1, or from where one says so.
+func sourcesOf(events []envelope.Event) ([]envelope.Source, error) {
+	type instance struct{ aggregate, id string }
+	sources := make([]envelope.Source, len(events))
+	last := make(map[instance]int, 1)
+	for i := range events {
+		source := &sources[i]
+		*source = events[i].Source()
+		if source.Version < 0 || source.Sequence < 0 {
+			return nil, fmt.Errorf("outbox: write %T raised by %s %s: its Version is %d and its Sequence %d: set them to numbers from 1, or leave them out",
+				events[i].Data, source.Aggregate, source.ID, source.Version, source.Sequence)
+		}
+		if source.Aggregate == "" {
+			continue
+		}
+		of := instance{source.Aggregate, source.ID}
+		if source.Sequence == 0 {
+			source.Sequence = last[of] + 1
+		}
+		last[of] = source.Sequence
+	}
+	return sources, nil
+}
+
+// appendRows seals one event and routes it.
+func (w *Writer) appendRows(rows []Row, event *envelope.Event, source envelope.Source, inherited envelope.Context) ([]Row, error) {
+	message, err := w.events.Seal(*event, source, inherited)
+	if err == nil {
+		rows, err = w.routing.AppendRows(rows, message)
+	}
+	switch {
+	case err != nil && source.Aggregate == "":
+		return nil, fmt.Errorf("outbox: write %T: %w", event.Data, err)
+	case err != nil:
+		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, source.Aggregate, source.ID, err)
+	}
+	if field := event.UnsetID(source); field != "" {
+		w.warnOfUnsetID(event, &source, field)
+	}
+	return rows, nil
+}
+
+// warnOfUnsetID is about an event that names its own aggregate with a zero id: once for each type.
+func (w *Writer) warnOfUnsetID(event *envelope.Event, source *envelope.Source, field string) {
+	if _, warned := w.unset.LoadOrStore(reflect.TypeOf(event.Data), true); !warned {
+		w.log.Warn("an event names its aggregate with a zero id", "aggregate", source.Aggregate, "event", fmt.Sprintf("%T", event.Data),
+			"field", field, "id", source.ID, "remedy", "give the field the tag `fanout:\"id\"`, which fills it in, or make the event after the insert")
+	}
+}
+
+// Written is what a transaction has written and may commit. It is safe for concurrent use.
+type Written struct {
+	writer  *Writer
+	wakeUps []wakeup.WakeUp
+	told    atomic.Bool
+}
+
+// Committed wakes the relays that deliver the events: one in this process that was given the writer
+// by fanout.WithWriter, or else, on PostgreSQL where Routing.Notify is set, those of other
+// processes, by NOTIFY on the pool, in the background. Call it after the commit. It neither waits
+// nor fails; a further call does nothing, and so does one on nil. Without it, or after a
+// notification that got lost, relays find the rows by polling. If the transaction has rolled back,
+// it costs relays a poll.
+//
+//nolint:contextcheck,nolintlint // no caller waits for the notification: it is callers that would be reported
+func (w *Written) Committed() {
+	if w == nil || len(w.wakeUps) == 0 || !w.told.CompareAndSwap(false, true) {
+		return
+	}
+	if !w.writer.listeners.Notify(w.wakeUps) && w.writer.notifier != nil {
+		w.writer.notifier.Wake(w.wakeUps)
+	}
+}
