@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -32,7 +33,11 @@ const (
 
 // Keys are the keys that sign or verify, by their ids. The zero value has none. Add them first: after that
 // all methods are safe for concurrent use. However they are printed or logged, no key is shown.
-type Keys struct{ list []key }
+type Keys struct {
+	// list is a function, since fmt shows what is in fields and behind pointers where it cannot ask a
+	// method, as in a value or with a verb that does not fit; but never what a function holds.
+	list func() []key
+}
 
 // A key is one of HMAC where secret is set. Without a private key, one of Ed25519 only verifies.
 type key struct {
@@ -69,35 +74,40 @@ func (k *Keys) Add(id, text string) error {
 		return fmt.Errorf("signature: key %q: %w", id, err)
 	}
 	added.id = id
-	k.list = append(k.list, added)
+	list := append(slices.Clone(k.all()), added)
+	k.list = func() []key { return list }
 	return nil
 }
 
 // CanSign says why these keys cannot sign messages: there are none, more than four, or one is public. Nil:
 // each of them signs.
 func (k *Keys) CanSign() error {
-	if k == nil || len(k.list) == 0 || len(k.list) > mostSigning {
+	if k.len() == 0 || k.len() > mostSigning {
 		return fmt.Errorf("signature: there are %d keys to sign with: give 1 to %d, the new one and, while partners change over, the old one", k.len(), mostSigning)
 	}
-	for i := range k.list {
-		if !k.list[i].signs() {
-			return fmt.Errorf("signature: key %q: it is public, and can only verify: give the private key", k.list[i].id)
+	all := k.all()
+	for i := range all {
+		if !all[i].signs() {
+			return fmt.Errorf("signature: key %q: it is public, and can only verify: give the private key", all[i].id)
 		}
 	}
 	return nil
 }
 
-func (k *Keys) len() int {
-	if k == nil {
-		return 0
+func (k *Keys) all() []key {
+	if k == nil || k.list == nil {
+		return nil
 	}
-	return len(k.list)
+	return k.list()
 }
 
+func (k *Keys) len() int { return len(k.all()) }
+
 func (k *Keys) find(id string) *key {
-	for i := range k.list {
-		if k.list[i].id == id {
-			return &k.list[i]
+	all := k.all()
+	for i := range all {
+		if all[i].id == id {
+			return &all[i]
 		}
 	}
 	return nil

@@ -35,8 +35,9 @@ func (k *Keys) Sign(m *brokers.Message, at time.Time) {
 	value := strconv.AppendInt(append(make([]byte, 0, likelyValue), timePrefix...), s.at, 10)
 	length := len(value)
 	text := make([]byte, 0, likelyText)
-	for i := range k.list {
-		key := &k.list[i]
+	all := k.all()
+	for i := range all {
+		key := &all[i]
 		if !key.signs() {
 			continue
 		}

@@ -292,7 +292,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "keys", keys)
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "keys", keys)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
-		fmt.Fprintf(&out, verb+"\n", keys)
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", keys, *keys, struct{ keys signature.Keys }{*keys})
 	}
 	asJSON, err := json.Marshal(map[string]any{"keys": keys})
 	require.NoError(t, err)
