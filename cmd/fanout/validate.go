@@ -86,6 +86,7 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 			{"source", route.Source},
 			{"content_type", route.ContentType},
 			{"attributes", strings.Join(slices.Sorted(maps.Keys(route.Attributes)), ", ")}, // values can be of the environment
+			{"signed by", strings.Join(slices.Sorted(maps.Keys(cfg.Brokers[route.Broker].Sign)), ", ")},
 		} {
 			if set.value != "" {
 				cmd.Printf("external broker %s: %s %s\n", route.Broker, set.key, set.value)
