@@ -55,6 +55,7 @@
 //	10059 stream not found                 unavailable destination   create a stream with the subject
 //	10077 maximum messages exceeded ...    unavailable destination   the stream is full or cannot be written
 //	10109 sealed, 10118 and 10194 offline  unavailable destination   see nats stream info
+//	10166 per-message TTL is disabled      unavailable destination   let the stream allow it
 //	10167 too many requests                unavailable destination   wait
 //	10052, 10053, 10074, 10122 settings    unavailable destination   check those of CreateDestinations, and the limits
 //	10002, 10023, 10028, 10047 resources   unavailable broker        raise limits of the account or server

@@ -53,6 +53,7 @@ var rules = map[jetstream.ErrorCode]rule{
 	10118: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10194: {brokers.ClassUnavailable, brokers.ScopeDestination, offline},
 	10167: {brokers.ClassUnavailable, brokers.ScopeDestination, "the stream is overloaded; this passes by itself"},
+	10166: {brokers.ClassUnavailable, brokers.ScopeDestination, "let the stream allow per-message TTL (nats stream edit --allow-msg-ttl), or leave message_ttl out"},
 	10158: {brokers.ClassUnavailable, brokers.ScopePartition, "the servers are still storing an earlier copy; this passes by itself"},
 	10054: {brokers.ClassPermanent, "", "raise max_msg_size of the stream, or lower max_payload_bytes"},
 	10097: {brokers.ClassPermanent, "", "send fewer attributes"},

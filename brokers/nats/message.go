@@ -3,7 +3,9 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +37,7 @@ func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omi
 	if m.Type == "" || !validValue(m.Type) || len(m.Type) > maxRequiredBytes {
 		return nil, nil, errors.New("the message type cannot be a header: it must be 1 to 1,024 bytes without line ends and outer blanks")
 	}
-	fields := 5 + len(m.Attributes)
+	fields := 6 + len(m.Attributes)
 	values := make([]string, 0, min(fields+1, 64)) // one allocation for the lists of most messages
 	header := make(nats.Header, fields+1)
 	add := func(name, value string) {
@@ -51,6 +53,11 @@ func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omi
 	id := m.ID + "@" + subject
 	add(jetstream.MsgIDHeader, id)
 	size := ownHeaderBytes + len(id)
+	if b.options.ttl && m.ExpiresIn > 0 {
+		ttl := strconv.FormatInt(int64((m.ExpiresIn+time.Second-1)/time.Second), 10) + "s" // rounded up: at least one
+		add(jetstream.MsgTTLHeader, ttl)
+		size += len(ttl) + len(jetstream.MsgTTLHeader) + headerOverhead
+	}
 	for name, value := range m.Fields {
 		if name == brokers.FieldOrderingKey {
 			value = escaped(value)

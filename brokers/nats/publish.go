@@ -288,7 +288,7 @@ func (p *publication) create(ctx context.Context, l *lane) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := p.js.CreateStream(ctx, p.options.streams.config(l.subject))
+	_, err := p.js.CreateStream(ctx, p.options.stream(l.subject))
 	var refused *jetstream.APIError
 	switch {
 	case err == nil:

@@ -51,6 +51,10 @@ type Settings struct {
 	CreateDestinations bool `config:"create_destinations"`
 	// Stream has the settings of streams that are created.
 	Stream StreamSettings `config:"stream"`
+	// MessageTTL hands what is left of an event's time to live on to the servers (2.11 or later), which remove the
+	// message from its stream when that is over, in whole seconds (header Nats-TTL). The streams must allow it;
+	// those that the broker creates do. Default: false.
+	MessageTTL bool `config:"message_ttl"`
 	// MaxMessageBytes is max_payload of the servers, above 64 KiB and at most 64 MiB. Payloads larger than
 	// it less 32 KiB, which are for headers, fail permanently. The server's own limit is checked as well.
 	// Default: 1 MiB, as theirs.
@@ -96,6 +100,13 @@ func (s *StreamSettings) config(subject string) jetstream.StreamConfig {
 	if s.Memory {
 		config.Storage = jetstream.MemoryStorage
 	}
+	return config
+}
+
+// stream is the one that is created for a subject.
+func (o *options) stream(subject string) jetstream.StreamConfig {
+	config := o.streams.config(subject)
+	config.AllowMsgTTL = o.ttl
 	return config
 }
 
@@ -155,11 +166,12 @@ type options struct {
 	timeout    time.Duration   // of an acknowledgment
 	streams    *StreamSettings // nil = missing streams are not created
 	client     []nats.Option
+	ttl        bool // messages have theirs
 }
 
 // options are what the settings mean. They are checked as far as that needs no server.
 func (s *Settings) options() (options, error) {
-	o := options{prefix: s.SubjectPrefix, maxPayload: defaultMaxPayload, maxPending: defaultMaxPending, timeout: defaultTimeout}
+	o := options{prefix: s.SubjectPrefix, maxPayload: defaultMaxPayload, maxPending: defaultMaxPending, timeout: defaultTimeout, ttl: s.MessageTTL}
 	if s.MaxMessageBytes > 2*maxHeaderBytes {
 		o.maxPayload = min(s.MaxMessageBytes, maxMaxPayload)
 	}

@@ -92,7 +92,7 @@ func TestReferenceLoads(t *testing.T) {
 				Expiration: 72 * time.Hour,
 				TLS:        &adapter.TLS{CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal"},
 			}},
-			"analytics": {Type: "nats", Settings: &nats.Settings{
+			"analytics": {Type: "nats", Settings: &nats.Settings{MessageTTL: true, 
 				URL: "nats://one:4222,nats://two:4222", CreateDestinations: true, SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
 				Stream: nats.StreamSettings{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 2 * time.Minute},
 			}},
@@ -175,7 +175,7 @@ var byType = map[string]map[string][]string{
 	"pubsub":   {"": {"project", "endpoint", "compression", "create_destinations"}},
 	"rabbitmq": {"": {"url", "tls", "create_destinations", "max_message_bytes", "exchange", "unroutable", "expiration"}, "tls": tlsKeys},
 	"nats": {
-		"":       {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "stream"},
+		"":       {"url", "tls", "create_destinations", "max_message_bytes", "subject_prefix", "credentials_file", "message_ttl", "stream"},
 		"stream": {"replicas", "max_age", "duplicate_window"}, "tls": tlsKeys,
 	},
 	"kafka": {
