@@ -53,8 +53,7 @@ func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omi
 	id := m.ID + "@" + subject
 	add(jetstream.MsgIDHeader, id)
 	size := ownHeaderBytes + len(id)
-	if b.options.ttl && m.ExpiresIn > 0 {
-		ttl := strconv.FormatInt(int64((m.ExpiresIn+time.Second-1)/time.Second), 10) + "s" // rounded up: at least one
+	if ttl := b.options.ttlOf(m); ttl != "" {
 		add(jetstream.MsgTTLHeader, ttl)
 		size += len(ttl) + len(jetstream.MsgTTLHeader) + headerOverhead
 	}
@@ -71,6 +70,14 @@ func (b *Broker) encode(m *brokers.Message, subject string) (wire *nats.Msg, omi
 		add(name, value)
 	}
 	return &nats.Msg{Subject: subject, Header: header, Data: m.Payload}, omitted, nil
+}
+
+// ttlOf is what is left of a message's time to live in seconds, rounded up: at least one. Empty: it has none.
+func (o *options) ttlOf(m *brokers.Message) string {
+	if !o.ttl || m.ExpiresIn <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64((m.ExpiresIn+time.Second-1)/time.Second), 10) + "s"
 }
 
 // maxRequiredBytes leaves room for both of the required fields, and for the ordering key.

@@ -92,8 +92,9 @@ func TestReferenceLoads(t *testing.T) {
 				Expiration: 72 * time.Hour,
 				TLS:        &adapter.TLS{CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal"},
 			}},
-			"analytics": {Type: "nats", Settings: &nats.Settings{MessageTTL: true, 
-				URL: "nats://one:4222,nats://two:4222", CreateDestinations: true, SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
+			"analytics": {Type: "nats", Settings: &nats.Settings{
+				MessageTTL: true,
+				URL:        "nats://one:4222,nats://two:4222", CreateDestinations: true, SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
 				Stream: nats.StreamSettings{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 2 * time.Minute},
 			}},
 			"lake": {Type: "kafka", Settings: &kafka.Settings{
