@@ -33,9 +33,10 @@ type Contract struct {
 // The options [Name] and [Version] are those of the contract: by default the event's name, and 1, whatever
 // the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
 // event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
-// can go from one version to the next at their own time. Of contracts for one broker the first has the
-// message id of the event, the others one that is derived from it and always the same: append new ones
-// behind. Brokers for which there is no contract do not get the event.
+// can go from one version to the next at their own time. The first contract has the message id of the event,
+// and so has one that shares no broker with those before it; the others have one that is derived from it, the
+// same on all of their brokers and always: append new ones behind. Where an earlier one is removed, the next
+// can get the id of the event: then do not write events again that were written before. Brokers for which there is no contract do not get the event.
 //
 // The function is called when the event is raised, and once more when an id is filled in late
 // ([Event.Identified]). It must be safe for concurrent use. A panic in it, or a result without JSON, is
@@ -126,15 +127,21 @@ func overlap(a, b []string) bool {
 
 // apply makes the JSON that partners get.
 func (c *conversion) apply(event any) (result converted) {
+	returned := false
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
 			result = converted{err: &panicError{r}}
 		}
 	}()
 	result.json, result.err = encodeJSON(addressable(c.convert(event)))
-	if result.err == nil && isNull(result.json) {
+	switch {
+	case result.err != nil:
+	case isNull(result.json):
 		result.err = errors.New("its data is null, which no consumer takes")
+	default: // as the event itself: keys that occur twice, say, which no consumer takes either
+		_, result.err = checksum(result.json)
 	}
+	returned = true
 	return result
 }
 
@@ -190,6 +197,23 @@ func (m *Message) AppendExternal(messages []*Message, broker string) []*Message 
 	return messages
 }
 
+// CauseTypes returns the types on the wire under which an external broker gets messages of the type of the one
+// that caused this one; none where it gets none, or the cause is not known. It looks neither at To at Raise nor at
+// what a broker's filter lets pass.
+func (r *Routing) CauseTypes(broker string) []string {
+	isFor := func(t *EventType) bool { return t.settings.to == nil || slices.Contains(t.settings.to, broker) }
+	if r.cause == nil || !isFor(r.cause) {
+		return nil
+	}
+	var types []string
+	for _, leaving := range r.cause.Contracts() {
+		if isFor(leaving) {
+			types = append(types, leaving.wireType)
+		}
+	}
+	return types
+}
+
 // Contracts returns the types that leave in place of this one: those of its contracts ([As]), or the type
 // itself where it has none; nil where it is not published. Of a contract's type, Brokers are those that its
 // option [To] names.
@@ -227,7 +251,7 @@ func (c *Catalog) Warnings() []error {
 // own are the packages that an event passes on its way from the application to [NewEvent].
 var own = func() []string {
 	module := strings.TrimSuffix(reflect.TypeFor[Event]().PkgPath(), "envelope")
-	return []string{module + "envelope.", module + "uow.", module + "gormplugin.", module + "internal/journal.", module + "internal/capture."}
+	return []string{module + "envelope.", module + "uow.", module + "gormplugin.", module + "internal/journal.", module + "internal/capture.", module + "inbox/dedup."}
 }()
 
 // raisedAt is where the application has raised an event, as file:line.

@@ -158,6 +158,7 @@ func TestContractsThatFail(t *testing.T) {
 			}
 			return ToPack{}
 		})),
+		"canonical JSON: Duplicate key": sales(t, envelope.As(func(Sold) json.RawMessage { return json.RawMessage(`{"a":1,"a":2}`) })),
 	} {
 		events := []envelope.Event{envelope.NewEvent(Sold{OrderID: "7"}), envelope.NewEvent(Sold{})}
 		if strings.Contains(want, "literal") {
@@ -216,4 +217,11 @@ func TestContractsOfTheZeroValue(t *testing.T) {
 	placed, err := newCatalog(t).Lookup(OrderPlaced{})
 	require.NoError(t, err)
 	assert.Equal(t, []*envelope.EventType{placed}, placed.Contracts())
+}
+
+// What panics with nil has failed as well, also where GODEBUG has it as before Go 1.21.
+func TestContractsThatPanicWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
+	t.Setenv("GODEBUG", "panicnil=1")
+	_, err := sales(t, envelope.As(func(Sold) ToPack { panic(nil) })).Seal(envelope.NewEvent(Sold{OrderID: "7"}), envelope.Source{}, envelope.Context{})
+	require.ErrorContains(t, err, "panic: <nil>: fix the function given to envelope.As")
 }
