@@ -39,7 +39,9 @@ type Contract struct {
 // can get the id of the event: then do not write events again that were written before. Brokers for which there is no contract do not get the event.
 //
 // The function is called when the event is raised, and once more when an id is filled in late
-// ([Event.Identified]). It must be safe for concurrent use. A panic in it, or a result without JSON, is
+// ([Event.Identified]); with the zero value when a writer starts, too ([Catalog.Warnings]). It must be safe for
+// concurrent use, must do nothing but copy, and must not change what the event's slices, maps and pointers
+// hold: that is the application's own. A panic in it, or a result without JSON, is
 // reported by [Catalog.Seal], and so fails the transaction, with the place where the event was raised.
 func As[E, P any](to func(E) P, opts ...Option) Contract {
 	c := Contract{event: reflect.TypeFor[E](), public: reflect.TypeFor[P](), options: slices.Clone(opts)}
@@ -260,6 +262,9 @@ func raisedAt() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
+		if frame.Function == "runtime.goexit" { // go order.Raise(...): nobody has called it
+			return ""
+		}
 		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }) {
 			return fmt.Sprintf(", raised at %s:%d", frame.File, frame.Line)
 		}
