@@ -34,9 +34,9 @@ type Contract struct {
 // the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
 // event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
 // can go from one version to the next at their own time. The first contract has the message id of the event,
-// and so has one that shares no broker with those before it; the others have one that is derived from it, the
-// same on all of their brokers and always: append new ones behind. Where an earlier one is removed, the next
-// can get the id of the event: then do not write events again that were written before. Brokers for which there is no contract do not get the event.
+// the others have one that is derived from it, the same on all of their brokers and always: append new ones
+// behind. Where the first is removed, the next gets the id of the event: do not write events again then that
+// were written before. Brokers for which there is no contract do not get the event.
 //
 // The function is called when the event is raised, and once more when an id is filled in late
 // ([Event.Identified]); with the zero value when a writer starts, too ([Catalog.Warnings]). It must be safe for
@@ -55,7 +55,7 @@ func As[E, P any](to func(E) P, opts ...Option) Contract {
 type conversion struct {
 	public    *EventType // what partners get
 	convert   func(event any) any
-	derivesID bool // an earlier one has the message id of the event, for the same broker
+	derivesID bool // the first one has the message id of the event
 }
 
 // A converted is what a conversion has made of an event.
@@ -101,12 +101,13 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 		one := &conversion{
 			public:  &EventType{goType: given.public, wireType: wireType, fqn: fqn(given.public), settings: public},
 			convert: given.convert,
+			// Also where it shares no broker with the first: a consumer may read several, and whom a contract is for may change.
+			derivesID: len(all) > 0,
 		}
 		for _, earlier := range all {
 			if !overlap(earlier.public.settings.to, public.to) {
 				continue
 			}
-			one.derivesID = true
 			if earlier.public.wireType == wireType {
 				refuse(fmt.Errorf("%s is another contract for the same broker already", wireType),
 					"tell them apart with the option envelope.Version or envelope.Name, or envelope.To")

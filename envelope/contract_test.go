@@ -112,6 +112,24 @@ func TestContracts(t *testing.T) {
 	assert.Contains(t, string(fqn), `envelope_test.ToPack"`)
 }
 
+// Another contract is another message, whoever gets it: ids do not depend on the brokers.
+func TestContractsOfSeveralBrokersHaveIDsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	event := fixedEvent(Sold{OrderID: "7"})
+	ids := func(to ...string) (partner, warehouse []uuid.UUID) {
+		m := seal(t, sales(t, envelope.As(publicSale, envelope.To("partner")), envelope.As(toPack, envelope.Name("ToPack"), envelope.To(to...))),
+			event, envelope.Source{}, envelope.Context{})
+		_, partner, _ = leaving(t, m, "partner")
+		_, warehouse, _ = leaving(t, m, "warehouse")
+		return partner, warehouse
+	}
+	partner, warehouse := ids("warehouse")
+	assert.Equal(t, []uuid.UUID{fixedID}, partner)
+	assert.NotEqual(t, partner, warehouse)
+	_, again := ids("warehouse", "partner")
+	assert.Equal(t, warehouse, again)
+}
+
 // A contract tells what was when the event was raised; where its id was unknown then, it is asked once more.
 func TestContractsAreAskedAtRaise(t *testing.T) {
 	t.Parallel()
