@@ -215,6 +215,8 @@ func TestContractsOfBadTypes(t *testing.T) {
 	refused("Sales.Sold.v1 is another contract for the same broker already", envelope.As(toPack), envelope.As(publicSale, envelope.To("x")))
 	refused("its type on the wire", envelope.As(toPack, envelope.Name(strings.Repeat("x", 600))))
 
+	refused("its list of contracts is empty", []envelope.Contract{}...)
+
 	// Two events can be one to partners, with data of one type.
 	c := sales(t, envelope.As(toPack, envelope.Name("ToPack")), envelope.As(publicSale, envelope.To("a")), envelope.As(publicSaleV2, envelope.Version(2), envelope.To("b")))
 	envelope.Register[Changed[Sold]](c, envelope.Published(envelope.As(func(Changed[Sold]) ToPack { return ToPack{} }, envelope.Name("ToPack"))))

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -353,4 +354,18 @@ func TestOriginStreamLeavesWhereTheCauseDid(t *testing.T) {
 		told[row.TargetBroker] = strings.Contains(string(row.Payload), "sales::secret-1")
 	}
 	assert.Equal(t, map[string]bool{"default": true, "a": true, "b": false, "c": false, "d": false}, told)
+}
+
+// A contract for brokers that the event itself does not go to leaves only where a Raise says so: most likely not meant.
+func TestContractForNoBrokerOfItsEvent(t *testing.T) {
+	t.Parallel()
+	events := envelope.NewCatalog("sales")
+	one, two := func(originEffect) int { return 1 }, func(originEffect) int { return 2 }
+	envelope.Register[originEffect](events, envelope.Name("Effect"), envelope.To("a"),
+		envelope.Published(envelope.As(one), envelope.As(two, envelope.Version(2), envelope.To("b"))))
+	routing := outbox.Routing{External: []outbox.Route{{Broker: "a"}, {Broker: "b"}}}
+	var log strings.Builder
+	require.NoError(t, routing.CheckEvents(events, slog.New(slog.NewTextHandler(&log, nil))))
+	assert.Equal(t, 1, strings.Count(log.String(), "contract for none of the brokers of its event"), log.String())
+	assert.Contains(t, log.String(), "contract=Sales.Effect.v2")
 }
