@@ -14,6 +14,21 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+var (
+	eu    = outbox.Route{Broker: "partner", Overrides: outbox.Overrides{Attributes: map[string]string{"region": "eu"}}}
+	named = outbox.Route{Broker: "partner", Include: envelope.Include{FQN: true}}
+)
+
+// twoAsOne registers two events that are one to partners. The options are those of the first.
+func twoAsOne(options ...envelope.Option) side {
+	return side{func(events *envelope.Catalog) {
+		one := envelope.As(func(c costly) order { return order{c.ID} }, envelope.Name("Shown"))
+		also := envelope.As(func(c wideCostly) order { return order{c.ID} }, envelope.Name("Shown"))
+		envelope.Register[costly](events, append(options, envelope.Name("A"), envelope.Published(one))...)
+		envelope.Register[wideCostly](events, envelope.Name("B"), envelope.Published(also))
+	}, routes(outbox.Route{Broker: "partner"})}
+}
+
 // mutations are changes of an application, and how partners see each of them: as the lines that
 // the document reports.
 var mutations = []struct {
@@ -466,8 +481,57 @@ var mutations = []struct {
 	{
 		"source of CloudEvents fixed", to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents}),
 		to[order](outbox.Route{Broker: "partner", Format: envelope.FormatCloudEvents, Source: "https://shop.example.com"}),
-		nil,
+		[]string{`partner: envelope.source: pattern ^/ordering(/|$) removed`},
 		[]string{`partner: envelope.source: constant "https://shop.example.com" added`},
+	},
+	{
+		"header in place of the broker's", to[order](eu), to[order](eu, envelope.Header("region", func(o order) string { return o.ID })),
+		[]string{"partner: Ordering.Placed.v1: header region: added in place of the broker's"},
+		nil,
+	},
+	{
+		"range of an integer in a string widened", of[struct {
+			A int32 `json:"a,string"`
+		}](), of[struct {
+			A int64 `json:"a,string"`
+		}](), lines(".a: range widened from int32 to int64"), nil,
+	},
+	{
+		"text no longer quoted twice", of[struct {
+			A string `json:"a,string"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(`.a: pattern ^" removed`), nil,
+	},
+	{
+		"number in a string becomes a text", of[struct {
+			A float64 `json:"a,string"`
+		}](), of[struct {
+			A string `json:"a"`
+		}](), lines(".a: format double removed", `.a: pattern ^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$ removed`), nil,
+	},
+	{
+		"name of the Go type, which a broker gets, changed", to[order](named), to[other](named),
+		[]string{
+			`partner: Ordering.Placed.v1: fqn changed from "github.com/gorm-fanout/fanout/contract_test.order" to "github.com/gorm-fanout/fanout/contract_test.other"`,
+			"partner: Ordering.Placed.v1: data.id: removed",
+		},
+		lines(".number: added"),
+	},
+	{
+		"order of one of two events that are one to partners", twoAsOne(), twoAsOne(envelope.Unordered()),
+		[]string{"partner: Ordering.Shown.v1: ordering key changed from aggregate to none"},
+		nil,
+	},
+	{
+		"destination of one of two events that are one to partners", twoAsOne(), twoAsOne(envelope.Destination(func(costly) string { return "x" })),
+		[]string{`partner: Ordering.Shown.v1: destination changed from "{stream}" to "{destination} or {stream}"`},
+		nil,
+	},
+	{
+		"header of one of two events that are one to partners", twoAsOne(envelope.Header("region", func(costly) string { return "x" })), twoAsOne(),
+		[]string{"partner: Ordering.Shown.v1: header region: removed"},
+		nil,
 	},
 	// Contracts and functions of an event.
 	{

@@ -53,10 +53,15 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 		for _, t := range events.Types() {
 			for _, leaving := range t.Contracts() {
 				if route.Passes(leaving.WireType()) && isFor(t, route.Broker) && isFor(leaving, route.Broker) {
-					b.Types[leaving.WireType()] = &eventType{
+					one := &eventType{
 						Destination: destination(route.Destination, events.Context(), leaving, t.ChoosesDestination()), Key: t.KeyedBy(),
 						Headers: t.Headers(), Data: schemas[leaving],
 					}
+					if route.Include.FQN {
+						one.FQN = leaving.FQN()
+					}
+					one.merge(b.Types[leaving.WireType()])
+					b.Types[leaving.WireType()] = one
 				}
 			}
 		}
@@ -65,6 +70,26 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	d.file = described
 	return nil
 }
+
+// merge adds what is said of another event that is the same to partners: its data is of the same Go type.
+func (t *eventType) merge(earlier *eventType) {
+	if earlier == nil {
+		return
+	}
+	if !slices.Contains(strings.Split(earlier.Destination, anyOf), t.Destination) {
+		earlier.Destination += anyOf + t.Destination
+	}
+	t.Destination = earlier.Destination
+	if t.Key != earlier.Key {
+		t.Key = unordered // of messages of this type alone nothing can be said
+	}
+	t.Headers = append(t.Headers, earlier.Headers...)
+	slices.Sort(t.Headers)
+	t.Headers = slices.Compact(t.Headers)
+}
+
+// anyOf is between destinations.
+const anyOf = " or "
 
 // isFor reports whether an event type, or a contract, is for a broker.
 func isFor(t *envelope.EventType, broker string) bool {

@@ -70,8 +70,10 @@ type eventType struct {
 	// Key is what orders the messages: aggregate, event or none.
 	Key string `json:"key"`
 	// Headers are flat fields of the type's own, any of which can be absent.
-	Headers []string           `json:"headers,omitempty"`
-	Data    *jsonschema.Schema `json:"data"`
+	Headers []string `json:"headers,omitempty"`
+	// FQN is the Go type, where the broker gets it.
+	FQN  string             `json:"fqn,omitempty"`
+	Data *jsonschema.Schema `json:"data"`
 }
 
 // MarshalJSON writes the document as its file has it, but for the white space.
@@ -205,6 +207,9 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 	}
 	return eachPair(b.Types, after.Types, path+": ", report, func(at string, before, after *eventType) error {
 		change(at, "destination", before.Destination, after.Destination)
+		if before.FQN != "" && after.FQN != "" { // that it comes at all is in the envelope
+			change(at, "fqn", before.FQN, after.FQN)
+		}
 		if before.Key != after.Key {
 			// Order where there was none is a further promise; by something else, it is another one.
 			report(before.Key != unordered, at, fmt.Sprintf("ordering key changed from %s to %s", before.Key, after.Key))
@@ -215,9 +220,14 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 			}
 		}
 		for _, name := range after.Headers {
-			if !slices.Contains(before.Headers, name) {
-				report(false, at+": header "+name, "added")
+			if slices.Contains(before.Headers, name) {
+				continue
 			}
+			if b.Headers.Properties[name] != nil { // the event's own wins
+				report(true, at+": header "+name, "added in place of the broker's")
+				continue
+			}
+			report(false, at+": header "+name, "added")
 		}
 		return jsonschema.Compare(before.Data, after.Data, at+": data", report)
 	})

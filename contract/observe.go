@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -98,6 +100,9 @@ func observe(context string, route outbox.Route) (*broker, error) {
 		extended = append(extended, extensionsIn(with, payload, route.Format))
 	}
 	b.Headers, b.Envelope = jsonschema.Infer(headers...), jsonschema.Infer(envelopes...)
+	if source := b.Envelope.Properties["source"]; route.Format == envelope.FormatCloudEvents && route.Source == "" && source != nil {
+		source.Pattern = "^/" + regexp.QuoteMeta(url.PathEscape(context)) + "(/|$)" // one that is set is another one
+	}
 	if len(extended) > 0 {
 		b.Extensions = jsonschema.Infer(extended...).Properties
 	}

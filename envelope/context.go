@@ -33,7 +33,16 @@ type Context struct {
 	TraceState     string         // W3C
 	Extensions     map[string]any // values as for Extension
 
-	causeType string // of the message of OriginStream, on the wire; "" where it is not known
+	cause struct{ stream, wireType string } // see causeType
+}
+
+// causeType is the type on the wire of the message that OriginStream is of; "" where it is not known, as of a
+// stream that somebody has set beside [WithCause].
+func (c *Context) causeType() string {
+	if c.cause.stream != c.OriginStream {
+		return ""
+	}
+	return c.cause.wireType
 }
 
 // SetExtension sets one extension, replacing an earlier value of that name.
@@ -89,7 +98,7 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 // WithOriginStream sets domain.origin_stream: the stream of the message that
 // caused the events raised under ctx. Consumers use [WithCause].
 func WithOriginStream(ctx context.Context, stream string) context.Context {
-	return with(ctx, func(cx *Context) { cx.OriginStream, cx.causeType = stream, "" })
+	return with(ctx, func(cx *Context) { cx.OriginStream, cx.cause.wireType = stream, "" })
 }
 
 // WithPriority sets the priority of the events raised under ctx, above what their
@@ -122,9 +131,10 @@ func WithTrace(ctx context.Context, traceParent, traceState string) context.Cont
 func WithCause(ctx context.Context, m *Message) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.CausationID = m.Metadata.Headers.ID.String()
-		cx.OriginStream, cx.causeType = "", ""
+		cx.OriginStream, cx.cause.wireType = "", ""
 		if boundFlaw(m.Metadata.Headers.Stream, limits.MaxStreamBytes) == nil {
-			cx.OriginStream, cx.causeType = m.Metadata.Headers.Stream, m.Metadata.Headers.Type
+			cx.OriginStream = m.Metadata.Headers.Stream
+			cx.cause.stream, cx.cause.wireType = cx.OriginStream, m.Metadata.Headers.Type
 		}
 		cx.CorrelationID = m.Metadata.Domain.CorrelationID
 		if cx.CorrelationID == "" || boundFlaw(cx.CorrelationID, limits.MaxContextBytes) != nil {

@@ -181,3 +181,17 @@ func TestTraceOfAClient(t *testing.T) {
 		})
 	}
 }
+
+// A stream that is set beside WithCause is of a message that nobody knows: it does not leave.
+func TestOriginStreamOfAnother(t *testing.T) {
+	t.Parallel()
+	c := sales(t)
+	cause := seal(t, c, fixedEvent(Sold{OrderID: "7"}), envelope.Source{Aggregate: "Sale", ID: "7"}, envelope.Context{})
+	cx := envelope.FromContext(envelope.WithCause(t.Context(), cause))
+	for stream, leaves := range map[string]bool{cx.OriginStream: true, "audit::secret-9": false} {
+		cx.OriginStream = stream
+		text, err := seal(t, c, fixedEvent(Sold{OrderID: "8"}), envelope.Source{}, cx).MarshalExternal(envelope.Include{OriginStream: true})
+		require.NoError(t, err)
+		assert.Equal(t, leaves, strings.Contains(string(text), stream), string(text))
+	}
+}

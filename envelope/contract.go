@@ -33,12 +33,15 @@ type Contract struct {
 // The options [Name] and [Version] are those of the contract: by default the event's name, and 1, whatever
 // the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
 // event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
-// can go from one version to the next at their own time. Of contracts for one broker the first has the
-// message id of the event, the others one that is derived from it and always the same: append new ones
-// behind. Brokers for which there is no contract do not get the event.
+// can go from one version to the next at their own time. The first contract has the message id of the event,
+// the others have one that is derived from it, the same on all of their brokers and always: append new ones
+// behind. Where the first is removed, the next gets the id of the event: do not write events again then that
+// were written before. Brokers for which there is no contract do not get the event.
 //
 // The function is called when the event is raised, and once more when an id is filled in late
-// ([Event.Identified]). It must be safe for concurrent use. A panic in it, or a result without JSON, is
+// ([Event.Identified]); with the zero value when a writer starts, too ([Catalog.Warnings]). It must be safe for
+// concurrent use, must do nothing but copy, and must not change what the event's slices, maps and pointers
+// hold: that is the application's own. A panic in it, or a result without JSON, is
 // reported by [Catalog.Seal], and so fails the transaction, with the place where the event was raised.
 func As[E, P any](to func(E) P, opts ...Option) Contract {
 	c := Contract{event: reflect.TypeFor[E](), public: reflect.TypeFor[P](), options: slices.Clone(opts)}
@@ -52,7 +55,7 @@ func As[E, P any](to func(E) P, opts ...Option) Contract {
 type conversion struct {
 	public    *EventType // what partners get
 	convert   func(event any) any
-	derivesID bool // an earlier one has the message id of the event, for the same broker
+	derivesID bool // the first one has the message id of the event
 }
 
 // A converted is what a conversion has made of an event.
@@ -98,12 +101,13 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 		one := &conversion{
 			public:  &EventType{goType: given.public, wireType: wireType, fqn: fqn(given.public), settings: public},
 			convert: given.convert,
+			// Also where it shares no broker with the first: a consumer may read several, and whom a contract is for may change.
+			derivesID: len(all) > 0,
 		}
 		for _, earlier := range all {
 			if !overlap(earlier.public.settings.to, public.to) {
 				continue
 			}
-			one.derivesID = true
 			if earlier.public.wireType == wireType {
 				refuse(fmt.Errorf("%s is another contract for the same broker already", wireType),
 					"tell them apart with the option envelope.Version or envelope.Name, or envelope.To")
@@ -126,15 +130,21 @@ func overlap(a, b []string) bool {
 
 // apply makes the JSON that partners get.
 func (c *conversion) apply(event any) (result converted) {
+	returned := false
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
 			result = converted{err: &panicError{r}}
 		}
 	}()
 	result.json, result.err = encodeJSON(addressable(c.convert(event)))
-	if result.err == nil && isNull(result.json) {
+	switch {
+	case result.err != nil:
+	case isNull(result.json):
 		result.err = errors.New("its data is null, which no consumer takes")
+	default: // as the event itself: keys that occur twice, say, which no consumer takes either
+		_, result.err = checksum(result.json)
 	}
+	returned = true
 	return result
 }
 
@@ -190,6 +200,23 @@ func (m *Message) AppendExternal(messages []*Message, broker string) []*Message 
 	return messages
 }
 
+// CauseTypes returns the types on the wire under which an external broker gets messages of the type of the one
+// that caused this one; none where it gets none, or the cause is not known. It looks neither at To at Raise nor at
+// what a broker's filter lets pass.
+func (r *Routing) CauseTypes(broker string) []string {
+	isFor := func(t *EventType) bool { return t.settings.to == nil || slices.Contains(t.settings.to, broker) }
+	if r.cause == nil || !isFor(r.cause) {
+		return nil
+	}
+	var types []string
+	for _, leaving := range r.cause.Contracts() {
+		if isFor(leaving) {
+			types = append(types, leaving.wireType)
+		}
+	}
+	return types
+}
+
 // Contracts returns the types that leave in place of this one: those of its contracts ([As]), or the type
 // itself where it has none; nil where it is not published. Of a contract's type, Brokers are those that its
 // option [To] names.
@@ -227,7 +254,7 @@ func (c *Catalog) Warnings() []error {
 // own are the packages that an event passes on its way from the application to [NewEvent].
 var own = func() []string {
 	module := strings.TrimSuffix(reflect.TypeFor[Event]().PkgPath(), "envelope")
-	return []string{module + "envelope.", module + "uow.", module + "gormplugin.", module + "internal/journal.", module + "internal/capture."}
+	return []string{module + "envelope.", module + "uow.", module + "gormplugin.", module + "internal/journal.", module + "internal/capture.", module + "inbox/dedup."}
 }()
 
 // raisedAt is where the application has raised an event, as file:line.
@@ -236,6 +263,9 @@ func raisedAt() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
+		if frame.Function == "runtime.goexit" { // go order.Raise(...): nobody has called it
+			return ""
+		}
 		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }) {
 			return fmt.Sprintf(", raised at %s:%d", frame.File, frame.Line)
 		}

@@ -112,6 +112,24 @@ func TestContracts(t *testing.T) {
 	assert.Contains(t, string(fqn), `envelope_test.ToPack"`)
 }
 
+// Another contract is another message, whoever gets it: ids do not depend on the brokers.
+func TestContractsOfSeveralBrokersHaveIDsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	event := fixedEvent(Sold{OrderID: "7"})
+	ids := func(to ...string) (partner, warehouse []uuid.UUID) {
+		m := seal(t, sales(t, envelope.As(publicSale, envelope.To("partner")), envelope.As(toPack, envelope.Name("ToPack"), envelope.To(to...))),
+			event, envelope.Source{}, envelope.Context{})
+		_, partner, _ = leaving(t, m, "partner")
+		_, warehouse, _ = leaving(t, m, "warehouse")
+		return partner, warehouse
+	}
+	partner, warehouse := ids("warehouse")
+	assert.Equal(t, []uuid.UUID{fixedID}, partner)
+	assert.NotEqual(t, partner, warehouse)
+	_, again := ids("warehouse", "partner")
+	assert.Equal(t, warehouse, again)
+}
+
 // A contract tells what was when the event was raised; where its id was unknown then, it is asked once more.
 func TestContractsAreAskedAtRaise(t *testing.T) {
 	t.Parallel()
@@ -158,6 +176,7 @@ func TestContractsThatFail(t *testing.T) {
 			}
 			return ToPack{}
 		})),
+		"canonical JSON: Duplicate key": sales(t, envelope.As(func(Sold) json.RawMessage { return json.RawMessage(`{"a":1,"a":2}`) })),
 	} {
 		events := []envelope.Event{envelope.NewEvent(Sold{OrderID: "7"}), envelope.NewEvent(Sold{})}
 		if strings.Contains(want, "literal") {
@@ -196,6 +215,8 @@ func TestContractsOfBadTypes(t *testing.T) {
 	refused("Sales.Sold.v1 is another contract for the same broker already", envelope.As(toPack), envelope.As(publicSale, envelope.To("x")))
 	refused("its type on the wire", envelope.As(toPack, envelope.Name(strings.Repeat("x", 600))))
 
+	refused("its list of contracts is empty", []envelope.Contract{}...)
+
 	// Two events can be one to partners, with data of one type.
 	c := sales(t, envelope.As(toPack, envelope.Name("ToPack")), envelope.As(publicSale, envelope.To("a")), envelope.As(publicSaleV2, envelope.Version(2), envelope.To("b")))
 	envelope.Register[Changed[Sold]](c, envelope.Published(envelope.As(func(Changed[Sold]) ToPack { return ToPack{} }, envelope.Name("ToPack"))))
@@ -216,4 +237,11 @@ func TestContractsOfTheZeroValue(t *testing.T) {
 	placed, err := newCatalog(t).Lookup(OrderPlaced{})
 	require.NoError(t, err)
 	assert.Equal(t, []*envelope.EventType{placed}, placed.Contracts())
+}
+
+// What panics with nil has failed as well, also where GODEBUG has it as before Go 1.21.
+func TestContractsThatPanicWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
+	t.Setenv("GODEBUG", "panicnil=1")
+	_, err := sales(t, envelope.As(func(Sold) ToPack { panic(nil) })).Seal(envelope.NewEvent(Sold{OrderID: "7"}), envelope.Source{}, envelope.Context{})
+	require.ErrorContains(t, err, "panic: <nil>: fix the function given to envelope.As")
 }

@@ -61,7 +61,8 @@ type Include struct {
 	FQN bool
 	// OriginStream is domain.origin_stream, the stream of the message that caused this one. It
 	// leaves only where [WithCause] has said which message that is, and the catalog that seals
-	// has its type as [Published].
+	// has its type as [Published]; package outbox lets it leave to those brokers alone that get
+	// messages of that type.
 	OriginStream bool
 	// IdempotencyKey is headers.idempotency_key, which a client gave with its request.
 	IdempotencyKey bool

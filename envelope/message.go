@@ -108,6 +108,7 @@ type Routing struct {
 	TraceParent   string // W3C, "" for none
 	TraceState    string // W3C, "" for none
 
+	cause     *EventType // of the message which caused this one, nil where it is not known
 	contracts []*Message // what leaves in place of the message, see AppendExternal
 }
 

@@ -47,10 +47,14 @@ func invalid(remedy, cause string, args ...any) func(reflect.Type) *flaw {
 // contracts that are for it ([As]). Without it events stay inside.
 func Published(contracts ...Contract) Option {
 	contracts = slices.Clone(contracts)
-	return &option{
+	o := &option{
 		label: "Published()", sets: "published", typeOnly: true,
 		set: func(s *settings) { s.published, s.contracts = true, contracts },
 	}
+	if contracts != nil && len(contracts) == 0 { // a list that has come out empty: without it the whole event would leave
+		o.check = invalid("write Published() if partners are to get the event itself", "its list of contracts is empty")
+	}
+	return o
 }
 
 // Name sets the event's name on the wire; the default is that of the Go type.

@@ -119,7 +119,7 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 	if err != nil {
 		return nil, err
 	}
-	cause, _ := p.catalog.ByWireType(p.cx.causeType)
+	cause, _ := p.catalog.ByWireType(p.cx.causeType())
 	trace, w3cParent, w3cState := p.trace()
 	tenant, _ := extensions[ExtensionTenantID].(string)
 	priority := int(p.priority())
@@ -156,6 +156,7 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 			Type:           p.t,
 			Published:      p.s.published,
 			CausePublished: cause != nil && cause.settings.published,
+			cause:          cause,
 			To:             slices.Clone(p.s.to),
 			OrderingKey:    key,
 			Destination:    destination,

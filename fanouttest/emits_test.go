@@ -269,3 +269,28 @@ func TestEvent(t *testing.T) {
 	assert.Nil(t, second.Payload("partner"))
 	assert.Nil(t, second.Message("partner"))
 }
+
+// Of an event with several contracts a test sees each, and not the last alone.
+func TestEventWithContracts(t *testing.T) {
+	t.Parallel()
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[OrderPlaced](events, envelope.Published(
+		envelope.As(func(e OrderPlaced) map[string]string { return map[string]string{"one": e.OrderID} }),
+		envelope.As(func(e OrderPlaced) map[string]string { return map[string]string{"two": e.OrderID} }, envelope.Version(2)),
+	))
+	db := fanouttest.Open(t, events, &Order{}) // whose routing has a broker "external"
+	emitted := fanouttest.Emits(t, db, save(placed("7")))
+	require.Len(t, emitted, 1)
+	require.Len(t, emitted[0].Brokers, 2)
+	broker := emitted[0].Brokers[1]
+	payloads, messages := emitted[0].Payloads(broker), emitted[0].Messages(broker)
+	require.Len(t, payloads, 2)
+	require.Len(t, messages, 2)
+	assert.Contains(t, string(payloads[0]), `{"one":"7"}`)
+	assert.Contains(t, string(payloads[1]), `{"two":"7"}`)
+	assert.Equal(t, payloads[0], emitted[0].Payload(broker))
+	assert.Equal(t, messages[0], emitted[0].Message(broker))
+	assert.Equal(t, "Ordering.OrderPlaced.v2", messages[1].Metadata.Headers.Type)
+	assert.Nil(t, emitted[0].Payloads("unknown"))
+	assert.Nil(t, emitted[0].Messages("unknown"))
+}

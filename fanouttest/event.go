@@ -42,7 +42,7 @@ type Event struct {
 	// the event.
 	CorrelationID, CausationID, TenantID string
 
-	copies map[string]wire // by broker
+	copies map[string][]wire // by broker: as a rule one, of an event with contracts one each
 }
 
 // wire is what one broker gets.
@@ -51,14 +51,43 @@ type wire struct {
 	message *envelope.Message
 }
 
-// Payload returns what a broker would get, byte for byte; nil where the event does not go there.
-// The slice is shared: do not write into it.
-func (e Event) Payload(broker string) []byte { return e.copies[broker].payload }
+// Payload returns what a broker would get, byte for byte; nil where the event does not go there. Of
+// an event that a broker gets once for each of several contracts (envelope.As) it is the first:
+// see Payloads. The slice is shared: do not write into it.
+func (e Event) Payload(broker string) []byte {
+	if copies := e.copies[broker]; len(copies) > 0 {
+		return copies[0].payload
+	}
+	return nil
+}
+
+// Payloads returns all that a broker would get, in the order of the event's contracts.
+func (e Event) Payloads(broker string) [][]byte {
+	var all [][]byte
+	for _, one := range e.copies[broker] {
+		all = append(all, one.payload)
+	}
+	return all
+}
 
 // Message returns what a consumer of a broker would decode from the payload with envelope.Decode;
 // nil where the event does not go there. For an external broker it holds what leaves and nothing
-// else.
-func (e Event) Message(broker string) *envelope.Message { return e.copies[broker].message }
+// else. Of several it is the first: see Messages.
+func (e Event) Message(broker string) *envelope.Message {
+	if copies := e.copies[broker]; len(copies) > 0 {
+		return copies[0].message
+	}
+	return nil
+}
+
+// Messages returns all that a consumer of a broker would decode, in the order of the event's contracts.
+func (e Event) Messages(broker string) []*envelope.Message {
+	var all []*envelope.Message
+	for _, one := range e.copies[broker] {
+		all = append(all, one.message)
+	}
+	return all
+}
 
 // String is a short description for logs.
 func (e Event) String() string {
@@ -113,7 +142,7 @@ func eventOf(c *gormplugin.Captured) (Event, error) {
 		Data: c.Data, ID: first.MessageID, Type: first.Type, Stream: first.Stream, Aggregate: c.Source.Aggregate, AggregateID: c.Source.ID,
 		OrderingKey: first.OrderingKey, Priority: first.Priority, NotBefore: first.AvailableAt, ExpiresAt: first.ExpiresAt,
 		CorrelationID: first.CorrelationID, CausationID: first.CausationID, TenantID: first.TenantID,
-		copies: make(map[string]wire, len(c.Rows)),
+		copies: make(map[string][]wire, len(c.Rows)),
 	}
 	for i := range c.Rows {
 		row := &c.Rows[i]
@@ -121,8 +150,10 @@ func eventOf(c *gormplugin.Captured) (Event, error) {
 		if err != nil {
 			return Event{}, err
 		}
-		event.Brokers = append(event.Brokers, row.TargetBroker)
-		event.copies[row.TargetBroker] = copied
+		if len(event.copies[row.TargetBroker]) == 0 {
+			event.Brokers = append(event.Brokers, row.TargetBroker)
+		}
+		event.copies[row.TargetBroker] = append(event.copies[row.TargetBroker], copied)
 	}
 	return event, nil
 }

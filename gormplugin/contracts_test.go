@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/glebarez/sqlite"
 	"github.com/stretchr/testify/assert"
@@ -99,6 +100,10 @@ func TestContractsAtCommit(t *testing.T) {
 		require.ErrorContains(t, err, "contracts_test.go:")
 		require.ErrorContains(t, err, "panic: a sale is worth something: fix the function given to envelope.As")
 	}
+	lone := &contractSale{ID: 9}
+	go lone.Raise(contractSold{Sale: 9, Cents: -1})
+	require.Eventually(t, func() bool { return len(uow.Pending(lone)) == 1 }, time.Minute, time.Millisecond)
+	require.ErrorContains(t, db.Create(lone).Error, "(Sales.Sold.v2): panic:", "a goroutine without a function of the application has no place")
 	elsewhere := &contractSale{}
 	elsewhere.Raise(contractSold{Sale: 8}, envelope.To("other", "unknown"))
 	require.ErrorContains(t, db.Create(elsewhere).Error, `addressed to broker "unknown", which is no external broker`)

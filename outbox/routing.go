@@ -262,23 +262,28 @@ func (r Routing) appendExternal(rows []Row, plain *Row, m *envelope.Message) ([]
 
 // encoded is a message in the native form, which brokers share that want the same in it.
 type encoded struct {
-	of     *envelope.Message
-	route  *Route
-	native []byte
+	of      *envelope.Message
+	route   *Route
+	include envelope.Include
+	native  []byte
 }
 
 // payload is a message in the form that a broker gets.
 func (e *encoded) payload(m *envelope.Message, route *Route) (payload []byte, err error) {
+	include := route.Include
+	if include.OriginStream { // only to who gets messages such as the cause
+		include.OriginStream = slices.ContainsFunc(m.Routing.CauseTypes(route.Broker), route.Passes)
+	}
 	switch {
 	case route.Format == envelope.FormatCloudEvents: // the source may differ from broker to broker
 		return m.MarshalCloudEvent(envelope.CloudEventOptions{
 			Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState,
 		})
-	case e.of == m && e.route.Include == route.Include && slices.Equal(e.route.Extensions, route.Extensions):
+	case e.of == m && e.include == include && slices.Equal(e.route.Extensions, route.Extensions):
 		return e.native, nil
 	default:
-		e.of, e.route = m, route
-		e.native, err = m.MarshalExternal(route.Include, route.Extensions...)
+		e.of, e.route, e.include = m, route, include
+		e.native, err = m.MarshalExternal(include, route.Extensions...)
 		return e.native, err
 	}
 }

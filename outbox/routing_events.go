@@ -29,6 +29,10 @@ func (r Routing) CheckEvents(events *envelope.Catalog, log *slog.Logger) error {
 		problems = append(problems, r.checkBrokers(event))
 		for _, leaving := range event.Contracts() {
 			published = append(published, leaving.WireType())
+			if named := leaving.Brokers(); event.Brokers() != nil && named != nil &&
+				!slices.ContainsFunc(named, func(broker string) bool { return slices.Contains(event.Brokers(), broker) }) {
+				log.Warn("contract for none of the brokers of its event", "type", event.WireType(), "contract", leaving.WireType(), "brokers", named)
+			}
 		}
 		if event.Published() && len(r.External) == 0 {
 			log.Warn("published event type without external brokers", "type", event.WireType())

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -322,4 +323,49 @@ func TestOverridesValidate(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, text)
 	}
+}
+
+type (
+	originCause  struct{}
+	originEffect struct{}
+)
+
+// The stream of a cause leaves only to brokers that get messages such as the cause.
+func TestOriginStreamLeavesWhereTheCauseDid(t *testing.T) {
+	t.Parallel()
+	events := envelope.NewCatalog("sales")
+	envelope.Register[originCause](events, envelope.Name("Cause"), envelope.To("a", "c", "d"),
+		envelope.Published(envelope.As(func(originCause) int { return 1 }, envelope.To("a", "b", "c"))))
+	envelope.Register[originEffect](events, envelope.Name("Effect"), envelope.Published())
+	require.NoError(t, events.Err())
+	var routing outbox.Routing
+	for _, broker := range []string{"a", "b", "c", "d"} {
+		routing.External = append(routing.External, outbox.Route{Broker: broker, Include: envelope.Include{OriginStream: true}})
+	}
+	routing.External[2].Types = []string{"*.Effect.*"}
+	cause, err := events.Seal(envelope.NewEvent(originCause{}), envelope.Source{Aggregate: "Secret", ID: "1"}, envelope.Context{})
+	require.NoError(t, err)
+	effect, err := events.Seal(envelope.NewEvent(originEffect{}), envelope.Source{}, envelope.FromContext(envelope.WithCause(t.Context(), cause)))
+	require.NoError(t, err)
+	rows, err := routing.WithDefaults().AppendRows(nil, effect)
+	require.NoError(t, err)
+	told := map[string]bool{}
+	for _, row := range rows {
+		told[row.TargetBroker] = strings.Contains(string(row.Payload), "sales::secret-1")
+	}
+	assert.Equal(t, map[string]bool{"default": true, "a": true, "b": false, "c": false, "d": false}, told)
+}
+
+// A contract for brokers that the event itself does not go to leaves only where a Raise says so: most likely not meant.
+func TestContractForNoBrokerOfItsEvent(t *testing.T) {
+	t.Parallel()
+	events := envelope.NewCatalog("sales")
+	one, two := func(originEffect) int { return 1 }, func(originEffect) int { return 2 }
+	envelope.Register[originEffect](events, envelope.Name("Effect"), envelope.To("a"),
+		envelope.Published(envelope.As(one), envelope.As(two, envelope.Version(2), envelope.To("b"))))
+	routing := outbox.Routing{External: []outbox.Route{{Broker: "a"}, {Broker: "b"}}}
+	var log strings.Builder
+	require.NoError(t, routing.CheckEvents(events, slog.New(slog.NewTextHandler(&log, nil))))
+	assert.Equal(t, 1, strings.Count(log.String(), "contract for none of the brokers of its event"), log.String())
+	assert.Contains(t, log.String(), "contract=Sales.Effect.v2")
 }

@@ -296,7 +296,7 @@ func (b *builder) member(f *field, path string) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.quoted && len(s.Type) > 0 { // not of types that write themselves
+	if f.quoted && len(s.Type) > 0 && !f.typ.Implements(textMarshaler) { // not of types that write themselves
 		s = quoted(s)
 	}
 	if f.leavesNilOut() {
@@ -329,8 +329,12 @@ func (b *builder) nullWithin(t reflect.Type, path string) (bool, error) {
 
 // quoted is a scalar with the option string: JSON in a string.
 func quoted(s *Schema) *Schema {
-	in := &Schema{Type: Types{String}}
+	in := &Schema{Type: Types{String}, Format: s.Format}
 	switch s.Type[0] {
+	case String:
+		in.Pattern = `^"`
+	case Number:
+		in.Pattern = `^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`
 	case Integer:
 		in.Pattern = signedDigits
 		if s.Minimum != nil {
