@@ -2,6 +2,8 @@ package signature
 
 import (
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base64"
@@ -31,25 +33,37 @@ const (
 )
 
 // Keys are the keys that sign or verify, by their ids. The zero value has none. Add them first: after that
-// all methods are safe for concurrent use. However they are printed or logged, no key is shown.
+// all methods are safe for concurrent use. However they are printed or logged, by value or within a struct
+// too, no key is shown.
 type Keys struct{ list []key }
 
-// A key is one of HMAC where secret is set. Without a private key, one of Ed25519 only verifies.
+// A key is in functions, since what prints a value of Keys sees no further.
 type key struct {
-	id      string
-	secret  []byte
-	private ed25519.PrivateKey
-	public  ed25519.PublicKey
+	id, version string
+	sign        func(text []byte) []byte // nil: it only verifies
+	verifies    func(text, signature []byte) bool
 }
 
-func (k *key) signs() bool { return k.secret != nil || k.private != nil }
+func (k *key) signs() bool { return k.sign != nil }
 
-// version says how the key signs.
-func (k *key) version() string {
-	if k.secret != nil {
-		return versionHMAC
+func hmacKey(secret []byte) key {
+	sign := func(text []byte) []byte {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(text)
+		return mac.Sum(nil)
 	}
-	return versionEd25519
+	return key{version: versionHMAC, sign: sign, verifies: func(text, signature []byte) bool { return hmac.Equal(sign(text), signature) }}
+}
+
+func privateKey(private ed25519.PrivateKey) key {
+	public, _ := private.Public().(ed25519.PublicKey) // which it always is
+	signs := publicKey(public)
+	signs.sign = func(text []byte) []byte { return ed25519.Sign(private, text) }
+	return signs
+}
+
+func publicKey(public ed25519.PublicKey) key {
+	return key{version: versionEd25519, verifies: func(text, signature []byte) bool { return ed25519.Verify(public, text, signature) }}
 }
 
 var errKey = fmt.Errorf("the key is not %s and %d to %d bytes in base64, not %s or %s and a key of Ed25519 in base64, and not such a key in PEM",
@@ -135,17 +149,17 @@ func parseKey(text string) (key, error) {
 	}
 	switch n := len(raw); {
 	case text[:at] == prefixHMAC && n >= leastSecretBytes && n <= mostSecretBytes:
-		return key{secret: raw}, nil
+		return hmacKey(raw), nil
 	case text[:at] == prefixPrivate && n == ed25519.SeedSize:
-		return keyOf(ed25519.NewKeyFromSeed(raw)), nil
+		return privateKey(ed25519.NewKeyFromSeed(raw)), nil
 	case text[:at] == prefixPrivate && n == ed25519.PrivateKeySize:
-		private := keyOf(ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]))
-		if subtle.ConstantTimeCompare(private.private, raw) != 1 {
+		private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
+		if subtle.ConstantTimeCompare(private, raw) != 1 {
 			return key{}, errors.New("the public half of the private key is not its own")
 		}
-		return private, nil
+		return privateKey(private), nil
 	case text[:at] == prefixPublic && n == ed25519.PublicKeySize:
-		return key{public: raw}, nil
+		return publicKey(raw), nil
 	default:
 		return key{}, errKey
 	}
@@ -168,19 +182,14 @@ func parsePEM(text string) (key, error) {
 	}
 	switch of := parsed.(type) {
 	case ed25519.PrivateKey:
-		return keyOf(of), nil
+		return privateKey(of), nil
 	case ed25519.PublicKey:
-		return key{public: of}, nil
+		return publicKey(of), nil
 	}
 	if err != nil {
 		return key{}, errors.New("the key in the PEM cannot be read")
 	}
 	return key{}, errors.New("the key in the PEM is not one of Ed25519")
-}
-
-func keyOf(private ed25519.PrivateKey) key {
-	public, _ := private.Public().(ed25519.PublicKey) // which it always is
-	return key{private: private, public: public}
 }
 
 // Format implements fmt.Formatter: it shows how many keys there are.

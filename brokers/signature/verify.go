@@ -50,7 +50,7 @@ func (k *Keys) Verify(destination string, attributes map[string]string, payload 
 	for i := range given {
 		one := &given[i]
 		key := k.find(one.keyID)
-		if key == nil || key.version() != one.version {
+		if key == nil || key.version != one.version {
 			unknown = append(unknown, one.version+" "+one.keyID)
 			continue
 		}
