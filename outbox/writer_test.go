@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"database/sql"
 	"log/slog"
 	"strings"
 	"testing"
@@ -44,6 +45,8 @@ func TestNewWriterReportsEveryMistake(t *testing.T) {
 			assert.ErrorContains(t, err, says, name)
 		}
 	}
+	_, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.Postgres, Events: noted(), Routing: outbox.Routing{Notify: true}, Notify: (*sql.DB)(nil)})
+	require.ErrorContains(t, err, "set WriterConfig.Notify to that of the application", "or the first commit would end the process")
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: noted(), Routing: outbox.Routing{Notify: true}})
 	require.NoError(t, err, "where there is no NOTIFY, no pool is needed")
 	assert.Equal(t, outbox.SQLite, writer.Dialect())
