@@ -1,17 +1,20 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -159,7 +162,7 @@ func parseKey(text string) (key, error) {
 		}
 		return privateKey(private), nil
 	case text[:at] == prefixPublic && n == ed25519.PublicKeySize:
-		return publicKey(raw), nil
+		return publicKeyOf(raw)
 	default:
 		return key{}, errKey
 	}
@@ -184,12 +187,33 @@ func parsePEM(text string) (key, error) {
 	case ed25519.PrivateKey:
 		return privateKey(of), nil
 	case ed25519.PublicKey:
-		return publicKey(of), nil
+		return publicKeyOf(of)
 	}
 	if err != nil {
 		return key{}, errors.New("the key in the PEM cannot be read")
 	}
 	return key{}, errors.New("the key in the PEM is not one of Ed25519")
+}
+
+// smallOrder are the points of Ed25519 of which anyone can make signatures, without their signs: zeros, as of
+// a placeholder, are one. Source: https://eprint.iacr.org/2020/1244, table 4 and 5.
+var smallOrder = [...]string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+}
+
+func publicKeyOf(public ed25519.PublicKey) (key, error) {
+	point := bytes.Clone(public)
+	point[len(point)-1] &= 0x7f
+	if slices.Contains(smallOrder[:], hex.EncodeToString(point)) {
+		return key{}, errors.New("the public key is none that was generated: with it, anyone could sign")
+	}
+	return publicKey(public), nil
 }
 
 // Format implements fmt.Formatter: it shows how many keys there are.
