@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/batch"
@@ -181,7 +182,7 @@ func sourcesOf(events []envelope.Event) ([]envelope.Source, error) {
 		*source = events[i].Source()
 		if source.Version < 0 || source.Sequence < 0 {
 			return nil, fmt.Errorf("outbox: write %T raised by %s %s: its Version is %d and its Sequence %d: set them to numbers from 1, or leave them out",
-				events[i].Data, source.Aggregate, source.ID, source.Version, source.Sequence)
+				events[i].Data, shown(source.Aggregate), shown(source.ID), source.Version, source.Sequence)
 		}
 		if source.Aggregate == "" {
 			continue
@@ -205,12 +206,21 @@ func (w *Writer) appendRows(rows []Row, event *envelope.Event, source envelope.S
 	case err != nil && source.Aggregate == "":
 		return nil, fmt.Errorf("outbox: write %T: %w", event.Data, err)
 	case err != nil:
-		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, source.Aggregate, source.ID, err)
+		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, shown(source.Aggregate), shown(source.ID), err)
 	}
 	if field := event.UnsetID(source); field != "" {
 		w.warnOfUnsetID(event, &source, field)
 	}
 	return rows, nil
+}
+
+// shown is a text as an error shows it that may be about its length or characters.
+func shown(text string) string {
+	const most = 100
+	if len(text) <= most && !strings.ContainsFunc(text, unicode.IsControl) {
+		return text
+	}
+	return fmt.Sprintf("%.*q", most, text)
 }
 
 // warnOfUnsetID is about an event that names its own aggregate with a zero id: once for each type.

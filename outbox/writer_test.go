@@ -98,3 +98,16 @@ func TestStatementsOfAWriter(t *testing.T) {
 		assert.Len(t, tx.texts, 2)
 	})
 }
+
+// An error shows no more of an id than tells it, and no line of its own in a log.
+func TestErrorsOfAWriterAreShort(t *testing.T) {
+	t.Parallel()
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: noted()})
+	require.NoError(t, err)
+	for _, id := range []string{strings.Repeat("x", 1<<20), "7\nlevel=ERROR"} {
+		_, err = writer.Insert(t.Context(), &spy{}, envelope.NewEvent(OrderNoted{"7"}).From(envelope.Source{Aggregate: "Order", ID: id}))
+		require.ErrorContains(t, err, "raised by Order ")
+		assert.Less(t, len(err.Error()), 1000)
+		assert.NotContains(t, err.Error(), "\n")
+	}
+}

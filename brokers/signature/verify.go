@@ -22,7 +22,8 @@ const (
 
 // Verify checks a message as it has arrived: that one of the keys has signed its flat fields id and type,
 // its payload, and the destination in which the consumer expects it, such as "ordering::order". attributes
-// are the flat fields (headers, attributes, properties) by their names; payload are the bytes that arrived,
+// are the flat fields (headers, attributes; on RabbitMQ id and type are the properties message_id and type) by
+// their names; payload are the bytes that arrived,
 // before they are decoded. It returns when the message was signed, by the producer's clock, in whole
 // seconds, for a consumer that refuses what is older than some time.
 //
@@ -37,6 +38,11 @@ func (k *Keys) Verify(destination string, attributes map[string]string, payload 
 		return time.Time{}, errors.New("signature: there is no key to verify with: add one")
 	case !found:
 		return time.Time{}, fmt.Errorf("signature: the message is not signed: it has no field %q", brokers.FieldSignature)
+	}
+	for _, name := range [...]string{brokers.FieldID, brokers.FieldType} { // which each message has
+		if attributes[name] == "" {
+			return time.Time{}, fmt.Errorf("signature: the field %q is not given, which is signed: RabbitMQ has it as a property of the message", name)
+		}
 	}
 	at, given, err := parse(value)
 	if err != nil {
