@@ -155,7 +155,25 @@ func (w writer) check(cfg *config.Config) error {
 	if w.Dialect() != database.Driver {
 		return fmt.Errorf("fanout: WithWriter(%q): the writer is for %s, the configuration says %s", w.database, w.Dialect(), database.Driver)
 	}
-	return checkRouting(fmt.Sprintf("WithWriter(%q): it", w.database), w.Routing(), cfg)
+	who, writes, reads := fmt.Sprintf("WithWriter(%q): it", w.database), w.Routing(), cfg.Routing()
+	problems := []error{checkRouting(who, writes, cfg)}
+	if wrote, read := externalOf(writes), externalOf(reads); !slices.Equal(wrote, read) { // as of a routing that was forgotten
+		problems = append(problems, fmt.Errorf("fanout: %s writes for the external brokers %q, the configuration has %q: give both the same configuration", who, wrote, read))
+	}
+	if writes.SerializeKeys != reads.SerializeKeys {
+		problems = append(problems, fmt.Errorf("fanout: %s has SerializeKeys %t, the configuration %t: all writers of a table have to agree", who, writes.SerializeKeys, reads.SerializeKeys))
+	}
+	return errors.Join(problems...)
+}
+
+// externalOf names the external brokers of a routing.
+func externalOf(r outbox.Routing) []string {
+	names := make([]string, len(r.External))
+	for i := range r.External {
+		names[i] = r.External[i].Broker
+	}
+	slices.Sort(names)
+	return names
 }
 
 func checkRouting(who string, writes outbox.Routing, cfg *config.Config) error {

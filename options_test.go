@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -70,4 +71,17 @@ func TestOpenNamesTheModuleOfAType(t *testing.T) {
 	broker, err := fanout.OpenBroker(t.Context(), cfg, "default", fanout.WithBroker("default", given))
 	require.NoError(t, err)
 	assert.Same(t, given, broker, "what is given needs no module")
+}
+
+// A writer whose routing was forgotten would write nothing for partners, and lock no keys.
+func TestOpenRefusesTheWriterOfAnotherRouting(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: x.db}}\noutbox: {external_brokers: [partner], serialize_keys: true}\n"+
+		"brokers: {default: {type: memory}, partner: {type: memory}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: envelope.NewCatalog("ordering")})
+	require.NoError(t, err)
+	_, err = fanout.Open(t.Context(), cfg, fanout.WithWriter("main", w))
+	require.ErrorContains(t, err, `fanout: WithWriter("main"): it writes for the external brokers [], the configuration has ["partner"]: give both the same configuration`)
+	require.ErrorContains(t, err, `fanout: WithWriter("main"): it has SerializeKeys false, the configuration true: all writers of a table have to agree`)
 }

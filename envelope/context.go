@@ -37,7 +37,7 @@ type Context struct {
 }
 
 // causeType is the type on the wire of the message that OriginStream is of; "" where it is not known, as of a
-// stream that somebody has set beside [WithCause].
+// stream set by hand beside [WithCause].
 func (c *Context) causeType() string {
 	if c.cause.stream != c.OriginStream {
 		return ""

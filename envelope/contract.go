@@ -263,7 +263,7 @@ func raisedAt() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
-		if frame.Function == "runtime.goexit" { // go order.Raise(...): nobody has called it
+		if frame.Function == "runtime.goexit" { // of go order.Raise(...), which has no caller
 			return ""
 		}
 		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }) {

@@ -37,6 +37,8 @@ func (s *spy) ExecContext(_ context.Context, text string, args ...any) (sql.Resu
 	return driver.RowsAffected(1 << 20), nil // whatever it was given
 }
 
+func (*spy) Commit() error { return nil }
+
 func (*spy) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, errors.ErrUnsupported
 }

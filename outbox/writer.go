@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/batch"
@@ -59,7 +60,7 @@ func NewWriter(c WriterConfig) (*Writer, error) {
 		problems = append(problems, fmt.Errorf("outbox: make a writer: %w", err))
 	}
 	if w.routing.Notify && c.Dialect == Postgres {
-		if c.Notify == nil {
+		if isNil(c.Notify) {
 			problems = append(problems, errors.New("outbox: make a writer: the routing notifies relays, and there is no pool to do it on: "+
 				"set WriterConfig.Notify to that of the application, or Routing.Notify to false"))
 		} else {
@@ -101,17 +102,16 @@ func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel
 // locks the keys of its events until the transaction ends.
 //
 // tx is a transaction: *sql.Tx, *sqlx.Tx, *ent.Tx of a client with the feature sql/execquery; of
-// bun.Tx it is the field Tx, since its own ExecContext puts parameters into the text. A *sql.DB
-// is refused.
+// bun.Tx it is the field Tx, since its own ExecContext puts parameters into the text. What has no
+// Commit is refused, such as a *sql.DB, a *sql.Conn, an *ent.Client and the pools of GORM.
 //
 // After an error nothing was written that the transaction may commit: roll it back. The error names
 // the event, or the row, and the remedy: those of [envelope.Catalog.Seal], *[UnknownBrokerError],
 // *[OversizeError], and those of [Inserter.Insert]: an event that has been written already is one,
 // and so is a row that the database has discarded ([ErrDiscarded]). Without events it does nothing.
 func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event) (*Written, error) {
-	if _, pool := tx.(interface{ Stats() sql.DBStats }); pool {
-		return nil, fmt.Errorf("outbox: insert %d events: %T is a pool, whose statements are transactions of their own: "+
-			"begin the transaction of what the events tell, and pass it", len(events), tx)
+	if err := checkTx(tx); err != nil {
+		return nil, fmt.Errorf("outbox: insert %d events: %w", len(events), err)
 	}
 	sources, err := sourcesOf(events)
 	if err != nil {
@@ -142,6 +142,28 @@ func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event
 	return written, nil
 }
 
+// checkTx refuses what is no transaction: without Commit, each statement is one of its own.
+func checkTx(tx Execer) error {
+	if isNil(tx) {
+		return errors.New("the transaction is nil: check the error of what begins it")
+	}
+	_, ends := tx.(interface{ Commit() error })
+	_, pool := tx.(interface{ Stats() sql.DBStats })
+	if pool || !ends {
+		return fmt.Errorf("%T is a pool or a connection, whose statements are transactions of their own: "+
+			"begin the transaction of what the events tell, and pass it", tx)
+	}
+	return nil
+}
+
+func isNil(db Execer) bool {
+	if db == nil {
+		return true
+	}
+	v := reflect.ValueOf(db)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // hint adds what is to be done about a transaction whose ExecContext passes no parameters on.
 func hint(tx Execer, err error) error {
 	if strings.HasPrefix(strings.TrimPrefix(fmt.Sprintf("%T", tx), "*"), "bun.") {
@@ -160,7 +182,7 @@ func sourcesOf(events []envelope.Event) ([]envelope.Source, error) {
 		*source = events[i].Source()
 		if source.Version < 0 || source.Sequence < 0 {
 			return nil, fmt.Errorf("outbox: write %T raised by %s %s: its Version is %d and its Sequence %d: set them to numbers from 1, or leave them out",
-				events[i].Data, source.Aggregate, source.ID, source.Version, source.Sequence)
+				events[i].Data, shown(source.Aggregate), shown(source.ID), source.Version, source.Sequence)
 		}
 		if source.Aggregate == "" {
 			continue
@@ -184,12 +206,21 @@ func (w *Writer) appendRows(rows []Row, event *envelope.Event, source envelope.S
 	case err != nil && source.Aggregate == "":
 		return nil, fmt.Errorf("outbox: write %T: %w", event.Data, err)
 	case err != nil:
-		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, source.Aggregate, source.ID, err)
+		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, shown(source.Aggregate), shown(source.ID), err)
 	}
 	if field := event.UnsetID(source); field != "" {
 		w.warnOfUnsetID(event, &source, field)
 	}
 	return rows, nil
+}
+
+// shown is a text as an error shows it that may be about its length or characters.
+func shown(text string) string {
+	const most = 100
+	if len(text) <= most && !strings.ContainsFunc(text, unicode.IsControl) {
+		return text
+	}
+	return fmt.Sprintf("%.*q", most, text)
 }
 
 // warnOfUnsetID is about an event that names its own aggregate with a zero id: once for each type.

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"database/sql"
 	"log/slog"
 	"strings"
 	"testing"
@@ -44,6 +45,8 @@ func TestNewWriterReportsEveryMistake(t *testing.T) {
 			assert.ErrorContains(t, err, says, name)
 		}
 	}
+	_, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.Postgres, Events: noted(), Routing: outbox.Routing{Notify: true}, Notify: (*sql.DB)(nil)})
+	require.ErrorContains(t, err, "set WriterConfig.Notify to that of the application", "or the first commit would end the process")
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: noted(), Routing: outbox.Routing{Notify: true}})
 	require.NoError(t, err, "where there is no NOTIFY, no pool is needed")
 	assert.Equal(t, outbox.SQLite, writer.Dialect())
@@ -94,4 +97,17 @@ func TestStatementsOfAWriter(t *testing.T) {
 		assert.Equal(t, "fanout:outbox_messages", pool.args[0][0])
 		assert.Len(t, tx.texts, 2)
 	})
+}
+
+// An error shows no more of an id than tells it, and no line of its own in a log.
+func TestErrorsOfAWriterAreShort(t *testing.T) {
+	t.Parallel()
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: noted()})
+	require.NoError(t, err)
+	for _, id := range []string{strings.Repeat("x", 1<<20), "7\nlevel=ERROR"} {
+		_, err = writer.Insert(t.Context(), &spy{}, envelope.NewEvent(OrderNoted{"7"}).From(envelope.Source{Aggregate: "Order", ID: id}))
+		require.ErrorContains(t, err, "raised by Order ")
+		assert.Less(t, len(err.Error()), 1000)
+		assert.NotContains(t, err.Error(), "\n")
+	}
 }

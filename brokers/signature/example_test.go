@@ -16,8 +16,9 @@ const (
 	public  = "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
 )
 
-// A partner verifies what has arrived: the flat fields, which are headers on Kafka, RabbitMQ and NATS,
-// attributes on Pub/Sub and fields on Redis, and the bytes of the payload.
+// A partner verifies what has arrived: the flat fields, which are headers on Kafka and NATS, attributes on
+// Pub/Sub and fields on Redis, and the bytes of the payload. On RabbitMQ id and type are the properties
+// message_id and type, and only the signature is a header.
 func Example() {
 	var producer, partner signature.Keys
 	if err := producer.Add("2026-11", private); err != nil {

@@ -1,10 +1,14 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -32,29 +36,37 @@ const (
 )
 
 // Keys are the keys that sign or verify, by their ids. The zero value has none. Add them first: after that
-// all methods are safe for concurrent use. However they are printed or logged, no key is shown.
-type Keys struct {
-	// list is a function, since fmt shows what is in fields and behind pointers where it cannot ask a
-	// method, as in a value or with a verb that does not fit; but never what a function holds.
-	list func() []key
-}
+// all methods are safe for concurrent use. However they are printed or logged, by value or within a struct
+// too, no key is shown.
+type Keys struct{ list []key }
 
-// A key is one of HMAC where secret is set. Without a private key, one of Ed25519 only verifies.
+// A key is in functions, since what prints a value of Keys sees no further.
 type key struct {
-	id      string
-	secret  []byte
-	private ed25519.PrivateKey
-	public  ed25519.PublicKey
+	id, version string
+	sign        func(text []byte) []byte // nil: it only verifies
+	verifies    func(text, signature []byte) bool
 }
 
-func (k *key) signs() bool { return k.secret != nil || k.private != nil }
+func (k *key) signs() bool { return k.sign != nil }
 
-// version says how the key signs.
-func (k *key) version() string {
-	if k.secret != nil {
-		return versionHMAC
+func hmacKey(secret []byte) key {
+	sign := func(text []byte) []byte {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(text)
+		return mac.Sum(nil)
 	}
-	return versionEd25519
+	return key{version: versionHMAC, sign: sign, verifies: func(text, signature []byte) bool { return hmac.Equal(sign(text), signature) }}
+}
+
+func privateKey(private ed25519.PrivateKey) key {
+	public, _ := private.Public().(ed25519.PublicKey) // which it always is
+	signs := publicKey(public)
+	signs.sign = func(text []byte) []byte { return ed25519.Sign(private, text) }
+	return signs
+}
+
+func publicKey(public ed25519.PublicKey) key {
+	return key{version: versionEd25519, verifies: func(text, signature []byte) bool { return ed25519.Verify(public, text, signature) }}
 }
 
 var errKey = fmt.Errorf("the key is not %s and %d to %d bytes in base64, not %s or %s and a key of Ed25519 in base64, and not such a key in PEM",
@@ -74,40 +86,35 @@ func (k *Keys) Add(id, text string) error {
 		return fmt.Errorf("signature: key %q: %w", id, err)
 	}
 	added.id = id
-	list := append(slices.Clone(k.all()), added)
-	k.list = func() []key { return list }
+	k.list = append(k.list, added)
 	return nil
 }
 
 // CanSign says why these keys cannot sign messages: there are none, more than four, or one is public. Nil:
 // each of them signs.
 func (k *Keys) CanSign() error {
-	if k.len() == 0 || k.len() > mostSigning {
+	if k == nil || len(k.list) == 0 || len(k.list) > mostSigning {
 		return fmt.Errorf("signature: there are %d keys to sign with: give 1 to %d, the new one and, while partners change over, the old one", k.len(), mostSigning)
 	}
-	all := k.all()
-	for i := range all {
-		if !all[i].signs() {
-			return fmt.Errorf("signature: key %q: it is public, and can only verify: give the private key", all[i].id)
+	for i := range k.list {
+		if !k.list[i].signs() {
+			return fmt.Errorf("signature: key %q: it is public, and can only verify: give the private key", k.list[i].id)
 		}
 	}
 	return nil
 }
 
-func (k *Keys) all() []key {
-	if k == nil || k.list == nil {
-		return nil
+func (k *Keys) len() int {
+	if k == nil {
+		return 0
 	}
-	return k.list()
+	return len(k.list)
 }
 
-func (k *Keys) len() int { return len(k.all()) }
-
 func (k *Keys) find(id string) *key {
-	all := k.all()
-	for i := range all {
-		if all[i].id == id {
-			return &all[i]
+	for i := range k.list {
+		if k.list[i].id == id {
+			return &k.list[i]
 		}
 	}
 	return nil
@@ -145,17 +152,17 @@ func parseKey(text string) (key, error) {
 	}
 	switch n := len(raw); {
 	case text[:at] == prefixHMAC && n >= leastSecretBytes && n <= mostSecretBytes:
-		return key{secret: raw}, nil
+		return hmacKey(raw), nil
 	case text[:at] == prefixPrivate && n == ed25519.SeedSize:
-		return keyOf(ed25519.NewKeyFromSeed(raw)), nil
+		return privateKey(ed25519.NewKeyFromSeed(raw)), nil
 	case text[:at] == prefixPrivate && n == ed25519.PrivateKeySize:
-		private := keyOf(ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]))
-		if subtle.ConstantTimeCompare(private.private, raw) != 1 {
+		private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
+		if subtle.ConstantTimeCompare(private, raw) != 1 {
 			return key{}, errors.New("the public half of the private key is not its own")
 		}
-		return private, nil
+		return privateKey(private), nil
 	case text[:at] == prefixPublic && n == ed25519.PublicKeySize:
-		return key{public: raw}, nil
+		return publicKeyOf(raw)
 	default:
 		return key{}, errKey
 	}
@@ -178,9 +185,9 @@ func parsePEM(text string) (key, error) {
 	}
 	switch of := parsed.(type) {
 	case ed25519.PrivateKey:
-		return keyOf(of), nil
+		return privateKey(of), nil
 	case ed25519.PublicKey:
-		return key{public: of}, nil
+		return publicKeyOf(of)
 	}
 	if err != nil {
 		return key{}, errors.New("the key in the PEM cannot be read")
@@ -188,9 +195,25 @@ func parsePEM(text string) (key, error) {
 	return key{}, errors.New("the key in the PEM is not one of Ed25519")
 }
 
-func keyOf(private ed25519.PrivateKey) key {
-	public, _ := private.Public().(ed25519.PublicKey) // which it always is
-	return key{private: private, public: public}
+// smallOrder are the points of Ed25519 of which anyone can make signatures, without their signs: zeros, as of
+// a placeholder, are one. Source: https://eprint.iacr.org/2020/1244, table 4 and 5.
+var smallOrder = [...]string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+}
+
+func publicKeyOf(public ed25519.PublicKey) (key, error) {
+	point := bytes.Clone(public)
+	point[len(point)-1] &= 0x7f
+	if slices.Contains(smallOrder[:], hex.EncodeToString(point)) {
+		return key{}, errors.New("the public key is none that was generated: with it, anyone could sign")
+	}
+	return publicKey(public), nil
 }
 
 // Format implements fmt.Formatter: it shows how many keys there are.

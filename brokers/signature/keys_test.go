@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"strings"
 	"testing"
@@ -119,4 +120,22 @@ func TestCanSign(t *testing.T) {
 	var public signature.Keys
 	require.NoError(t, public.Add("p", text("whpk_", 32)))
 	require.EqualError(t, public.CanSign(), `signature: key "p": it is public, and can only verify: give the private key`)
+}
+
+// With a public key of small order a signature of anything could be forged: one of zeros is a placeholder
+// that somebody has forgotten.
+func TestPublicKeysOfSmallOrder(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{
+		strings.Repeat("00", 32), "01" + strings.Repeat("00", 31), strings.Repeat("00", 31) + "80", "01" + strings.Repeat("00", 30) + "80",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+		"ec" + strings.Repeat("ff", 30) + "7f", "ed" + strings.Repeat("ff", 30) + "7f", "ee" + strings.Repeat("ff", 31),
+	} {
+		public, err := hex.DecodeString(point)
+		require.NoError(t, err)
+		for _, form := range []string{"whpk_" + base64.StdEncoding.EncodeToString(public), inPEM(t, "PUBLIC KEY", ed25519.PublicKey(public))} {
+			require.EqualError(t, new(signature.Keys).Add("k", form), `signature: key "k": the public key is none that was generated: with it, anyone could sign`)
+		}
+	}
 }

@@ -1,8 +1,6 @@
 package signature
 
 import (
-	"crypto/ed25519"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -35,15 +33,14 @@ func (k *Keys) Sign(m *brokers.Message, at time.Time) {
 	value := strconv.AppendInt(append(make([]byte, 0, likelyValue), timePrefix...), s.at, 10)
 	length := len(value)
 	text := make([]byte, 0, likelyText)
-	all := k.all()
-	for i := range all {
-		key := &all[i]
+	for i := range k.list {
+		key := &k.list[i]
 		if !key.signs() {
 			continue
 		}
 		text = s.append(text[:0], key.id)
 		value = append(value, ' ')
-		value = append(value, key.version()...)
+		value = append(value, key.version...)
 		value = append(value, ',')
 		value = append(value, key.id...)
 		value = append(value, ',')
@@ -59,24 +56,6 @@ func (k *Keys) Sign(m *brokers.Message, at time.Time) {
 		}
 	}
 	m.Attributes = attributes
-}
-
-// sign is the signature of a text by a key that can sign.
-func (k *key) sign(text []byte) []byte {
-	if k.secret != nil {
-		mac := hmac.New(sha256.New, k.secret)
-		mac.Write(text)
-		return mac.Sum(nil)
-	}
-	return ed25519.Sign(k.private, text)
-}
-
-// verifies reports whether a signature is that of a text by this key.
-func (k *key) verifies(text, signature []byte) bool {
-	if k.secret != nil {
-		return hmac.Equal(k.sign(text), signature)
-	}
-	return ed25519.Verify(k.public, text, signature)
 }
 
 // A statement is what is signed, but for the id of the key.

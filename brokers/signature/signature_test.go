@@ -265,6 +265,12 @@ func TestMalformedSignatures(t *testing.T) {
 	_, err := partner.Verify(one.Destination, attributes, one.Payload)
 	require.NoError(t, err)
 
+	for _, name := range []string{"id", "type"} { // as of headers of RabbitMQ alone, which has them as properties
+		without := one.attributes()
+		delete(without, name)
+		_, err := partner.Verify(one.Destination, without, one.Payload)
+		require.EqualError(t, err, fmt.Sprintf(`signature: the field %q is not given, which is signed: RabbitMQ has it as a property of the message`, name))
+	}
 	delete(attributes, "signature")
 	_, err = partner.Verify(one.Destination, attributes, one.Payload)
 	require.EqualError(t, err, `signature: the message is not signed: it has no field "signature"`)

@@ -22,12 +22,12 @@ const (
 
 // Verify checks a message as it has arrived: that one of the keys has signed its flat fields id and type,
 // its payload, and the destination in which the consumer expects it, such as "ordering::order". attributes
-// are the flat fields (headers, attributes, properties) by their names; payload are the bytes that arrived,
-// before they are decoded. It returns when the message was signed, by the producer's clock, in whole
-// seconds, for a consumer that refuses what is older than some time.
+// are the flat fields (headers, attributes; on RabbitMQ id and type are the properties message_id and type) by
+// their names; payload are the bytes that arrived, before they are decoded. It returns when the message was
+// signed, by the producer's clock, in whole seconds, for a consumer that refuses what is older than some time.
 //
 // A nil error says that the message may be believed. Otherwise the error says what is wrong, and shows
-// nothing of the message. A message may come several times, with one id: a signature does not keep anyone
+// nothing of the message but ids of keys. A message may come several times, with one id: a signature does not keep anyone
 // from copying a message within its stream, so deduplicate by the id as ever. It takes one pass over the
 // payload, and checks eight signatures at most, each key once.
 func (k *Keys) Verify(destination string, attributes map[string]string, payload []byte) (signed time.Time, err error) {
@@ -37,6 +37,11 @@ func (k *Keys) Verify(destination string, attributes map[string]string, payload 
 		return time.Time{}, errors.New("signature: there is no key to verify with: add one")
 	case !found:
 		return time.Time{}, fmt.Errorf("signature: the message is not signed: it has no field %q", brokers.FieldSignature)
+	}
+	for _, name := range [...]string{brokers.FieldID, brokers.FieldType} { // which each message has
+		if attributes[name] == "" {
+			return time.Time{}, fmt.Errorf("signature: the field %q is not given, which is signed: RabbitMQ has it as a property of the message", name)
+		}
 	}
 	at, given, err := parse(value)
 	if err != nil {
@@ -50,7 +55,7 @@ func (k *Keys) Verify(destination string, attributes map[string]string, payload 
 	for i := range given {
 		one := &given[i]
 		key := k.find(one.keyID)
-		if key == nil || key.version() != one.version {
+		if key == nil || key.version != one.version {
 			unknown = append(unknown, one.version+" "+one.keyID)
 			continue
 		}

@@ -105,5 +105,8 @@ var varies = regexp.MustCompile(`"[^"\s]*"|'[^'\s]*'|\S*[0-9]\S*`)
 func constant(text string) string { return varies.ReplaceAllLiteralString(text, "#") }
 
 // PoolClosed reports whether the application has closed its connection pool, as it does when it ends.
-// database/sql does not export that error.
-func PoolClosed(err error) bool { return strings.HasSuffix(err.Error(), "sql: database is closed") }
+// database/sql does not export that error, and that of pgx is of a package behind it.
+func PoolClosed(err error) bool {
+	text := err.Error()
+	return strings.HasSuffix(text, "sql: database is closed") || strings.HasSuffix(text, ": closed pool") || text == "closed pool"
+}

@@ -22,8 +22,9 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 		// evaluation has the server evaluate expressions of a table as the server writes them down.
 		// Who may define these may as well define a trigger; the stores say what they do about it.
 		//
-		// The channel of notifications is made of the table's checked name.
-		"outbox/postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}, Except: []string{"evaluation"}}, 50},
+		// The channel of notifications is made of the table's checked name. ExecContext hands the texts of an
+		// outbox.Writer on to pgx.
+		"outbox/postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}, Except: []string{"evaluation", "ExecContext"}}, 50},
 		"outbox/sqlite":   {sqlcheck.Trusted{Except: []string{"evaluation"}}, 45},
 		// embedded reads a file.
 		"outbox/sqlserver": {sqlcheck.Trusted{Functions: []string{"embedded"}, Fields: []string{"text"}, Except: []string{"evaluation"}}, 20},

@@ -169,10 +169,12 @@ func TestNotificationsThatFail(t *testing.T) {
 		a.Wake([]WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Contains(t, log.String(), "no such function")
-		a, l, log = newNotifier(t)
-		l.err = errors.New("sql: database is closed")
-		a.Wake([]WakeUp{{Broker: "default"}})
-		synctest.Wait()
-		assert.Empty(t, log.String(), "the application is about to end")
+		for _, closed := range []string{"sql: database is closed", "closed pool"} { // of a sql.DB, and of a pgxpool.Pool below one
+			a, l, log = newNotifier(t)
+			l.err = errors.New(closed)
+			a.Wake([]WakeUp{{Broker: "default"}})
+			synctest.Wait()
+			assert.Empty(t, log.String(), "the application is about to end")
+		}
 	})
 }

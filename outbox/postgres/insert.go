@@ -27,6 +27,9 @@ func Insert(ctx context.Context, tx pgx.Tx, writer *outbox.Writer, events ...env
 		return nil, fmt.Errorf("postgres: insert %d events: the writer is for %s: make one with outbox.WriterConfig{Dialect: outbox.Postgres}",
 			len(events), writer.Dialect())
 	}
+	if tx == nil {
+		return writer.Insert(ctx, nil, events...)
+	}
 	return writer.Insert(ctx, execer{tx}, events...)
 }
 
@@ -41,6 +44,9 @@ func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql
 	}
 	return result{tag}, nil
 }
+
+// Commit is what writers know a transaction by. The application calls that of its own.
+func (execer) Commit() error { return errors.ErrUnsupported }
 
 // result counts the rows of a statement.
 type result struct{ pgconn.CommandTag }

@@ -327,6 +327,16 @@ func testWriterRefusals(t *table) {
 	_ = tx.Rollback()
 	_, err = w.Insert(t.Context(), t.DB, envelope.NewEvent(inside{1}))
 	require.ErrorContains(t, err, "*sql.DB is a pool")
+	conn, err := t.DB.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for db, want := range map[outbox.Execer]string{
+		conn: "*sql.Conn is a pool or a connection", // and so are an *ent.Client, a *gorm.PreparedStmtDB and the pool of the plugin
+		nil:  "the transaction is nil", (*sql.Tx)(nil): "the transaction is nil",
+	} {
+		_, err = w.Insert(t.Context(), db, envelope.NewEvent(inside{1}))
+		require.ErrorContains(t, err, want)
+	}
 	require.Len(t, t.facts("id"), 1)
 }
 
