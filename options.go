@@ -161,7 +161,8 @@ func (w writer) check(cfg *config.Config) error {
 		problems = append(problems, fmt.Errorf("fanout: %s writes for the external brokers %q, the configuration has %q: give both the same configuration", who, wrote, read))
 	}
 	if writes.SerializeKeys != reads.SerializeKeys {
-		problems = append(problems, fmt.Errorf("fanout: %s has SerializeKeys %t, the configuration %t: all writers of a table have to agree", who, writes.SerializeKeys, reads.SerializeKeys))
+		problems = append(problems, fmt.Errorf("fanout: %s has SerializeKeys %t, the configuration %t: all writers of a table have to agree",
+			who, writes.SerializeKeys, reads.SerializeKeys))
 	}
 	return errors.Join(problems...)
 }

@@ -53,15 +53,7 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 		for _, t := range events.Types() {
 			for _, leaving := range t.Contracts() {
 				if route.Passes(leaving.WireType()) && isFor(t, route.Broker) && isFor(leaving, route.Broker) {
-					one := &eventType{
-						Destination: destination(route.Destination, events.Context(), leaving, t.ChoosesDestination()), Key: t.KeyedBy(),
-						Headers: t.Headers(), Data: schemas[leaving],
-					}
-					if route.Include.FQN {
-						one.FQN = leaving.FQN()
-					}
-					one.merge(b.Types[leaving.WireType()])
-					b.Types[leaving.WireType()] = one
+					b.add(route, events.Context(), t, leaving, schemas[leaving])
 				}
 			}
 		}
@@ -69,6 +61,18 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	}
 	d.file = described
 	return nil
+}
+
+// add describes what leaves of an event type.
+func (b *broker) add(route *outbox.Route, context string, t, leaving *envelope.EventType, data *jsonschema.Schema) {
+	one := &eventType{
+		Destination: destination(route.Destination, context, leaving, t.ChoosesDestination()), Key: t.KeyedBy(), Headers: t.Headers(), Data: data,
+	}
+	if route.Include.FQN {
+		one.FQN = leaving.FQN()
+	}
+	one.merge(b.Types[leaving.WireType()])
+	b.Types[leaving.WireType()] = one
 }
 
 // merge adds what is said of another event that is the same to partners: its data is of the same Go type.

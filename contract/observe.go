@@ -104,8 +104,14 @@ func observe(context string, route outbox.Route) (*broker, error) {
 		source.Pattern = "^/" + regexp.QuoteMeta(url.PathEscape(context)) + "(/|$)" // one that is set is another one
 	}
 	if len(extended) > 0 {
-		b.Extensions = jsonschema.Infer(extended...).Properties
+		b.extend(extended, &route)
 	}
+	return b, nil
+}
+
+// extend describes the extensions that a broker lists, of which there are samples.
+func (b *broker) extend(samples []any, route *outbox.Route) {
+	b.Extensions = jsonschema.Infer(samples...).Properties
 	for _, name := range route.Extensions {
 		switch _, listed := b.Extensions[name]; {
 		case name == envelope.ExtensionTenantID || name == envelope.ExtensionActor:
@@ -113,7 +119,6 @@ func observe(context string, route outbox.Route) (*broker, error) {
 			b.Extensions[name] = &jsonschema.Schema{} // any JSON; a CloudEvent has scalars only
 		}
 	}
-	return b, nil
 }
 
 // write is the row that a commit would write for the broker, and its payload without the data.

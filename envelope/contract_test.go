@@ -242,6 +242,7 @@ func TestContractsOfTheZeroValue(t *testing.T) {
 // What panics with nil has failed as well, also where GODEBUG has it as before Go 1.21.
 func TestContractsThatPanicWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
 	t.Setenv("GODEBUG", "panicnil=1")
-	_, err := sales(t, envelope.As(func(Sold) ToPack { panic(nil) })).Seal(envelope.NewEvent(Sold{OrderID: "7"}), envelope.Source{}, envelope.Context{})
+	var none any
+	_, err := sales(t, envelope.As(func(Sold) ToPack { panic(none) })).Seal(envelope.NewEvent(Sold{OrderID: "7"}), envelope.Source{}, envelope.Context{})
 	require.ErrorContains(t, err, "panic: <nil>: fix the function given to envelope.As")
 }

@@ -29,10 +29,7 @@ func (r Routing) CheckEvents(events *envelope.Catalog, log *slog.Logger) error {
 		problems = append(problems, r.checkBrokers(event))
 		for _, leaving := range event.Contracts() {
 			published = append(published, leaving.WireType())
-			if named := leaving.Brokers(); event.Brokers() != nil && named != nil &&
-				!slices.ContainsFunc(named, func(broker string) bool { return slices.Contains(event.Brokers(), broker) }) {
-				log.Warn("contract for none of the brokers of its event", "type", event.WireType(), "contract", leaving.WireType(), "brokers", named)
-			}
+			warnOfBrokers(event, leaving, log)
 		}
 		if event.Published() && len(r.External) == 0 {
 			log.Warn("published event type without external brokers", "type", event.WireType())
@@ -53,6 +50,14 @@ func (r Routing) CheckEvents(events *envelope.Catalog, log *slog.Logger) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// warnOfBrokers is about a contract that never leaves, as it is for other brokers than its event.
+func warnOfBrokers(event, contract *envelope.EventType, log *slog.Logger) {
+	to, named := event.Brokers(), contract.Brokers()
+	if to != nil && named != nil && !slices.ContainsFunc(named, func(broker string) bool { return slices.Contains(to, broker) }) {
+		log.Warn("contract for none of the brokers of its event", "type", event.WireType(), "contract", contract.WireType(), "brokers", named)
+	}
 }
 
 // checkBrokers reports brokers that an event type or its contracts name and that there are not, and those that
