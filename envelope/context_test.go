@@ -182,7 +182,7 @@ func TestTraceOfAClient(t *testing.T) {
 	}
 }
 
-// A stream that is set beside WithCause is of a message that nobody knows: it does not leave.
+// A stream that is set beside WithCause is of an unknown message: it does not leave.
 func TestOriginStreamOfAnother(t *testing.T) {
 	t.Parallel()
 	c := sales(t)

@@ -123,7 +123,7 @@ func TestCanSign(t *testing.T) {
 }
 
 // With a public key of small order a signature of anything could be forged: one of zeros is a placeholder
-// that somebody has forgotten.
+// that was forgotten.
 func TestPublicKeysOfSmallOrder(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{
