@@ -225,6 +225,51 @@ func TestContractsOfBadTypes(t *testing.T) {
 	require.ErrorContains(t, c.Err(), "to partners Sales.ToPack.v1 is already envelope_test.ToPack: tell them apart")
 }
 
+// What partners get under a type is not the data of another event that stays inside under it, whichever is registered first.
+func TestContractsTakeNoTypeOfAnotherEvent(t *testing.T) {
+	t.Parallel()
+	as := func(name string) envelope.Option { return envelope.Published(envelope.As(toPack, envelope.Name(name))) }
+	inside := func(c *envelope.Catalog) { envelope.Register[StockReserved](c, envelope.Name("Packed")) }
+	otherwise := func(c *envelope.Catalog) { // it leaves, but under another type
+		envelope.Register[StockReserved](c, envelope.Name("Packed"), envelope.Published(envelope.As(func(StockReserved) int { return 1 }, envelope.Version(2))))
+	}
+	outside := func(c *envelope.Catalog) { envelope.Register[Sold](c, as("Packed")) }
+	const (
+		refusesContract = "register event envelope_test.Sold: to partners Sales.Packed.v1 would be envelope_test.ToPack, and inside it is envelope_test.StockReserved: tell them apart"
+		refusesEvent    = "register event envelope_test.StockReserved: to partners Sales.Packed.v1 is already envelope_test.ToPack: tell them apart"
+	)
+	for _, test := range []struct {
+		first, second func(*envelope.Catalog)
+		want          string
+	}{
+		{inside, outside, refusesContract},
+		{outside, inside, refusesEvent},
+		{otherwise, outside, refusesContract},
+		{outside, otherwise, refusesEvent},
+	} {
+		c := envelope.NewCatalog("sales")
+		test.first(c)
+		require.NoError(t, c.Err())
+		test.second(c)
+		require.ErrorContains(t, c.Err(), test.want)
+		assert.Len(t, c.Types(), 1)
+	}
+
+	// An event that is the same to partners may have the type as its own, and so may one that has the data itself.
+	same := func(c *envelope.Catalog) {
+		envelope.Register[StockReserved](c, envelope.Name("Packed"), envelope.Published(envelope.As(func(StockReserved) ToPack { return ToPack{} })))
+	}
+	itself := func(c *envelope.Catalog) { envelope.Register[ToPack](c, envelope.Name("Packed")) }
+	for _, other := range []func(*envelope.Catalog){same, itself} {
+		for _, order := range [][]func(*envelope.Catalog){{other, outside}, {outside, other}} {
+			c := envelope.NewCatalog("sales")
+			order[0](c)
+			order[1](c)
+			require.NoError(t, c.Err())
+		}
+	}
+}
+
 func TestContractsOfTheZeroValue(t *testing.T) {
 	t.Parallel()
 	c := sales(t, envelope.As(publicSale), envelope.As(func(s Sold) string { return s.Lines[0] }, envelope.Version(2)), envelope.As(func(Sold) []int { return nil }, envelope.Version(3)))

@@ -143,12 +143,21 @@ func (r *registry) conflicts(et *EventType) []error {
 			fmt.Errorf("%s is already %s", et.wireType, goName(earlier.goType)),
 			"tell them apart with the option envelope.Name or envelope.Version")}
 	}
+	const remedy = "tell them apart with the option envelope.Name or envelope.Version of the event, or of its contract"
+	leavesUnderItsType := false
 	for _, public := range et.Contracts() {
-		if earlier, ok := r.outside[public.wireType]; ok && earlier != public.goType {
-			return []error{registerError(et.goType,
-				fmt.Errorf("to partners %s is already %s", public.wireType, goName(earlier)),
-				"tell them apart with the option envelope.Name or envelope.Version of the event, or of its contract")}
+		leavesUnderItsType = leavesUnderItsType || public.wireType == et.wireType
+		outside, ok := r.outside[public.wireType]
+		if ok && outside != public.goType {
+			return []error{registerError(et.goType, fmt.Errorf("to partners %s is already %s", public.wireType, goName(outside)), remedy)}
 		}
+		if inside := r.byWire[public.wireType]; !ok && inside != nil && inside.goType != public.goType {
+			return []error{registerError(et.goType,
+				fmt.Errorf("to partners %s would be %s, and inside it is %s", public.wireType, goName(public.goType), goName(inside.goType)), remedy)}
+		}
+	}
+	if outside, ok := r.outside[et.wireType]; ok && !leavesUnderItsType && outside != et.goType {
+		return []error{registerError(et.goType, fmt.Errorf("to partners %s is already %s", et.wireType, goName(outside)), remedy)}
 	}
 	return nil
 }
