@@ -12,11 +12,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/contract"
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/golden"
 	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// updateVariable has [Contract] write its file.
-const updateVariable = "FANOUT_UPDATE_GOLDEN"
 
 // Contract compares what leaves the application with a file in its repository, such as
 // "testdata/contract.json": per external broker the format, flat fields, envelope and extensions,
@@ -46,23 +44,27 @@ func Contract(t TB, events *envelope.Catalog, routing outbox.Routing, path strin
 			log.Logf("fanouttest: warning: %s", warning)
 		}
 	}
-	if os.Getenv(updateVariable) != "" {
+	update, err := golden.Update()
+	if err != nil {
+		t.Fatalf("fanouttest: %v", err)
+	}
+	if update {
 		if err := writeFile(path, text); err != nil {
 			t.Fatalf("fanouttest: write the contract: %v", err)
 		}
 		return
 	}
-	golden, err := os.ReadFile(path) //nolint:gosec // the test names its own file
+	written, err := os.ReadFile(path) //nolint:gosec // the test names its own file
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		t.Fatalf("fanouttest: there is no contract %s: run the test with %s=1 to write it, and commit it", path, updateVariable)
+		t.Fatalf("fanouttest: there is no contract %s: run the test with %s=1 to write it, and commit it", path, golden.Variable)
 	case err != nil:
 		t.Fatalf("fanouttest: read the contract: %v", err)
-	case bytes.Equal(bytes.ReplaceAll(golden, []byte("\r\n"), []byte("\n")), text): // as Git writes it on Windows
+	case bytes.Equal(bytes.ReplaceAll(written, []byte("\r\n"), []byte("\n")), text): // as Git writes it on Windows
 		return
 	}
 	var agreed contract.Document
-	if err := json.Unmarshal(golden, &agreed); err != nil {
+	if err := json.Unmarshal(written, &agreed); err != nil {
 		t.Fatalf("fanouttest: %s: %v", path, err)
 	}
 	breaking, compatible, err := agreed.Changes(current)
@@ -70,7 +72,7 @@ func Contract(t TB, events *envelope.Catalog, routing outbox.Routing, path strin
 		t.Fatalf("fanouttest: %s: %v", path, err)
 	}
 	t.Fatalf("fanouttest: what leaves is not what %s says: %s\nRun the test with %s=1 to write the file, and have the change reviewed.",
-		path, summary(breaking, compatible), updateVariable)
+		path, summary(breaking, compatible), golden.Variable)
 }
 
 // summary lists changes, and gives the worst of them in the first line.

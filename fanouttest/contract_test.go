@@ -63,6 +63,11 @@ func TestContract(t *testing.T) {
 	fanouttest.Contract(t, events[publicOrder](), routing, path)
 	t.Setenv("FANOUT_UPDATE_GOLDEN", "")
 	fanouttest.Contract(t, events[publicOrder](), routing, path)
+	t.Setenv("FANOUT_UPDATE_GOLDEN", "0")
+	assert.Contains(t, check(events[publicOrderMore]()), "compatible (1)", "it is compared")
+	t.Setenv("FANOUT_UPDATE_GOLDEN", "yes")
+	assert.Equal(t, `fanouttest: FANOUT_UPDATE_GOLDEN is "yes": set it to 1 to write golden files, to 0 or not at all to compare them`, check(events[publicOrder]()))
+	t.Setenv("FANOUT_UPDATE_GOLDEN", "")
 
 	at := "partner: Ordering.OrderPlaced.v1: data"
 	accept := "\nRun the test with FANOUT_UPDATE_GOLDEN=1 to write the file, and have the change reviewed."

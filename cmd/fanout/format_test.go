@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +119,9 @@ func TestGoldenJSON(t *testing.T) {
 		got = regexp.MustCompile(pattern).ReplaceAllString(got, stand)
 	}
 	const golden = "testdata/json.golden"
-	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
+	update, err := strconv.ParseBool(cmp.Or(os.Getenv("FANOUT_UPDATE_GOLDEN"), "false"))
+	require.NoError(t, err, "FANOUT_UPDATE_GOLDEN")
+	if update {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 		return
 	}

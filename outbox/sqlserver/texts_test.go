@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	goldenfiles "github.com/gorm-fanout/fanout/internal/golden"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -120,7 +121,9 @@ func TestListOfOneInstantSeeks(t *testing.T) {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
+	update, err := goldenfiles.Update()
+	require.NoError(t, err)
+	if update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
