@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -284,10 +285,37 @@ func TestContractsOfTheZeroValue(t *testing.T) {
 	assert.Equal(t, []*envelope.EventType{placed}, placed.Contracts())
 }
 
+// silent panics with nil wherever it is asked.
+type silent struct{}
+
+func (silent) MarshalJSON() ([]byte, error)  { panic(any(nil)) }
+func (*silent) UnmarshalJSON(_ []byte) error { panic(any(nil)) }
+
 // What panics with nil has failed as well, also where GODEBUG has it as before Go 1.21.
 func TestContractsThatPanicWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
 	t.Setenv("GODEBUG", "panicnil=1")
 	var none any
+	for name, option := range map[string]envelope.Option{
+		"Key": envelope.Key(func(Parcel) string { panic(none) }), "Header": envelope.Header("x", func(Parcel) string { panic(none) }),
+		"Destination": envelope.Destination(func(Parcel) string { panic(none) }),
+		"OccurredAt":  envelope.OccurredAt(func(Parcel) time.Time { panic(none) }), "NotBefore": envelope.NotBefore(func(Parcel) time.Time { panic(none) }),
+	} {
+		want := "the function of option " + name + ": panic: <nil>: fix the function given to envelope." + name
+		for _, event := range []envelope.Event{envelope.NewEvent(Parcel{}), fixedEvent(Parcel{})} {
+			_, err := parcels(t, option).Seal(event, envelope.Source{}, envelope.Context{})
+			require.ErrorContains(t, err, want)
+		}
+		for _, event := range []envelope.Event{envelope.NewEvent(Parcel{}, option), fixedEvent(Parcel{}, option)} {
+			_, err := parcels(t).Seal(event, envelope.Source{}, envelope.Context{})
+			require.ErrorContains(t, err, want)
+		}
+	}
+	c := envelope.NewCatalog("sales")
+	envelope.Register[silent](c, envelope.Name("Silent"))
+	_, sealErr := c.Seal(envelope.NewEvent(silent{}), envelope.Source{}, envelope.Context{})
+	require.ErrorContains(t, sealErr, "encode Sales.Silent.v1", "encoding/json itself takes it for an end")
+	_, decodeErr := envelope.DataAs[silent](json.RawMessage(`{}`))
+	require.ErrorContains(t, decodeErr, "its data as envelope_test.silent: panic: <nil>")
 	_, err := sales(t, envelope.As(func(Sold) ToPack { panic(none) })).Seal(envelope.NewEvent(Sold{OrderID: "7"}), envelope.Source{}, envelope.Context{})
 	require.ErrorContains(t, err, "panic: <nil>: fix the function given to envelope.As")
 }

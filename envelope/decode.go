@@ -208,8 +208,9 @@ func DataAs[E any](data json.RawMessage) (E, error) {
 // unmarshalData turns a panic in a UnmarshalJSON of the user's into an error: one
 // message must not end a consumer.
 func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
+	returned := false
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
 			err = &panicError{r}
 		}
 		if err != nil {
@@ -219,13 +220,16 @@ func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
 			}
 		}
 	}()
-	if len(data) == 0 {
-		return errors.New("there is no data")
+	switch {
+	case len(data) == 0:
+		err = errors.New("there is no data")
+	case isNull(data): // which would leave the value as it is
+		err = errors.New("the data is null")
+	default:
+		err = strictjson.UnmarshalLoose(data, into)
 	}
-	if isNull(data) { // which would leave the value as it is
-		return errors.New("the data is null")
-	}
-	return strictjson.UnmarshalLoose(data, into) //nolint:wrapcheck // wrapped above
+	returned = true
+	return err //nolint:wrapcheck // wrapped above
 }
 
 // isNull tells whether valid JSON is null.

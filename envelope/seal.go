@@ -403,11 +403,14 @@ func checkExtension(name string, value any) (normal any, f *flaw) {
 
 // call runs a function of an option on the event.
 func call[T any](p *sealing, option string, f func(any) T) (result T, err error) {
+	returned := false
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
 			err = p.fail("fix the function given to envelope."+option,
 				fmt.Errorf("the function of option %s: %w", option, &panicError{r}))
 		}
 	}()
-	return f(p.ev.Data), nil
+	result = f(p.ev.Data)
+	returned = true
+	return result, nil
 }

@@ -98,12 +98,14 @@ func (d Decoder) ask(raw *RawMessage) (event *envelope.CloudEvent, err error) {
 	if d == nil {
 		return nil, nil //nolint:nilnil // it is not asked
 	}
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
+		if value := recover(); !returned { // value is nil with GODEBUG=panicnil=1
 			event, err = nil, fmt.Errorf("inbox: the decoder panicked: %v", value)
 		}
 	}()
 	event, err = d(raw)
+	returned = true
 	return event, sound(err)
 }
 

@@ -232,12 +232,15 @@ func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // call makes an error of a panic.
 func call(f func(*gorm.DB) error, tx *gorm.DB) (err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
+		if value := recover(); !returned { // value is nil with GODEBUG=panicnil=1
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return sound(f(tx))
+	err = f(tx)
+	returned = true
+	return sound(err)
 }
 
 // conn is what statements are sent on: a pool or a transaction. GORM's own processing of raw SQL is

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -449,4 +450,21 @@ func TestOneBudgetOfAttempts(t *testing.T) {
 			require.Nil(t, p.row(m))
 		}
 	})
+}
+
+// A handler that panics with nil has failed as well, also where GODEBUG has it as before Go 1.21: its message is not
+// handled, and a decoder that does has skipped nothing.
+func TestHandlePanicsWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
+	t.Setenv("GODEBUG", "panicnil=1")
+	var none any
+	p := on(t, "sqlite")
+	m := p.message()
+	_, err := p.handleWith(func(tx *gorm.DB) error { _ = p.effect(m)(tx); panic(none) }, m)
+	var panicked *inbox.PanicError
+	require.ErrorAs(t, err, &panicked)
+	require.Zero(t, p.done(m))
+	require.Equal(t, 1, p.row(m).Attempts)
+
+	_, err = inbox.Decoder(func(*inbox.RawMessage) (*envelope.CloudEvent, error) { panic(none) }).Decode(&inbox.RawMessage{})
+	require.EqualError(t, err, "inbox: the decoder panicked: <nil>")
 }

@@ -158,11 +158,18 @@ func (h *Handlers) takenBy(wireType string) reflect.Type {
 
 // event decodes the data of a message, and brings it to the version that is handled.
 func (r *route) event(data json.RawMessage) (event any, err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("inbox: an upcast panicked: %v", value)
+		if value := recover(); !returned { // value is nil with GODEBUG=panicnil=1
+			event, err = nil, fmt.Errorf("inbox: an upcast panicked: %v", value)
 		}
 	}()
+	event, err = r.upcast(data)
+	returned = true
+	return event, err
+}
+
+func (r *route) upcast(data json.RawMessage) (event any, err error) {
 	if event, err = r.decode(data); err != nil {
 		return nil, err
 	}

@@ -174,12 +174,14 @@ func (r *redelivery) problem(m *Message, err error) {
 
 // run makes an error of a panic.
 func (r *redelivery) run(ctx context.Context, m *Message) (outcome Outcome, err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
+		if value := recover(); !returned { // value is nil with GODEBUG=panicnil=1
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
 	outcome, err = r.handler.Handle(ctx, m)
+	returned = true
 	return outcome, sound(err)
 }
 
