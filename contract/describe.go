@@ -3,6 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	if events == nil {
 		return errors.New("contract: describe the events: the catalog is nil: pass the one that gormplugin.New gets")
 	}
-	if err := errors.Join(events.Err(), routing.Validate()); err != nil {
+	if err := routing.CheckEvents(events, slog.New(slog.DiscardHandler)); err != nil {
 		return fmt.Errorf("contract: describe the events: %w", err)
 	}
 	described := file{Version: version, Context: events.Context(), Brokers: map[string]*broker{}}
@@ -29,9 +30,6 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	schemas := map[*envelope.EventType]*jsonschema.Schema{} // by what leaves
 	for _, t := range events.Types() {
 		for _, leaving := range t.Contracts() {
-			if err := checkBrokers(t, leaving, routing); err != nil {
-				return err
-			}
 			s, notes, err := jsonschema.Of(leaving.GoType())
 			if err != nil {
 				return fmt.Errorf("contract: describe event %s: %w", leaving.WireType(), err)
@@ -98,16 +96,6 @@ const anyOf = " or "
 // isFor reports whether an event type, or a contract, is for a broker.
 func isFor(t *envelope.EventType, broker string) bool {
 	return t.Brokers() == nil || slices.Contains(t.Brokers(), broker)
-}
-
-// checkBrokers refuses brokers that an event type or its contract names and that there are not.
-func checkBrokers(t, leaving *envelope.EventType, routing outbox.Routing) error {
-	for _, name := range append(t.Brokers(), leaving.Brokers()...) {
-		if !slices.ContainsFunc(routing.External, func(r outbox.Route) bool { return r.Broker == name }) {
-			return fmt.Errorf("contract: event %s is addressed to broker %q, which is no external broker: correct envelope.To, or the routing", t.WireType(), name)
-		}
-	}
-	return nil
 }
 
 // destination is the template of a route with what the event type decides filled in. An event that chooses

@@ -90,7 +90,13 @@ func TestDescribeRefuses(t *testing.T) {
 		"catalog":        {events: broken, error: `create catalog "Not a context"`},
 		"routing":        {side: side{of[order]().register, routes(outbox.Route{})}, error: "external broker 1 has no name"},
 		"unknown broker": {side: of[order](envelope.To("nowhere")), error: `addressed to broker "nowhere", which is no external broker`},
-		"unencodable":    {side: of[unencodable](), error: "Ordering.Placed.v1: jsonschema: contract_test.unencodable.C: encoding/json does not encode a chan int"},
+		"no contract": {
+			side: side{func(events *envelope.Catalog) {
+				envelope.Register[costly](events, envelope.To("partner"), envelope.Published(envelope.As(func(e costly) order { return order{e.ID} }, envelope.To("audit"))))
+			}, routes(outbox.Route{Broker: "partner"}, outbox.Route{Broker: "audit"})},
+			error: `addressed to broker "partner", for which it has no contract`,
+		},
+		"unencodable": {side: of[unencodable](), error: "Ordering.Placed.v1: jsonschema: contract_test.unencodable.C: encoding/json does not encode a chan int"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -90,16 +90,7 @@ func Version(n int) Option {
 // event is raised, and must be safe for concurrent use; a panic in it becomes an
 // [EncodeError].
 func Key[E any](key func(E) string) Option {
-	return keyOption(takes[E]("Key", "string", key == nil),
-		func(event any) string { return key(event.(E)) }) //nolint:forcetypeassert // takes has checked it
-}
-
-func keyOption(check func(reflect.Type) *flaw, key func(event any) string) *option {
-	return &option{
-		label: "Key", sets: "order", check: check,
-		set: func(s *settings) { s.unordered, s.key = false, key },
-		fix: func(event any) *option { return keyOption(check, fix(key, event)) },
-	}
+	return asks("Key", "order", key, func(s *settings, key func(event any) string) { s.unordered, s.key = false, key })
 }
 
 // Unordered takes the event out of every order: it may overtake and be overtaken,
@@ -119,26 +110,23 @@ func Unordered() Option {
 // function is called when the event is raised, and must be safe for concurrent use; a panic in it becomes an
 // [EncodeError].
 func Header[E any](name string, value func(E) string) Option {
-	check := takes[E]("Header", "string", value == nil)
-	return headerOption(name, func(event reflect.Type) *flaw {
+	o := asks("Header", "header "+name, value, func(s *settings, value func(event any) string) {
+		s.headers = append(slices.Clip(s.headers), header{name, value})
+	})
+	takesEvent := o.check
+	o.label = fmt.Sprintf("Header(%q)", name)
+	o.check = func(event reflect.Type) *flaw {
 		if err := limits.AttributeFlaw(name, ""); err != nil {
 			return &flaw{err, `use a name such as "region"`}
 		}
-		return check(event)
-	}, func(event any) string { return value(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+		return takesEvent(event)
+	}
+	return o
 }
 
 // maxHeaders of an event: with those that a configuration gives a broker's messages they are no more than Google
 // Cloud Pub/Sub takes.
 const maxHeaders = 20
-
-func headerOption(name string, check func(reflect.Type) *flaw, value func(event any) string) *option {
-	return &option{
-		label: fmt.Sprintf("Header(%q)", name), sets: "header " + name, check: check,
-		set: func(s *settings) { s.headers = append(slices.Clip(s.headers), header{name, value}) },
-		fix: func(event any) *option { return headerOption(name, check, fix(value, event)) },
-	}
-}
 
 // Destination sends the event to the stream or topic that a function names, in place of the stream category
 // (ordering::order). Of a broker with a destination of its own in the configuration it is what {stream} stands
@@ -146,32 +134,14 @@ func headerOption(name string, check func(reflect.Type) *flaw, value func(event 
 // broker over all destinations. The function is called when the event is raised, and must be safe for
 // concurrent use; a panic in it becomes an [EncodeError].
 func Destination[E any](to func(E) string) Option {
-	return destinationOption(takes[E]("Destination", "string", to == nil),
-		func(event any) string { return to(event.(E)) }) //nolint:forcetypeassert // takes has checked it
-}
-
-func destinationOption(check func(reflect.Type) *flaw, to func(event any) string) *option {
-	return &option{
-		label: "Destination", sets: "destination", check: check,
-		set: func(s *settings) { s.destination = to },
-		fix: func(event any) *option { return destinationOption(check, fix(to, event)) },
-	}
+	return asks("Destination", "destination", to, func(s *settings, to func(event any) string) { s.destination = to })
 }
 
 // OccurredAt sets when the event occurred (headers.time), where that is not when it is raised: it was imported,
 // say, or comes from a device. The zero time leaves it as it is. [TTL] counts from it. The function is called
 // when the event is raised, and must be safe for concurrent use; a panic in it becomes an [EncodeError].
 func OccurredAt[E any](at func(E) time.Time) Option {
-	return occurredAtOption(takes[E]("OccurredAt", "time.Time", at == nil),
-		func(event any) time.Time { return at(event.(E)) }) //nolint:forcetypeassert // takes has checked it
-}
-
-func occurredAtOption(check func(reflect.Type) *flaw, at func(event any) time.Time) *option {
-	return &option{
-		label: "OccurredAt", sets: "occurred at", check: check,
-		set: func(s *settings) { s.occurredAt = at },
-		fix: func(event any) *option { return occurredAtOption(check, fix(at, event)) },
-	}
+	return asks("OccurredAt", "occurred at", at, func(s *settings, at func(event any) time.Time) { s.occurredAt = at })
 }
 
 // To sends a published event to these external brokers only, rather than to all.
@@ -211,16 +181,7 @@ const priorityRemedy = "use a level from PriorityBulk (-100) to PriorityCritical
 // ordering key, and on the same side of [PriorityNormal], wait with it. The function is called when the event is raised, and
 // must be safe for concurrent use; a panic in it becomes an [EncodeError].
 func NotBefore[E any](at func(E) time.Time) Option {
-	return notBeforeOption(takes[E]("NotBefore", "time.Time", at == nil),
-		func(event any) time.Time { return at(event.(E)) }) //nolint:forcetypeassert // takes has checked it
-}
-
-func notBeforeOption(check func(reflect.Type) *flaw, at func(event any) time.Time) *option {
-	return &option{
-		label: "NotBefore", sets: "not before", check: check,
-		set: func(s *settings) { s.notBefore = at },
-		fix: func(event any) *option { return notBeforeOption(check, fix(at, event)) },
-	}
+	return asks("NotBefore", "not before", at, func(s *settings, at func(event any) time.Time) { s.notBefore = at })
 }
 
 // TTL is how long the message is worth delivering, counted from the event's time
@@ -266,6 +227,19 @@ func extensionNameFlaw(name string) error {
 		return errors.New("the name of an extension is empty")
 	}
 	return textFlaw(name)
+}
+
+// asks is an option with a function that is called when the event is raised.
+func asks[E, T any](name, sets string, f func(E) T, set func(s *settings, f func(event any) T)) *option {
+	o := option{label: name, sets: sets, check: takes[E](name, reflect.TypeFor[T]().String(), f == nil)}
+	return asking(o, func(event any) T { return f(event.(E)) }, set) //nolint:forcetypeassert // takes has checked it
+}
+
+// asking adds the function to an option.
+func asking[T any](o option, f func(event any) T, set func(s *settings, f func(event any) T)) *option {
+	o.set = func(s *settings) { set(s, f) }
+	o.fix = func(event any) *option { return asking(o, fix(f, event), set) }
+	return &o
 }
 
 // takes checks that a function of the user's takes the event it is given for.
