@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -57,6 +58,37 @@ func BenchmarkNewEvent(b *testing.B) {
 	for b.Loop() {
 		_ = envelope.NewEvent(data)
 	}
+}
+
+type benchPublic struct {
+	Order string  `json:"order"`
+	Total float64 `json:"total"`
+}
+
+type benchLean struct {
+	OrderID, Customer string
+	Total             float64
+}
+
+// BenchmarkContract is what Raise costs with a contract: what partners get is made, and the event compared with what it
+// was, where copies of it share memory.
+func BenchmarkContract(b *testing.B) {
+	catalog := envelope.NewCatalog("contracts")
+	type order benchOrderPlaced // of which no other benchmark has a contract
+	envelope.Register[order](catalog, envelope.Name("Placed"), envelope.Published(envelope.As(func(o order) benchPublic { return benchPublic{o.OrderID, o.Total} })))
+	envelope.Register[benchLean](catalog, envelope.Published(envelope.As(func(o benchLean) benchPublic { return benchPublic{o.OrderID, o.Total} })))
+	if err := catalog.Err(); err != nil {
+		b.Fatal(err)
+	}
+	for name, data := range map[string]any{"with lines": order(benchData()), "flat": benchLean{"7", "customer-4711", 187.5}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = envelope.NewEvent(data)
+			}
+		})
+	}
+	runtime.KeepAlive(catalog) // whose functions are asked
 }
 
 func BenchmarkSeal(b *testing.B) {

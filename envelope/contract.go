@@ -40,9 +40,10 @@ type Contract struct {
 //
 // The function is called when the event is raised, and once more when an id is filled in late
 // ([Event.Identified]); with the zero value when a writer starts, too ([Catalog.Warnings]). It must be safe for
-// concurrent use, must do nothing but copy, and must not change what the event's slices, maps and pointers
-// hold: that is the application's own. A panic in it, or a result without JSON, is
-// reported by [Catalog.Seal], and so fails the transaction, with the place where the event was raised.
+// concurrent use, and must do nothing but copy. A panic in it, a result without JSON, an event that it raises, or a
+// change of what the event's slices, maps and pointers hold, which are the application's own, is reported by
+// [Catalog.Seal], and so fails the transaction, with the place where the event was raised. A change is one of the
+// event's JSON, which is compared after each function of a type that has slices, maps, pointers or interfaces.
 func As[E, P any](to func(E) P, opts ...Option) Contract {
 	c := Contract{event: reflect.TypeFor[E](), public: reflect.TypeFor[P](), options: slices.Clone(opts)}
 	if to != nil {
@@ -60,8 +61,9 @@ type conversion struct {
 
 // A converted is what a conversion has made of an event.
 type converted struct {
-	json []byte
-	err  error // why there is none
+	json   []byte
+	err    error // why there is none
+	remedy string
 }
 
 // conversions checks the contracts of an event type.
@@ -128,12 +130,41 @@ func overlap(a, b []string) bool {
 	return a == nil || b == nil || slices.ContainsFunc(a, func(broker string) bool { return slices.Contains(b, broker) })
 }
 
-// apply makes the JSON that partners get.
-func (c *conversion) apply(event any) (result converted) {
+// convert makes what partners get of an event, whose JSON was this before any function saw it.
+func (t *EventType) convert(event any, was []byte) []converted {
+	results := make([]converted, len(t.conversions))
+	if !t.sharesMemory {
+		was = nil
+	} else if !t.settings.none() && changed(event, was) {
+		for i := range results {
+			results[i] = converted{err: errOptionChanges, remedy: "copy what the functions given to Key, Header, Destination, OccurredAt and NotBefore change"}
+		}
+		return results
+	}
+	for i, c := range t.conversions {
+		results[i] = c.apply(event, was)
+	}
+	return results
+}
+
+// apply makes the JSON that partners get. It checks that of the event, where it is given.
+func (c *conversion) apply(event any, was []byte) (result converted) {
+	raisingNothing(func() { result = c.asked(event) })
+	switch {
+	case errors.Is(result.err, errContractRaises):
+		return converted{err: errContractRaises, remedy: "raise it where it happens, and let the function given to envelope.As only copy"}
+	case was != nil && changed(event, was):
+		return converted{err: errContractChanges, remedy: "copy what the function given to envelope.As changes"}
+	}
+	return result
+}
+
+func (c *conversion) asked(event any) (result converted) {
+	result.remedy = "fix the function given to envelope.As"
 	returned := false
 	defer func() {
 		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
-			result = converted{err: &panicError{r}}
+			result.err = &panicError{r}
 		}
 	}()
 	result.json, result.err = encodeJSON(addressable(c.convert(event)))
@@ -158,21 +189,37 @@ func (c *conversion) id(event uuid.UUID) uuid.UUID {
 	return event
 }
 
+// refuse says why there is nothing for partners.
+func (p *sealing) refuse(c *conversion, one converted) error {
+	if errors.Is(one.err, errOptionChanges) {
+		return p.fail(one.remedy, fmt.Errorf("%w%s", one.err, p.place))
+	}
+	return p.fail(one.remedy, fmt.Errorf("as %s (%s)%s: %w", goName(c.public.goType), c.public.wireType, p.place, one.err))
+}
+
+// changedAtRaise reports what has changed the event when it was raised: a second time it may change nothing more.
+func (p *sealing) changedAtRaise(all []converted) error {
+	for i, then := range all {
+		if errors.Is(then.err, errOptionChanges) || errors.Is(then.err, errContractChanges) {
+			return p.refuse(p.t.conversions[i], then)
+		}
+	}
+	return nil
+}
+
 // contracts makes what leaves in place of a message.
 func (p *sealing) contracts(m *Message) error {
 	if len(p.t.conversions) == 0 {
 		return nil
 	}
 	m.Routing.contracts = make([]*Message, len(p.t.conversions))
+	if p.converted == nil {
+		p.converted = p.t.convert(p.ev.Data, m.Data)
+	}
 	for i, c := range p.t.conversions {
-		var one converted
-		if p.converted != nil {
-			one = p.converted[i]
-		} else {
-			one = c.apply(p.ev.Data)
-		}
+		one := p.converted[i]
 		if one.err != nil {
-			return p.fail("fix the function given to envelope.As", fmt.Errorf("as %s (%s)%s: %w", goName(c.public.goType), c.public.wireType, p.place, one.err))
+			return p.refuse(c, one)
 		}
 		public := *m
 		public.Data = one.json
@@ -241,11 +288,16 @@ func (c *Catalog) Warnings() []error {
 	var all []error
 	for _, t := range c.Types() {
 		for _, conversion := range t.conversions {
-			result := conversion.apply(reflect.Zero(t.goType).Interface())
-			if panicked := (*panicError)(nil); errors.As(result.err, &panicked) {
-				all = append(all, registerError(t.goType, fmt.Errorf("as %s (%s), of the zero value: %w",
-					goName(conversion.public.goType), conversion.public.wireType, panicked), "check for what may be missing in the function given to envelope.As"))
+			result := conversion.apply(reflect.Zero(t.goType).Interface(), nil)
+			remedy := result.remedy
+			switch panicked := (*panicError)(nil); {
+			case errors.As(result.err, &panicked):
+				remedy = "check for what may be missing in the function given to envelope.As"
+			case !errors.Is(result.err, errContractRaises):
+				continue
 			}
+			all = append(all, registerError(t.goType, fmt.Errorf("as %s (%s), of the zero value: %w",
+				goName(conversion.public.goType), conversion.public.wireType, result.err), remedy))
 		}
 	}
 	return all

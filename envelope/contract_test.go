@@ -288,13 +288,15 @@ func TestContractsOfTheZeroValue(t *testing.T) {
 // silent panics with nil wherever it is asked.
 type silent struct{}
 
-func (silent) MarshalJSON() ([]byte, error)  { panic(any(nil)) }
-func (*silent) UnmarshalJSON(_ []byte) error { panic(any(nil)) }
+var nothing any
+
+func (silent) MarshalJSON() ([]byte, error)  { panic(nothing) }
+func (*silent) UnmarshalJSON(_ []byte) error { panic(nothing) }
 
 // What panics with nil has failed as well, also where GODEBUG has it as before Go 1.21.
 func TestContractsThatPanicWithNil(t *testing.T) { //nolint:paralleltest // it sets the environment
 	t.Setenv("GODEBUG", "panicnil=1")
-	var none any
+	none := nothing
 	for name, option := range map[string]envelope.Option{
 		"Key": envelope.Key(func(Parcel) string { panic(none) }), "Header": envelope.Header("x", func(Parcel) string { panic(none) }),
 		"Destination": envelope.Destination(func(Parcel) string { panic(none) }),

@@ -42,8 +42,8 @@ func registrations(t reflect.Type) []weak.Pointer[EventType] {
 	return pointers
 }
 
-// derive asks the functions of all registrations of a type.
-func derive(t reflect.Type, data any) (all []derived) {
+// derive asks the functions of all registrations of a type about an event, whose JSON this is.
+func derive(t reflect.Type, data any, json []byte) (all []derived) {
 	for _, pointer := range registrations(t) {
 		et := pointer.Value()
 		if et == nil {
@@ -52,11 +52,8 @@ func derive(t reflect.Type, data any) (all []derived) {
 		d := derived{of: et, functions: et.settings.fixed(data)}
 		if len(et.conversions) > 0 {
 			failed := awaitsID(t, data)
-			d.converted = make([]converted, len(et.conversions))
-			for i, c := range et.conversions {
-				d.converted[i] = c.apply(data)
-				failed = failed || d.converted[i].err != nil
-			}
+			d.converted = et.convert(data, json)
+			failed = failed || slices.ContainsFunc(d.converted, func(one converted) bool { return one.err != nil })
 			if failed {
 				d.place = raisedAt()
 			}

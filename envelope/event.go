@@ -58,6 +58,9 @@ func (r *raised) known() bool { return r.json != nil || r.err != nil }
 // JSON until it is let go: as many bytes as its payload, about, which the outbox
 // bounds when it writes it.
 func NewEvent(data any, opts ...Option) Event {
+	if isQuiet() {
+		panic(errContractRaises) // what is there to see to it makes an error of it
+	}
 	// First: should encoding it raise another event, that one is older in everything.
 	encoded := encodeRaised(data)
 	options := fixOptions(data, opts)
@@ -93,7 +96,7 @@ func encodeRaised(data any) (r raised) {
 		return r
 	}
 	if r.json, r.err = encodeJSON(addressable(data)); r.err == nil {
-		r.derived = derive(t, data)
+		r.derived = derive(t, data, r.json)
 	}
 	return r
 }

@@ -17,7 +17,8 @@ type EventType struct {
 	fqn      string
 	settings settings
 
-	conversions []*conversion // of its contracts
+	conversions  []*conversion // of its contracts
+	sharesMemory bool          // copies of an event share some of it, which a contract might change
 }
 
 // WireType returns what travels as headers.type: context, name and version, such
@@ -104,7 +105,7 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 		wireType:    wireType,
 		fqn:         fqn(t),
 		settings:    s,
-		conversions: conversions,
+		conversions: conversions, sharesMemory: len(conversions) > 0 && sharesMemory(t),
 	}, append(problems, refused...)
 }
 

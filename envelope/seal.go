@@ -38,6 +38,9 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	for _, d := range ev.raised.derived {
 		if d.of == t {
 			p.place = d.place
+			if err := p.changedAtRaise(d.converted); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, d := range p.ev.raised.derived {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,4 +149,77 @@ func TestContractsAtStartUp(t *testing.T) {
 	log, err = use(two, envelope.Published(envelope.As(public, envelope.Version(2))))
 	require.NoError(t, err)
 	assert.Empty(t, log)
+}
+
+type (
+	raisingSale struct {
+		ID    uint
+		Lines []string `gorm:"serializer:json"`
+		uow.Aggregate
+	}
+	raisingSold struct {
+		Sale  uint `fanout:"id"`
+		Lines []string
+		sale  *raisingSale
+	}
+	raisingAudited struct{ Sale uint }
+)
+
+// A contract that does more than copy fails the transaction, and what it does is undone: an event that it raised at the
+// commit would be left behind, and lines that it sorted would be sorted in the aggregate.
+func TestContractsThatDoMoreThanCopy(t *testing.T) {
+	t.Parallel()
+	open := func(contract func(raisingSold) contractPublic) *gorm.DB {
+		events := envelope.NewCatalog("sales")
+		envelope.Register[raisingAudited](events, envelope.Name("Audited"))
+		envelope.Register[raisingSold](events, envelope.Name("Sold"), envelope.Published(envelope.As(contract)))
+		db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "sales.db")), &gorm.Config{})
+		require.NoError(t, err)
+		pool, err := db.DB()
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+		store, err := sqlitestore.New(pool, "")
+		require.NoError(t, err)
+		_, err = store.Migrate(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, db.AutoMigrate(&raisingSale{}))
+		require.NoError(t, db.Use(gormplugin.New(events, outbox.Routing{External: []outbox.Route{{Broker: "partner"}}})))
+		return db
+	}
+	does := "" // one contract for both: all registrations of a type are asked
+	db := open(func(s raisingSold) contractPublic {
+		switch {
+		case does == "raise" && s.sale != nil:
+			s.sale.Raise(raisingAudited{s.Sale})
+		case does == "sort":
+			slices.Sort(s.Lines)
+		}
+		return contractPublic{s.Sale}
+	})
+	for what, want := range map[string]string{
+		"raise": "its function raises an event: raise it where it happens",
+		"sort":  "its function has changed what the event's slices, maps or pointers hold: copy what the function given to envelope.As changes",
+	} {
+		for _, id := range []uint{0, 7} {
+			does = what
+			sale := &raisingSale{ID: id, Lines: []string{"b", "a"}}
+			sale.Raise(raisingSold{sale.ID, sale.Lines, sale})
+			assert.Len(t, uow.Pending(sale), 1)
+			err := db.Create(sale).Error
+			require.ErrorContains(t, err, "encode Sales.Sold.v1: as gormplugin_test.contractPublic (Sales.Sold.v1), raised at ")
+			require.ErrorContains(t, err, "contracts_test.go:")
+			require.ErrorContains(t, err, want)
+			assert.Len(t, uow.Pending(sale), 1)
+		}
+	}
+	var sales, messages int64
+	require.NoError(t, db.Model(&raisingSale{}).Count(&sales).Error)
+	require.NoError(t, db.Table("outbox_messages").Count(&messages).Error)
+	assert.Equal(t, []int64{0, 0}, []int64{sales, messages})
+
+	does = ""
+	sale := &raisingSale{Lines: []string{"b", "a"}}
+	sale.Raise(raisingSold{sale.ID, sale.Lines, sale})
+	require.NoError(t, db.Create(sale).Error)
+	assert.Empty(t, uow.Pending(sale))
 }
