@@ -13,9 +13,6 @@ import (
 // signKey is the section of a broker with the keys that sign its messages.
 const signKey = "sign"
 
-// keyPrefixes begin keys. What stands where an id should be may be one, and is not shown then.
-var keyPrefixes = []string{"whsec_", "whsk_", "whpk_"}
-
 // SigningKeys returns the keys that sign the messages of a broker, nil where they are not signed. The
 // error says which key is wrong, and shows none; a configuration that is valid has no such error.
 func (c *Config) SigningKeys(broker string) (*signature.Keys, error) {
@@ -43,9 +40,8 @@ func (o *object) sign() map[string]Secret {
 	}
 	var keys map[string]Secret
 	for _, f := range section.fields {
-		isKey := func(prefix string) bool { return strings.HasPrefix(f.name, prefix) }
-		if !namePattern.MatchString(f.name) || slices.ContainsFunc(keyPrefixes, isKey) {
-			o.problemf(f.key, section.path, "a key id has other characters than letters, digits, _ and -, or more than 63, or is a key itself: write id: key")
+		if err := signature.CheckID(f.name); err != nil { // the path is without the id, which may be a key
+			o.problemf(f.key, section.path, "%s: write id: key", withoutPackage(err))
 			continue
 		}
 		if section.get(f.name) == nil || !o.readTextWithout(f, controlButLineEnd) {

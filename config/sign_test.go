@@ -26,15 +26,15 @@ func TestSigningKeys(t *testing.T) {
 outbox: {external_brokers: [partner]}
 brokers:
   default: {type: memory}
-  partner: {type: memory, sign: {2026-11: "${KEY}", "2026-05": "${OLD}"}}
+  partner: {type: memory, sign: {2026-11: "${KEY}", "2026-05": "${OLD}", 2025.10: "${OLD}", "vault.b": "${OLD}"}}
 `, env("KEY", pemKey, "OLD", hmacKey))
-	assert.Equal(t, map[string]config.Secret{"2026-11": pemKey, "2026-05": hmacKey}, cfg.Brokers["partner"].Sign)
+	assert.Equal(t, map[string]config.Secret{"2026-11": pemKey, "2026-05": hmacKey, "2025.10": hmacKey, "vault.b": hmacKey}, cfg.Brokers["partner"].Sign)
 	keys, err := cfg.SigningKeys("partner")
 	require.NoError(t, err)
 	m := brokers.Message{ID: "1", Type: "T", Destination: "s"}
 	keys.Sign(&m, time.Unix(1795500000, 0))
 	value := m.Attributes[0].Value
-	assert.True(t, strings.HasPrefix(value, "t=1795500000 v1,2026-05,"), value)
+	assert.True(t, strings.HasPrefix(value, "t=1795500000 v1,2025.10,"), value)
 	assert.Contains(t, value, " v1a,2026-11,")
 
 	keys, err = cfg.SigningKeys("default")
@@ -50,7 +50,10 @@ brokers:
 func TestProblemsInSigningKeys(t *testing.T) {
 	t.Parallel()
 	const form = "the key is not whsec_ and 32 to 64 bytes in base64, not whsk_ or whpk_ and a key of Ed25519 in base64, and not such a key in PEM"
-	const id = "a key id has other characters than letters, digits, _ and -, or more than 63, or is a key itself: write id: key"
+	const (
+		id     = "a key id has other characters than letters, digits, '.', '_' and '-', or has not 1 to 64 of them: write id: key"
+		isAKey = "a key stands where its id should be: write id: key"
+	)
 	checkBadInputs(t, []badInput{{"all at once", `outbox: {external_brokers: [a, b, c, d, e, f]}
 brokers:
   default: {type: memory, sign: {}}
@@ -65,7 +68,7 @@ brokers:
 		"4:33: brokers.a.sign.one: " + form,
 		"4:47: brokers.a.sign.two: " + form,
 		"4:67: brokers.a.sign: " + id,
-		"4:78: brokers.a.sign: " + id,
+		"4:78: brokers.a.sign: " + isAKey,
 		"4:125: brokers.a.sign: " + id,
 		"4:141: brokers.a.sign.five: is a number: put it in quotes to use it as text",
 		"5:33: brokers.b.sign.one: it is public, and can only verify: give the private key",
@@ -86,7 +89,7 @@ func TestErrorsKeepSigningKeys(t *testing.T) {
 		}
 	}
 	_, err := parsed([]byte("brokers: {default: {type: memory, sign: {whsec_hunter2: one}}}"), "f")
-	require.ErrorContains(t, err, "brokers.default.sign: a key id has other characters")
+	require.ErrorContains(t, err, "brokers.default.sign: a key stands where its id should be")
 	assert.NotContains(t, err.Error(), hunter)
 }
 

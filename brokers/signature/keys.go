@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"slices"
 	"strings"
 )
@@ -75,8 +76,8 @@ var errKey = fmt.Errorf("the key is not %s and %d to %d bytes in base64, not %s 
 // Add adds a key in one of the forms that the package's documentation lists. Its id has 1 to 64 letters,
 // digits, ".", "_" and "-", and is added once. The error names what is wrong, and never shows the key.
 func (k *Keys) Add(id, text string) error {
-	if err := checkID(id); err != nil {
-		return fmt.Errorf("signature: %w", err)
+	if err := CheckID(id); err != nil {
+		return err
 	}
 	if k.find(id) != nil {
 		return fmt.Errorf("signature: key id %q is there already", id)
@@ -120,13 +121,14 @@ func (k *Keys) find(id string) *key {
 	return nil
 }
 
-// checkID does not show an id that is a key, as where the two have changed places.
-func checkID(id string) error {
+// CheckID says what is wrong with the id of a key: it has 1 to 64 letters, digits, ".", "_" and "-". It does not show an id
+// that is a key, as where the two have changed places.
+func CheckID(id string) error {
 	switch {
 	case strings.HasPrefix(id, prefixHMAC), strings.HasPrefix(id, prefixPrivate), strings.HasPrefix(id, prefixPublic):
-		return errors.New("a key stands where its id should be")
+		return errors.New("signature: a key stands where its id should be")
 	case !validID(id):
-		return fmt.Errorf("a key id has other characters than letters, digits, '.', '_' and '-', or has not 1 to %d of them", mostIDBytes)
+		return fmt.Errorf("signature: a key id has other characters than letters, digits, '.', '_' and '-', or has not 1 to %d of them", mostIDBytes)
 	}
 	return nil
 }
@@ -169,6 +171,13 @@ func parseKey(text string) (key, error) {
 }
 
 func parsePEM(text string) (key, error) {
+	if ended := strings.Contains(text, "-----END "); ended && !strings.Contains(text, "\n") {
+		const remedy = "or the key as whsk_ or whpk_ and base64"
+		if strings.Contains(text, `\n`) {
+			return key{}, errors.New(`the PEM has \n in place of the ends of its lines: give it line ends, as printf '%b' does, ` + remedy)
+		}
+		return key{}, errors.New("the PEM is on one line: give it line ends, in YAML behind |, " + remedy)
+	}
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || len(strings.TrimSpace(string(rest))) > 0 {
 		return key{}, errors.New("the PEM cannot be read, or has more than one block")
@@ -213,7 +222,25 @@ func publicKeyOf(public ed25519.PublicKey) (key, error) {
 	if slices.Contains(smallOrder[:], hex.EncodeToString(point)) {
 		return key{}, errors.New("the public key is none that was generated: with it, anyone could sign")
 	}
+	slices.Reverse(point) // of little endian
+	if !isPoint(new(big.Int).SetBytes(point)) {
+		return key{}, errors.New(`the public key is not one of Ed25519: its bytes are no point of the curve: compare them with those that "openssl pkey -pubout" prints`)
+	}
 	return publicKey(public), nil
+}
+
+// isPoint reports whether Ed25519 has a point with this y: ed25519.Verify takes any bytes for a key, with which nothing
+// verifies. There is an x for it where (y^2-1)/(dy^2+1) is a square; so is then (y^2-1)(dy^2+1), by which nothing is
+// divided. Source: RFC 8032, section 5.1.3.
+func isPoint(y *big.Int) bool {
+	one := big.NewInt(1)
+	field := new(big.Int).Sub(new(big.Int).Lsh(one, 255), big.NewInt(19))
+	d := new(big.Int).ModInverse(big.NewInt(121666), field)
+	d.Mul(d, big.NewInt(-121665))
+	square := new(big.Int).Mul(y, y)
+	product := new(big.Int).Sub(square, one)
+	product.Mul(product, d.Add(d.Mul(d, square), one))
+	return big.Jacobi(product.Mod(product, field), field) >= 0
 }
 
 // Format implements fmt.Formatter: it shows how many keys there are.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/signature"
@@ -26,8 +27,7 @@ func text(prefix string, n int) string {
 }
 
 // inPEM is a key as OpenSSL writes it.
-func inPEM(t *testing.T, kind string, of any) string {
-	t.Helper()
+func inPEM(t require.TestingT, kind string, of any) string {
 	marshal := x509.MarshalPKCS8PrivateKey
 	if kind == "PUBLIC KEY" {
 		marshal = x509.MarshalPKIXPublicKey
@@ -67,6 +67,9 @@ func TestWrongKeys(t *testing.T) {
 	const hush = "hunter2hunter2hunter2hunter2hunter2"
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+	_, hidden, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	oneLine := strings.ReplaceAll(inPEM(t, "PRIVATE KEY", hidden), "\n", `\n`)
 	const form = "the key is not whsec_ and 32 to 64 bytes in base64"
 	for key, want := range map[string]string{
 		"":                    form,
@@ -84,6 +87,8 @@ func TestWrongKeys(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----\n" + hush + "\n-----END PRIVATE KEY-----":                     "the PEM cannot be read",
 		"-----BEGIN PRIVATE KEY-----\naHVudGVyMg==\n-----END PRIVATE KEY-----":                     "the key in the PEM cannot be read",
 		"-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVudGVyMg==\n-----END ENCRYPTED PRIVATE KEY-----": "the PEM is neither PRIVATE KEY nor PUBLIC KEY",
+		oneLine:                                                   `the PEM has \n in place of the ends of its lines: give it line ends, as printf '%b' does, or the key as whsk_ or whpk_ and base64`,
+		strings.ReplaceAll(oneLine, `\n`, " "):                    "the PEM is on one line: give it line ends, in YAML behind |, or the key as whsk_ or whpk_ and base64",
 		inPEM(t, "PRIVATE KEY", curve):                            "the key in the PEM is not one of Ed25519",
 		inPEM(t, "PUBLIC KEY", curve.Public()):                    "the key in the PEM is not one of Ed25519",
 		strings.Repeat(inPEM(t, "PUBLIC KEY", curve.Public()), 2): "more than one block",
@@ -97,6 +102,7 @@ func TestWrongKeys(t *testing.T) {
 	for _, id := range []string{"", "a b", "a,b", "a=", "ключ", strings.Repeat("a", 65), hush + "\n"} {
 		err := new(signature.Keys).Add(id, text("whsec_", 32))
 		require.EqualError(t, err, "signature: a key id has other characters than letters, digits, '.', '_' and '-', or has not 1 to 64 of them")
+		require.Equal(t, signature.CheckID(id), err)
 	}
 	require.EqualError(t, new(signature.Keys).Add("whsec_hunter2", "2026-11"), "signature: a key stands where its id should be")
 
@@ -118,8 +124,32 @@ func TestCanSign(t *testing.T) {
 	require.ErrorContains(t, keys.CanSign(), "there are 5 keys")
 
 	var public signature.Keys
-	require.NoError(t, public.Add("p", text("whpk_", 32)))
+	of, _, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	require.NoError(t, public.Add("p", inPEM(t, "PUBLIC KEY", of)))
 	require.EqualError(t, public.CanSign(), `signature: key "p": it is public, and can only verify: give the private key`)
+}
+
+// Half of all texts of 32 bytes are no public key: a typing error, or other bytes than those of the key.
+func TestPublicKeysThatAreNone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bits := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "public")
+		// What the standard library says of a signature that is none depends on the key.
+		err := ed25519.VerifyWithOptions(bits, nil, make([]byte, ed25519.SignatureSize), &ed25519.Options{})
+		isKey := err == nil || err.Error() != "ed25519: bad public key"
+		for _, form := range []string{"whpk_" + base64.StdEncoding.EncodeToString(bits), inPEM(t, "PUBLIC KEY", ed25519.PublicKey(bits))} {
+			err := new(signature.Keys).Add("k", form)
+			if isKey {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, `signature: key "k": the public key is not one of Ed25519: its bytes are no point of the curve: compare them with those that "openssl pkey -pubout" prints`)
+			}
+		}
+	})
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	require.NoError(t, new(signature.Keys).Add("k", inPEM(t, "PUBLIC KEY", public)))
 }
 
 // With a public key of small order a signature of anything could be forged: one of zeros is a placeholder

@@ -80,7 +80,7 @@ func TestProcessorSigns(t *testing.T) {
 func TestProcessorNeedsKeysThatSign(t *testing.T) {
 	t.Parallel()
 	public := new(signature.Keys)
-	require.NoError(t, public.Add("2026-11", "whpk_"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))))
+	require.NoError(t, public.Add("2026-11", "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="))
 	for want, keys := range map[string]*signature.Keys{
 		`broker "b": signature: key "2026-11": it is public`:           public,
 		`broker "b": signature: there are 0 keys to sign with: give 1`: new(signature.Keys),
