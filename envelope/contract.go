@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/eventid"
 	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
@@ -184,9 +184,7 @@ func (c *conversion) id(event uuid.UUID) uuid.UUID {
 	if !c.derivesID {
 		return event
 	}
-	sum := sha256.Sum256(append(event[:], c.public.wireType...))
-	copy(event[9:], sum[:])
-	return event
+	return eventid.Derive(event, c.public.wireType)
 }
 
 // refuse says why there is nothing for partners.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -62,7 +64,7 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	if payload == 1 {
 		records, err = h.console.Reveal(q.Context(), Actor{Name: q.identity.Name, Via: "http"}, q.values["db"], q.values["id"])
 	} else {
-		records, err = h.console.Message(q.Context(), q.values["db"], q.values["id"])
+		records, err = h.console.Event(q.Context(), q.values["db"], q.values["id"])
 	}
 	if err != nil {
 		return err
@@ -70,7 +72,11 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	if len(records) == 0 {
 		return problemf(http.StatusNotFound, "there is no message %s in database %s: it may have been purged", q.values["id"], q.values["db"])
 	}
-	result := rowsAnswer{MessageID: records[0].MessageID, Rows: make([]api.Record, len(records))}
+	id, err := uuid.Parse(q.values["id"]) // as it has rows, it is one
+	if err != nil {
+		return err
+	}
+	result := rowsAnswer{MessageID: id.String(), Rows: make([]api.Record, len(records))}
 	stats := h.stats()
 	for i := range records {
 		result.Rows[i] = record(q.values["db"], &records[i], stats)

@@ -94,35 +94,50 @@ func ask[T any](ctx context.Context, c *Console, database string, question func(
 // Message returns the rows of one message, one for each broker, with payload and headers; none
 // where there is no such message. The error is a [*RefusedError] where id is no UUID.
 func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Record, error) {
-	if err := checkText("message id", id); err != nil {
+	if err := checkMessage(id); err != nil {
 		return nil, err
-	}
-	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
-		return nil, refusef("%v", err)
 	}
 	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
 		return store.Message(ctx, id)
 	})
 }
 
+// Event returns the rows of the event that a message is of, with payload and headers: those of [Console.Message], and
+// those under other ids, as [admin.Administration] has it.
+func (c *Console) Event(ctx context.Context, database, id string) ([]admin.Record, error) {
+	if err := checkMessage(id); err != nil {
+		return nil, err
+	}
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
+		return store.Event(ctx, id)
+	})
+}
+
+func checkMessage(id string) error {
+	if err := checkText("message id", id); err != nil {
+		return err
+	}
+	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
+		return refusef("%v", err)
+	}
+	return nil
+}
+
 // ActionReveal is what the audit calls a look at payload and headers.
 const ActionReveal = "reveal"
 
-// Reveal is [Console.Message] for an operator who wants to see payload and headers, which may hold
+// Reveal is [Console.Event] for an operator who wants to see payload and headers, which may hold
 // what not every user may see: it leaves an entry in the audit, with the message's id and the
 // number of rows that were shown, and shows nothing where that cannot be written.
 func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []admin.Record, err error) {
-	if err := errors.Join(checkText("message id", id), checkText("actor", actor.Name)); err != nil {
+	if err := errors.Join(checkMessage(id), checkText("actor", actor.Name)); err != nil {
 		return nil, err
-	}
-	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
-		return nil, refusef("%v", err)
 	}
 	look := Action{Filter: admin.Filter{MessageIDs: []string{id}}}
 	entry := admin.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: ActionReveal, Filter: look.record()}
 	err = c.Record(ctx, database, entry, func(int64) (int64, error) {
 		var err error
-		records, err = c.Message(ctx, database, id)
+		records, err = c.Event(ctx, database, id)
 		return int64(len(records)), err
 	})
 	if err != nil {

@@ -232,6 +232,10 @@ func (f *fake) Message(_ context.Context, id string) ([]admin.Record, error) {
 	return found, err
 }
 
+func (f *fake) Event(ctx context.Context, id string) ([]admin.Record, error) {
+	return f.Message(ctx, id)
+}
+
 func (f *fake) KeyBlocks(context.Context, string, int, int) ([]admin.KeyBlock, error) {
 	unlock, err := f.lock()
 	defer unlock()

@@ -17,7 +17,9 @@ import (
 // Type and Payload are required. The most bytes of each text are those of package envelope, such as
 // [envelope.MaxOrderingKeyBytes].
 type Row struct {
-	// MessageID is the same on the rows of all brokers; unique together with TargetBroker.
+	// MessageID is the event's on the rows of all brokers, but for what partners get by a second contract
+	// or a later one (envelope.As): that has an id derived from the event's and its own type, the same on
+	// all of its brokers. It is unique together with TargetBroker.
 	MessageID uuid.UUID
 	// TargetBroker names the broker that this row is for.
 	TargetBroker string

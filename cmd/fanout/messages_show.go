@@ -42,7 +42,7 @@ func showCommand() *cobra.Command {
 		answer := messageAnswer{args[0], []api.Record{}}
 		var rows []row
 		err = session.each(func(database string) error {
-			records, err := session.Message(cmd.Context(), database, args[0])
+			records, err := session.Event(cmd.Context(), database, args[0])
 			if err == nil && *payload && len(records) > 0 { // the audit records a look only where there is something to see
 				records, err = session.Reveal(cmd.Context(), actor(), database, args[0])
 			}

@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/monitor/api"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // What fails for one reason is one group, which is sent again by its fingerprint alone.
@@ -72,6 +74,39 @@ func TestShowFanOut(t *testing.T) {
 		code, _, stderr := s.run("messages", "show", messageID(99))
 		assert.Equal(t, exitFailed, code)
 		assert.Contains(t, stderr, "there is no message "+messageID(99))
+	})
+}
+
+// What partners get of an event by a second contract has an id of its own: each of the two leads to all of its rows.
+func TestShowContracts(t *testing.T) {
+	t.Parallel()
+	type placed struct{ Order, Buyer string }
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[placed](events, envelope.Name("OrderPlaced"), envelope.Published(
+		envelope.As(func(p placed) string { return p.Order }), envelope.As(func(p placed) []string { return []string{p.Order, p.Buyer} }, envelope.Version(2)),
+	))
+	event := envelope.NewEvent(placed{"42", "ada"})
+	sealed, err := events.Seal(event, envelope.Source{Aggregate: "Order", ID: "42"}, envelope.Context{})
+	require.NoError(t, err)
+	rows, err := outbox.Routing{External: []outbox.Route{{Broker: "partner"}}}.WithDefaults().AppendRows(nil, sealed)
+	require.NoError(t, err)
+	require.Len(t, rows, 3)
+	second := rows[2].MessageID.String()
+	require.NotEqual(t, event.ID.String(), second)
+	onEach(t, func(t *testing.T, s *shop) {
+		s.badNight() // whose ids all begin alike
+		s.insert(rows...)
+		for _, id := range []string{event.ID.String(), second} {
+			shown := s.does("messages", "show", id)
+			assert.Equal(t, 3, strings.Count(shown, "main / "))
+			assert.Contains(t, shown, event.ID.String())
+			assert.Contains(t, shown, second)
+			assert.Contains(t, s.does("messages", "show", id, "--payload"), `["42","ada"]`)
+		}
+		assert.Equal(t, 2, strings.Count(s.does("messages", "show", messageID(1)), "main / "))
+		// What changes rows takes an id at its word.
+		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--id", second, "--reason", "the partner has moved"))
+		assert.Len(t, lines[api.Record](t, s.does("messages", "list", "--json", "--id", event.ID.String())), 2)
 	})
 }
 

@@ -38,6 +38,7 @@ var given = func() map[string][]string {
 // stepwise are the statements of a database whose operators change rows in several steps, within a
 // transaction.
 var stepwise = map[string][]string{
+	"siblings":      {"message_id", "first", "last", "shown", "limit"}, // where ids are in the order of their bytes
 	"forget_blocks": {"blocks", "block_messages", "block_brokers", "block_shards"},
 }
 

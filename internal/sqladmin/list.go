@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/eventid"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -102,27 +105,43 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 // Message implements admin.Administration. A role that may not read payloads and headers gets the
 // rows without them.
 func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record, err error) {
+	return a.message(ctx, id, func(context.Context, Conn, string, args) ([]admin.Record, error) { return nil, nil })
+}
+
+// Event implements admin.Administration. SQL Server does not order ids by their first bytes: there it is Message.
+func (a *Admin) Event(ctx context.Context, id string) (records []admin.Record, err error) {
+	return a.message(ctx, id, func(ctx context.Context, conn Conn, suffix string, given args) ([]admin.Record, error) {
+		if _, has := a.statements["siblings"+suffix]; !has {
+			return nil, nil
+		}
+		return a.shown(ctx, conn, "siblings"+suffix, given)
+	})
+}
+
+// message reads the rows of a message, and of further messages those that are of the same event.
+func (a *Admin) message(ctx context.Context, id string, further func(ctx context.Context, conn Conn, suffix string, given args) ([]admin.Record, error)) (records []admin.Record, err error) {
 	filter, err := admin.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
-	given := args{"message_id": filter.MessageIDs[0], "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows}
+	known, err := uuid.Parse(filter.MessageIDs[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
+	}
+	first, last := eventid.Bounds(known)
+	given := args{
+		"message_id": filter.MessageIDs[0], "first": first.String(), "last": last.String(), "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows,
+	}
 	err = a.withContent(func(suffix string) error {
-		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
-			records = nil
-			err := a.query(ctx, conn, "message"+suffix, given, func(scan scanner) error {
-				var (
-					r       record
-					headers *string
-				)
-				err := scan(append(r.fields(), &r.Payload, &headers)...)
-				r.Headers = valueOf(headers)
-				records = append(records, r.read())
+		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) (err error) {
+			if records, err = a.shown(ctx, conn, "message"+suffix, given); err != nil {
 				return err
-			})
+			}
+			others, err := further(ctx, conn, suffix, given)
 			if err != nil {
 				return err
 			}
+			records = ofEvent(known, append(records, others...))
 			return a.states(ctx, conn, records)
 		})
 	})
@@ -130,6 +149,39 @@ func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record,
 		return nil, a.failed(err, "read message %s in %s", filter.MessageIDs[0], a.table)
 	}
 	return records, nil
+}
+
+// shown reads rows with what is in them.
+func (a *Admin) shown(ctx context.Context, conn Conn, statement string, given args) (records []admin.Record, err error) {
+	err = a.query(ctx, conn, statement, given, func(scan scanner) error {
+		var (
+			r       record
+			headers *string
+		)
+		err := scan(append(r.fields(), &r.Payload, &headers)...)
+		r.Headers = valueOf(headers)
+		records = append(records, r.read())
+		return err
+	})
+	return records, err
+}
+
+// ofEvent leaves the records of the event that a message is of.
+func ofEvent(message uuid.UUID, records []admin.Record) (of []admin.Record) {
+	messages := make([]eventid.Message, len(records))
+	for i := range records {
+		id, err := uuid.Parse(records[i].MessageID)
+		if err != nil { // of no database of ours
+			id = uuid.Nil
+		}
+		messages[i] = eventid.Message{ID: id, Type: records[i].Type}
+	}
+	for i, is := range eventid.Of(message, messages) {
+		if is && len(of) < admin.MaxShownRows {
+			of = append(of, records[i])
+		}
+	}
+	return of
 }
 
 // withContent runs f, and again without payloads where the role may not read them.

@@ -73,6 +73,11 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Message returns the rows of one message, one for each broker, sorted by broker, the first
 	// MaxShownRows of them; none where there is no such message. The error says so where id is no UUID.
 	Message(ctx context.Context, id string) ([]Record, error)
+	// Event returns the rows of the event that a message is of: those of Message, and behind them those
+	// that partners get of the same event under ids of their own (envelope.As), whichever of the ids is
+	// given, MaxShownRows in all. The event's own id leads to all of them, another one as long as a row
+	// with the event's own is there. On SQL Server it is Message, as no index finds the others there.
+	Event(ctx context.Context, id string) ([]Record, error)
 	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that
 	// has failed. Those that wait for an operator come first, then the oldest. No more than limit
 	// keys, and no count of followers beyond maxCount.

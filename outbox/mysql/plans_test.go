@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -186,6 +187,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "states", given: picked, reads: 12 * n},
 		{name: "key_heads", given: args{"shard": ids.large, "keys": jsonList([]string{"large"})}, reads: 4 * page},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
+		{name: "siblings", given: args{"message_id": ids.messages[0], "first": uuid.Nil.String(), "last": uuid.Max.String(), "shown": 1000, "limit": int64(page)}, reads: 3 * page},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
 		{name: "beside", given: args{"stream": "none", "id": 0, "limit": int64(page)}, reads: 5 * page},
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},

@@ -74,6 +74,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "states", settings: "settings_browse", args: "ids array_fill(1, ARRAY[1000]); brokers %brokers; message_ids %messages; keys array_fill('block-7'::text, ARRAY[1000]); shards array_fill(1, ARRAY[1000])", indexes: []string{"pkey", "deferred_key"}, rows: 2 * 1000, blocks: 2 * 1000},
 		{text: "key_heads", settings: "settings_browse", args: "broker 'b'; shard 1; keys array_fill('block-7'::text, ARRAY[1000])", indexes: []string{"open"}, rows: 1000},
 		{text: "message", settings: "settings_browse", args: "message_id lpad(to_hex(%first), 32, '0'); shown 1000; limit 100", indexes: []string{"pkey"}, rows: 1},
+		{text: "siblings", settings: "settings_browse", args: "message_id lpad(to_hex(%first), 32, '0'); first lpad('', 32, '0'); last lpad('', 32, 'f'); shown 1000; limit 100", indexes: []string{"pkey"}, rows: 101},
 		{text: "key_blocks", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
 		{text: "failed_keys", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"failing"}, rows: 2000},
 		{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},

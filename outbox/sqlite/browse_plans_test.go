@@ -50,6 +50,7 @@ func TestBrowsePlans(t *testing.T) {
 		}},
 		"beside":      {store.Text("beside"), []string{"_open (target_broker=?)", "_deferred (target_broker=?)"}},
 		"message":     {store.Text("message"), []string{"(message_id=?)"}},
+		"siblings":    {store.Text("siblings"), []string{"(message_id>? AND message_id<?)"}},
 		"key_blocks":  {store.Text("key_blocks"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"failed_keys": {store.Text("failed_keys"), []string{"_failing (target_broker=?)"}},
 		"followers":   {store.Text("followers"), []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},

@@ -3,12 +3,15 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/eventid"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -143,6 +146,7 @@ var messageTests = []test{
 	{name: "WrongID", run: testMessageWrong},
 	{name: "WithoutATable", run: testMessageWithoutTable, bare: true},
 	{name: "NoMoreThanCanBeShown", run: testShown},
+	{name: "Event", run: testEvent},
 }
 
 // Message returns what was written, for each broker, with all that became of it.
@@ -229,6 +233,48 @@ func testMessageWrong(t *table) {
 		_, err = t.Store.Message(t.Context(), id)
 		require.ErrorContains(t, err, "UUID", "%q", id)
 	}
+}
+
+// The rows of an event are found by each of its ids, and no others.
+func testEvent(t *table) {
+	event, other := newRow(""), newRow("")
+	copy(other.MessageID[:9], event.MessageID[:9]) // of the same microsecond
+	second, third, far := newRow(""), newRow(""), newRow("")
+	second.Type, third.Type, far.Type = "Ordering.OrderPlaced.v2", "Ordering.OrderPlaced.v3", "Ordering.OrderPlaced.v2"
+	second.MessageID, third.MessageID, far.MessageID = eventid.Derive(event.MessageID, second.Type), eventid.Derive(event.MessageID, third.Type), eventid.Derive(other.MessageID, far.Type)
+	also := event
+	also.TargetBroker, also.Payload = "another", []byte(`"also"`)
+	t.insert(event, other, second, third, far, also)
+	ids := func(of outbox.Row) (found []string) {
+		records, err := t.Store.Event(t.Context(), strings.ToUpper(of.MessageID.String()))
+		require.NoError(t, err)
+		for i := range records {
+			require.NotEmpty(t, records[i].Payload)
+			require.NotEmpty(t, records[i].State)
+			found = append(found, records[i].Broker+" "+records[i].Type)
+		}
+		return found
+	}
+	const first, v2, v3 = broker + " Ordering.OrderPlaced.v1", broker + " Ordering.OrderPlaced.v2", broker + " Ordering.OrderPlaced.v3"
+	own := []string{"another Ordering.OrderPlaced.v1", first}
+	if t.Store.Dialect() == outbox.SQLServer { // whose order of ids is another one
+		assert.Equal(t, own, ids(event))
+		assert.Equal(t, []string{v2}, ids(second))
+		return
+	}
+	all := append(slices.Clone(own), v2, v3)
+	assert.Equal(t, own, ids(event)[:2])
+	assert.Equal(t, v2, ids(second)[0], "what was asked for comes first")
+	for _, of := range []outbox.Row{event, second, third} {
+		assert.ElementsMatch(t, all, ids(of))
+	}
+	assert.Equal(t, []string{first, v2}, ids(other))
+	t.exec("DELETE FROM {t} WHERE type = ?", event.Type)
+	assert.ElementsMatch(t, []string{v2, v3}, ids(event), "by the event's id")
+	assert.Equal(t, []string{v3}, ids(third), "by another one alone it is not known which event it is")
+	records, err := t.Store.Message(t.Context(), event.MessageID.String())
+	require.NoError(t, err)
+	assert.Empty(t, records)
 }
 
 func testMessageWithoutTable(t *table) {
