@@ -152,19 +152,13 @@ func (w writer) check(cfg *config.Config) error {
 	if !ok {
 		return fmt.Errorf("fanout: WithWriter(%q): the configuration has no such database (it has %q)", w.database, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
+	if w.Dialect() == "" {
+		return fmt.Errorf("fanout: WithWriter(%q): the writer is empty: make it with outbox.NewWriter", w.database)
+	}
 	if w.Dialect() != database.Driver {
 		return fmt.Errorf("fanout: WithWriter(%q): the writer is for %s, the configuration says %s", w.database, w.Dialect(), database.Driver)
 	}
-	who, writes, reads := fmt.Sprintf("WithWriter(%q): it", w.database), w.Routing(), cfg.Routing()
-	problems := []error{checkRouting(who, writes, cfg)}
-	if wrote, read := externalOf(writes), externalOf(reads); !slices.Equal(wrote, read) { // as of a routing that was forgotten
-		problems = append(problems, fmt.Errorf("fanout: %s writes for the external brokers %q, the configuration has %q: give both the same configuration", who, wrote, read))
-	}
-	if writes.SerializeKeys != reads.SerializeKeys {
-		problems = append(problems, fmt.Errorf("fanout: %s has SerializeKeys %t, the configuration %t: all writers of a table have to agree",
-			who, writes.SerializeKeys, reads.SerializeKeys))
-	}
-	return errors.Join(problems...)
+	return checkRouting(fmt.Sprintf("WithWriter(%q): it", w.database), w.Routing(), cfg)
 }
 
 // externalOf names the external brokers of a routing.
@@ -177,13 +171,23 @@ func externalOf(r outbox.Routing) []string {
 	return names
 }
 
+// checkRouting finds rows that the relay would not read, and a routing that was forgotten: it writes
+// nothing for partners, and locks no keys.
 func checkRouting(who string, writes outbox.Routing, cfg *config.Config) error {
 	reads := cfg.Routing().WithDefaults()
+	var problems []error
 	if writes.Table != reads.Table || writes.InternalBroker != reads.InternalBroker {
-		return fmt.Errorf("fanout: %s writes to table %q for broker %q, the relay reads table %q for broker %q: give both the same configuration",
-			who, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker)
+		problems = append(problems, fmt.Errorf("fanout: %s writes to table %q for broker %q, the relay reads table %q for broker %q: give both the same configuration",
+			who, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker))
 	}
-	return nil
+	if wrote, read := externalOf(writes), externalOf(reads); !slices.Equal(wrote, read) {
+		problems = append(problems, fmt.Errorf("fanout: %s writes for the external brokers %q, the configuration has %q: give both the same configuration", who, wrote, read))
+	}
+	if writes.SerializeKeys != reads.SerializeKeys {
+		problems = append(problems, fmt.Errorf("fanout: %s has SerializeKeys %t, the configuration %t: all writers of a table have to agree",
+			who, writes.SerializeKeys, reads.SerializeKeys))
+	}
+	return errors.Join(problems...)
 }
 
 // pluginOf is the capture plugin of a GORM handle.

@@ -4,14 +4,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/glebarez/sqlite"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -73,15 +76,25 @@ func TestOpenNamesTheModuleOfAType(t *testing.T) {
 	assert.Same(t, given, broker, "what is given needs no module")
 }
 
-// A writer whose routing was forgotten would write nothing for partners, and lock no keys.
-func TestOpenRefusesTheWriterOfAnotherRouting(t *testing.T) {
+// A writer or a plugin whose routing was forgotten would write nothing for partners, and lock no keys.
+func TestOpenRefusesAnotherRouting(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: x.db}}\noutbox: {external_brokers: [partner], serialize_keys: true}\n"+
 		"brokers: {default: {type: memory}, partner: {type: memory}}\n"), "fanout.yaml")
 	require.NoError(t, err)
-	w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: envelope.NewCatalog("ordering")})
+	events := envelope.NewCatalog("ordering")
+	w, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: events})
 	require.NoError(t, err)
-	_, err = fanout.Open(t.Context(), cfg, fanout.WithWriter("main", w))
-	require.ErrorContains(t, err, `fanout: WithWriter("main"): it writes for the external brokers [], the configuration has ["partner"]: give both the same configuration`)
-	require.ErrorContains(t, err, `fanout: WithWriter("main"): it has SerializeKeys false, the configuration true: all writers of a table have to agree`)
+	db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "shop.db")), &gorm.Config{})
+	require.NoError(t, err)
+	pool, err := db.DB()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pool.Close() })
+	require.NoError(t, db.Use(gormplugin.New(events, outbox.Routing{})))
+	_, err = fanout.Open(t.Context(), cfg, fanout.WithWriter("main", w), fanout.WithWriter("main", &outbox.Writer{}), fanout.WithDB("main", db))
+	for _, who := range []string{`WithWriter("main"): it`, `WithDB("main"): its plugin`} {
+		require.ErrorContains(t, err, `fanout: `+who+` writes for the external brokers [], the configuration has ["partner"]: give both the same configuration`)
+		require.ErrorContains(t, err, `fanout: `+who+` has SerializeKeys false, the configuration true: all writers of a table have to agree`)
+	}
+	require.ErrorContains(t, err, `fanout: WithWriter("main"): the writer is empty: make it with outbox.NewWriter`)
 }

@@ -2,9 +2,9 @@ package gormplugin
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/internal/unsetid"
 )
 
 // unsetID is for an event that names its own aggregate with a zero id, since it was raised before the
@@ -14,13 +14,9 @@ func (p *Plugin) unsetID(f *journal.Flush) error {
 	if field == "" {
 		return nil
 	}
-	const remedy = "give the field the tag `fanout:\"id\"`, which fills it in, or raise the event after the insert, in an AfterCreate hook say"
 	if p.strict {
-		return fmt.Errorf("its field %s is zero, and the id of the %s that raised it is %q: %s", field, f.Source.Aggregate, f.Source.ID, remedy)
+		return fmt.Errorf("its field %s is zero, and the id of the %s that raised it is %q: %s", field, f.Source.Aggregate, f.Source.ID, unsetid.Remedy)
 	}
-	if _, warned := p.unset.LoadOrStore(reflect.TypeOf(f.Data), true); !warned {
-		p.log.Warn("an event names its aggregate with a zero id", "aggregate", f.Source.Aggregate, "event", fmt.Sprintf("%T", f.Data),
-			"field", field, "id", f.Source.ID, "remedy", remedy)
-	}
+	p.unset.Warn(p.log, &f.Event, &f.Source, field)
 	return nil
 }

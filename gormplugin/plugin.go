@@ -22,6 +22,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/unsetid"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -39,7 +40,7 @@ type Plugin struct {
 	sources  sourceCache
 	left     atomic.Int64
 	again    atomic.Int64
-	unset    sync.Map  // reflect.Type -> bool: events that were warned of: see unsetID
+	unset    unsetid.Warnings
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
 	begun    begun

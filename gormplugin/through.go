@@ -48,6 +48,9 @@ type throughTx struct {
 
 var _ gorm.Tx = (*throughTx)(nil)
 
+// CapturesEvents implements transaction.Captured.
+func (*throughTx) CapturesEvents() {}
+
 // Commit implements gorm.TxCommitter.
 func (t *throughTx) Commit() error { return t.transaction(gorm.TxCommitter.Commit) }
 

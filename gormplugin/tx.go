@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/internal/transaction"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -245,14 +246,20 @@ func transactionOf(conn gorm.ConnPool) (ours *tx, foreign gorm.Tx) {
 	}
 }
 
+// CapturesEvents implements transaction.Captured, by which an outbox.Writer refuses it.
+func (*tx) CapturesEvents() {}
+
 // SQLTx returns the *sql.Tx behind a GORM transaction. With the plugin on the handle, the assertion
 // tx.Statement.ConnPool.(*sql.Tx) no longer holds; use this instead. ok is false outside a
-// transaction.
+// transaction. An outbox.Writer refuses it: raise events, or use uow.Publish.
 func SQLTx(db *gorm.DB) (sqlTx *sql.Tx, ok bool) {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	if ours != nil {
 		foreign = ours.Tx
 	}
 	sqlTx, ok = foreign.(*sql.Tx)
+	if ok && ours != nil {
+		transaction.Lend(sqlTx)
+	}
 	return sqlTx, ok
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/glebarez/sqlite"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -94,6 +95,94 @@ func TestAWriterStoresTheSame(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	require.Equal(t, captured, outboxRows(t, pool))
+}
+
+// A writer in a transaction of the plugin would write before it what was raised earlier: it refuses that, whatever
+// leads to the transaction.
+func TestAWriterRefusesTransactionsOfThePlugin(t *testing.T) {
+	t.Parallel()
+	refused := func(b *bench, conn any) {
+		b.t.Helper()
+		events := envelope.NewCatalog("ordering")
+		envelope.Register[classNoted](events)
+		writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: b.dialect, Events: events, Routing: outbox.Routing{Table: b.at.outbox()}})
+		b.ok(err)
+		execer, ok := conn.(outbox.Execer)
+		require.True(b.t, ok)
+		_, err = writer.Insert(b.t.Context(), execer, envelope.NewEvent(classNoted{"1"}))
+		require.ErrorContains(b.t, err, "outbox: insert 1 events: the transaction is of a GORM handle with the plugin")
+		require.ErrorContains(b.t, err, "raise them on the aggregate, or use uow.Publish(tx, event)")
+	}
+	inTransaction := func(b *bench, db *gorm.DB) {
+		b.t.Helper()
+		b.ok(db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(placed("1")).Error)
+			refused(b, tx.Statement.ConnPool)
+			return tx.Transaction(func(nested *gorm.DB) error { // a savepoint
+				refused(b, nested.Statement.ConnPool)
+				return nil
+			})
+		}))
+		assert.Len(b.t, b.rows(), 2, "the transaction goes on")
+	}
+	runCases(t, map[string]func(b *bench){
+		"db.Transaction": func(b *bench) { inTransaction(b, b.db) },
+		"PrepareStmt":    func(b *bench) { inTransaction(b, b.db.Session(&gorm.Session{PrepareStmt: true})) },
+		"uow.Do": func(b *bench) {
+			b.ok(uow.Do(b.t.Context(), b.db, func(unit *uow.Unit) error {
+				refused(b, unit.DB.Statement.ConnPool)
+				return nil
+			}))
+		},
+		"db.Begin": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Error)
+			refused(b, tx.Statement.ConnPool)
+			b.ok(tx.SavePoint("a").Error)
+			refused(b, tx.Statement.ConnPool)
+			b.ok(tx.Rollback().Error)
+		},
+		"the *sql.Tx, and what wraps it": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				sqlTx, ok := gormplugin.SQLTx(tx)
+				require.True(b.t, ok)
+				refused(b, sqlTx)
+				refused(b, struct{ *sql.Tx }{sqlTx}) // as those of sqlx and bun
+				return nil
+			}))
+		},
+	})
+}
+
+// Beside the plugin a writer writes in transactions that the plugin does not commit: those of the pool below it, and
+// of a handle without it.
+func TestAWriterBesideThePlugin(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){"own transactions": func(b *bench) {
+		events := envelope.NewCatalog("ordering")
+		envelope.Register[classNoted](events)
+		writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: b.dialect, Events: events, Routing: outbox.Routing{Table: b.at.outbox()}})
+		b.ok(err)
+		pool, err := b.db.DB()
+		b.ok(err)
+		tx, err := pool.BeginTx(b.t.Context(), nil)
+		b.ok(err)
+		_, err = writer.Insert(b.t.Context(), tx, envelope.NewEvent(classNoted{"1"}))
+		b.ok(err)
+		b.ok(tx.Commit())
+		for _, prepare := range []bool{false, true} {
+			plain, err := gorm.Open(b.at.dial(false), b.at.config(&gorm.Config{PrepareStmt: prepare}))
+			b.ok(err)
+			own, err := plain.DB()
+			b.ok(err)
+			defer own.Close()
+			b.ok(plain.Transaction(func(tx *gorm.DB) error {
+				_, err := writer.Insert(b.t.Context(), tx.Statement.ConnPool, envelope.NewEvent(classNoted{"2"}))
+				return err
+			}))
+		}
+		assert.Len(b.t, b.rows(), 3)
+	}})
 }
 
 // outboxRows are what writers fill of each row, in the order of the rows.

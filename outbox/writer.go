@@ -8,12 +8,13 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unicode"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/batch"
+	"github.com/gorm-fanout/fanout/internal/transaction"
+	"github.com/gorm-fanout/fanout/internal/unsetid"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 )
 
@@ -44,7 +45,8 @@ type Writer struct {
 	log       *slog.Logger
 	notifier  *wakeup.Notifier // nil: no other process is notified
 	listeners wakeup.Listeners
-	unset     sync.Map // reflect.Type -> true: events that were warned of
+	unset     unsetid.Warnings
+	counted   transaction.Marks[counted]
 }
 
 // NewWriter reports everything that is wrong with the configuration, all problems joined in one
@@ -76,14 +78,31 @@ func NewWriter(c WriterConfig) (*Writer, error) {
 	return w, nil
 }
 
-// Dialect is the kind of database that the writer is for.
-func (w *Writer) Dialect() Dialect { return w.inserter.Dialect() }
+// made reports whether the writer is of NewWriter.
+func (w *Writer) made() bool { return w != nil && w.inserter != nil }
 
-// Routing returns the routing with its defaults.
-func (w *Writer) Routing() Routing { return w.routing }
+// Dialect is the kind of database that the writer is for, "" where it was not made by [NewWriter].
+func (w *Writer) Dialect() Dialect {
+	if !w.made() {
+		return ""
+	}
+	return w.inserter.Dialect()
+}
 
-// OnCommit is how a relay in this process is woken: see fanout.WithWriter, which calls it.
+// Routing returns the routing with its defaults, the zero value where the writer was not made by [NewWriter].
+func (w *Writer) Routing() Routing {
+	if !w.made() {
+		return Routing{}
+	}
+	return w.routing
+}
+
+// OnCommit is how a relay in this process is woken: see fanout.WithWriter, which calls it. It does
+// nothing where the writer was not made by [NewWriter].
 func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel func()) {
+	if !w.made() {
+		return func() {}
+	}
 	return w.listeners.OnCommit(f)
 }
 
@@ -93,9 +112,9 @@ func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel
 //
 // Events are made with [envelope.NewEvent]; [envelope.Event.From] says which aggregate raised one.
 // Made outside a function that repeats the transaction, they keep their message ids, and consumers
-// can tell the copies. Events of one aggregate are counted within the call, where their source has
-// no Sequence: give all events of a transaction to one call. What they inherit, such as the
-// correlation id and the trace, is that of ctx: see [envelope.FromContext].
+// can tell the copies. Where their source has no Sequence, events of one aggregate are counted, from 1
+// in each transaction; a further call in it counts on. What they inherit, such as the correlation id
+// and the trace, is that of ctx: see [envelope.FromContext].
 //
 // Order per key is that of the commits only where the writers of a key take turns: change the
 // aggregate's row before the call, which locks it, or set [Routing].SerializeKeys, by which Insert
@@ -103,17 +122,25 @@ func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel
 //
 // tx is a transaction: *sql.Tx, *sqlx.Tx, *ent.Tx of a client with the feature sql/execquery; of
 // bun.Tx it is the field Tx, since its own ExecContext puts parameters into the text. What has no
-// Commit is refused, such as a *sql.DB, a *sql.Conn, an *ent.Client and the pools of GORM.
+// Commit is refused, such as a *sql.DB, a *sql.Conn, an *ent.Client and the pools of GORM. So is a
+// transaction of a GORM handle with the plugin, which would write later what was raised earlier.
 //
 // After an error nothing was written that the transaction may commit: roll it back. The error names
 // the event, or the row, and the remedy: those of [envelope.Catalog.Seal], *[UnknownBrokerError],
 // *[OversizeError], and those of [Inserter.Insert]: an event that has been written already is one,
 // and so is a row that the database has discarded ([ErrDiscarded]). Without events it does nothing.
 func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event) (*Written, error) {
-	if err := checkTx(tx); err != nil {
+	if !w.made() {
+		return nil, fmt.Errorf("outbox: insert %d events: the writer is empty: make writers with outbox.NewWriter, and check its error", len(events))
+	}
+	innermost, err := transactionOf(tx)
+	if err != nil {
 		return nil, fmt.Errorf("outbox: insert %d events: %w", len(events), err)
 	}
-	sources, err := sourcesOf(events)
+	counted := w.countedIn(innermost, events)
+	counted.mu.Lock() // a transaction runs one statement at a time in any case
+	defer counted.mu.Unlock()
+	sources, highest, err := sourcesOf(events, counted.highest)
 	if err != nil {
 		return nil, err
 	}
@@ -139,21 +166,28 @@ func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event
 	if err != nil {
 		return nil, hint(tx, err)
 	}
+	counted.highest = highest
 	return written, nil
 }
 
-// checkTx refuses what is no transaction: without Commit, each statement is one of its own.
-func checkTx(tx Execer) error {
+// transactionOf is the transaction behind what wraps it. It refuses what is none, as each statement is
+// one of its own without Commit, and one at whose commit the plugin of GORM writes.
+func transactionOf(tx Execer) (innermost any, err error) {
 	if isNil(tx) {
-		return errors.New("the transaction is nil: check the error of what begins it")
+		return nil, errors.New("the transaction is nil: check the error of what begins it")
 	}
 	_, ends := tx.(interface{ Commit() error })
 	_, pool := tx.(interface{ Stats() sql.DBStats })
 	if pool || !ends {
-		return fmt.Errorf("%T is a pool or a connection, whose statements are transactions of their own: "+
+		return nil, fmt.Errorf("%T is a pool or a connection, whose statements are transactions of their own: "+
 			"begin the transaction of what the events tell, and pass it", tx)
 	}
-	return nil
+	innermost = transaction.Innermost(tx)
+	if transaction.IsCaptured(innermost) {
+		return nil, errors.New("the transaction is of a GORM handle with the plugin, which writes events at the commit: those of Insert would overtake " +
+			"what was raised before them: raise them on the aggregate, or use uow.Publish(tx, event)")
+	}
+	return innermost, nil
 }
 
 func isNil(db Execer) bool {
@@ -172,30 +206,6 @@ func hint(tx Execer, err error) error {
 	return err
 }
 
-// sourcesOf are the aggregates of events, which are counted: from 1, or from where one says so.
-func sourcesOf(events []envelope.Event) ([]envelope.Source, error) {
-	type instance struct{ aggregate, id string }
-	sources := make([]envelope.Source, len(events))
-	last := make(map[instance]int, 1)
-	for i := range events {
-		source := &sources[i]
-		*source = events[i].Source()
-		if source.Version < 0 || source.Sequence < 0 {
-			return nil, fmt.Errorf("outbox: write %T raised by %s %s: its Version is %d and its Sequence %d: set them to numbers from 1, or leave them out",
-				events[i].Data, shown(source.Aggregate), shown(source.ID), source.Version, source.Sequence)
-		}
-		if source.Aggregate == "" {
-			continue
-		}
-		of := instance{source.Aggregate, source.ID}
-		if source.Sequence == 0 {
-			source.Sequence = last[of] + 1
-		}
-		last[of] = source.Sequence
-	}
-	return sources, nil
-}
-
 // appendRows seals one event and routes it.
 func (w *Writer) appendRows(rows []Row, event *envelope.Event, source envelope.Source, inherited envelope.Context) ([]Row, error) {
 	message, err := w.events.Seal(*event, source, inherited)
@@ -209,7 +219,7 @@ func (w *Writer) appendRows(rows []Row, event *envelope.Event, source envelope.S
 		return nil, fmt.Errorf("outbox: write %T raised by %s %s: %w", event.Data, shown(source.Aggregate), shown(source.ID), err)
 	}
 	if field := event.UnsetID(source); field != "" {
-		w.warnOfUnsetID(event, &source, field)
+		w.unset.Warn(w.log, event, &source, field)
 	}
 	return rows, nil
 }
@@ -221,14 +231,6 @@ func shown(text string) string {
 		return text
 	}
 	return fmt.Sprintf("%.*q", most, text)
-}
-
-// warnOfUnsetID is about an event that names its own aggregate with a zero id: once for each type.
-func (w *Writer) warnOfUnsetID(event *envelope.Event, source *envelope.Source, field string) {
-	if _, warned := w.unset.LoadOrStore(reflect.TypeOf(event.Data), true); !warned {
-		w.log.Warn("an event names its aggregate with a zero id", "aggregate", source.Aggregate, "event", fmt.Sprintf("%T", event.Data),
-			"field", field, "id", source.ID, "remedy", "give the field the tag `fanout:\"id\"`, which fills it in, or make the event after the insert")
-	}
 }
 
 // Written is what a transaction has written and may commit. It is safe for concurrent use.

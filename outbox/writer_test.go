@@ -111,3 +111,16 @@ func TestErrorsOfAWriterAreShort(t *testing.T) {
 		assert.NotContains(t, err.Error(), "\n")
 	}
 }
+
+// What NewWriter has not made refuses to write, and does nothing else.
+func TestEmptyWriter(t *testing.T) {
+	t.Parallel()
+	for _, writer := range []*outbox.Writer{nil, {}} {
+		_, err := writer.Insert(t.Context(), &spy{}, envelope.NewEvent(OrderNoted{"7"}))
+		require.EqualError(t, err, "outbox: insert 1 events: the writer is empty: make writers with outbox.NewWriter, and check its error")
+		assert.Empty(t, writer.Dialect())
+		assert.Empty(t, writer.Routing())
+		writer.OnCommit(nil)()
+	}
+	(&outbox.Written{}).Committed()
+}

@@ -2,7 +2,9 @@ package wakeup
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -92,7 +94,15 @@ func (n *Notifier) gapAfter(now time.Time) time.Duration {
 	return min(2*n.gap, notifyLongestGap)
 }
 
-func (n *Notifier) send(wakeUps []WakeUp) error {
+// send survives a pool that panics, which may be of the application's own making: nothing above its
+// goroutine would recover.
+func (n *Notifier) send(wakeUps []WakeUp) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = &panicError{fmt.Sprintf("outbox: notify relays of rows in %s: %T panicked: %.200v: "+
+				"correct the pool or its driver, where the stack says", n.table, n.db, reason), string(debug.Stack())}
+		}
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), notifyTime) // no caller waits for it
 	defer cancel()
 	return Notify(ctx, n.db, n.table, wakeUps)
@@ -114,8 +124,17 @@ func (n *Notifier) record(err error) {
 	}
 	n.rest = min(max(2*n.rest, notifyRest), notifyLongestRest)
 	if !failure.PoolClosed(err) && n.failing.Failed(err) {
-		n.log.Warn("relays not notified: they find rows by polling", "error", err)
+		if panicked, ok := err.(*panicError); ok { //nolint:errorlint // it comes from send
+			n.log.Error("relays not notified: the pool panicked", "error", err, "stack", panicked.stack)
+		} else {
+			n.log.Warn("relays not notified: they find rows by polling", "error", err)
+		}
 	}
 	n.waiting = n.waiting[:0]
 	n.next = time.Now().Add(n.rest)
 }
+
+// panicError is about a pool that panicked.
+type panicError struct{ text, stack string }
+
+func (p *panicError) Error() string { return p.text }

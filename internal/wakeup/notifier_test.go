@@ -23,14 +23,18 @@ type loudspeaker struct {
 	takes time.Duration
 	err   error
 	hangs bool // like a pool that is used up
+	panic any
 }
 
 func (l *loudspeaker) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	l.mu.Lock()
 	l.said = append(l.said, query+" "+args[0].(string)+" "+args[1].(string))
 	l.at = append(l.at, time.Now())
-	takes, err, hangs := l.takes, l.err, l.hangs
+	takes, err, hangs, reason := l.takes, l.err, l.hangs, l.panic
 	l.mu.Unlock()
+	if reason != nil {
+		panic(reason)
+	}
 	if hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -176,5 +180,32 @@ func TestNotificationsThatFail(t *testing.T) {
 			synctest.Wait()
 			assert.Empty(t, log.String(), "the application is about to end")
 		}
+	})
+}
+
+// A pool of the application's own that panics does not end the process: it is said once, with the place and
+// the remedy, and the pool is asked again after a while.
+func TestNotificationsThatPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, l, log := newNotifier(t)
+		l.panic = "no pool is set"
+		for range 3600 {
+			a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		said, _ := l.taken()
+		assert.InDelta(t, time.Hour/notifyLongestRest, len(said), 10)
+		assert.Equal(t, 1, strings.Count(log.String(), "relays not notified: the pool panicked"), log.String())
+		assert.Contains(t, log.String(), "outbox: notify relays of rows in app.outbox: *wakeup.loudspeaker panicked: no pool is set: "+
+			"correct the pool or its driver, where the stack says")
+		assert.Contains(t, log.String(), "notifier_test.go", "the stack")
+		l.set(func(l *loudspeaker) { l.panic = nil })
+		time.Sleep(notifyLongestRest)
+		a.Wake([]WakeUp{{Broker: "default", Shards: 1}})
+		synctest.Wait()
+		assert.Contains(t, log.String(), "relays notified again")
+		assert.False(t, a.busy)
 	})
 }

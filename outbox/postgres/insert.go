@@ -21,9 +21,11 @@ import (
 //	...
 //	written.Committed() // wakes relays
 //
-// Its errors are those, too, and a writer for another database is refused.
+// Its errors are those, too, and a writer for another database is refused. A transaction begun in
+// another one, which is a savepoint, is not known as part of it, and its events are counted from 1:
+// pass the outer one, in which statements run at the same place.
 func Insert(ctx context.Context, tx pgx.Tx, writer *outbox.Writer, events ...envelope.Event) (*outbox.Written, error) {
-	if writer.Dialect() != outbox.Postgres {
+	if dialect := writer.Dialect(); dialect != outbox.Postgres && dialect != "" { // "" is for Insert to refuse
 		return nil, fmt.Errorf("postgres: insert %d events: the writer is for %s: make one with outbox.WriterConfig{Dialect: outbox.Postgres}",
 			len(events), writer.Dialect())
 	}
@@ -44,6 +46,9 @@ func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql
 	}
 	return result{tag}, nil
 }
+
+// Wrapped implements transaction.Wrapper.
+func (e execer) Wrapped() any { return e.tx }
 
 // Commit is what writers know a transaction by. The application calls that of its own.
 func (execer) Commit() error { return errors.ErrUnsupported }

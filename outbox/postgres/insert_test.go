@@ -64,3 +64,62 @@ func TestInsertRefusesTheWriterOfAnotherDatabase(t *testing.T) {
 	_, err = Insert(t.Context(), nil, writer)
 	require.EqualError(t, err, "postgres: insert 0 events: the writer is for sqlite: make one with outbox.WriterConfig{Dialect: outbox.Postgres}")
 }
+
+// Writers that NewWriter did not make are refused, whatever the transaction is.
+func TestInsertRefusesAnEmptyWriter(t *testing.T) {
+	t.Parallel()
+	for _, writer := range []*outbox.Writer{nil, {}} {
+		_, err := Insert(t.Context(), nil, writer)
+		require.EqualError(t, err, "outbox: insert 0 events: the writer is empty: make writers with outbox.NewWriter, and check its error")
+	}
+}
+
+// In a savepoint, which is a transaction of pgx in another one, the outer one writes and counts on.
+func TestInsertInASavepoint(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), testenv.Postgres(t))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	const table = "outbox_savepoints"
+	store, err := New(pool, table)
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	type Noted struct{ N int }
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[Noted](events)
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.Postgres, Events: events, Routing: outbox.Routing{Table: table}})
+	require.NoError(t, err)
+
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	insert := func(n int) {
+		_, err := Insert(t.Context(), tx, writer, envelope.NewEvent(Noted{n}).From(envelope.Source{Aggregate: "Order", ID: "1", Version: 7}))
+		require.NoError(t, err)
+	}
+	insert(1)
+	for n, end := range []func(pgx.Tx) error{
+		func(nested pgx.Tx) error { return nested.Commit(t.Context()) },
+		func(nested pgx.Tx) error { return nested.Rollback(t.Context()) },
+	} {
+		nested, err := tx.Begin(t.Context())
+		require.NoError(t, err)
+		insert(2 + n)
+		require.NoError(t, end(nested))
+	}
+	insert(4)
+	require.NoError(t, tx.Commit(t.Context()))
+
+	rows, err := pool.Query(t.Context(), "SELECT payload FROM "+table+" ORDER BY id")
+	require.NoError(t, err)
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	require.NoError(t, err)
+	var got []string
+	for _, payload := range payloads {
+		message, err := envelope.DecodeInternal(payload)
+		require.NoError(t, err)
+		got = append(got, string(message.Data)+" "+message.Metadata.Domain.SequenceID)
+	}
+	require.Equal(t, []string{`{"N":1} 7.1`, `{"N":2} 7.2`, `{"N":4} 7.4`}, got)
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 var writerTests = []test{
 	{name: "Rows", run: testWriterRows},
 	{name: "Order", run: testWriterOrder},
+	{name: "Calls", run: testWriterCalls},
 	{name: "Rollback", run: testWriterRollback},
 	{name: "WrittenAlready", run: testWriterTwice},
 	{name: "Discarded", run: testWriterDiscarded},
@@ -222,6 +224,58 @@ func testWriterOrder(t *table) {
 	require.Empty(t, t.facts("id"))
 }
 
+// A further call in a transaction counts on: no event has the sequence of an earlier one, whatever becomes
+// of the calls in between.
+func testWriterCalls(t *table) {
+	w := t.writer()
+	of := func(id string, n int) envelope.Event { return envelope.NewEvent(inside{n}).From(order(id)) }
+	insert := func(tx WriterTx, events ...envelope.Event) {
+		_, err := tx.Insert(t.Context(), w, events...)
+		require.NoError(t, err)
+	}
+	var want []string
+	for range 2 { // each transaction begins anew
+		tx := t.beginWriter(t.background())
+		insert(tx, of("1", 1), of("1", 2))
+		_, err := tx.Insert(t.Context(), w, of("1", 0), envelope.NewEvent(strange{0}))
+		require.Error(t, err)
+		insert(tx, of("1", 3), of("2", 4), of("1", 5))
+		insert(tx, envelope.NewEvent(inside{6}), of("2", 7))
+		insert(tx)
+		numbered := order("2")
+		numbered.Sequence = 90
+		insert(tx, envelope.NewEvent(inside{8}).From(numbered), of("1", 9))
+		insert(tx, of("1", 10))
+		require.NoError(t, tx.Commit())
+		want = append(want, "1 7.1", "1 7.2", "1 7.3", "2 7.3", "1 7.4", " ", "2 7.5", "2 7.90", "1 7.6", "1 7.91")
+	}
+	assert.Equal(t, want, t.sequences())
+	t.exec("DELETE FROM {t}")
+	if t.OneWriter {
+		return
+	}
+	one, other := t.beginWriter(t.background()), t.beginWriter(t.background())
+	for _, n := range []int{1, 2} {
+		insert(one, of("1", n))
+		insert(other, of("2", n))
+	}
+	require.NoError(t, one.Commit())
+	require.NoError(t, other.Commit())
+	assert.Equal(t, []string{"1 7.1", "2 7.1", "1 7.2", "2 7.2"}, t.sequences())
+}
+
+// sequences lists the aggregate and the sequence of each message, of events that no external broker gets.
+func (t *table) sequences() (sequences []string) {
+	t.Helper()
+	ids := t.facts("aggregate_id")
+	for i, payload := range t.payloads(broker) {
+		message, err := envelope.DecodeInternal(payload)
+		require.NoError(t, err)
+		sequences = append(sequences, ids[i]+" "+message.Metadata.Domain.SequenceID)
+	}
+	return sequences
+}
+
 // A rollback leaves nothing, and the repeated transaction writes the same messages.
 func testWriterRollback(t *table) {
 	w := t.writer()
@@ -279,8 +333,8 @@ func testWriterDiscarded(t *table) {
 	require.Empty(t, t.facts("id"))
 }
 
-// What cannot be written is an error that names the event, before a statement is run: the application
-// may go on with its transaction.
+// What cannot be written is an error that names the event. Applications roll back then, as some rows may be
+// there; of so few events none is, as all are sealed before the first statement, and the test goes on.
 func testWriterRefusals(t *table) {
 	w := t.writer(func(r *outbox.Routing) { r.MaxPayloadBytes = 2000 })
 	tx := t.beginWriter(t.background())
@@ -310,7 +364,9 @@ func testWriterRefusals(t *table) {
 		require.ErrorContains(t, err, c.says, name)
 		require.Nil(t, written, name)
 	}
-	for _, source := range []envelope.Source{{Aggregate: "Order", ID: "1", Version: -1}, {Aggregate: "Order", ID: "1", Sequence: -1}} {
+	for _, source := range []envelope.Source{
+		{Aggregate: "Order", ID: "1", Version: -1}, {Aggregate: "Order", ID: "1", Sequence: -1}, {Aggregate: "Order", ID: "1", Sequence: math.MaxInt32 + 1},
+	} {
 		_, err := tx.Insert(t.Context(), w, envelope.NewEvent(inside{1}).From(source))
 		require.ErrorContains(t, err, "write storetest.inside raised by Order 1: its Version is ")
 	}
