@@ -31,7 +31,7 @@ type Contract struct {
 //	))
 //
 // The options [Name] and [Version] are those of the contract: by default the event's name, and 1, whatever
-// the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
+// the event's own version. So is an [Encoding]. [To] names the external brokers that get it; without it all do. A broker gets an
 // event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
 // can go from one version to the next at their own time. The first contract has the message id of the event,
 // the others have one that is derived from it, the same on all of their brokers and always: append new ones
@@ -60,8 +60,9 @@ type conversion struct {
 
 // A converted is what a conversion has made of an event.
 type converted struct {
-	json []byte
-	err  error // why there is none
+	json    []byte
+	encoded []byte // in the encoding of the contract's type, nil where it has none
+	err     error  // why there is none
 }
 
 // conversions checks the contracts of an event type.
@@ -80,8 +81,12 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 			refuse(f.cause, f.remedy)
 			continue
 		}
-		if f := kindFlaw(given.public); f != nil {
-			refuse(errors.New("partners get a value, not a pointer or an interface"), "let the function return a struct")
+		if f := kindFlaw(given.public, given.options); f != nil {
+			if remedy := "let the function return a struct"; isProtobuf(given.public) {
+				refuse(f.cause, "write protobuf.As in place of envelope.As")
+			} else {
+				refuse(errors.New("partners get a value, not a pointer or an interface"), remedy)
+			}
 			continue
 		}
 		if f := promotedFlaw(given.public); f != nil {
@@ -136,7 +141,13 @@ func (c *conversion) apply(event any) (result converted) {
 			result = converted{err: &panicError{r}}
 		}
 	}()
-	result.json, result.err = encodeJSON(addressable(c.convert(event)))
+	public := c.convert(event)
+	if encoding := c.public.settings.encoding; encoding != nil {
+		made := encoding.encode(public, true)
+		result.json, result.encoded, result.err = made.json, made.bytes, made.err
+	} else {
+		result.json, result.err = encodeJSON(addressable(public))
+	}
 	switch {
 	case result.err != nil:
 	case isNull(result.json):
@@ -179,7 +190,7 @@ func (p *sealing) contracts(m *Message) error {
 		public.Metadata.Headers.ID, public.Metadata.Headers.Type = c.id(p.ev.ID), c.public.wireType
 		public.Metadata.Domain.Version, public.Metadata.Domain.FQN = c.public.settings.version, c.public.fqn
 		public.Metadata.Envelope.Checksum = ""
-		public.Routing.Type, public.Routing.contracts = c.public, nil
+		public.Routing.Type, public.Routing.contracts, public.Routing.encoded = c.public, nil, one.encoded
 		m.Routing.contracts[i] = &public
 	}
 	return nil
@@ -241,7 +252,11 @@ func (c *Catalog) Warnings() []error {
 	var all []error
 	for _, t := range c.Types() {
 		for _, conversion := range t.conversions {
-			result := conversion.apply(reflect.Zero(t.goType).Interface())
+			zero := reflect.Zero(t.goType)
+			if t.goType.Kind() == reflect.Pointer {
+				zero = reflect.New(t.goType.Elem())
+			}
+			result := conversion.apply(zero.Interface())
 			if panicked := (*panicError)(nil); errors.As(result.err, &panicked) {
 				all = append(all, registerError(t.goType, fmt.Errorf("as %s (%s), of the zero value: %w",
 					goName(conversion.public.goType), conversion.public.wireType, panicked), "check for what may be missing in the function given to envelope.As"))
