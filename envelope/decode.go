@@ -40,8 +40,8 @@ type wireDomain struct {
 }
 
 // Decode reads a message of any form and tells which it was. What a form does not carry stays
-// empty, Routing always; of a CloudEvent that is the streams and most of the domain (see
-// [DecodeCloudEvent]). Unknown members are ignored, numbers in extensions are [json.Number]. What
+// empty, Routing always; of a CloudEvent that is the streams and most of the domain, and the data where it
+// is not JSON (see [DecodeCloudEvent]). Unknown members are ignored, numbers in extensions are [json.Number]. What
 // could be understood in two ways is refused: a member that occurs twice, also within the data, one
 // whose name differs from that of a known member only in case, and data that is null. The error is
 // a *[DecodeError]. The result does not share memory with b.

@@ -29,10 +29,9 @@ type Encoding struct {
 	// raised. Default: encoding/json.
 	MarshalJSON func(event any) ([]byte, error)
 	// Describe returns what package contract writes of the type: a JSON object with the members "json", a JSON Schema of
-	// what MarshalJSON returns, and "layout", an object of objects of strings, which says of each record or message in
-	// the bytes what it has, by what a reader knows it by on the wire, such as {"shop.OrderPlaced": {"1": "string id"}}.
-	// The words behind the first space are names that a reader does not see; everything else is a promise. Default: none;
-	// the contract has the content type alone.
+	// what MarshalJSON returns, and "layout", which says of each message or record in the bytes what parts it has, by what
+	// a reader knows them by on the wire: {"shop.OrderPlaced": {"1": {"type": "repeated string", "name": "ids"}}}. The type
+	// is a promise, the name is not. Default: none; the contract has the content type, and any JSON.
 	Describe func() ([]byte, error)
 }
 
