@@ -237,7 +237,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, rabbitmq, webhook, memory or strange",
 			"9:21: brokers.e.region: does nothing for a broker of type memory: remove it",
-			`9:32: brokers.e: unknown key "topic": use type, format, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`9:32: brokers.e: unknown key "topic": use type, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
 			`9:51: brokers.e.workers: is "0": use at least 1`,
 			`9:66: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:82: brokers.e.batch_bytes: is "0": use at least 1`,

@@ -189,6 +189,14 @@ func (c *Catalog) Unmarshal(wireType string, data json.RawMessage) (any, error) 
 	if !ok {
 		return nil, &UnknownTypeError{WireType: wireType, Context: c.context}
 	}
+	if encoding := t.settings.encoding; encoding != nil && encoding.UnmarshalJSON != nil {
+		var event any
+		err := guardData(t.goType, func() (err error) {
+			event, err = encoding.UnmarshalJSON(data)
+			return err
+		})
+		return event, err
+	}
 	v := reflect.New(t.goType)
 	if err := unmarshalData(data, v.Interface(), t.goType); err != nil {
 		return nil, err
@@ -205,9 +213,21 @@ func DataAs[E any](data json.RawMessage) (E, error) {
 	return v, err
 }
 
-// unmarshalData turns a panic in a UnmarshalJSON of the user's into an error: one
+func unmarshalData(data []byte, into any, t reflect.Type) error {
+	return guardData(t, func() error {
+		if len(data) == 0 {
+			return errors.New("there is no data")
+		}
+		if isNull(data) { // which would leave the value as it is
+			return errors.New("the data is null")
+		}
+		return strictjson.UnmarshalLoose(data, into) //nolint:wrapcheck // guardData wraps it
+	})
+}
+
+// guardData says of an error what was decoded, and turns a panic in a UnmarshalJSON of the user's into one: one
 // message must not end a consumer.
-func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
+func guardData(t reflect.Type, unmarshal func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &panicError{r}
@@ -219,13 +239,7 @@ func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
 			}
 		}
 	}()
-	if len(data) == 0 {
-		return errors.New("there is no data")
-	}
-	if isNull(data) { // which would leave the value as it is
-		return errors.New("the data is null")
-	}
-	return strictjson.UnmarshalLoose(data, into) //nolint:wrapcheck // wrapped above
+	return unmarshal()
 }
 
 // isNull tells whether valid JSON is null.

@@ -28,6 +28,8 @@ type Encoding struct {
 	// MarshalJSON returns the event's JSON; white space between its tokens is removed. It is called when the event is
 	// raised. Default: encoding/json.
 	MarshalJSON func(event any) ([]byte, error)
+	// UnmarshalJSON makes an event of such JSON, for [Catalog.Unmarshal]. Default: encoding/json.
+	UnmarshalJSON func(data []byte) (event any, err error)
 	// Describe returns what package contract writes of the type: a JSON object with the members "json", a JSON Schema of
 	// what MarshalJSON returns, and "layout", which says of each message or record in the bytes what parts it has, by what
 	// a reader knows them by on the wire: {"shop.OrderPlaced": {"1": {"type": "repeated string", "name": "ids"}}}. The type

@@ -35,12 +35,12 @@ func Decode[M proto.Message](m *inbox.Message) (M, error) {
 	if err != nil {
 		return none, fmt.Errorf("protobuf: decode %T: %w", none, err)
 	}
-	event := none.ProtoReflect().Type().New().Interface()
+	event := empty[M]()
 	data, contentType, isJSON, err := dataOf(m)
 	switch {
 	case err != nil:
 	case isJSON:
-		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, event)
+		event, err = unmarshalJSON[M](data)
 	default:
 		if name := messageName(contentType); name != "" && name != string(d.FullName()) {
 			err = fmt.Errorf("the message is a %.200q", name)
@@ -51,7 +51,18 @@ func Decode[M proto.Message](m *inbox.Message) (M, error) {
 	if err != nil {
 		return none, fmt.Errorf("protobuf: decode %s, of %d bytes, as %s: %w: compare the .proto file with the producer's, and its version with that in the type", m.Type, len(data), d.FullName(), err)
 	}
-	return event.(M), nil //nolint:forcetypeassert // it was made by M's own type
+	return event, nil
+}
+
+// empty makes a generated message.
+func empty[M proto.Message]() M {
+	var none M
+	return none.ProtoReflect().Type().New().Interface().(M) //nolint:forcetypeassert // it is made by M's own type
+}
+
+func unmarshalJSON[M proto.Message](data []byte) (M, error) {
+	event := empty[M]()
+	return event, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, event) //nolint:wrapcheck // callers say what they decode
 }
 
 // dataOf finds the data in a message.

@@ -41,10 +41,11 @@ func encodingOf[M proto.Message]() envelope.Encoding {
 		return envelope.Encoding{Marshal: marshal, MarshalJSON: marshalJSON}
 	}
 	return envelope.Encoding{
-		ContentType: mediaType + "; " + parameterName + "=" + string(d.FullName()),
-		Marshal:     marshal,
-		MarshalJSON: marshalJSON,
-		Describe:    func() ([]byte, error) { return describe(d) },
+		ContentType:   mediaType + "; " + parameterName + "=" + string(d.FullName()),
+		Marshal:       marshal,
+		MarshalJSON:   marshalJSON,
+		UnmarshalJSON: func(data []byte) (any, error) { return unmarshalJSON[M](data) },
+		Describe:      func() ([]byte, error) { return describe(d) },
 	}
 }
 
