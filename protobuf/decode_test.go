@@ -2,8 +2,6 @@ package protobuf_test
 
 import (
 	"encoding/base64"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"testing"
 	"unicode/utf8"
@@ -238,32 +236,5 @@ func TestMessagesSurviveEachForm(t *testing.T) {
 				t.Fatalf("%s: %v became %v", row.TargetBroker, sent, got)
 			}
 		}
-	})
-}
-
-// FuzzDecode: whatever arrives, decoding ends with an event or an error, and an event survives being written again.
-func FuzzDecode(f *testing.F) {
-	binary, _ := hex.DecodeString(placedHex)
-	f.Add(binary, "application/protobuf", "")
-	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":`+placedJSON+`}`), "", "")
-	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"/x","type":"t","datacontenttype":"application/protobuf","data_base64":"CgI0Mg=="}`), "", "")
-	f.Add(binary, "application/protobuf", "1.0")
-	f.Fuzz(func(t *testing.T, payload []byte, contentType, specVersion string) {
-		attributes := flat(map[string]string{"content-type": contentType})
-		if specVersion != "" {
-			attributes["ce-specversion"], attributes["ce-id"], attributes["ce-source"], attributes["ce-type"] = specVersion, "1", "/x", "t"
-		}
-		m, err := inbox.Decode(payload, attributes)
-		if err != nil {
-			return
-		}
-		event, err := protobuf.Decode[*shop.Everything](m)
-		if err != nil {
-			return
-		}
-		again, err := proto.Marshal(event)
-		require.NoError(t, err, fmt.Sprint(event))
-		back := new(shop.Everything)
-		require.NoError(t, proto.Unmarshal(again, back))
 	})
 }
