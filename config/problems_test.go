@@ -301,6 +301,16 @@ brokers:
 			`5:64: brokers.c.include[1]: "fqn" does not go together with format: cloudevents, which has no such attribute: remove it`,
 			`5:69: brokers.c.include[2]: "nulls" does not go together with format: cloudevents, which has no such attribute: remove it`,
 		}},
+		{"in which encoding it leaves", `outbox: {external_brokers: [n, c]}
+brokers:
+  default: {type: memory, encoding: json}
+  n: {type: memory, encoding: JSON}
+  c: {type: memory, encoding: protobuf}
+`, []string{
+			"3:27: brokers.default.encoding: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			`4:31: brokers.n.encoding: "JSON" is not known: did you mean "json"?`,
+			`5:31: brokers.c.encoding: "protobuf" is not known: use own or json`,
+		}},
 		{"an alias within itself", "brokers: {default: {type: strange, url: x, hosts: &x [*x]}}\n", []string{
 			"1:55: brokers.default.hosts[0]: must be a single value, but is a list",
 		}},
