@@ -25,6 +25,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 
 		format := entry.choice("format", string(envelope.FormatNative), string(envelope.FormatCloudEvents))
 		broker.MessageFormat = envelope.Format(format)
+		broker.JSON = entry.choice("encoding", "own", "json") == "json"
 		entry.text("source", &broker.Source)
 		broker.Extensions = entry.extensions(broker.MessageFormat)
 		broker.Include = entry.include(broker.MessageFormat)

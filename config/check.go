@@ -125,7 +125,7 @@ func (r *reader) checkTarget(cfg *Config, shared *outboxSection, target *target)
 		broker.Settings.Check(checked)
 	}
 	if target.name == cfg.Outbox.InternalBroker && shared.sound("internal_broker") {
-		for _, name := range []string{"format", "source", "extensions", "include", "filter"} {
+		for _, name := range []string{"format", "encoding", "source", "extensions", "include", "filter"} {
 			if f := target.find(name); f != nil {
 				r.problemf(f.key, f.path, "does nothing for the internal broker, which gets every event in its internal form: remove it")
 			}

@@ -94,6 +94,9 @@ type Broker struct {
 
 	// MessageFormat is "format" in a file. Default: envelope.FormatNative. External brokers only.
 	MessageFormat envelope.Format
+	// JSON is "encoding: json" in a file: the data of all messages is JSON, also of event types that have an
+	// encoding of their own, such as Protobuf. Default: false, "encoding: own". External brokers only.
+	JSON bool
 	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with
 	// envelope.FormatCloudEvents.
 	Source string

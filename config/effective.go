@@ -26,6 +26,7 @@ func (c *Config) Routing() outbox.Routing {
 			Broker: name, Format: cmp.Or(broker.MessageFormat, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
 			Extensions: broker.Extensions,
 			Include:    broker.Include,
+			JSON:       broker.JSON,
 			Overrides:  broker.Overrides,
 		})
 	}

@@ -237,7 +237,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, rabbitmq, webhook, memory or strange",
 			"9:21: brokers.e.region: does nothing for a broker of type memory: remove it",
-			`9:32: brokers.e: unknown key "topic": use type, format, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`9:32: brokers.e: unknown key "topic": use type, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
 			`9:51: brokers.e.workers: is "0": use at least 1`,
 			`9:66: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:82: brokers.e.batch_bytes: is "0": use at least 1`,
@@ -300,6 +300,16 @@ brokers:
 			`4:104: brokers.n.include[8]: "x" is not known: use fqn, origin_stream, idempotency_key, nulls or tracestate`,
 			`5:64: brokers.c.include[1]: "fqn" does not go together with format: cloudevents, which has no such attribute: remove it`,
 			`5:69: brokers.c.include[2]: "nulls" does not go together with format: cloudevents, which has no such attribute: remove it`,
+		}},
+		{"in which encoding it leaves", `outbox: {external_brokers: [n, c]}
+brokers:
+  default: {type: memory, encoding: json}
+  n: {type: memory, encoding: JSON}
+  c: {type: memory, encoding: protobuf}
+`, []string{
+			"3:27: brokers.default.encoding: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			`4:31: brokers.n.encoding: "JSON" is not known: did you mean "json"?`,
+			`5:31: brokers.c.encoding: "protobuf" is not known: use own or json`,
 		}},
 		{"an alias within itself", "brokers: {default: {type: strange, url: x, hosts: &x [*x]}}\n", []string{
 			"1:55: brokers.default.hosts[0]: must be a single value, but is a list",

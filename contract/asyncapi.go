@@ -34,7 +34,7 @@ func (d *Document) AsyncAPI(version string, brokers ...string) ([]byte, error) {
 		if !known {
 			return nil, fmt.Errorf("contract: write AsyncAPI: there is no broker %q: the document has %q", name, slices.Sorted(maps.Keys(d.file.Brokers)))
 		}
-		repeated, err := json.Marshal([]any{b.Headers, b.Envelope, b.Extensions})
+		repeated, err := json.Marshal([]any{b.Headers, b.BareHeaders, b.Envelope, b.Extensions})
 		if size += len(repeated) * len(b.Types); err == nil && size > maxAsyncAPIBytes {
 			err = fmt.Errorf("the document would have more than %d bytes: name fewer brokers", maxAsyncAPIBytes)
 		}
@@ -81,11 +81,13 @@ type (
 	message struct {
 		Name          string             `json:"name"`
 		Title         string             `json:"title"`
+		Description   string             `json:"description,omitempty"`
 		ContentType   string             `json:"contentType"`
 		CorrelationID *correlation       `json:"correlationId,omitempty"`
 		Headers       *jsonschema.Schema `json:"headers"`
 		Payload       *jsonschema.Schema `json:"payload"`
 		OrderingKey   string             `json:"x-ordering-key"`
+		Layout        layout             `json:"x-layout,omitempty"`
 	}
 	correlation struct {
 		Location string `json:"location"`
@@ -119,7 +121,21 @@ func (out *asyncAPI) add(name string, b *broker) {
 		out.Channels[id].Messages[plain(wireType)] = ref{"#/components/messages/" + key}
 		m := message{
 			Name: wireType, Title: wireType, ContentType: b.ContentType, OrderingKey: t.Key,
-			Headers: b.headers(t), Payload: b.payload(wireType, out.hoist(key, t.Data)),
+			Headers: b.headers(t), Layout: t.Layout,
+		}
+		data := out.hoist(key, t.Data)
+		switch {
+		case t.ContentType == "":
+			m.Payload = b.payload(wireType, "data", data)
+		case b.Format == envelope.FormatCloudEvents:
+			m.Payload = b.payload(wireType, "data_base64", &jsonschema.Schema{Type: jsonschema.Types{jsonschema.String}, ContentEncoding: "base64"})
+			typeOf, _ := json.Marshal(t.ContentType) //nolint:errchkjson // a string
+			m.Payload = m.Payload.With("datacontenttype", &jsonschema.Schema{Type: jsonschema.Types{jsonschema.String}, Const: typeOf}, true)
+		default:
+			m.ContentType, m.Payload = t.ContentType, data
+		}
+		if t.ContentType != "" {
+			m.Description = encodedDescription
 		}
 		if b.Headers.Properties["correlation_id"] != nil {
 			m.CorrelationID = &correlation{"$message.header#/correlation_id"}
@@ -130,10 +146,14 @@ func (out *asyncAPI) add(name string, b *broker) {
 
 // headers are the flat fields of messages of a type.
 func (b *broker) headers(t *eventType) *jsonschema.Schema {
-	if len(t.Headers) == 0 {
-		return b.Headers
+	own := b.Headers
+	if t.ContentType != "" && b.BareHeaders != nil {
+		own = b.BareHeaders
 	}
-	all := *b.Headers
+	if len(t.Headers) == 0 {
+		return own
+	}
+	all := *own
 	all.Properties = maps.Clone(all.Properties)
 	if all.Properties == nil {
 		all.Properties = map[string]*jsonschema.Schema{}
@@ -201,10 +221,10 @@ func (out *asyncAPI) hoist(key string, data *jsonschema.Schema) *jsonschema.Sche
 }
 
 // payload is the schema of a whole message.
-func (b *broker) payload(wireType string, data *jsonschema.Schema) *jsonschema.Schema {
+func (b *broker) payload(wireType, member string, data *jsonschema.Schema) *jsonschema.Schema {
 	typeOf, _ := json.Marshal(wireType) //nolint:errchkjson // a string
 	constant := &jsonschema.Schema{Type: jsonschema.Types{jsonschema.String}, Const: typeOf}
-	whole := b.Envelope.With("data", data, true)
+	whole := b.Envelope.With(member, data, true)
 	if b.Format == envelope.FormatCloudEvents {
 		for name, s := range b.Extensions {
 			whole = whole.With(name, s, false)

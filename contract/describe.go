@@ -25,23 +25,24 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	if err := routing.CheckEvents(events, slog.New(slog.DiscardHandler)); err != nil {
 		return fmt.Errorf("contract: describe the events: %w", err)
 	}
-	described := file{Version: version, Context: events.Context(), Brokers: map[string]*broker{}}
+	whole := file{Version: version, Context: events.Context(), Brokers: map[string]*broker{}}
 	routing = routing.WithDefaults()
-	schemas := map[*envelope.EventType]*jsonschema.Schema{} // by what leaves
+	schemas := map[*envelope.EventType]described{} // by what leaves
 	for _, t := range events.Types() {
 		for _, leaving := range t.Contracts() {
-			s, notes, err := jsonschema.Of(leaving.GoType())
+			one, notes, err := schemaOf(leaving)
 			if err != nil {
 				return fmt.Errorf("contract: describe event %s: %w", leaving.WireType(), err)
 			}
-			alone := *s.NotNull() // an event whose data is null is refused
+			alone := *one.schema.NotNull() // an event whose data is null is refused
 			alone.Dialect, alone.ID = jsonschema.Dialect, "urn:event:"+leaving.WireType()
-			schemas[leaving] = &alone
-			described.Warnings = append(described.Warnings, notes...)
+			one.schema = &alone
+			schemas[leaving] = one
+			whole.Warnings = append(whole.Warnings, notes...)
 		}
 	}
-	slices.Sort(described.Warnings)
-	described.Warnings = slices.Compact(described.Warnings) // two events can have one type within them
+	slices.Sort(whole.Warnings)
+	whole.Warnings = slices.Compact(whole.Warnings) // two events can have one type within them
 	for i := range routing.External {
 		route := &routing.External[i]
 		b, err := observe(events.Context(), *route)
@@ -55,16 +56,32 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 				}
 			}
 		}
-		described.Brokers[route.Broker] = b
+		if err := b.observeBare(events.Context(), *route); err != nil {
+			return fmt.Errorf("contract: describe broker %q: %w", route.Broker, err)
+		}
+		whole.Brokers[route.Broker] = b
 	}
-	d.file = described
+	d.file = whole
 	return nil
 }
 
+// schemaOf describes the data of what leaves.
+func schemaOf(leaving *envelope.EventType) (d described, notes []string, err error) {
+	if encoding, has := leaving.Encoding(); has && (encoding.MarshalJSON != nil || encoding.Describe != nil) {
+		d, err = describeEncoding(encoding)
+		return d, nil, err
+	}
+	d.schema, notes, err = jsonschema.Of(leaving.GoType())
+	return d, notes, err
+}
+
 // add describes what leaves of an event type.
-func (b *broker) add(route *outbox.Route, context string, t, leaving *envelope.EventType, data *jsonschema.Schema) {
+func (b *broker) add(route *outbox.Route, context string, t, leaving *envelope.EventType, data described) {
 	one := &eventType{
-		Destination: destination(route.Destination, context, leaving, t.ChoosesDestination()), Key: t.KeyedBy(), Headers: t.Headers(), Data: data,
+		Destination: destination(route.Destination, context, leaving, t.ChoosesDestination()), Key: t.KeyedBy(), Headers: t.Headers(), Data: data.schema,
+	}
+	if encoding, has := leaving.Encoding(); has && !route.JSON {
+		one.ContentType, one.Layout = encoding.ContentType, data.layout
 	}
 	if route.Include.FQN {
 		one.FQN = leaving.FQN()

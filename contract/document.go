@@ -57,6 +57,9 @@ type broker struct {
 	Headers *jsonschema.Schema `json:"headers"`
 	// Envelope is the payload without data and extensions.
 	Envelope *jsonschema.Schema `json:"envelope"`
+	// BareHeaders are the flat fields beside a payload that is the data alone, without an envelope, where there is a type of
+	// which this is so.
+	BareHeaders *jsonschema.Schema `json:"bare_headers,omitempty"`
 	// Extensions that the broker lists, by their names on the wire.
 	Extensions map[string]*jsonschema.Schema `json:"extensions,omitempty"`
 	Types      map[string]*eventType         `json:"types"`
@@ -72,7 +75,12 @@ type eventType struct {
 	// Headers are flat fields of the type's own, any of which can be absent.
 	Headers []string `json:"headers,omitempty"`
 	// FQN is the Go type, where the broker gets it.
-	FQN  string             `json:"fqn,omitempty"`
+	FQN string `json:"fqn,omitempty"`
+	// ContentType of the data, where it leaves in an encoding of its own, and Layout what the bytes hold. With format native
+	// the payload is the data alone; with cloudevents it is in data_base64.
+	ContentType string `json:"content_type,omitempty"`
+	Layout      layout `json:"layout,omitempty"`
+	// Data is the schema of the data as JSON.
 	Data *jsonschema.Schema `json:"data"`
 }
 
@@ -134,6 +142,9 @@ func (b *broker) check() error {
 		return fmt.Errorf("there are more than %d types", maxTypes)
 	}
 	problems := []error{b.Headers.Check(), b.Envelope.Check()}
+	if b.BareHeaders != nil {
+		problems = append(problems, b.BareHeaders.Check())
+	}
 	for name, s := range b.Extensions {
 		switch {
 		case s == nil:
@@ -205,6 +216,11 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 	if err := jsonschema.Compare(b.Headers, after.Headers, path+": headers", report); err != nil {
 		return err
 	}
+	if b.BareHeaders != nil && after.BareHeaders != nil {
+		if err := jsonschema.Compare(b.BareHeaders, after.BareHeaders, path+": headers without an envelope", report); err != nil {
+			return err
+		}
+	}
 	return eachPair(b.Types, after.Types, path+": ", report, func(at string, before, after *eventType) error {
 		change(at, "destination", before.Destination, after.Destination)
 		if before.FQN != "" && after.FQN != "" { // that it comes at all is in the envelope
@@ -229,9 +245,24 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 			}
 			report(false, at+": header "+name, "added")
 		}
-		return jsonschema.Compare(before.Data, after.Data, at+": data", report)
+		return before.dataChanges(after, at, report)
 	})
 }
+
+// dataChanges compares the data in the encoding that leaves.
+func (t *eventType) dataChanges(after *eventType, at string, report jsonschema.Report) error {
+	changer(report)(at, "content type", cmp.Or(t.ContentType, jsonType), cmp.Or(after.ContentType, jsonType))
+	switch {
+	case (t.ContentType == "") != (after.ContentType == ""): // all of it is another one
+		return nil
+	case t.Layout != nil && after.Layout != nil:
+		t.Layout.changes(after.Layout, at, report)
+		return nil
+	}
+	return jsonschema.Compare(t.Data, after.Data, at+": data", report)
+}
+
+var jsonType = envelope.FormatNative.ContentType()
 
 func changer(report jsonschema.Report) func(path, what, before, after string) {
 	return func(path, what, before, after string) {

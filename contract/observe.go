@@ -68,11 +68,8 @@ func samples() []sample {
 
 // observe describes what a broker gets beside the data.
 func observe(context string, route outbox.Route) (*broker, error) {
-	events := envelope.NewCatalog(context)
-	envelope.Register[first](events, envelope.Published())
-	envelope.Register[second](events, envelope.Published(), envelope.Version(2))
-	envelope.Register[third](events, envelope.Published(), envelope.Version(3))
-	if err := events.Err(); err != nil {
+	events, err := sampleEvents(context)
+	if err != nil {
 		return nil, err
 	}
 	b := &broker{Format: route.Format, Types: map[string]*eventType{}}
@@ -80,7 +77,11 @@ func observe(context string, route outbox.Route) (*broker, error) {
 	for _, s := range samples() {
 		plain, bare := route, s
 		plain.Extensions, bare.extension = nil, nil
-		row, payload, err := bare.write(events, plain)
+		row, err := bare.write(events, plain)
+		if err != nil {
+			return nil, err
+		}
+		payload, err := payloadOf(row)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +94,11 @@ func observe(context string, route outbox.Route) (*broker, error) {
 		if len(route.Extensions) == 0 {
 			continue
 		}
-		_, with, err := s.write(events, route)
+		row, err = s.write(events, route)
+		if err != nil {
+			return nil, err
+		}
+		with, err := payloadOf(row)
 		if err != nil {
 			return nil, err
 		}
@@ -109,6 +114,48 @@ func observe(context string, route outbox.Route) (*broker, error) {
 	return b, nil
 }
 
+// sampleEvents are the types of the samples.
+func sampleEvents(context string, more ...envelope.Option) (*envelope.Catalog, error) {
+	events := envelope.NewCatalog(context)
+	options := func(version int) []envelope.Option {
+		return append([]envelope.Option{envelope.Published(), envelope.Version(version)}, more...)
+	}
+	envelope.Register[first](events, options(1)...)
+	envelope.Register[second](events, options(2)...)
+	envelope.Register[third](events, options(3)...)
+	return events, events.Err()
+}
+
+// observeBare describes the flat fields of messages that are the data alone, where there are such.
+func (b *broker) observeBare(context string, route outbox.Route) error {
+	own := ""
+	for _, t := range b.Types {
+		own = max(own, t.ContentType)
+	}
+	if own == "" || route.Format != envelope.FormatNative {
+		return nil
+	}
+	events, err := sampleEvents(context, envelope.Encoding{ContentType: own, Marshal: func(any) ([]byte, error) { return nil, nil }})
+	if err != nil {
+		return err
+	}
+	var headers []any
+	for i, s := range samples() {
+		row, err := s.write(events, route)
+		if err != nil {
+			return err
+		}
+		row.ContentType = fmt.Sprint("text ", i) // that of each type, which says what it is
+		fields, err := flatFields(row)
+		if err != nil {
+			return err
+		}
+		headers = append(headers, fields)
+	}
+	b.BareHeaders = jsonschema.Infer(headers...)
+	return nil
+}
+
 // extend describes the extensions that a broker lists, of which there are samples.
 func (b *broker) extend(samples []any, route *outbox.Route) {
 	b.Extensions = jsonschema.Infer(samples...).Properties
@@ -121,8 +168,8 @@ func (b *broker) extend(samples []any, route *outbox.Route) {
 	}
 }
 
-// write is the row that a commit would write for the broker, and its payload without the data.
-func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Row, map[string]any, error) {
+// write is the row that a commit would write for the broker.
+func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Row, error) {
 	route.Types = nil // the samples stand for those that pass
 	cx := s.caused(events)
 	for _, name := range route.Extensions {
@@ -138,22 +185,26 @@ func (s *sample) write(events *envelope.Catalog, route outbox.Route) (*outbox.Ro
 	}
 	message, err := events.Seal(event, s.source, cx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	routing := outbox.Routing{InternalBroker: "internal of " + route.Broker, External: []outbox.Route{route}}.WithDefaults()
 	rows, err := routing.AppendRows(nil, message)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	row := &rows[len(rows)-1]
+	return &rows[len(rows)-1], nil
+}
+
+// payloadOf is the payload of a row, without the data.
+func payloadOf(row *outbox.Row) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(row.Payload))
 	decoder.UseNumber()
 	var payload map[string]any
 	if err := decoder.Decode(&payload); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	delete(payload, "data")
-	return row, payload, nil
+	return payload, nil
 }
 
 // caused is the context of the sample. Where it has an origin, that is a message that was published.

@@ -70,7 +70,7 @@ func (c *Catalog) Lookup(event any) (*EventType, error) {
 	if et, ok := entries.byType[t]; ok {
 		return et, nil
 	}
-	if t != nil && t.Kind() == reflect.Pointer {
+	if t != nil && t.Kind() == reflect.Pointer && !isProtobuf(t) {
 		return nil, &PointerEventError{Type: t}
 	}
 	return nil, &UnregisteredError{Type: t, Context: c.context, Refused: entries.refused[t]}

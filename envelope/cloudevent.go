@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ type CloudEventOptions struct {
 	// TraceState lets the W3C tracestate leave, which vendors of tracing write; see
 	// [Include]. Default: false.
 	TraceState bool
+	// JSON has the data leave as JSON also where its type has an [Encoding]. Default: false;
+	// such data is in data_base64, and datacontenttype says what it is.
+	JSON bool
 }
 
 // Validate checks the options, for start-up.
@@ -83,7 +87,7 @@ type CloudEvent struct {
 	Data json.RawMessage
 	// Binary is the data as bytes: decoded data_base64, or the body of an event in binary mode
 	// whose datacontenttype is not JSON, or whose body is not. Data is set as well where these
-	// bytes are JSON. Only decoded events have it.
+	// bytes are JSON.
 	Binary []byte
 }
 
@@ -122,13 +126,16 @@ func (m *Message) MarshalCloudEvent(opts CloudEventOptions) ([]byte, error) {
 		Extensions:      extensions,
 		Data:            m.Data,
 	}
+	if !opts.JSON && r.encoded != nil {
+		ce.DataContentType, ce.Data, ce.Binary = r.Type.settings.encoding.ContentType, nil, r.encoded
+	}
 	if opts.TraceState {
 		ce.TraceState = r.TraceState
 	}
 	if ce.Source == "" {
 		ce.Source = cloudEventSource(d.StreamCategory)
 	}
-	w := writer{b: make([]byte, 0, m.sizeHint())}
+	w := writer{b: make([]byte, 0, m.sizeHint()+base64.StdEncoding.EncodedLen(len(ce.Binary)))}
 	ce.write(&w)
 	return w.b, m.writeError(w.err)
 }
@@ -149,7 +156,11 @@ func (ce *CloudEvent) write(w *writer) {
 	w.optional("correlationid", ce.CorrelationID)
 	w.optional("causationid", ce.CausationID)
 	w.members(ce.Extensions)
-	w.raw("data", ce.Data)
+	if ce.Data == nil && ce.Binary != nil {
+		w.base64(memberBase64, ce.Binary)
+	} else {
+		w.raw("data", ce.Data)
+	}
 	w.close()
 }
 

@@ -146,7 +146,7 @@ func (ce *CloudEvent) message() (*Message, error) {
 		return nil, decodeFlaw(FormatCloudEvents, "read events of other producers with DecodeCloudEvent",
 			"attribute id is %q, not a UUID", ce.ID)
 	}
-	if ce.Data == nil {
+	if ce.Data == nil && ce.Binary == nil {
 		return nil, decodeFlaw(FormatCloudEvents, "read events of other producers with DecodeCloudEvent", "member data is missing")
 	}
 	m := &Message{

@@ -31,7 +31,7 @@ type Contract struct {
 //	))
 //
 // The options [Name] and [Version] are those of the contract: by default the event's name, and 1, whatever
-// the event's own version. [To] names the external brokers that get it; without it all do. A broker gets an
+// the event's own version. So is an [Encoding]. [To] names the external brokers that get it; without it all do. A broker gets an
 // event once for each of its contracts, each of which it knows by its type (headers.type), so that partners
 // can go from one version to the next at their own time. The first contract has the message id of the event,
 // the others have one that is derived from it, the same on all of their brokers and always: append new ones
@@ -61,9 +61,10 @@ type conversion struct {
 
 // A converted is what a conversion has made of an event.
 type converted struct {
-	json   []byte
-	err    error // why there is none
-	remedy string
+	json    []byte
+	encoded []byte // in the encoding of the contract's type, nil where it has none
+	err     error  // why there is none
+	remedy  string
 }
 
 // conversions checks the contracts of an event type.
@@ -82,8 +83,12 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 			refuse(f.cause, f.remedy)
 			continue
 		}
-		if f := kindFlaw(given.public); f != nil {
-			refuse(errors.New("partners get a value, not a pointer or an interface"), "let the function return a struct")
+		if f := kindFlaw(given.public, given.options); f != nil {
+			if remedy := "let the function return a struct"; isProtobuf(given.public) {
+				refuse(f.cause, "write protobuf.As in place of envelope.As")
+			} else {
+				refuse(errors.New("partners get a value, not a pointer or an interface"), remedy)
+			}
 			continue
 		}
 		if f := promotedFlaw(given.public); f != nil {
@@ -167,7 +172,13 @@ func (c *conversion) asked(event any) (result converted) {
 			result.err = &panicError{r}
 		}
 	}()
-	result.json, result.err = encodeJSON(addressable(c.convert(event)))
+	public := c.convert(event)
+	if encoding := c.public.settings.encoding; encoding != nil {
+		made := encoding.encode(public, true)
+		result.json, result.encoded, result.err = made.json, made.bytes, made.err
+	} else {
+		result.json, result.err = encodeJSON(addressable(public))
+	}
 	switch {
 	case result.err != nil:
 	case isNull(result.json):
@@ -224,7 +235,7 @@ func (p *sealing) contracts(m *Message) error {
 		public.Metadata.Headers.ID, public.Metadata.Headers.Type = c.id(p.ev.ID), c.public.wireType
 		public.Metadata.Domain.Version, public.Metadata.Domain.FQN = c.public.settings.version, c.public.fqn
 		public.Metadata.Envelope.Checksum = ""
-		public.Routing.Type, public.Routing.contracts = c.public, nil
+		public.Routing.Type, public.Routing.contracts, public.Routing.encoded = c.public, nil, one.encoded
 		m.Routing.contracts[i] = &public
 	}
 	return nil
@@ -286,7 +297,11 @@ func (c *Catalog) Warnings() []error {
 	var all []error
 	for _, t := range c.Types() {
 		for _, conversion := range t.conversions {
-			result := conversion.apply(reflect.Zero(t.goType).Interface(), nil)
+			zero := reflect.Zero(t.goType)
+			if t.goType.Kind() == reflect.Pointer {
+				zero = reflect.New(t.goType.Elem())
+			}
+			result := conversion.apply(zero.Interface(), nil)
 			remedy := result.remedy
 			switch panicked := (*panicError)(nil); {
 			case errors.As(result.err, &panicked):

@@ -40,8 +40,8 @@ type wireDomain struct {
 }
 
 // Decode reads a message of any form and tells which it was. What a form does not carry stays
-// empty, Routing always; of a CloudEvent that is the streams and most of the domain (see
-// [DecodeCloudEvent]). Unknown members are ignored, numbers in extensions are [json.Number]. What
+// empty, Routing always; of a CloudEvent that is the streams and most of the domain, and the data where it
+// is not JSON (see [DecodeCloudEvent]). Unknown members are ignored, numbers in extensions are [json.Number]. What
 // could be understood in two ways is refused: a member that occurs twice, also within the data, one
 // whose name differs from that of a known member only in case, and data that is null. The error is
 // a *[DecodeError]. The result does not share memory with b.
@@ -189,6 +189,14 @@ func (c *Catalog) Unmarshal(wireType string, data json.RawMessage) (any, error) 
 	if !ok {
 		return nil, &UnknownTypeError{WireType: wireType, Context: c.context}
 	}
+	if encoding := t.settings.encoding; encoding != nil && encoding.UnmarshalJSON != nil {
+		var event any
+		err := guardData(t.goType, func() (err error) {
+			event, err = encoding.UnmarshalJSON(data)
+			return err
+		})
+		return event, err
+	}
 	v := reflect.New(t.goType)
 	if err := unmarshalData(data, v.Interface(), t.goType); err != nil {
 		return nil, err
@@ -205,9 +213,21 @@ func DataAs[E any](data json.RawMessage) (E, error) {
 	return v, err
 }
 
-// unmarshalData turns a panic in a UnmarshalJSON of the user's into an error: one
+func unmarshalData(data []byte, into any, t reflect.Type) error {
+	return guardData(t, func() error {
+		if len(data) == 0 {
+			return errors.New("there is no data")
+		}
+		if isNull(data) { // which would leave the value as it is
+			return errors.New("the data is null")
+		}
+		return strictjson.UnmarshalLoose(data, into) //nolint:wrapcheck // guardData wraps it
+	})
+}
+
+// guardData says of an error what was decoded, and turns a panic in a UnmarshalJSON of the user's into one: one
 // message must not end a consumer.
-func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
+func guardData(t reflect.Type, unmarshal func() error) (err error) {
 	returned := false
 	defer func() {
 		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1
@@ -220,16 +240,9 @@ func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
 			}
 		}
 	}()
-	switch {
-	case len(data) == 0:
-		err = errors.New("there is no data")
-	case isNull(data): // which would leave the value as it is
-		err = errors.New("the data is null")
-	default:
-		err = strictjson.UnmarshalLoose(data, into)
-	}
+	err = unmarshal()
 	returned = true
-	return err //nolint:wrapcheck // wrapped above
+	return err
 }
 
 // isNull tells whether valid JSON is null.

@@ -14,6 +14,7 @@ type derived struct {
 	of *EventType
 	functions
 	converted []converted // by contract
+	encoded   *encoded    // nil where the type has no encoding
 	place     string      // where the event was raised, of one that has failed, or is converted once more
 }
 
@@ -27,7 +28,7 @@ var deriving struct {
 
 // remember makes NewEvent call the functions of a registration.
 func (t *EventType) remember() {
-	if t.settings.none() && len(t.conversions) == 0 {
+	if t.settings.none() && len(t.conversions) == 0 && t.settings.encoding == nil {
 		return
 	}
 	deriving.Lock()
@@ -42,6 +43,14 @@ func registrations(t reflect.Type) []weak.Pointer[EventType] {
 	return pointers
 }
 
+// hasEncoding reports whether a registration of a type has an encoding.
+func hasEncoding(t reflect.Type) bool {
+	return slices.ContainsFunc(registrations(t), func(p weak.Pointer[EventType]) bool {
+		et := p.Value()
+		return et != nil && et.settings.encoding != nil
+	})
+}
+
 // derive asks the functions of all registrations of a type about an event, whose JSON this is.
 func derive(t reflect.Type, data any, json []byte) (all []derived) {
 	for _, pointer := range registrations(t) {
@@ -50,6 +59,12 @@ func derive(t reflect.Type, data any, json []byte) (all []derived) {
 			continue
 		}
 		d := derived{of: et, functions: et.settings.fixed(data)}
+		if encoding := et.settings.encoding; encoding != nil {
+			made := encoding.encode(data, et.leavesItself())
+			if d.encoded = &made; made.err != nil {
+				d.place = raisedAt()
+			}
+		}
 		if len(et.conversions) > 0 {
 			failed := awaitsID(t, data)
 			d.converted = et.convert(data, json)

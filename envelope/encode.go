@@ -84,8 +84,11 @@ func encodeRemedy(err error) string {
 		unsupportedValue *json.UnsupportedValueError
 		marshaler        *json.MarshalerError
 		panicked         *panicError
+		encoding         *encodingError
 	)
 	switch {
+	case errors.As(err, &encoding):
+		return "raise an event that its encoding takes: not nil, complete, its texts valid UTF-8"
 	case errors.As(err, &panicked):
 		return "fix the MarshalJSON or MarshalText method that panics"
 	case errors.As(err, &marshaler):

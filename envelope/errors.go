@@ -40,6 +40,9 @@ func registerLine(t reflect.Type) string {
 	if eventName(t) == "" {
 		option = `, envelope.Name("...")`
 	}
+	if isProtobuf(t) {
+		return "protobuf.Register[" + goName(t) + "](events" + option + ")"
+	}
 	return "envelope.Register[" + goName(t) + "](events" + option + ")"
 }
 

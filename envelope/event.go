@@ -92,11 +92,22 @@ func (e *Event) Source() Source {
 
 func encodeRaised(data any) (r raised) {
 	t := reflect.TypeOf(data)
-	if t == nil || t.Kind() == reflect.Pointer { // no event, as Seal will say
+	if t == nil {
 		return r
 	}
-	if r.json, r.err = encodeJSON(addressable(data)); r.err == nil {
-		r.derived = derive(t, data, r.json)
+	if isPointer := t.Kind() == reflect.Pointer; !isPointer {
+		r.json, r.err = encodeJSON(addressable(data))
+	}
+	if r.err != nil || r.json == nil { // no event, as Seal will say, unless a registration can encode it
+		if !hasEncoding(t) {
+			return r
+		}
+	}
+	r.derived = derive(t, data, r.json)
+	for _, d := range r.derived {
+		if d.encoded != nil && r.json == nil {
+			r.json, r.err = d.encoded.json, d.encoded.err
+		}
 	}
 	return r
 }

@@ -110,6 +110,7 @@ type Routing struct {
 
 	cause     *EventType // of the message which caused this one, nil where it is not known
 	contracts []*Message // what leaves in place of the message, see AppendExternal
+	encoded   []byte     // the data in the encoding of its type, nil where it has none; see MarshalData
 }
 
 // Values that are the same in every message we seal.

@@ -20,6 +20,9 @@ func goName(t reflect.Type) string {
 // fqn is the value of domain.fqn: import path and type. Type arguments keep
 // their import paths, since two packages may hold types of one name.
 func fqn(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer { // of an event with an encoding
+		t = t.Elem()
+	}
 	name := cleanReflectName(t.Name())
 	switch {
 	case name == "": // struct{...}, map[string]any
@@ -35,6 +38,9 @@ func fqn(t reflect.Type) string {
 // name, with the names of type arguments appended (Changed[shop.Order] is
 // ChangedOrder). It is empty for an unnamed type.
 func eventName(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer { // of an event with an encoding
+		t = t.Elem()
+	}
 	return flattenTypeArgs(cleanReflectName(t.Name()), "")
 }
 

@@ -47,8 +47,8 @@ func (t *EventType) GoType() reflect.Type { return t.goType }
 func (t *EventType) Brokers() []string { return slices.Clone(t.settings.to) }
 
 // Register adds event type E to the catalog. E is the plain value that the domain
-// raises; a pointer or interface is refused, a type without a name needs the
-// option [Name]. Problems do not panic: they wait for [Catalog.Err], and the type
+// raises; a pointer is refused unless the type has an [Encoding], as generated Protobuf
+// messages have, an interface always; a type without a name needs the option [Name]. Problems do not panic: they wait for [Catalog.Err], and the type
 // stays unregistered.
 func Register[E any](c *Catalog, opts ...Option) {
 	t := reflect.TypeFor[E]()
@@ -74,7 +74,7 @@ func Register[E any](c *Catalog, opts ...Option) {
 }
 
 func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []error) {
-	if f := kindFlaw(t); f != nil {
+	if f := kindFlaw(t, opts); f != nil {
 		return nil, []error{registerError(t, f.cause, f.remedy)}
 	}
 	if f := idFlaw(t); f != nil {
@@ -87,7 +87,7 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 	problems := s.apply(atRegister, t, opts)
 	if s.name == "" {
 		s.name = eventName(t)
-		if !isEventName(s.name) && !givesName(opts) {
+		if !isEventName(s.name) && !gives(opts, setsName) {
 			problems = append(problems, registerError(t,
 				fmt.Errorf("the type's name %q cannot be that of an event: ASCII letters, digits and underscores, a letter first", s.name),
 				`add the option envelope.Name("...")`))
@@ -109,9 +109,22 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 	}, append(problems, refused...)
 }
 
-func kindFlaw(t reflect.Type) *flaw {
+func kindFlaw(t reflect.Type, opts []Option) *flaw {
+	if isProtobuf(t) && !gives(opts, setsEncoding) {
+		elem := t
+		if t.Kind() == reflect.Pointer {
+			elem = t.Elem()
+		}
+		return &flaw{
+			errors.New("it is a Protobuf message, whose JSON is not that of its Go type"),
+			"write protobuf.Register[*" + goName(elem) + "](events), of the module github.com/gorm-fanout/fanout/protobuf",
+		}
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
+		if t.Elem().Kind() == reflect.Struct && gives(opts, setsEncoding) { // which knows how to take all of it, here and now
+			return nil
+		}
 		return &flaw{
 			errors.New("events are values, not pointers"),
 			"write envelope.Register[" + goName(t.Elem()) + "](events)",
@@ -126,10 +139,19 @@ func kindFlaw(t reflect.Type) *flaw {
 	}
 }
 
-// givesName: a Name was given; if it was refused, asking for one would mislead.
-func givesName(opts []Option) bool {
+// isProtobuf reports whether a type is a generated Protobuf message, or points to one, without a need to know the package.
+func isProtobuf(t reflect.Type) bool {
+	if t.Kind() != reflect.Pointer {
+		t = reflect.PointerTo(t)
+	}
+	_, ok := t.MethodByName("ProtoReflect")
+	return ok
+}
+
+// gives: an option that sets this was given; if it was refused, asking for it would mislead.
+func gives(opts []Option, what string) bool {
 	return slices.ContainsFunc(opts, func(o Option) bool {
-		return !isNilOption(o) && o.option().sets == setsName
+		return !isNilOption(o) && o.option().sets == what
 	})
 }
 

@@ -45,7 +45,7 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	}
 	for _, d := range p.ev.raised.derived {
 		if d.of == t {
-			p.s.functions, p.converted = d.functions, d.converted
+			p.s.functions, p.converted, p.encoded = d.functions, d.converted, d.encoded
 		}
 	}
 	p.s.priority = nil // the event's own; between it and the type's stands the context's
@@ -72,6 +72,7 @@ type sealing struct {
 	cx      Context
 
 	converted []converted // by contract; nil: they are to be asked now
+	encoded   *encoded    // by the type's encoding; nil: it is to be asked now
 	place     string      // where the event was raised, where that is known
 }
 
@@ -83,7 +84,7 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 	if err := p.checkInput(); err != nil {
 		return nil, err
 	}
-	data, err := p.data()
+	data, inEncoding, err := p.data()
 	switch {
 	case err != nil:
 		return nil, p.fail(encodeRemedy(err), err)
@@ -174,16 +175,29 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 			CausationID:    p.cx.CausationID,
 			TraceParent:    w3cParent,
 			TraceState:     w3cState,
+			encoded:        inEncoding,
 		},
 	}, nil
 }
 
-// data is the event's JSON: that of the time when it was raised.
-func (p *sealing) data() ([]byte, error) {
-	if p.ev.raised.known() {
-		return slices.Clip(p.ev.raised.json), p.ev.raised.err // shared by all messages of the event
+// data is the event's JSON, and its bytes in the encoding of its type where they are needed: those of the time when it
+// was raised.
+func (p *sealing) data() (text, inEncoding []byte, err error) {
+	switch encoding := p.t.settings.encoding; {
+	case encoding != nil:
+		if p.encoded == nil {
+			made := encoding.encode(p.ev.Data, p.t.leavesItself())
+			p.encoded = &made
+		}
+		if p.encoded.err != nil {
+			return nil, nil, fmt.Errorf("as %s%s: %w", encoding.ContentType, p.place, p.encoded.err)
+		}
+		return slices.Clip(p.encoded.json), slices.Clip(p.encoded.bytes), nil
+	case p.ev.raised.known():
+		return slices.Clip(p.ev.raised.json), nil, p.ev.raised.err // shared by all messages of the event
 	}
-	return encodeJSON(addressable(p.ev.Data))
+	text, err = encodeJSON(addressable(p.ev.Data))
+	return text, nil, err
 }
 
 const streamRemedy = "give the aggregate a shorter id: its stream is the context, the aggregate's name and the id"

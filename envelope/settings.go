@@ -19,6 +19,7 @@ type settings struct {
 	priority   *PriorityLevel // nil: not said
 	ttl        time.Duration  // 0: none
 	extensions []extension    // a later one of the same name wins
+	encoding   *Encoding      // nil: JSON alone
 
 	functions
 }

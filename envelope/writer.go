@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
@@ -132,6 +133,13 @@ func (w *writer) raw(name string, value json.RawMessage) {
 		value = json.RawMessage("null")
 	}
 	w.b = append(w.b, value...)
+}
+
+func (w *writer) base64(name string, value []byte) {
+	w.name(name)
+	w.b = append(w.b, '"')
+	w.b = base64.StdEncoding.AppendEncode(w.b, value)
+	w.b = append(w.b, '"')
 }
 
 // members writes the extensions into the object that is open, sorted by name.

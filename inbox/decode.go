@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // foreign is the namespace of keys that are made of a source and an id; any constant would do.
@@ -57,7 +58,8 @@ func KeyOf(source, id string) uuid.UUID {
 
 // Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent
 // in structured JSON; or the data of a CloudEvent in binary mode, whose attributes are prefixed
-// with "ce-" as in the Pub/Sub binding, unless the content type is one of structured mode. The data
+// with "ce-" as in the Pub/Sub binding, unless the content type is one of structured mode; or the data alone
+// in an encoding of its own, such as Protobuf, which the content type names, beside the flat fields id, type and time. The data
 // of a CloudEvent may be of any form: it is the handler's to read, if it handles the type at all. The
 // ordering key is the attribute [FieldOrderingKey], without it the partitionkey of a CloudEvent, without
 // either there is none. Consumer, source, position and deliveries are the transport's to set. The error
@@ -66,6 +68,9 @@ func KeyOf(source, id string) uuid.UUID {
 func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" && !namesCloudEvents(contentTypeOf(attributes)) {
 		return decodeBinary(payload, attributes)
+	}
+	if isBare(attributes) {
+		return decodeBare(payload, attributes)
 	}
 	form, decoded, err := envelope.Decode(payload)
 	if form == envelope.FormatCloudEvents {
@@ -81,6 +86,54 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	headers := &decoded.Metadata.Headers
 	return &Message{
 		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Format: form, OrderingKey: attributes[FieldOrderingKey], Envelope: decoded,
+		Payload: payload, Attributes: attributes,
+	}, nil
+}
+
+// isBare reports whether the payload is the data alone, as our relay sends events that have an encoding of their own: the
+// content type is not one of JSON, and the flat fields have what is else in the envelope.
+func isBare(attributes map[string]string) bool {
+	contentType := contentTypeOf(attributes)
+	switch {
+	case namesJSON(contentType), namesCloudEvents(contentType), attributes["id"] == "", attributes["type"] == "":
+		return false
+	}
+	return attributes[limits.FieldTime] != "" || namesProtobuf(contentType)
+}
+
+// decodeBare reads the flat fields. The payload is the handler's to read.
+func decodeBare(payload []byte, attributes map[string]string) (*Message, error) {
+	flaw := func(cause string, args ...any) error {
+		return &envelope.DecodeError{Format: envelope.FormatNative, Cause: fmt.Errorf(cause, args...), Remedy: "check which producer writes to this stream, and its flat fields"}
+	}
+	id, err := uuid.Parse(attributes["id"])
+	if err != nil || id == uuid.Nil || len(attributes["id"]) != uuidLength {
+		return nil, flaw("the flat field id is %.100q, not a UUID", attributes["id"])
+	}
+	decoded := &envelope.Message{Metadata: envelope.Metadata{
+		Headers: envelope.Headers{ID: id, Type: attributes["type"]},
+		Domain: envelope.Domain{
+			SequenceID: attributes[limits.FieldSequenceID], CorrelationID: attributes["correlation_id"], CausationID: attributes[limits.FieldCausationID],
+		},
+	}}
+	headers := &decoded.Metadata.Headers
+	for _, name := range []string{"type", "correlation_id", limits.FieldSequenceID, limits.FieldCausationID} {
+		if !utf8.ValidString(attributes[name]) { // which a JSON envelope could not have said either
+			return nil, flaw("the flat field %s is not valid UTF-8", name)
+		}
+	}
+	if text := attributes[limits.FieldTime]; text != "" {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if at = at.UTC(); err != nil || at.Year() < 1 || at.Year() > 9999 {
+			return nil, flaw("the flat field time is %.100q, not a time of RFC 3339", text)
+		}
+		headers.Time = at
+	}
+	if parent, ok := envelope.ParseTraceParent(attributes["traceparent"]); ok {
+		headers.TraceParent = &parent
+	}
+	return &Message{
+		Key: id, ID: id.String(), Type: headers.Type, Format: envelope.FormatNative, OrderingKey: attributes[FieldOrderingKey], Envelope: decoded,
 		Payload: payload, Attributes: attributes,
 	}, nil
 }
@@ -164,6 +217,16 @@ func namesJSON(contentType string) bool {
 	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	media = strings.TrimSpace(media)
 	return media == "" || strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
+}
+
+// namesProtobuf reports whether a content type says Protobuf, by one of the names in use.
+func namesProtobuf(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	switch strings.TrimSpace(media) {
+	case "application/protobuf", "application/x-protobuf", "application/vnd.google.protobuf":
+		return true
+	}
+	return false
 }
 
 // Age is how long ago the message's event was raised, by the two clocks involved; 0 where it does

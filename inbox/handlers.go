@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type Handlers struct {
 	handled  map[string]*handled
 	upcasts  map[string]*upcast
 	ignored  map[string]struct{}
+	decoders map[reflect.Type]decode
 	unknown  map[string]int64
 	problems []error
 	resolved map[string]*route // by wire type; nil after a change
@@ -77,7 +79,8 @@ func WithLogger(log *slog.Logger) HandlersOption {
 // package gormplugin on that handle, what the handlers raise goes to the consumer's own outbox.
 func NewHandlers(db *gorm.DB, opts ...HandlersOption) *Handlers {
 	h := &Handlers{
-		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{}, unknown: map[string]int64{},
+		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{},
+		unknown: map[string]int64{}, decoders: map[reflect.Type]decode{},
 	}
 	for _, opt := range opts {
 		opt.refine(h)
@@ -150,11 +153,7 @@ func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 			return h.reject(ctx, m, err)
 		}
 	}
-	if ce := m.CloudEvent; ce != nil && m.Envelope.Data == nil && ce.Binary != nil {
-		return h.reject(ctx, m, fmt.Errorf("inbox: the data, of content type %.100q, is not JSON: "+
-			"give the consumer a Decoder that makes JSON of it, or handle the type with a Handler of your own", ce.DataContentType))
-	}
-	event, err := route.event(m.Envelope.Data)
+	event, err := route.event(m)
 	if err != nil {
 		return h.reject(ctx, m, err)
 	}

@@ -38,7 +38,8 @@ type Message struct {
 	// [RawMessage].OrderingKey.
 	BrokerKey string
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
-	// headers hold Key, type and time; its data is nil where that is not JSON (see CloudEvent.Binary).
+	// headers hold Key, type and time; its data is nil where that is not JSON (see CloudEvent.Binary),
+	// and in a message whose payload is the data alone, such as a Protobuf message.
 	Envelope *envelope.Message
 	// CloudEvent is set where Format is CloudEvents, as it is for what a [Decoder] has read.
 	CloudEvent *envelope.CloudEvent

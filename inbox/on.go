@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,10 +12,13 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
+// decode makes an event of a message.
+type decode func(m *Message) (any, error)
+
 // handled is a function for one wire type.
 type handled struct {
 	takes  reflect.Type
-	decode func(json.RawMessage) (any, error)
+	decode decode
 	run    func(tx *gorm.DB, event any, m *Message) error
 }
 
@@ -24,13 +26,13 @@ type handled struct {
 type upcast struct {
 	to           string
 	takes, gives reflect.Type
-	decode       func(json.RawMessage) (any, error)
+	decode       decode
 	convert      func(any) (any, error)
 }
 
 // route is the way from the data of a wire type to its function.
 type route struct {
-	decode func(json.RawMessage) (any, error)
+	decode decode
 	steps  []*upcast
 	run    func(tx *gorm.DB, event any, m *Message) error
 }
@@ -90,14 +92,54 @@ func Upcast[From, To any](h *Handlers, from, to string, convert func(From) (To, 
 	})
 }
 
-func decodeAs[E any](data json.RawMessage) (any, error) { return envelope.DataAs[E](data) }
+// DecodeAs says how an E is made of a message, for every [On] and [Upcast] that takes an E: where the data is not JSON,
+// but Avro, say; package protobuf of Fanout uses it. Without it the data of the message is decoded by encoding/json.
+// Message.Payload is what has arrived; of a message with an envelope, the data is in Message.Envelope, and what is not
+// JSON in the Binary of Message.CloudEvent. An error, or a panic, makes a dead letter of the message, as does data that
+// does not fit. decode must be safe for concurrent use. The last one for a type holds.
+func DecodeAs[E any](h *Handlers, decode func(m *Message) (E, error)) {
+	t := reflect.TypeFor[E]()
+	h.change(func() {
+		if decode == nil {
+			h.problems = append(h.problems, fmt.Errorf("inbox: DecodeAs[%s]: the function is nil", t))
+			return
+		}
+		h.decoders[t] = func(m *Message) (any, error) { return decode(m) }
+	})
+}
+
+// decodeAs decodes JSON.
+func decodeAs[E any](m *Message) (any, error) {
+	data := m.Envelope.Data
+	if data == nil {
+		if contentType, isOther := m.otherThanJSON(); isOther {
+			return nil, fmt.Errorf("inbox: the data, of content type %.100q, is not JSON: %s", contentType, otherRemedy(contentType))
+		}
+	}
+	return envelope.DataAs[E](data)
+}
+
+// otherThanJSON returns the content type of data that is not JSON.
+func (m *Message) otherThanJSON() (contentType string, is bool) {
+	if m.CloudEvent != nil {
+		return m.CloudEvent.DataContentType, m.CloudEvent.Binary != nil
+	}
+	return contentTypeOf(m.Attributes), true
+}
+
+func otherRemedy(contentType string) string {
+	if namesProtobuf(contentType) {
+		return "handle the type with protobuf.On in place of inbox.On (module github.com/gorm-fanout/fanout/protobuf)"
+	}
+	return "give the consumer a Decoder that makes JSON of it, handle the type with a Handler of your own, or say how the event is decoded with inbox.DecodeAs"
+}
 
 // resolve works out the way of each wire type. The caller holds the lock.
 func (h *Handlers) resolve() {
 	h.resolved = make(map[string]*route, len(h.handled)+len(h.upcasts))
 	problems := slices.Clone(h.problems)
 	for wireType, f := range h.handled {
-		h.resolved[wireType] = &route{decode: f.decode, run: f.run}
+		h.resolved[wireType] = &route{decode: h.decoding(f.takes, f.decode), run: f.run}
 	}
 	for _, wireType := range slices.Sorted(maps.Keys(h.upcasts)) {
 		if h.handled[wireType] != nil {
@@ -122,9 +164,17 @@ func (h *Handlers) resolve() {
 	h.err = errors.Join(problems...)
 }
 
+// decoding is how a Go type is decoded.
+func (h *Handlers) decoding(t reflect.Type, otherwise decode) decode {
+	if own := h.decoders[t]; own != nil {
+		return own
+	}
+	return otherwise
+}
+
 // follow walks the upcasts from a wire type to its function.
 func (h *Handlers) follow(from string) (*route, error) {
-	r := &route{decode: h.upcasts[from].decode}
+	r := &route{decode: h.decoding(h.upcasts[from].takes, h.upcasts[from].decode)}
 	at, seen := from, map[string]bool{}
 	for h.handled[at] == nil {
 		step := h.upcasts[at]
@@ -157,20 +207,20 @@ func (h *Handlers) takenBy(wireType string) reflect.Type {
 }
 
 // event decodes the data of a message, and brings it to the version that is handled.
-func (r *route) event(data json.RawMessage) (event any, err error) {
+func (r *route) event(m *Message) (event any, err error) {
 	returned := false
 	defer func() {
 		if value := recover(); !returned { // value is nil with GODEBUG=panicnil=1
-			event, err = nil, fmt.Errorf("inbox: an upcast panicked: %v", value)
+			event, err = nil, fmt.Errorf("inbox: an upcast or a function given to DecodeAs panicked: %v", value)
 		}
 	}()
-	event, err = r.upcast(data)
+	event, err = r.upcast(m)
 	returned = true
 	return event, err
 }
 
-func (r *route) upcast(data json.RawMessage) (event any, err error) {
-	if event, err = r.decode(data); err != nil {
+func (r *route) upcast(m *Message) (event any, err error) {
+	if event, err = r.decode(m); err != nil {
 		return nil, err
 	}
 	for _, step := range r.steps {

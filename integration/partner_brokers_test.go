@@ -107,7 +107,7 @@ func memoryPartner(*testing.T) *partner {
 		f := e.flat(form)
 		f.add("(destination)", e.category)
 		f.add("(priority)", strconv.Itoa(e.priority))
-		f["content-type"] = []string{form.contentType()}
+		f["content-type"] = []string{e.contentType(form)}
 		if e.ttl > 0 {
 			left, err := time.ParseDuration(strings.Join(a.fields["(expires in)"], ""))
 			require.NoError(t, err)
@@ -182,9 +182,10 @@ func webhookPartner(t *testing.T) *partner {
 		fields: func(t *testing.T, e *partnerEvent, form partnerForm, a arrival) fields {
 			t.Helper()
 			f := e.flat(form).rename("id", "Webhook-Id").rename("type", "Fanout-Type").rename("ordering_key", "Fanout-Ordering-Key").
-				rename("correlation_id", "Fanout-Correlation-Id").rename("traceparent", "Traceparent").rename("tracestate", "Tracestate")
+				rename("correlation_id", "Fanout-Correlation-Id").rename("traceparent", "Traceparent").rename("tracestate", "Tracestate").
+				rename("time", "Fanout-Time").rename("sequence_id", "Fanout-Sequence-Id").rename("causation_id", "Fanout-Causation-Id")
 			delete(f, "content-type")
-			f.add("Content-Type", form.contentType())
+			f.add("Content-Type", e.contentType(form))
 			f.add("Fanout-Destination", e.category)
 			for _, values := range f {
 				values[0] = percentEncoded(values[0])
@@ -267,7 +268,7 @@ func rabbitPartner(t *testing.T) *partner {
 			t.Helper()
 			f := e.flat(form).rename("id", "(message id)").rename("type", "(type)").rename("correlation_id", "(correlation id)")
 			delete(f, "content-type")
-			f.add("(content type)", form.contentType())
+			f.add("(content type)", e.contentType(form))
 			f.add("(delivery mode)", "2") // persistent
 			f.add("(priority)", strconv.Itoa((e.priority+100)*9/200))
 			f.add("(exchange)", exchange)
@@ -406,7 +407,7 @@ func pubsubPartner(t *testing.T) *partner {
 		fields: func(_ *testing.T, e *partnerEvent, form partnerForm, _ arrival) fields {
 			f := e.flat(form).rename("ordering_key", "(ordering key)")
 			if form.cloud {
-				f.add("Content-Type", form.contentType())
+				f.add("Content-Type", e.contentType(form))
 			}
 			return f
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/apipb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 	"pgregory.net/rapid"
@@ -28,6 +29,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/protobuf"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -109,7 +111,8 @@ type (
 		Actor           string          `json:"actor,omitempty"`    // where it is listed
 		Own             string          `json:"own,omitempty"`      // where it is listed
 		TenantID        string          `json:"tenantid,omitempty"` // where it is listed
-		Data            json.RawMessage `json:"data"`
+		Data            json.RawMessage `json:"data,omitempty"`
+		Base64          []byte          `json:"data_base64,omitempty"` // in place of data, for a Protobuf message
 	}
 )
 
@@ -138,9 +141,10 @@ type Truck struct {
 	uow.Aggregate
 }
 
-// Departed and Idled go to partners, the former with whatever can be known of an event. Inspected
-// stays inside.
+// Departed and Idled go to partners, the former with whatever can be known of an event. Hauled does as a Protobuf message.
+// Inspected stays inside.
 type (
+	Hauled    struct{ Name, Secret string }
 	Departed  struct{ Name, Note string }
 	Idled     struct{}
 	Inspected struct{ Secret string }
@@ -150,7 +154,8 @@ type (
 // the event does not have.
 type partnerEvent struct {
 	name                                          string
-	data                                          []byte
+	data                                          []byte // inside
+	message                                       []byte // a Protobuf message that leaves, in its encoding
 	id                                            string
 	at                                            time.Time
 	eventType, fqn, category, stream, subject     string
@@ -201,7 +206,9 @@ func TestOnlyTheseBytesReachPartners(t *testing.T) {
 				arrived := p.arrived(t, form)
 				assert.Len(t, arrived, len(depot.events), form.name)
 				for _, e := range depot.events {
-					at := slices.IndexFunc(arrived, func(a arrival) bool { return strings.Contains(a.payload, e.id) })
+					at := slices.IndexFunc(arrived, func(a arrival) bool {
+						return strings.Contains(a.payload, e.id) || e.message != nil && a.payload == string(e.message)
+					})
 					require.GreaterOrEqual(t, at, 0, "%s: %s has not arrived", form.name, e.name)
 					assert.Equal(t, e.bytes(t, form), arrived[at].payload, "%s: %s", form.name, e.name)
 					assert.Equal(t, p.fields(t, e, form, arrived[at]), arrived[at].fields, "%s: %s", form.name, e.name)
@@ -209,7 +216,9 @@ func TestOnlyTheseBytesReachPartners(t *testing.T) {
 				}
 			}
 			for i, e := range depot.events {
-				assert.ElementsMatch(t, e.listedNative, addedMembers(t, payloads[0][i], payloads[2][i]), e.name)
+				if e.message == nil {
+					assert.ElementsMatch(t, e.listedNative, addedMembers(t, payloads[0][i], payloads[2][i]), e.name)
+				}
 				assert.ElementsMatch(t, e.listedCloud, addedMembers(t, payloads[1][i], payloads[3][i]), e.name)
 			}
 		})
@@ -263,6 +272,7 @@ func newDepot(t *testing.T, p *partner) (d *depot, dsn string) {
 	events := envelope.NewCatalog("depot")
 	envelope.Register[Departed](events, envelope.Published())
 	envelope.Register[Idled](events, envelope.Published())
+	envelope.Register[Hauled](events, envelope.Published(protobuf.As(func(e Hauled) *apipb.Mixin { return &apipb.Mixin{Name: e.Name} })))
 	envelope.Register[Inspected](events)
 	require.NoError(t, db.Use(gormplugin.New(events, cfg.Routing())))
 	d.commitAll(events)
@@ -305,6 +315,12 @@ func (d *depot) commitAll(events *envelope.Catalog) {
 		}
 		d.depart(d.know(envelope.WithCause(d.Context(), consumed), e), e)
 	}
+
+	// A contract that is a Protobuf message.
+	e = &partnerEvent{name: "hauled", correlation: d.text(), causation: d.text(), tenant: d.text(), actor: d.text(), listedCloud: cloud}
+	ctx = envelope.WithCausationID(envelope.WithCorrelationID(d.Context(), e.correlation), e.causation)
+	ctx = d.know(envelope.WithActor(envelope.WithTenantID(ctx, e.tenant), e.actor), e)
+	d.haul(ctx, e)
 
 	// No order is asked for, and there is nothing but the trace.
 	e = &partnerEvent{name: "unordered", listedNative: nulls, listedCloud: cloud[3:]}
@@ -368,6 +384,20 @@ func (d *depot) depart(ctx context.Context, e *partnerEvent, opts ...envelope.Op
 	require.NoError(d, d.db.WithContext(ctx).Create(truck).Error)
 }
 
+// haul commits a truck with an event of which partners get a Protobuf message.
+func (d *depot) haul(ctx context.Context, e *partnerEvent) {
+	d.Helper()
+	truck := &Truck{ID: fmt.Sprint(len(d.events), d.text()), Version: 1 + d.number.Int64N(1000)}
+	event := Hauled{e.name, inHouse}
+	truck.Raise(event)
+	e.data, e.eventType, e.fqn = compact(d.T, event), "Depot.Hauled.v1", ""
+	e.message = append([]byte{1<<3 | 2, byte(len(e.name))}, e.name...) // the field 1, as text
+	e.category, e.subject, e.stream = "depot::truck", truck.ID, "depot::truck-"+truck.ID
+	e.key, e.sequence, e.padded = e.stream, fmt.Sprintf("%d.1", truck.Version), fmt.Sprintf("%019d.0000000001", truck.Version)
+	d.events = append(d.events, e)
+	require.NoError(d, d.db.WithContext(ctx).Create(truck).Error)
+}
+
 // identify takes from what the internal broker got what the library chooses for an event: its id
 // and its time.
 func (d *depot) identify(inside *memory.Broker) {
@@ -422,13 +452,18 @@ func (e *partnerEvent) bytes(t *testing.T, form partnerForm) string {
 	case form.cloud:
 		cloud := cloudBytes{
 			SpecVersion: "1.0", ID: e.id, Source: "/" + strings.ReplaceAll(e.category, "::", "/"), Type: e.eventType, Subject: e.subject, Time: at,
-			DataContentType: "application/json", TraceParent: e.traceParent, PartitionKey: e.key, Sequence: e.padded, CorrelationID: e.correlation,
-			CausationID: e.causation, Data: e.data,
+			DataContentType: cmp.Or(e.messageType(), "application/json"), TraceParent: e.traceParent, PartitionKey: e.key, Sequence: e.padded, CorrelationID: e.correlation,
+			CausationID: e.causation, Data: e.data, Base64: e.message,
+		}
+		if e.message != nil {
+			cloud.Data = nil
 		}
 		if form.all {
 			cloud.TraceState, cloud.Actor, cloud.Own, cloud.TenantID = e.traceState, e.actor, e.own, e.tenant
 		}
 		return string(compact(t, cloud))
+	case e.message != nil:
+		return string(e.message)
 	case form.all:
 		var native nativeBytes[fullHeaders, fullDomain]
 		native.Data = e.data
@@ -472,8 +507,13 @@ func (e *partnerEvent) flat(form partnerForm) fields {
 	f.add("ordering_key", e.key)
 	f.add("correlation_id", e.correlation)
 	f.add("traceparent", e.traceParent)
-	if form.cloud {
-		f.add("content-type", "application/cloudevents+json")
+	if contentType := e.contentType(form); contentType != "application/json" {
+		f.add("content-type", contentType)
+	}
+	if e.message != nil && !form.cloud { // what else is in the envelope
+		f.add("time", e.at.UTC().Format("2006-01-02T15:04:05.000000Z"))
+		f.add("sequence_id", e.sequence)
+		f.add("causation_id", e.causation)
 	}
 	if form.all {
 		f.add("tracestate", e.traceState)
@@ -481,7 +521,15 @@ func (e *partnerEvent) flat(form partnerForm) fields {
 	return f
 }
 
+// messageType is the content type of the message; empty where the data is JSON.
+func (e *partnerEvent) messageType() string {
+	if e.message == nil {
+		return ""
+	}
+	return "application/protobuf; proto=google.protobuf.Mixin"
+}
+
 // contentType is for brokers that always have one.
-func (form partnerForm) contentType() string {
-	return cmp.Or(map[bool]string{true: "application/cloudevents+json"}[form.cloud], "application/json")
+func (e *partnerEvent) contentType(form partnerForm) string {
+	return cmp.Or(map[bool]string{true: "application/cloudevents+json"}[form.cloud], e.messageType(), "application/json")
 }

@@ -30,7 +30,8 @@ type Overrides struct {
 	// one holds. It abandons rows; the deadline in the envelope stays the event's own.
 	TTL time.Duration
 	// ContentType of the messages, in place of application/json, such as
-	// "application/vnd.acme+json". Not for CloudEvents.
+	// "application/vnd.acme+json". Not for CloudEvents, nor for messages in an encoding of their own, whose
+	// content type says what they are.
 	ContentType string
 	// Attributes are sent with each message as flat fields beside those of the event, whose names
 	// are refused here; see [ValidateAttribute].
@@ -102,8 +103,8 @@ func (o *Overrides) validate(broker string, format envelope.Format) error {
 	return errors.Join(problems...)
 }
 
-// apply puts the overrides on a row that stands as the event says.
-func (o *Overrides) apply(row *Row, m *envelope.Message, traceState bool) error {
+// apply puts the overrides on a row that stands as the event says. Bare is one whose payload is the data alone.
+func (o *Overrides) apply(row *Row, m *envelope.Message, traceState, bare bool) error {
 	if o.Destination != "" {
 		row.Stream = o.destination(row)
 	}
@@ -116,9 +117,11 @@ func (o *Overrides) apply(row *Row, m *envelope.Message, traceState bool) error 
 			row.ExpiresAt = until
 		}
 	}
-	row.ContentType = cmp.Or(o.ContentType, row.ContentType)
-	if len(o.Attributes) > 0 {
-		headers, err := headersOf(&m.Routing, traceState, o.Attributes)
+	if !bare {
+		row.ContentType = cmp.Or(o.ContentType, row.ContentType)
+	}
+	if len(o.Attributes) > 0 || bare {
+		headers, err := headersOf(m, traceState, bare, o.Attributes)
 		if err != nil {
 			return err
 		}

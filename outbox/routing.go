@@ -66,6 +66,9 @@ type Route struct {
 	Extensions []string
 	// Include names what else leaves with them. Default: nothing.
 	Include envelope.Include
+	// JSON has the data of all its messages be JSON, also of event types that have an encoding of their own, such as
+	// Protobuf; "encoding: json" in a configuration. Default: false. See envelope.Encoding.
+	JSON bool
 
 	Overrides
 }
@@ -199,7 +202,7 @@ func (e *OversizeError) Error() string {
 // defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the envelope's own.
 func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	facts := &m.Routing
-	headers, err := headersOf(facts, true, nil)
+	headers, err := headersOf(m, true, false, nil)
 	if err != nil {
 		return rows, err
 	}
@@ -215,7 +218,7 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		return rows, err
 	}
 	row.ContentType = envelope.FormatNative.ContentType()
-	if err := errors.Join(r.Internal.apply(&row, m, true), r.checkSize(&row), r.checkTo(m)); err != nil {
+	if err := errors.Join(r.Internal.apply(&row, m, true, false), r.checkSize(&row), r.checkTo(m)); err != nil {
 		return rows, err
 	}
 	rows = append(rows, row)
@@ -231,7 +234,7 @@ func (r Routing) appendExternal(rows []Row, plain *Row, m *envelope.Message) ([]
 	lean := plain.Headers // without tracestate
 	var err error
 	if m.Routing.TraceState != "" {
-		if lean, err = headersOf(&m.Routing, false, nil); err != nil {
+		if lean, err = headersOf(m, false, false, nil); err != nil {
 			return rows, err
 		}
 	}
@@ -247,17 +250,28 @@ func (r Routing) appendExternal(rows []Row, plain *Row, m *envelope.Message) ([]
 			if !route.Include.TraceState {
 				row.Headers = lean
 			}
-			if row.Payload, err = shared.payload(message, route); err != nil {
+			bare := route.leavesBare(message)
+			if bare {
+				row.Payload, row.ContentType, err = message.MarshalData()
+			} else {
+				row.ContentType = route.Format.ContentType()
+				row.Payload, err = shared.payload(message, route)
+			}
+			if err != nil {
 				return rows, err
 			}
-			row.ContentType = route.Format.ContentType()
-			if err := errors.Join(route.apply(&row, message, route.Include.TraceState), r.checkSize(&row)); err != nil {
+			if err := errors.Join(route.apply(&row, message, route.Include.TraceState, bare), r.checkSize(&row)); err != nil {
 				return rows, err
 			}
 			rows = append(rows, row)
 		}
 	}
 	return rows, nil
+}
+
+// leavesBare reports whether the broker gets the data alone, without an envelope, in its encoding.
+func (route *Route) leavesBare(m *envelope.Message) bool {
+	return m.HasEncoding() && !route.JSON && route.Format == envelope.FormatNative
 }
 
 // encoded is a message in the native form, which brokers share that want the same in it.
@@ -277,7 +291,7 @@ func (e *encoded) payload(m *envelope.Message, route *Route) (payload []byte, er
 	switch {
 	case route.Format == envelope.FormatCloudEvents: // the source may differ from broker to broker
 		return m.MarshalCloudEvent(envelope.CloudEventOptions{
-			Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState,
+			Source: route.Source, Extensions: route.Extensions, TraceState: route.Include.TraceState, JSON: route.JSON,
 		})
 	case e.of == m && e.include == include && slices.Equal(e.route.Extensions, route.Extensions):
 		return e.native, nil
@@ -338,13 +352,18 @@ func (route *Route) Passes(eventType string) bool {
 	})
 }
 
+// timeLayout is that of envelopes.
+const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
+
 // headersOf is the headers column: what a broker sends as flat fields beside those that have
-// columns of their own. The tracestate is that of whoever wrote it, and not for all to see.
-func headersOf(facts *envelope.Routing, traceState bool, static map[string]string) (string, error) {
-	if facts.TraceParent == "" && len(static) == 0 && len(facts.Headers) == 0 {
+// columns of their own. The tracestate is that of whoever wrote it, and not for all to see. Beside data that is bare goes
+// what a consumer else reads in the envelope.
+func headersOf(m *envelope.Message, traceState, bare bool, static map[string]string) (string, error) {
+	facts := &m.Routing
+	if facts.TraceParent == "" && len(static) == 0 && len(facts.Headers) == 0 && !bare {
 		return "", nil
 	}
-	headers := make(map[string]string, len(static)+len(facts.Headers)+2)
+	headers := make(map[string]string, len(static)+len(facts.Headers)+5)
 	maps.Copy(headers, static)
 	maps.Copy(headers, facts.Headers)
 	if facts.TraceParent != "" {
@@ -352,6 +371,14 @@ func headersOf(facts *envelope.Routing, traceState bool, static map[string]strin
 	}
 	if facts.TraceState != "" && traceState {
 		headers[brokers.FieldTraceState] = facts.TraceState
+	}
+	if bare {
+		headers[limits.FieldTime] = m.Metadata.Headers.Time.UTC().Format(timeLayout)
+		for name, value := range map[string]string{limits.FieldSequenceID: m.Metadata.Domain.SequenceID, limits.FieldCausationID: facts.CausationID} {
+			if value != "" {
+				headers[name] = value
+			}
+		}
 	}
 	text, err := json.Marshal(headers)
 	if err != nil {

@@ -162,6 +162,7 @@ type wireDeadLetter struct {
 	DeadLetteredAt time.Time         `json:"dead_lettered_at"`
 	LastError      inbox.LastError   `json:"last_error"`
 	Payload        json.RawMessage   `json:"payload,omitempty"`
+	PayloadBase64  []byte            `json:"payload_base64,omitempty"` // in place of payload, where that is no text
 	Attributes     map[string]string `json:"attributes,omitempty"`
 }
 
@@ -223,8 +224,11 @@ func toDeadLetter(database string, m *inbox.DeadLetter, payload bool) wireDeadLe
 	}
 	if payload {
 		line.Attributes, line.Payload = m.Attributes, m.Payload
-		if !json.Valid(m.Payload) { // it may be what could not be read
-			line.Payload, _ = json.Marshal(strings.ToValidUTF8(string(m.Payload), string(utf8.RuneError))) //nolint:errchkjson // a string
+		switch {
+		case !utf8.Valid(m.Payload): // a Protobuf message, say
+			line.Payload, line.PayloadBase64 = nil, m.Payload
+		case !json.Valid(m.Payload): // it may be what could not be read
+			line.Payload, _ = json.Marshal(string(m.Payload)) //nolint:errchkjson // a string
 		}
 	}
 	return line

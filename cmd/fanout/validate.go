@@ -82,7 +82,12 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 			types = "the published types that match " + strings.Join(route.Types, ", ")
 		}
 		cmd.Printf("external broker %s: %s go to %s\n", route.Broker, types, cmp.Or(route.Destination, "{stream}"))
+		encoding := ""
+		if route.JSON {
+			encoding = "json"
+		}
 		for _, set := range []struct{ key, value string }{
+			{"encoding", encoding},
 			{"source", route.Source},
 			{"content_type", route.ContentType},
 			{"attributes", strings.Join(slices.Sorted(maps.Keys(route.Attributes)), ", ")}, // values can be of the environment

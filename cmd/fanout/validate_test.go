@@ -146,7 +146,7 @@ outbox: {external_brokers: [partner, audit]}
 brokers:
   default: {type: memory}
   partner: {type: memory, format: cloudevents, source: "https://shop.example.com", filter: ["Ordering.*", "Billing.*"], destination: "acme.{aggregate}", attributes: {site: eu, api-key: hidden}}
-  audit: {type: memory, extensions: [tenant_id, actor], content_type: application/vnd.acme+json, include: [fqn, tracestate], sign: {"2026-11": whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}}
+  audit: {type: memory, encoding: json, extensions: [tenant_id, actor], content_type: application/vnd.acme+json, include: [fqn, tracestate], sign: {"2026-11": whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}}
 `), 0o600))
 	code, stdout, stderr := p.run("validate", "--offline")
 	assert.Zero(t, code, stderr)
@@ -156,6 +156,7 @@ brokers:
 		"external broker partner: attributes api-key, site\n")
 	assert.Contains(t, stdout, "external broker audit: published events leave as native, with the extensions tenant_id, actor, and with fqn, tracestate\n"+
 		"external broker audit: all published types go to {stream}\n"+
+		"external broker audit: encoding json\n"+
 		"external broker audit: content_type application/vnd.acme+json\n"+
 		"external broker audit: signed by 2026-11\n")
 	assert.NotContains(t, stdout+stderr, "hidden")

@@ -73,7 +73,11 @@ func read(m *inbox.Message) (it seen, err error) {
 		Key string
 		N   int
 	}
-	err = json.Unmarshal(m.Envelope.Data, &data)
+	text := []byte(m.Envelope.Data)
+	if inner, is := bytes.CutPrefix(m.Payload, []byte(bare)); is && text == nil {
+		text = inner
+	}
+	err = json.Unmarshal(text, &data)
 	return seen{data.Key, data.N}, err
 }
 

@@ -30,6 +30,17 @@ const handledType = "Ordering.OrderPlaced.v1"
 // protobuf is a message of Protocol Buffers: field 1 = 150, field 2 = "testing", field 3 = some bytes.
 const protobuf = "\x08\x96\x01\x12\x07testing\x1a\x02\xff\xfe"
 
+// bare is what stands before the JSON of a message of the suite that is the data alone, without an envelope: some bytes that no
+// text has.
+const bare = "\x00\xff\xfe"
+
+// flat are the fields beside such a message, as our relay sends it.
+func flat(id, kind string) map[string]string {
+	return map[string]string{
+		"id": id, "type": kind, "content-type": "application/protobuf; proto=shop.v1.OrderPlaced", "time": "2026-11-22T01:02:03Z", "sequence_id": "7.1", "causation_id": "cause",
+	}
+}
+
 // binaryMode are the attributes of a CloudEvent in binary mode.
 func binaryMode(id, kind, contentType string) map[string]string {
 	return map[string]string{"ce-specversion": "1.0", "ce-id": id, "ce-source": "/elsewhere", "ce-type": kind, "content-type": contentType}
@@ -43,6 +54,8 @@ func shapes() []shape {
 			`","stream":"ordering::order-1","time":"2026-11-22T01:02:03Z"},"envelope":{"specversion":"1.0"}}}`
 	)
 	id := func(name string) string { return uuid.NewSHA1(uuid.Nil, []byte(name)).String() }
+	brokenTime := flat(id("BareWithBrokenTime"), handledType)
+	brokenTime["time"] = "noon"
 	return []shape{
 		{name: "Tombstone"},
 		{name: "Empty", payload: []byte{}, attributes: map[string]string{"content-type": "application/json"}},
@@ -81,6 +94,12 @@ func shapes() []shape {
 			`","data":{"key":"StructuredModeWithHeadersOfBinaryMode","n":9}}`), attributes: binaryMode(id("StructuredModeWithHeadersOfBinaryMode"), handledType, "Application/CloudEvents+JSON; charset=UTF-8"), fate: good},
 		{name: "BinaryModeWithoutID", payload: []byte(`{"x":1}`), attributes: map[string]string{"ce-specversion": "1.0", "ce-source": "/elsewhere", "ce-type": handledType}},
 		{name: "BinaryModeWithoutSource", payload: []byte(`{"x":1}`), attributes: map[string]string{"ce-specversion": "1.0", "ce-id": "7", "ce-type": handledType}},
+		{name: "Bare", payload: []byte(bare + `{"key":"Bare","n":9}`), attributes: flat(id("Bare"), handledType), fate: good},
+		{name: "BareThatDoesNotFit", payload: []byte(protobuf), attributes: flat(id("BareThatDoesNotFit"), handledType), fate: failing},
+		{name: "BareAndEmpty", payload: []byte{}, attributes: flat(id("BareAndEmpty"), handledType), fate: failing},
+		{name: "BareOfOtherType", payload: []byte(protobuf), attributes: flat(id("BareOfOtherType"), "Other.Thing.v1"), fate: otherType},
+		{name: "BareWithoutUUID", payload: []byte(protobuf), attributes: flat("7", handledType)},
+		{name: "BareWithBrokenTime", payload: []byte(protobuf), attributes: brokenTime},
 		{name: "JSONWhoseContentTypeLies", payload: []byte(`{"specversion":"1.0","id":"` + id("JSONWhoseContentTypeLies") + `","source":"/elsewhere","type":"` + handledType +
 			`","data":{"key":"JSONWhoseContentTypeLies","n":9}}`), attributes: map[string]string{"content-type": "application/protobuf"}, fate: good},
 	}

@@ -73,7 +73,7 @@ func TestReferenceLoads(t *testing.T) {
 			"default": {Type: "redis", Settings: &redisstreams.Settings{URL: "redis://cache:6379/0", BackfillBelow: new(int)}},
 			"partner": {
 				Type: "pubsub", Settings: &gcppubsub.Settings{Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443", Compression: 1024},
-				MessageFormat: envelope.FormatCloudEvents, Source: "/acme/ordering", Extensions: []string{"tenant_id"}, Include: envelope.Include{TraceState: true}, Filter: []string{"Ordering.*"},
+				MessageFormat: envelope.FormatCloudEvents, JSON: true, Source: "/acme/ordering", Extensions: []string{"tenant_id"}, Include: envelope.Include{TraceState: true}, Filter: []string{"Ordering.*"},
 				Overrides: outbox.Overrides{
 					Destination: "shop.{aggregate}", TTL: 24 * time.Hour, Attributes: map[string]string{"environment": "production"},
 				},
@@ -156,7 +156,7 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "format", "source", "extensions", "include", "filter", "workers", "batch_size", "batch_bytes", "publish_timeout", "ordering", "on_abandon", "retry",
+		"type", "format", "encoding", "source", "extensions", "include", "filter", "workers", "batch_size", "batch_bytes", "publish_timeout", "ordering", "on_abandon", "retry",
 		"retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes", "sign",
 	},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
