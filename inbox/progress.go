@@ -109,7 +109,7 @@ func scanProgress(rows *sql.Rows) (Progress, error) {
 func (l *looking) running(ctx context.Context, db *gorm.DB, sources []string, found *[]Progress) error {
 	pool, err := db.DB()
 	if err != nil || l.dialect == sqlite { // a writer has the whole file
-		return nil //nolint:nilerr // in a transaction of the caller's there is nothing more to see
+		return nil
 	}
 	if l.dialect == postgres {
 		return l.probe(ctx, pool, sources, found)

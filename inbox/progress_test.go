@@ -76,7 +76,7 @@ func TestWhatBecame(t *testing.T) {
 			before := ask([]string{"orders"}, m)[m.Key]
 			entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			go func() {
-				_, err := p.handleWith(func(tx *gorm.DB) error {
+				_, err := p.handleWith(func(*gorm.DB) error {
 					close(entered)
 					<-leave
 					return inbox.Unavailable(errors.New("later"))
