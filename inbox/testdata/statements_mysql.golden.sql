@@ -148,9 +148,6 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
 -- packet
 SELECT @@max_allowed_packet
 
--- probe
-
-
 -- progress
 SELECT LOWER(HEX(m.message_id)), m.source, m.status, COALESCE(m.type, ''), m.attempts, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', m.updated_at)
      , COALESCE(m.last_error, '')

@@ -93,9 +93,6 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))
 )
 
--- probe
-
-
 -- progress
 SELECT m.message_id, m.source, m.status, coalesce(m.type, ''), m.attempts, m.updated_at, coalesce(m.last_error, '')
   FROM (SELECT DISTINCT value AS message_id FROM json_each(?2)) AS asked

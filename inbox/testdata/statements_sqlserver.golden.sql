@@ -171,9 +171,6 @@ IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
         applied_at datetime2(6)  NOT NULL CONSTRAINT inbox_messages_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
 
--- probe
-
-
 -- progress
 SELECT TOP (@p3) LOWER(CONVERT(char(36), m.message_id)), m.source, m.status, COALESCE(m.type, N''), m.attempts, m.updated_at, COALESCE(m.last_error, N'')
   FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS asked
