@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -34,13 +35,8 @@ func (r *reader) readNamed(section *object, read func(name string, entry *object
 func (r *reader) readDatabases(section *object, cfg *Config) {
 	r.readNamed(section, func(name string, entry *object) {
 		var database Database
-		driver := entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite))
-		database.Driver = outbox.Dialect(driver)
-		if !entry.broken && !entry.has("driver") {
-			r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
-		}
-		entry.secret("dsn", &database.DSN)
-		r.checkURL(entry, "dsn", database.DSN)
+		database.Driver, database.DSN = r.connection(entry)
+		driver := string(database.Driver)
 		database.Notify = database.Driver == outbox.Postgres
 		if entry.boolean("notify", &database.Notify); entry.has("notify") && database.Driver != outbox.Postgres && driver != "" {
 			f := entry.find("notify")
@@ -53,6 +49,33 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 	if len(section.fields) == 0 {
 		r.warnf(section.at, "databases", "no database is declared: the commands have none to open, and an application must pass its own")
 	}
+}
+
+// connection reads how a database is reached.
+func (r *reader) connection(entry *object) (driver outbox.Dialect, dsn Secret) {
+	driver = outbox.Dialect(entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite)))
+	if !entry.broken && !entry.has("driver") {
+		r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
+	}
+	entry.secret("dsn", &dsn)
+	r.checkURL(entry, "dsn", dsn)
+	return driver, dsn
+}
+
+func (r *reader) readConsumers(section *object, cfg *Config) {
+	r.readNamed(section, func(name string, entry *object) {
+		var consumer Consumer
+		consumer.Driver, consumer.DSN = r.connection(entry)
+		if !entry.broken && !entry.has("dsn") {
+			r.problemf(entry.at, entry.path, "dsn is missing: use the connection string of the database with the consumer's inbox, such as ${BILLING_DSN}")
+		}
+		if f := entry.text("table", &consumer.Table); f != nil && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
+			entry.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
+				shown(f.source), "app.inbox_messages")
+		}
+		entry.close()
+		cfg.Consumers[name] = consumer
+	})
 }
 
 // outboxSection is the outbox section as the file has it, for checks that need positions.
