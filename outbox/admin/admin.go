@@ -73,6 +73,9 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Message returns the rows of one message, one for each broker, sorted by broker, the first
 	// MaxShownRows of them; none where there is no such message. The error says so where id is no UUID.
 	Message(ctx context.Context, id string) ([]Record, error)
+	// Find returns the rows that a term names, newest first, page by page. It is exact: a row that is not on a
+	// page, and on no page after it, does not have the term. The error says so where the search took too long.
+	Find(ctx context.Context, request FindRequest) (Found, error)
 	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that
 	// has failed. Those that wait for an operator come first, then the oldest. No more than limit
 	// keys, and no count of followers beyond maxCount.
