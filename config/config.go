@@ -54,6 +54,8 @@ type Consumer struct {
 	DSN Secret
 	// Table is the inbox table. Default: inbox.DefaultTable.
 	Table string
+	// Broker is the one whose messages it gets. Default: the internal broker.
+	Broker string
 }
 
 // Outbox holds what is common to all brokers.

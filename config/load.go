@@ -87,7 +87,7 @@ func (r *reader) read(source []byte) *Config {
 	}
 	root := r.open(content, "", position{1, 1})
 	r.readDatabases(root.object("databases"), cfg)
-	r.readConsumers(root.object("consumers"), cfg)
+	consumers := r.readConsumers(root.object("consumers"), cfg)
 	shared := r.readOutbox(root.object("outbox"), cfg)
 	brokers := root.object("brokers")
 	targets := r.readBrokers(brokers, cfg)
@@ -97,6 +97,7 @@ func (r *reader) read(source []byte) *Config {
 
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)
+		r.checkConsumers(cfg, consumers)
 	}
 	sections := make([]*section, 0, len(targets))
 	for _, target := range targets {

@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,20 +63,34 @@ func (r *reader) connection(entry *object) (driver outbox.Dialect, dsn Secret) {
 	return driver, dsn
 }
 
-func (r *reader) readConsumers(section *object, cfg *Config) {
+// readConsumers returns the fields that name brokers.
+func (r *reader) readConsumers(section *object, cfg *Config) (brokers []*field) {
 	r.readNamed(section, func(name string, entry *object) {
 		var consumer Consumer
 		consumer.Driver, consumer.DSN = r.connection(entry)
 		if !entry.broken && !entry.has("dsn") {
-			r.problemf(entry.at, entry.path, "dsn is missing: use the connection string of the database with the consumer's inbox, such as ${BILLING_DSN}")
+			r.problemf(entry.at, entry.path, "dsn is missing: use the connection string of the database with the consumer's inbox")
 		}
 		if f := entry.text("table", &consumer.Table); f != nil && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
 			entry.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
 				shown(f.source), "app.inbox_messages")
 		}
+		if f := entry.text("broker", &consumer.Broker); f != nil {
+			brokers = append(brokers, f)
+		}
 		entry.close()
 		cfg.Consumers[name] = consumer
 	})
+	return brokers
+}
+
+// checkConsumers refuses brokers that nothing is delivered to.
+func (r *reader) checkConsumers(cfg *Config, brokers []*field) {
+	for _, f := range brokers {
+		if !slices.Contains(cfg.BrokerNames(), f.text) {
+			r.rejectf(f, "no messages are delivered to a broker %s%s", shownName(f.source), suggest(f.source, cfg.BrokerNames()))
+		}
+	}
 }
 
 // outboxSection is the outbox section as the file has it, for checks that need positions.

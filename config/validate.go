@@ -33,6 +33,9 @@ func (c *Config) Validate() error {
 		if consumer.Table != "" && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
 			v.problemf(path+".table", "%s is no table name: use letters, digits and underscores (at most 48)", shown(consumer.Table))
 		}
+		if consumer.Broker != "" && !slices.Contains(c.BrokerNames(), consumer.Broker) {
+			v.problemf(path+".broker", "no messages are delivered to a broker %q%s", consumer.Broker, suggest(consumer.Broker, c.BrokerNames()))
+		}
 	}
 	v.checkReferences()
 	if err := c.Routing().Validate(); err != nil {

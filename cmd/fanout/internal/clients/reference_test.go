@@ -59,7 +59,7 @@ func TestReferenceLoads(t *testing.T) {
 			"default":   {Driver: outbox.Postgres, DSN: "postgres://db", Notify: true},
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
-		Consumers: map[string]config.Consumer{"billing": {Driver: outbox.Postgres, DSN: "postgres://billing", Table: "inbox_messages"}},
+		Consumers: map[string]config.Consumer{"billing": {Driver: outbox.Postgres, DSN: "postgres://billing", Table: "inbox_messages", Broker: "default"}},
 		Outbox: config.Outbox{
 			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake", "shop"},
 			MaxPayloadBytes: 1_000_000,
@@ -149,7 +149,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // never removed.
 var contract = map[string][]string{
 	"":          {"databases", "consumers", "outbox", "brokers", "cleanup", "monitor"},
-	"consumers": {"driver", "dsn", "table"},
+	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
