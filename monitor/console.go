@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -20,6 +21,9 @@ type Console struct {
 	stores  map[string]admin.Administration
 	brokers []string
 	timeout time.Duration
+
+	consumers map[string]Consumer
+	kept      map[outbox.Status]time.Duration // how long rows are kept after they were finished
 }
 
 // An Option refines [NewConsole].
