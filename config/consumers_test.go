@@ -23,7 +23,7 @@ func TestConsumers(t *testing.T) {
 	for source, want := range map[string]string{
 		"consumers: {x: {dsn: y}}":                                              "3:13: consumers.x: driver is missing: use postgres, sqlserver, mysql or sqlite",
 		"consumers: {x: {driver: sqlite}}":                                      "3:13: consumers.x: dsn is missing: use the connection string",
-		"consumers: {x: {driver: sqlite, dsn: y, broker: defalt}}":              `3:41: consumers.x.broker: no messages are delivered to a broker "defalt": did you mean "default"?`,
+		"consumers: {x: {driver: sqlite, dsn: y, broker: defalt}}":              `3:49: consumers.x.broker: no messages are delivered to a broker "defalt": did you mean "default"?`,
 		`consumers: {"a b": {driver: sqlite, dsn: y}}`:                          "consumers: name ",
 		"consumers: {x: {driver: sqlite, dsn: y, table: 'a b'}}":                `consumers.x.table: "a b" is no table name`,
 		"consumers: {x: {driver: sqlite, dsn: y, notify: true}}":                `3:41: consumers.x: unknown key "notify": use driver, dsn, table or broker`,
