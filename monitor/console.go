@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -23,7 +23,7 @@ type Console struct {
 	timeout time.Duration
 
 	consumers map[string]Consumer
-	kept      map[outbox.Status]time.Duration // how long rows are kept after they were finished
+	retention func(broker string) cleanup.Retention // nil: not known
 }
 
 // An Option refines [NewConsole].

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -37,11 +38,10 @@ func WithConsumers(consumers map[string]Consumer) Option {
 	return func(c *Console) { c.consumers = maps.Clone(consumers) }
 }
 
-// WithRetention says for how long rows are kept at least, by their status, for those who do not find one. Default: not said.
-func WithRetention(published, abandoned time.Duration) Option {
-	return func(c *Console) {
-		c.kept = map[outbox.Status]time.Duration{outbox.StatusPublished: published, outbox.StatusAbandoned: abandoned}
-	}
+// WithRetention says for how long the finished rows of a broker are kept, for those who do not find one: config.Config.Retention.
+// Default: it is not said.
+func WithRetention(of func(broker string) cleanup.Retention) Option {
+	return func(c *Console) { c.retention = of }
 }
 
 // A TraceQuery asks for the way of messages.
@@ -269,8 +269,13 @@ func (t *tracing) nothing(databases []string) string {
 		names[i] = string(by)
 	}
 	kept := ""
-	if published := t.console.kept[outbox.StatusPublished]; published > 0 {
-		kept = fmt.Sprintf(" (published ones are kept for %s, abandoned ones for %s)", published, t.console.kept[outbox.StatusAbandoned])
+	if c := t.console; c.retention != nil && len(c.brokers) > 0 {
+		least := c.retention(c.brokers[0])
+		for _, broker := range c.brokers[1:] {
+			r := c.retention(broker)
+			least.Published, least.Abandoned = min(least.Published, r.Published), min(least.Abandoned, r.Abandoned)
+		}
+		kept = fmt.Sprintf(" (after %s where they were published, after %s where they were abandoned, or later)", least.Published, least.Abandoned)
 	}
 	return fmt.Sprintf("no row of database %s has %q as its %s: its transaction was rolled back, or it was never raised, or its rows were purged%s",
 		strings.Join(asked, ", "), t.request.Term, strings.Join(names, ", "), kept)
