@@ -10,7 +10,7 @@ import (
 
 // explain fills in how far a row has come, in words.
 func explain(row *api.TracedRow, now time.Time) {
-	switch r := &row.Record; {
+	switch r := &row.Row; {
 	case r.Status == outbox.StatusPublished:
 		row.Step = api.StepPublished
 		row.Says = "the broker confirmed it at " + shownTime(r.PublishedAt)

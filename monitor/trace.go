@@ -176,12 +176,12 @@ func (t *tracing) ask(ctx context.Context, database string, request admin.FindRe
 				CorrelationID: r.CorrelationID, CausationID: r.CausationID,
 			})
 		}
-		row := api.TracedRow{Record: r}
+		row := api.TracedRow{Row: r}
 		explain(&row, t.now)
 		messages[at].Rows = append(messages[at].Rows, row)
 	}
 	for i := range messages {
-		slices.SortFunc(messages[i].Rows, func(a, b api.TracedRow) int { return cmp.Compare(a.Broker, b.Broker) })
+		slices.SortFunc(messages[i].Rows, func(a, b api.TracedRow) int { return cmp.Compare(a.Row.Broker, b.Row.Broker) })
 	}
 	return messages, found.Next != (admin.Position{}), nil
 }
@@ -198,10 +198,10 @@ func (t *tracing) consumers(ctx context.Context) {
 		for i := range t.answer.Messages {
 			for j := range t.answer.Messages[i].Rows {
 				row := &t.answer.Messages[i].Rows[j]
-				if id, err := uuid.Parse(row.MessageID); err == nil && row.Broker == consumer.Broker && row.Status == outbox.StatusPublished {
+				if id, err := uuid.Parse(row.Row.MessageID); err == nil && row.Row.Broker == consumer.Broker && row.Row.Status == outbox.StatusPublished {
 					rows, ids = append(rows, row), append(ids, id)
-					if !slices.Contains(sources, row.Stream) {
-						sources = append(sources, row.Stream)
+					if !slices.Contains(sources, row.Row.Stream) {
+						sources = append(sources, row.Row.Stream)
 					}
 				}
 			}
@@ -233,7 +233,7 @@ var furthest = []api.Step{api.StepDeadLetter, api.StepFailing, api.StepQueued, a
 // finish puts everything in order.
 func (t *tracing) finish(databases []string) {
 	slices.SortFunc(t.answer.Messages, func(a, b api.TracedMessage) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Rows[0].ID, b.Rows[0].ID), cmp.Compare(a.Database, b.Database))
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Rows[0].Row.ID, b.Rows[0].Row.ID), cmp.Compare(a.Database, b.Database))
 	})
 	for i := range t.answer.Messages {
 		for j := range t.answer.Messages[i].Rows {

@@ -129,13 +129,13 @@ func printRow(put func(depth int, what string, as style), row *api.TracedRow) {
 	case api.StepFailing, api.Step(outbox.StateBackoff), api.Step(outbox.StatePaused), api.Step(outbox.StateUnavailable):
 		as = yellow
 	}
-	put(1, fmt.Sprintf("%s: %s", row.Broker, row.Step), as)
+	put(1, fmt.Sprintf("%s: %s", row.Row.Broker, row.Step), as)
 	put(2, row.Says, plain)
-	if row.BrokerMessageID != "" {
-		put(2, "the broker's id is "+row.BrokerMessageID+", in "+row.Stream, plain)
+	if row.Row.BrokerMessageID != "" {
+		put(2, "the broker's id is "+row.Row.BrokerMessageID+", in "+row.Row.Stream, plain)
 	}
-	if row.LastError != nil {
-		put(2, "last error: "+shorten(errorText((*outbox.LastError)(row.LastError))), plain)
+	if row.Row.LastError != nil {
+		put(2, "last error: "+shorten(errorText((*outbox.LastError)(row.Row.LastError))), plain)
 	}
 	if row.Remedy != "" {
 		put(2, "→ "+row.Remedy, bold)

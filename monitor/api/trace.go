@@ -59,9 +59,8 @@ type TracedMessage struct {
 
 // A TracedRow is a message on its way to one broker.
 type TracedRow struct {
-	Record
-
-	Step Step `json:"step"`
+	Row  Record `json:"row"`
+	Step Step   `json:"step"`
 	// Says tells in a sentence what the step means here, and Remedy what to do, where anything is.
 	Says   string `json:"says"`
 	Remedy string `json:"remedy,omitempty"`
