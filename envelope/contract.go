@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/limits"
+	"github.com/gorm-fanout/fanout/internal/messageid"
 )
 
 // Contract is what partners get in place of an event. Make one with [As] and give it to [Published].
@@ -153,9 +153,7 @@ func (c *conversion) id(event uuid.UUID) uuid.UUID {
 	if !c.derivesID {
 		return event
 	}
-	sum := sha256.Sum256(append(event[:], c.public.wireType...))
-	copy(event[9:], sum[:])
-	return event
+	return messageid.Derived(event, c.public.wireType)
 }
 
 // contracts makes what leaves in place of a message.

@@ -20,7 +20,7 @@ const (
 	ByCausation   FindBy = "causation"   // the id of what caused it
 	ByTrace       FindBy = "trace"       // the trace id, of 32 hexadecimal digits, or a whole traceparent
 	ByTenant      FindBy = "tenant"      // the tenant's id
-	ByType        FindBy = "type"        // the type on the wire, or the beginning of some, with "*" at its end
+	ByType        FindBy = "type"        // the type on the wire
 )
 
 // FindBys lists them all.
