@@ -19,7 +19,7 @@ type look struct {
 	by        admin.FindBy
 	statement string
 	given     args
-	matches   func(*admin.Record) bool // nil: all that it finds
+	keep      func([]admin.Record) []admin.Record // nil: all that it finds
 }
 
 // Find implements admin.Administration. Each thing that a term can name is one statement, which reads an index.
@@ -63,8 +63,10 @@ func looksFor(request admin.FindRequest) (looks []look) {
 		switch by {
 		case admin.ByMessage:
 			if id, ok := parsedID(term); ok {
+				add(by, args{"message_id": id.String()})
 				low, high := messageid.Range(id)
-				add(by, args{"message_id": id.String(), "low": low.String(), "high": high.String()}).matches = sameEvent(id)
+				of := add(by, args{"low": low.String(), "high": high.String()})
+				of.statement, of.keep = "search_event", func(candidates []admin.Record) []admin.Record { return ofEvent(id, candidates) }
 			}
 		case admin.ByAggregate:
 			add(by, args{"term": Text(term), "type": ""})
@@ -101,17 +103,27 @@ func parsedID(term string) (uuid.UUID, bool) {
 	return id, err == nil && (len(term) == plainUUID || len(term) == hyphenUUID)
 }
 
-// sameEvent tells the messages of one event by their ids, of which one is given.
-func sameEvent(id uuid.UUID) func(*admin.Record) bool {
-	return func(r *admin.Record) bool {
-		other, err := uuid.Parse(r.MessageID)
-		if err != nil {
-			return false
-		}
-		low, _ := messageid.Range(id)
-		ofOther, _ := messageid.Range(other)
-		return low == ofOther
+// ofEvent are the rows of an event whose messages have several ids, of which one is given: the event's own is that of its first
+// message, and the others are derived from it. Candidates have ids that begin alike.
+func ofEvent(given uuid.UUID, candidates []admin.Record) (rows []admin.Record) {
+	ids := make([]uuid.UUID, len(candidates))
+	event := given
+	for i := range candidates {
+		ids[i], _ = uuid.Parse(candidates[i].MessageID) // the database's own
 	}
+	for i := range candidates {
+		for j := range candidates {
+			if ids[j] == given && messageid.Derived(ids[i], candidates[j].Type) == given {
+				event = ids[i]
+			}
+		}
+	}
+	for i := range candidates {
+		if ids[i] == given || ids[i] == event || ids[i] == messageid.Derived(event, candidates[i].Type) {
+			rows = append(rows, candidates[i])
+		}
+	}
+	return rows
 }
 
 // traceID reads a trace id, or that of a W3C traceparent.
@@ -132,27 +144,35 @@ type search struct {
 
 // take adds what a look finds. A row that was found already has one reason more.
 func (s *search) take(ctx context.Context, a *Admin, conn Conn, l look, suffix string) error {
-	return a.query(ctx, conn, l.statement+suffix, l.given, func(scan scanner) error {
+	if a.statements[l.statement].text == "" { // SQL Server has no search_event
+		return nil
+	}
+	var rows []admin.Record
+	err := a.query(ctx, conn, l.statement+suffix, l.given, func(scan scanner) error {
 		var r record
-		if err := scan(r.fields()...); err != nil {
-			return err
-		}
-		row := r.read()
-		if l.matches != nil && !l.matches(&row) {
-			return nil
-		}
+		err := scan(r.fields()...)
+		rows = append(rows, r.read())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if l.keep != nil {
+		rows = l.keep(rows)
+	}
+	for i := range rows {
 		same := func(other admin.Record) bool {
-			return other.ID == row.ID && other.MessageID == row.MessageID && other.Broker == row.Broker
+			return other.ID == rows[i].ID && other.MessageID == rows[i].MessageID && other.Broker == rows[i].Broker
 		}
 		at := slices.IndexFunc(s.found.Records, same)
 		switch {
 		case at < 0:
-			s.found.Records, s.found.By = append(s.found.Records, row), append(s.found.By, []admin.FindBy{l.by})
+			s.found.Records, s.found.By = append(s.found.Records, rows[i]), append(s.found.By, []admin.FindBy{l.by})
 		case !slices.Contains(s.found.By[at], l.by):
 			s.found.By[at] = append(s.found.By[at], l.by)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // page is the newest of what was found.
