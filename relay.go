@@ -116,6 +116,8 @@ type MonitorOptions struct {
 	Assets fs.FS
 	// Metrics answers GET /metrics. Default: 404.
 	Metrics http.Handler
+	// Consumers are those whose inboxes a search for a message looks into. Default: none.
+	Consumers map[string]monitor.Consumer
 }
 
 // Monitor makes the HTTP interface for the people who run the outbox: the API, the probes and the
@@ -125,7 +127,7 @@ type MonitorOptions struct {
 func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	var err error
 	cfg := monitor.Config{
-		Console: r.Console(), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
+		Console: r.console(monitor.WithConsumers(opts.Consumers)), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
 		Version: programVersion(), Log: r.log, CSRFKey: cmp.Or(opts.CSRFKey, r.cfg.Monitor.CSRFKey.Reveal()),
 	}
 	if cfg.Assets == nil {
@@ -148,12 +150,14 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is
 // closed.
-func (r *Relay) Console() *monitor.Console {
+func (r *Relay) Console() *monitor.Console { return r.console() }
+
+func (r *Relay) console(opts ...monitor.Option) *monitor.Console {
 	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {
 		stores[name] = store
 	}
-	return monitor.NewConsole(stores, monitor.WithBrokers(r.cfg.BrokerNames()...))
+	return monitor.NewConsole(stores, append(opts, monitor.WithBrokers(r.cfg.BrokerNames()...), monitor.WithRetention(r.cfg.Retention))...)
 }
 
 func reveal(secrets map[string]config.Secret) map[string]string {

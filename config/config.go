@@ -14,6 +14,8 @@ import (
 type Config struct {
 	// Databases by name.
 	Databases map[string]Database
+	// Consumers by name: the inboxes that an operator's search looks into. Relays do not use them.
+	Consumers map[string]Consumer
 	// Outbox holds what is common to all brokers.
 	Outbox Outbox
 	// Brokers by name: the internal one, the external ones, and possibly some that are not in use.
@@ -41,6 +43,19 @@ type Database struct {
 	// Notify makes writers notify relays in other processes of new rows, and relays listen for
 	// that. PostgreSQL only, where it is true by default.
 	Notify bool
+}
+
+// Consumer is where a consumer has its inbox: see package inbox. Its name in the configuration is the one in the inbox.
+type Consumer struct {
+	// Driver is that of a [Database]. Required.
+	Driver outbox.Dialect
+	// DSN is the connection string, in the driver's own form. Required. A role that may only read the table
+	// will do; on PostgreSQL one that may also write it sees which messages are being handled.
+	DSN Secret
+	// Table is the inbox table. Default: inbox.DefaultTable.
+	Table string
+	// Broker is the one whose messages it gets. Default: the internal broker.
+	Broker string
 }
 
 // Outbox holds what is common to all brokers.

@@ -75,7 +75,7 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 // read turns the document into a configuration, which is of use only if there are no problems.
 func (r *reader) read(source []byte) *Config {
 	cfg := &Config{
-		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(), Monitor: DefaultMonitor(),
+		Databases: map[string]Database{}, Consumers: map[string]Consumer{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(), Monitor: DefaultMonitor(),
 	}
 	content := r.parseDocument(source)
 	if content == nil {
@@ -87,6 +87,7 @@ func (r *reader) read(source []byte) *Config {
 	}
 	root := r.open(content, "", position{1, 1})
 	r.readDatabases(root.object("databases"), cfg)
+	consumers := r.readConsumers(root.object("consumers"), cfg)
 	shared := r.readOutbox(root.object("outbox"), cfg)
 	brokers := root.object("brokers")
 	targets := r.readBrokers(brokers, cfg)
@@ -96,6 +97,7 @@ func (r *reader) read(source []byte) *Config {
 
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)
+		r.checkConsumers(cfg, consumers)
 	}
 	sections := make([]*section, 0, len(targets))
 	for _, target := range targets {

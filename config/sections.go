@@ -3,9 +3,11 @@ package config
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -34,13 +36,8 @@ func (r *reader) readNamed(section *object, read func(name string, entry *object
 func (r *reader) readDatabases(section *object, cfg *Config) {
 	r.readNamed(section, func(name string, entry *object) {
 		var database Database
-		driver := entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite))
-		database.Driver = outbox.Dialect(driver)
-		if !entry.broken && !entry.has("driver") {
-			r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
-		}
-		entry.secret("dsn", &database.DSN)
-		r.checkURL(entry, "dsn", database.DSN)
+		database.Driver, database.DSN = r.connection(entry)
+		driver := string(database.Driver)
 		database.Notify = database.Driver == outbox.Postgres
 		if entry.boolean("notify", &database.Notify); entry.has("notify") && database.Driver != outbox.Postgres && driver != "" {
 			f := entry.find("notify")
@@ -52,6 +49,47 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 	})
 	if len(section.fields) == 0 {
 		r.warnf(section.at, "databases", "no database is declared: the commands have none to open, and an application must pass its own")
+	}
+}
+
+// connection reads how a database is reached.
+func (r *reader) connection(entry *object) (driver outbox.Dialect, dsn Secret) {
+	driver = outbox.Dialect(entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite)))
+	if !entry.broken && !entry.has("driver") {
+		r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
+	}
+	entry.secret("dsn", &dsn)
+	r.checkURL(entry, "dsn", dsn)
+	return driver, dsn
+}
+
+// readConsumers returns the fields that name brokers.
+func (r *reader) readConsumers(section *object, cfg *Config) (brokers []*field) {
+	r.readNamed(section, func(name string, entry *object) {
+		var consumer Consumer
+		consumer.Driver, consumer.DSN = r.connection(entry)
+		if !entry.broken && !entry.has("dsn") {
+			r.problemf(entry.at, entry.path, "dsn is missing: use the connection string of the database with the consumer's inbox")
+		}
+		if f := entry.text("table", &consumer.Table); f != nil && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
+			entry.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
+				shown(f.source), "app.inbox_messages")
+		}
+		if f := entry.text("broker", &consumer.Broker); f != nil {
+			brokers = append(brokers, f)
+		}
+		entry.close()
+		cfg.Consumers[name] = consumer
+	})
+	return brokers
+}
+
+// checkConsumers refuses brokers that nothing is delivered to.
+func (r *reader) checkConsumers(cfg *Config, brokers []*field) {
+	for _, f := range brokers {
+		if !slices.Contains(cfg.BrokerNames(), f.text) {
+			r.rejectf(f, "no messages are delivered to a broker %s%s", shownName(f.source), suggest(f.source, cfg.BrokerNames()))
+		}
 	}
 }
 

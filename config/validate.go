@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -20,8 +21,20 @@ func (c *Config) Validate() error {
 	v := &validation{cfg: c}
 	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
 		v.checkName("databases", name)
-		if _, err := outbox.ParseDialect(string(c.Databases[name].Driver)); err != nil {
-			v.problemf(join("databases", name)+".driver", "is %q: use %s", c.Databases[name].Driver, outbox.DialectNames)
+		v.checkDriver(join("databases", name), c.Databases[name].Driver)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
+		consumer, path := c.Consumers[name], join("consumers", name)
+		v.checkName("consumers", name)
+		v.checkDriver(path, consumer.Driver)
+		if consumer.DSN.Reveal() == "" {
+			v.problemf(path, "dsn is missing: use the connection string of the database with the consumer's inbox")
+		}
+		if consumer.Table != "" && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
+			v.problemf(path+".table", "%s is no table name: use letters, digits and underscores (at most 48)", shown(consumer.Table))
+		}
+		if consumer.Broker != "" && !slices.Contains(c.BrokerNames(), consumer.Broker) {
+			v.problemf(path+".broker", "no messages are delivered to a broker %q%s", consumer.Broker, suggest(consumer.Broker, c.BrokerNames()))
 		}
 	}
 	v.checkReferences()
@@ -46,6 +59,12 @@ type validation struct {
 func (v *validation) problemf(path, format string, args ...any) {
 	message := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
 	v.problems = append(v.problems, Problem{Path: path, Message: message})
+}
+
+func (v *validation) checkDriver(path string, driver outbox.Dialect) {
+	if _, err := outbox.ParseDialect(string(driver)); err != nil {
+		v.problemf(path+".driver", "is %q: use %s", driver, outbox.DialectNames)
+	}
 }
 
 func (v *validation) checkName(section, name string) {

@@ -114,6 +114,8 @@ type statements struct {
 	claim, claimToken, look   statement
 	count, countToken         statement
 	deadLetters, redriven     statement // lists
+	progress                  statement
+	probing                   statement // on PostgreSQL
 	redrive, redriveAll       statement
 	finish, finishToken       statement
 	expect                    statement
@@ -233,13 +235,17 @@ func newStatements(dialect, table string) *statements {
 		look: read("look"), deadLetters: withStatus("list", statusDeadLetter), redriven: withStatus("list", statusRedriven),
 		redrive: read("redrive"), redriveAll: read("redrive_all"), finish: read("finish"), finishToken: read("finish_token"),
 		expect: read("expect"), purge: map[string]statement{},
-		migrate: read("migrate"), versions: read("versions"), record: read("record"),
+		progress: read("progress"),
+		migrate:  read("migrate"), versions: read("versions"), record: read("record"),
 	}
 	for _, status := range []string{statusHandled, statusFailed, statusDeadLetter, statusRedriven, statusExpected} {
 		s.purge[status] = withStatus("purge", status)
 	}
 	if dialect != sqlite {
 		s.lock = read("lock")
+	}
+	if dialect == postgres {
+		s.probing = read("probe")
 	}
 	if dialect == mySQL {
 		s.release, s.lockDead, s.packet, s.lockOld = read("release"), read("lock_dead"), read("packet"), map[string]statement{}

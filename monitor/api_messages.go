@@ -40,11 +40,15 @@ func (h *Handler) getMessages(w http.ResponseWriter, q *request) error {
 // A relay in this process does.
 func record(database string, r *admin.Record, stats map[series]*relay.Stats) api.Record {
 	answer := api.NewRecord("", r)
-	s := stats[series{database, r.Broker}]
-	if s != nil && r.State == outbox.StateDue && (s.Breaker == relay.BreakerOpen || slices.Contains(s.UnavailableDestinations, r.Stream)) {
+	if r.State == outbox.StateDue && isUnavailable(stats[series{database, r.Broker}], r.Stream) {
 		answer.State = outbox.StateUnavailable
 	}
 	return answer
+}
+
+// isUnavailable reports what a relay of this process knows of a broker, or of a destination there.
+func isUnavailable(s *relay.Stats, destination string) bool {
+	return s != nil && (s.Breaker == relay.BreakerOpen || slices.Contains(s.UnavailableDestinations, destination))
 }
 
 type rowsAnswer struct {

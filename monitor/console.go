@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -20,6 +21,9 @@ type Console struct {
 	stores  map[string]admin.Administration
 	brokers []string
 	timeout time.Duration
+
+	consumers map[string]Consumer
+	retention func(broker string) cleanup.Retention // nil: not known
 }
 
 // An Option refines [NewConsole].

@@ -236,6 +236,36 @@ func (f *fake) Event(ctx context.Context, id string) ([]admin.Record, error) {
 	return f.Message(ctx, id)
 }
 
+// Find knows terms that are whole values.
+func (f *fake) Find(_ context.Context, q admin.FindRequest) (admin.Found, error) {
+	unlock, err := f.lock()
+	defer unlock()
+	if err != nil {
+		return admin.Found{}, err
+	}
+	var found admin.Found
+	for _, r := range slices.Backward(f.rows) {
+		var by []admin.FindBy
+		for what, value := range map[admin.FindBy]string{
+			admin.ByMessage: r.MessageID, admin.ByKey: r.OrderingKey, admin.ByCorrelation: r.CorrelationID, admin.ByCausation: r.CausationID, admin.ByTenant: r.TenantID,
+		} {
+			if value == q.Term && slices.Contains(q.By, what) {
+				by = append(by, what)
+			}
+		}
+		switch {
+		case by == nil || q.After.ID != 0 && r.ID >= q.After.ID:
+		case len(found.Records) == q.Limit:
+			found.Next = admin.Position{ID: found.Records[q.Limit-1].ID}
+			return found, nil
+		default:
+			slices.Sort(by)
+			found.Records, found.By = append(found.Records, r), append(found.By, by)
+		}
+	}
+	return found, nil
+}
+
 func (f *fake) KeyBlocks(context.Context, string, int, int) ([]admin.KeyBlock, error) {
 	unlock, err := f.lock()
 	defer unlock()

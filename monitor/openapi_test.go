@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -189,7 +190,14 @@ func TestOpenAPI(t *testing.T) {
 	store := full(id)
 	stats := []relay.Stats{{Database: "main", Broker: "default", Breaker: relay.BreakerOpen, Listener: relay.ListenerConnected, UnavailableDestinations: []string{"x"}}}
 	h := newHandler(t, store, func(cfg *Config) {
-		cfg.Console = NewConsole(map[string]admin.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}})
+		progress := func(_ context.Context, messages []uuid.UUID, _ []string) (map[uuid.UUID][]ConsumerProgress, error) {
+			return map[uuid.UUID][]ConsumerProgress{messages[0]: {{Source: "s", Status: "dead_letter", Attempts: 2, At: start, LastError: "no"}}}, nil
+		}
+		broken := func(context.Context, []uuid.UUID, []string) (map[uuid.UUID][]ConsumerProgress, error) {
+			return nil, http.ErrServerClosed
+		}
+		cfg.Console = NewConsole(map[string]admin.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}},
+			WithConsumers(map[string]Consumer{"billing": {"partner", progress}, "mail": {"partner", broken}}))
 		cfg.MaxCount = 1
 		cfg.Stats = func() []relay.Stats { return stats }
 		cfg.Metrics = http.NotFoundHandler()
@@ -249,6 +257,11 @@ func TestOpenAPI(t *testing.T) {
 	check("/api/outbox/history", "GET", "/api/outbox/history", "", 200, viewer)
 	check(db+"messages", "GET", "/api/outbox/main/messages", "", 200, viewer)
 	check(db+"messages/{id}", "GET", "/api/outbox/main/messages/"+id+"?payload=1", "", 200, operator)
+	check(db+"trace", "GET", "/api/outbox/main/trace?term=c", "", 200, viewer)
+	check(db+"trace", "GET", "/api/outbox/main/trace?term="+store.rows[3].MessageID, "", 200, viewer)
+	check(db+"trace", "GET", "/api/outbox/main/trace?term=nothing", "", 200, viewer)
+	check(db+"trace", "GET", "/api/outbox/gone/trace?term=nothing", "", 200, viewer)
+	check(db+"trace", "GET", "/api/outbox/main/trace?term=c&by=x", "", 400, viewer)
 	check(db+"failures", "GET", "/api/outbox/main/failures", "", 200, viewer)
 	check(db+"blocked", "GET", "/api/outbox/main/blocked", "", 200, viewer)
 	check(db+"workers", "GET", "/api/outbox/main/workers", "", 200, viewer)

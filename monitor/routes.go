@@ -42,6 +42,7 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "api/outbox/history", role: RoleViewer, serve: h.getHistory},
 		{method: "GET", path: "api/outbox/{db}/messages", role: RoleViewer, params: messages, serve: h.getMessages},
 		{method: "GET", path: "api/outbox/{db}/messages/{id}", role: RoleViewer, params: []string{"payload"}, serve: h.getMessage},
+		{method: "GET", path: "api/outbox/{db}/trace", role: RoleViewer, params: []string{"term", "by"}, serve: h.getTrace},
 		{method: "GET", path: "api/outbox/{db}/failures", role: RoleViewer, params: []string{"broker"}, serve: h.getFailures},
 		{method: "GET", path: "api/outbox/{db}/blocked", role: RoleViewer, params: []string{"broker"}, serve: h.getBlocked},
 		{method: "GET", path: "api/outbox/{db}/workers", role: RoleViewer, serve: h.getWorkers},

@@ -41,7 +41,7 @@ func fromConfig(cmd *cobra.Command, values func(*config.Config) []string) []stri
 	if err != nil {
 		return nil
 	}
-	cfg, err := config.Load(path, config.WithUnsetVariables("databases", "outbox", "brokers", "cleanup", "monitor"))
+	cfg, err := config.Load(path, config.WithUnsetVariables("databases", "consumers", "outbox", "brokers", "cleanup", "monitor"))
 	if err != nil {
 		return nil
 	}

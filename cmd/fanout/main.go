@@ -85,7 +85,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
+	root.AddCommand(migrateCommand(), validateCommand(), relayCommand(), statusCommand(), traceCommand(), messagesCommand(), brokerCommand(),
 		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), contractCommand(), noticesCommand())
 	return root
 }
@@ -117,9 +117,9 @@ func configFlag(cmd *cobra.Command) *string {
 
 // load reads the configuration and prints its warnings, for a command that delivers nothing:
 // brokers of types that another program registers are no obstacle to it, nor are credentials of
-// brokers that are not at hand.
+// brokers and consumers that are not at hand.
 func load(cmd *cobra.Command, path string) (*config.Config, error) {
-	return loadWith(cmd, path, config.WithUnsetVariables("brokers", "monitor"))
+	return loadWith(cmd, path, config.WithUnsetVariables("consumers", "brokers", "monitor"))
 }
 
 func loadWith(cmd *cobra.Command, path string, opts ...config.Option) (*config.Config, error) {

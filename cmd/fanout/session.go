@@ -46,6 +46,8 @@ type session struct {
 
 	cfg    *config.Config
 	stores map[string]administration
+	// consumers are opened when they are asked.
+	consumers consumers
 	// failed are the databases that could not be opened.
 	failed map[string]error
 }
@@ -85,7 +87,8 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	for name, store := range s.stores {
 		stores[name] = store
 	}
-	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...))
+	s.consumers = openConsumers(cfg)
+	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...), monitor.WithRetention(cfg.Retention), monitor.WithConsumers(s.consumers.known()))
 	return s, nil
 }
 
@@ -110,6 +113,7 @@ func (s *session) Close() {
 	for _, store := range s.stores {
 		_ = store.Close() // nothing is left to be written
 	}
+	s.consumers.close()
 }
 
 // problem joins the errors of the databases that could not be opened.

@@ -148,6 +148,15 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
 -- packet
 SELECT @@max_allowed_packet
 
+-- progress
+SELECT LOWER(HEX(m.message_id)), m.source, m.status, COALESCE(m.type, ''), m.attempts, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', m.updated_at)
+     , COALESCE(m.last_error, '')
+  FROM (SELECT DISTINCT UNHEX(REPLACE(listed.item, '-', '')) AS message_id
+          FROM JSON_TABLE(?, '$[*]' COLUMNS (item CHAR(36) PATH '$')) AS listed) AS asked
+ STRAIGHT_JOIN app.inbox_messages AS m ON m.consumer = ? AND m.message_id = asked.message_id
+ ORDER BY m.message_id, m.source
+ LIMIT ?
+
 -- purge_dead_letter
 DELETE m
   FROM JSON_TABLE(?, '$[*]' COLUMNS (consumer VARCHAR(200) CHARACTER SET utf8mb4 PATH '$.consumer', id CHAR(32) PATH '$.id'

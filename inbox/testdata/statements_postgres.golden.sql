@@ -91,6 +91,19 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 
+-- probe
+INSERT INTO app.inbox_messages (consumer, message_id, status, source)
+VALUES ($1, $2, 'expected', $3)
+    ON CONFLICT (consumer, message_id, source) DO UPDATE
+   SET status = app.inbox_messages.status
+
+-- progress
+SELECT m.message_id::text, m.source, m.status, coalesce(m.type, ''), m.attempts, m.updated_at, coalesce(m.last_error, '')
+  FROM (SELECT DISTINCT value::uuid AS message_id FROM json_array_elements_text($2::json)) AS asked
+ CROSS JOIN LATERAL (SELECT * FROM app.inbox_messages WHERE consumer = $1 AND message_id = asked.message_id) AS m
+ ORDER BY m.message_id, m.source
+ LIMIT $3
+
 -- purge_dead_letter
 WITH victims AS MATERIALIZED (
     SELECT ctid AS tid

@@ -93,6 +93,13 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))
 )
 
+-- progress
+SELECT m.message_id, m.source, m.status, coalesce(m.type, ''), m.attempts, m.updated_at, coalesce(m.last_error, '')
+  FROM (SELECT DISTINCT value AS message_id FROM json_each(?2)) AS asked
+ CROSS JOIN app.inbox_messages AS m ON m.consumer = ?1 AND m.message_id = asked.message_id
+ ORDER BY m.message_id, m.source
+ LIMIT ?3
+
 -- purge_dead_letter
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source

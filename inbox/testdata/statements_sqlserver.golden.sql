@@ -171,6 +171,12 @@ IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
         applied_at datetime2(6)  NOT NULL CONSTRAINT inbox_messages_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
 
+-- progress
+SELECT TOP (@p3) LOWER(CONVERT(char(36), m.message_id)), m.source, m.status, COALESCE(m.type, N''), m.attempts, m.updated_at, COALESCE(m.last_error, N'')
+  FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS asked
+ INNER LOOP JOIN app.inbox_messages AS m ON m.consumer = @p1 AND m.message_id = asked.message_id
+ ORDER BY m.message_id, m.source;
+
 -- purge_dead_letter
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (

@@ -45,7 +45,7 @@ const (
 	Generated = "generated"
 	// Predicate of an index: the rows that it holds.
 	Predicate = "predicate"
-	// Expression in place of a column of an index.
+	// Expression in place of a column of an index; of several columns all, with commas between them.
 	Expression = "expression"
 	// CheckExpression is what a CHECK constraint lets pass.
 	CheckExpression = "check"

@@ -241,10 +241,14 @@ func (r *Reading) indexed(object string, unique bool, columns []Token) {
 	if r.Dialect != outbox.Postgres {
 		return
 	}
+	var expressions []string
 	for _, item := range split(columns, ",") {
 		if find(item, "(") < len(item) {
-			r.add(object, Expression, Text(item))
+			expressions = append(expressions, Text(item))
 		}
+	}
+	if len(expressions) > 0 {
+		r.add(object, Expression, strings.Join(expressions, ", ")) // which PostgreSQL compares as a row
 	}
 }
 

@@ -78,6 +78,9 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// given, MaxShownRows in all. The event's own id leads to all of them, another one as long as a row
 	// with the event's own is there. On SQL Server it is Message, as no index finds the others there.
 	Event(ctx context.Context, id string) ([]Record, error)
+	// Find returns the rows that a term names, newest first, page by page. It is exact: a row that is not on a
+	// page, and on no page after it, does not have the term. The error says so where the search took too long.
+	Find(ctx context.Context, request FindRequest) (Found, error)
 	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that
 	// has failed. Those that wait for an operator come first, then the oldest. No more than limit
 	// keys, and no count of followers beyond maxCount.

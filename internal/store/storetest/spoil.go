@@ -35,7 +35,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			},
 		},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
-		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing", "constraint {t}_bounds: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN locked_by"}, wants: []string{"column locked_by: missing", "constraint {t}_bounds: missing"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN attempts TYPE bigint"}, wants: []string{"column attempts: type is bigint, want integer"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN stream DROP NOT NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers SET NOT NULL"}, wants: []string{"column headers: nullable is no, want yes"}},
@@ -219,7 +219,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD note nvarchar(10) NOT NULL CONSTRAINT note_{f} DEFAULT N''", "CREATE INDEX note_{f} ON {t} (status, note)",
 			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> N'bad')",
 		}},
-		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN locked_by"}, wants: []string{"column locked_by: missing"}},
 		{
 			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"},
 			wants:      []string{"constraint {t}_ordering_key: missing"},
@@ -282,8 +282,8 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ALTER COLUMN content_type SET DEFAULT (CONCAT('application/', 'json'))",
 		}},
 		{
-			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_bounds", "ALTER TABLE {t} DROP COLUMN tenant_id"},
-			wants:      []string{"constraint {t}_bounds: missing", "column tenant_id: missing"},
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_bounds", "ALTER TABLE {t} DROP COLUMN broker_message_id"},
+			wants:      []string{"constraint {t}_bounds: missing", "column broker_message_id: missing"},
 		},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
 		{

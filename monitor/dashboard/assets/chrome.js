@@ -33,7 +33,7 @@ export function theme() {
 }
 
 const places = { o: ["#/", "Overview"], m: ["#/messages", "Messages"], f: ["#/failures", "Failures"], b: ["#/blocked", "Blocked keys"], w: ["#/workers", "Workers"], a: ["#/audit", "Audit"] };
-const others = { "/": "Find a message by its id", r: "Load this page again", t: "Change the theme", "?": "Show this list", Escape: "Close a dialog" };
+const others = { "/": "Find messages by an id or an ordering key", r: "Load this page again", t: "Change the theme", "?": "Show this list", Escape: "Close a dialog" };
 
 // shortcuts are single letters, so they can be switched off: speech control types letters, too.
 export function shortcuts(reload) {
@@ -54,12 +54,10 @@ export function shortcuts(reload) {
   });
 }
 
-// find goes to the field for ids, on the page that has it.
+// find goes to the field for searches.
 function find(e) {
   e.preventDefault();
-  const field = document.querySelector("[data-find]");
-  if (field) field.focus();
-  else location.hash = "#/messages?find=1";
+  document.querySelector("[data-find]").focus();
 }
 
 function help(off) {

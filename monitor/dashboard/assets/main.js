@@ -8,13 +8,14 @@ import { theme, shortcuts } from "./chrome.js";
 import overview from "./overview.js";
 import messages from "./messages.js";
 import message from "./message.js";
+import trace from "./trace.js";
 import failures from "./failures.js";
 import blocked from "./blocked.js";
 import workers from "./workers.js";
 import audit from "./audit.js";
 
-const pages = new Map(Object.entries({ overview, messages, failures, blocked, workers, audit })); // an object would know "constructor", too
-const titles = { overview: "Overview", messages: "Messages", message: "Message", failures: "Failures", blocked: "Blocked keys", workers: "Workers", audit: "Audit" };
+const pages = new Map(Object.entries({ overview, messages, trace, failures, blocked, workers, audit })); // an object would know "constructor", too
+const titles = { overview: "Overview", messages: "Messages", message: "Message", trace: "Search", failures: "Failures", blocked: "Blocked keys", workers: "Workers", audit: "Audit" };
 
 const main = document.getElementById("content");
 let leave = null; // ends what the page that is shown has going on
@@ -91,6 +92,13 @@ async function start() {
   drawWho();
   await show();
 }
+
+const search = document.getElementById("search");
+search.addEventListener("submit", (e) => {
+  e.preventDefault();
+  const term = search.elements.term.value.trim();
+  if (term) location.hash = "#/trace?" + new URLSearchParams({ term });
+});
 
 theme();
 shortcuts(() => show());

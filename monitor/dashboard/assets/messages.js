@@ -1,10 +1,9 @@
-// Messages: one by its id, or those that a filter finds, newest first, page by page.
+// Messages that a filter finds, newest first, page by page.
 
 import { h, fill, announce } from "./dom.js";
 import { get, path, query } from "./api.js";
 import { databasePicker, empty, field, heading, messageLink, mono, select, statePill, statusPill, table, trouble, when } from "./parts.js";
 import { count, statuses, waitsFor } from "./words.js";
-import { uuidOf } from "./forms.js";
 
 const filters = ["broker", "status", "type", "key", "error_class", "since", "until"];
 
@@ -17,8 +16,7 @@ export default async function messages({ root, where, signal, fail }) {
   if (chosen.status === "pending,processing,failed") chosen.status = "open";
 
   const results = h("div", { class: "results" });
-  fill(root, heading("Messages"), findForm(database, names), filterForm(database, names, brokers, chosen), results);
-  if (where.params.has("find")) root.querySelector("[data-find]").focus();
+  fill(root, heading("Messages"), filterForm(database, names, brokers, chosen), results);
 
   let shown = [], cursor = "", scanned = 0;
   const more = h("button", { type: "button" }, "Older messages");
@@ -68,27 +66,6 @@ function waits(database, m) {
   return h("small", { class: "block", title: waitsFor(m) },
     d.message_id !== m.message_id ? ["behind ", messageLink(database, d.message_id), " "] : null,
     d.until ? when(d.until) : d.reason === "operator" ? "until you act" : null);
-}
-
-function findForm(database, names) {
-  const spot = h("p", { class: "hint", role: "alert" });
-  const input = h("input", { name: "id", "data-find": true, autocomplete: "off", spellcheck: "false", placeholder: "0199c2f4-…", "aria-keyshortcuts": "/" });
-  return h("form", { class: "find", role: "search", "aria-label": "Find a message", onsubmit: async (e) => {
-    e.preventDefault();
-    const id = uuidOf(input.value);
-    if (!id) return void fill(spot, "A message id is a UUID of 32 hexadecimal digits. It may be anywhere in what you paste.");
-    fill(spot, "Looking…");
-    for (const name of [database, ...names.filter((n) => n !== database)]) {
-      try {
-        await get(path.database(name, `messages/${id}`));
-        location.hash = `#/messages/${encodeURIComponent(name)}/${id}`;
-        return;
-      } catch (problem) {
-        if (problem.status !== 404) return void fill(spot, problem.message, " ", problem.advice ?? "");
-      }
-    }
-    fill(spot, `No message ${id} in ${names.length > 1 ? "any database" : "this database"}. It may have been purged, or rolled back before it was written.`);
-  } }, field("Message id", input), h("button", { type: "submit", class: "primary" }, "Find"), spot);
 }
 
 function filterForm(database, names, brokers, chosen) {

@@ -54,6 +54,14 @@ CREATE TABLE IF NOT EXISTS {{table}} (
                       (CASE WHEN finished_at IS NULL AND deferred = 1 THEN UNHEX(SHA2(ordering_key, 256)) END) STORED,
     -- 1 where a row has an error and is not finished. NULL in all others.
     failing           TINYINT        GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND last_error IS NOT NULL THEN 1 END) STORED,
+    -- Hashes for searches: of the ordering key without its context, and of the trace id among the headers.
+    search_key         INT UNSIGNED  GENERATED ALWAYS AS (CRC32(TRIM(LEADING ':' FROM SUBSTRING(ordering_key, LOCATE('::', ordering_key) + 1)))) STORED,
+    search_aggregate   INT UNSIGNED  GENERATED ALWAYS AS (CRC32(aggregate_id)) STORED,
+    search_causation   INT UNSIGNED  GENERATED ALWAYS AS (CRC32(causation_id)) STORED,
+    search_tenant      INT UNSIGNED  GENERATED ALWAYS AS (CRC32(tenant_id)) STORED,
+    search_type        INT UNSIGNED  GENERATED ALWAYS AS (CRC32(type)) STORED,
+    search_trace       INT UNSIGNED  GENERATED ALWAYS AS (CRC32(SUBSTRING(headers, LOCATE('"traceparent":"00-', headers) + 18, 32))) STORED,
+    search_correlation INT UNSIGNED  GENERATED ALWAYS AS (CRC32(correlation_id)) STORED,
     PRIMARY KEY (id),
     UNIQUE KEY {{name}}_once (message_id, target_broker),
     -- Claims, purges, the history of a broker. InnoDB orders entries of equal columns by id, and knows it.
@@ -62,6 +70,9 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     KEY {{name}}_held (held_key, target_broker, shard, id),
     -- For those who look at what has failed.
     KEY {{name}}_failing (failing, target_broker, id),
+    -- "Where is order 42?" Ordering keys are looked up, the others are found by one pass through the first of these.
+    KEY {{name}}_search (search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace),
+    KEY {{name}}_correlation (search_correlation),
     CONSTRAINT {{name}}_message_id CHECK (LENGTH(message_id) = 16),
     -- LIKE, because = takes trailing spaces for nothing.
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned') AND status NOT LIKE '% '),

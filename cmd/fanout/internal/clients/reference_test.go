@@ -25,7 +25,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var referenceEnv = config.WithEnv(env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
+var referenceEnv = config.WithEnv(env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "BILLING_DSN", "postgres://billing", "REDIS_URL", "redis://cache:6379/0",
 	"RABBITMQ_URL", "amqps://relay@rabbit.internal/shop", "NATS_URL", "nats://one:4222,nats://two:4222",
 	"KAFKA_SERVERS", "one:9092,two:9092", "KAFKA_PASSWORD", "hush", "SHOP_SECRET", shopSecret,
 	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789"))
@@ -59,6 +59,7 @@ func TestReferenceLoads(t *testing.T) {
 			"default":   {Driver: outbox.Postgres, DSN: "postgres://db", Notify: true},
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
+		Consumers: map[string]config.Consumer{"billing": {Driver: outbox.Postgres, DSN: "postgres://billing", Table: "inbox_messages", Broker: "default"}},
 		Outbox: config.Outbox{
 			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake", "shop"},
 			MaxPayloadBytes: 1_000_000,
@@ -147,7 +148,8 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // contract is every key, by section. Configurations in the field rely on it: keys may be added,
 // never removed.
 var contract = map[string][]string{
-	"":          {"databases", "outbox", "brokers", "cleanup", "monitor"},
+	"":          {"databases", "consumers", "outbox", "brokers", "cleanup", "monitor"},
+	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
@@ -214,8 +216,8 @@ func TestSectionsKnowExactlyTheContract(t *testing.T) {
 		switch first {
 		case "":
 			knows(keys, inside("")+"\n")
-		case "databases":
-			knows(keys, "databases: {x: {"+inside(rest)+"}}\n")
+		case "databases", "consumers":
+			knows(keys, first+": {x: {"+inside(rest)+"}}\n")
 		case "brokers":
 			knows(keys, "brokers: {x: {type: memory, "+inside(rest)+"}}\n")
 		default:

@@ -1,0 +1,186 @@
+package sqladmin
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/eventid"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+// A look is one statement of a search.
+type look struct {
+	by        admin.FindBy
+	statement string
+	given     args
+	keep      func([]admin.Record) []admin.Record // nil: all that it finds
+}
+
+// Find implements admin.Administration. Each thing that a term can name is one statement, which reads an index.
+// SQL Server does not find the messages of an event by each other's ids.
+func (a *Admin) Find(ctx context.Context, request admin.FindRequest) (found admin.Found, err error) {
+	request, err = request.WithDefaults()
+	if err != nil {
+		return found, a.failed(err, "find messages in %s", a.table)
+	}
+	before := int64(math.MaxInt64)
+	if request.After != (admin.Position{}) {
+		before = request.After.ID
+	}
+	err = a.withContent(func(suffix string) error {
+		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+			s := search{limit: request.Limit}
+			for _, look := range looksFor(request) {
+				look.given["broker"], look.given["after_id"], look.given["limit"] = request.Broker, before, int64(request.Limit)+1
+				if err := s.take(ctx, a, conn, look, suffix); err != nil {
+					return err
+				}
+			}
+			found = s.page()
+			return a.states(ctx, conn, found.Records)
+		})
+	})
+	if err != nil {
+		return admin.Found{}, a.failed(err, "find messages by %.100q in %s", request.Term, a.table)
+	}
+	return found, nil
+}
+
+// looksFor are the statements of a search.
+func looksFor(request admin.FindRequest) (looks []look) {
+	term := request.Term
+	add := func(by admin.FindBy, given args) *look {
+		looks = append(looks, look{by: by, statement: "search_" + string(by), given: given})
+		return &looks[len(looks)-1]
+	}
+	for _, by := range request.By {
+		switch by {
+		case admin.ByMessage:
+			if id, ok := parsedID(term); ok {
+				add(by, args{"message_id": id.String()})
+				low, high := eventid.Bounds(id)
+				of := add(by, args{"low": low.String(), "high": high.String()})
+				of.statement, of.keep = "search_event", func(candidates []admin.Record) []admin.Record { return ofEvent(id, candidates) }
+			}
+		case admin.ByAggregate:
+			add(by, args{"term": Text(term), "type": ""})
+			for _, separator := range []string{"-", " "} { // no type has either
+				if kind, id, ok := strings.Cut(term, separator); ok && kind != "" && id != "" {
+					add(by, args{"term": Text(id), "type": Text(kind)})
+				}
+			}
+		case admin.ByTrace:
+			if id, ok := traceID(term); ok {
+				add(by, args{"term": id})
+			}
+		case admin.ByCausation, admin.ByCorrelation:
+			add(by, args{"term": Text(term)})
+			if id, ok := parsedID(term); ok && id.String() != term {
+				add(by, args{"term": id.String()})
+			}
+		default:
+			add(by, args{"term": Text(term)})
+		}
+	}
+	return looks
+}
+
+// The forms of an id in hexadecimal digits.
+const (
+	plainUUID  = 32
+	hyphenUUID = 36
+)
+
+// parsedID reads an id of a message in either form, in any case.
+func parsedID(term string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(term)
+	return id, err == nil && (len(term) == plainUUID || len(term) == hyphenUUID)
+}
+
+// ofEvent are those rows whose messages are of the same event as one id.
+func ofEvent(id uuid.UUID, candidates []admin.Record) (rows []admin.Record) {
+	messages := make([]eventid.Message, len(candidates))
+	for i := range candidates {
+		messages[i].ID, _ = uuid.Parse(candidates[i].MessageID) // the database's own
+		messages[i].Type = candidates[i].Type
+	}
+	for i, same := range eventid.Of(id, messages) {
+		if same {
+			rows = append(rows, candidates[i])
+		}
+	}
+	return rows
+}
+
+// traceID reads a trace id, or that of a W3C traceparent.
+func traceID(term string) (string, bool) {
+	const parts = 4
+	if fields := strings.Split(term, "-"); len(fields) == parts && len(fields[0]) == 2 {
+		term = fields[1]
+	}
+	bytes, err := hex.DecodeString(term)
+	return strings.ToLower(term), err == nil && len(bytes) == plainUUID/2
+}
+
+// search puts together what statements find.
+type search struct {
+	limit int
+	found admin.Found
+}
+
+// take adds what a look finds. A row that was found already has one reason more.
+func (s *search) take(ctx context.Context, a *Admin, conn Conn, l look, suffix string) error {
+	if a.statements[l.statement].text == "" { // SQL Server has no search_event
+		return nil
+	}
+	var rows []admin.Record
+	err := a.query(ctx, conn, l.statement+suffix, l.given, func(scan scanner) error {
+		var r record
+		err := scan(r.fields()...)
+		rows = append(rows, r.read())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if l.keep != nil {
+		rows = l.keep(rows)
+	}
+	for i := range rows {
+		same := func(other admin.Record) bool {
+			return other.ID == rows[i].ID && other.MessageID == rows[i].MessageID && other.Broker == rows[i].Broker
+		}
+		at := slices.IndexFunc(s.found.Records, same)
+		switch {
+		case at < 0:
+			s.found.Records, s.found.By = append(s.found.Records, rows[i]), append(s.found.By, []admin.FindBy{l.by})
+		case !slices.Contains(s.found.By[at], l.by):
+			s.found.By[at] = append(s.found.By[at], l.by)
+		}
+	}
+	return nil
+}
+
+// page is the newest of what was found.
+func (s *search) page() admin.Found {
+	order := make([]int, len(s.found.Records))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.found.Records[j].ID, s.found.Records[i].ID) })
+	var page admin.Found
+	for _, i := range order {
+		if len(page.Records) == s.limit {
+			page.Next = admin.Position{ID: page.Records[s.limit-1].ID}
+			break
+		}
+		page.Records, page.By = append(page.Records, s.found.Records[i]), append(page.By, s.found.By[i])
+	}
+	return page
+}

@@ -1,0 +1,7 @@
+-- The rows of what a message has caused. @term, @broker ('': all), @after_id (rows before it), @limit. Texts are compared, too, as bytes: their hashes collide, and =
+-- takes trailing spaces for nothing.
+-- Plan: one pass through {{name}}_search, then the rows by their ids.
+{{include part_search}} (SELECT id FROM {{table}} FORCE INDEX ({{name}}_search) WHERE search_causation = CRC32(@term) AND id < @after_id) AS s
+ STRAIGHT_JOIN {{table}} AS m ON m.id = s.id
+ WHERE CAST(m.causation_id AS BINARY) = CAST(@term AS BINARY)
+{{include part_search_page}}

@@ -1,0 +1,4 @@
+-- One page of a search, newest first.
+   AND m.id < @after_id AND (@broker::text = '' OR m.target_broker = @broker)
+ ORDER BY m.id DESC
+ LIMIT @limit

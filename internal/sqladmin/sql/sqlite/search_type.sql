@@ -1,0 +1,4 @@
+-- The rows of an event type. @term, @broker ('': all), @after_id (rows before it), @limit
+-- Plan: one pass through {{name}}_search, then the rows by their ids.
+{{include part_search}} WHERE m.id IN (SELECT s.id FROM {{table}} AS s INDEXED BY {{name}}_search WHERE s.type = @term)
+{{include part_search_page}}

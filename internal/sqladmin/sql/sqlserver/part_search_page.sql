@@ -1,0 +1,3 @@
+-- One page of a search, newest first.
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;

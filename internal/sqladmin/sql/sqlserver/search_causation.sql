@@ -1,0 +1,7 @@
+-- The rows of what a message has caused. @term, @broker (N'': all), @after_id (rows before it), @limit. Texts are compared, too, with their lengths: their checksums
+-- collide, and = takes trailing spaces for nothing.
+-- Plan: one pass through {{name}}_search.
+SET LOCK_TIMEOUT 1000;
+{{include part_search}} WITH (INDEX({{name}}_search))
+ WHERE m.search_causation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.causation_id = @term AND DATALENGTH(m.causation_id) = DATALENGTH(@term)
+{{include part_search_page}}
