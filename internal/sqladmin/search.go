@@ -103,21 +103,6 @@ func parsedID(term string) (uuid.UUID, bool) {
 	return id, err == nil && (len(term) == plainUUID || len(term) == hyphenUUID)
 }
 
-// ofEvent are those rows whose messages are of the same event as one id.
-func ofEvent(id uuid.UUID, candidates []admin.Record) (rows []admin.Record) {
-	messages := make([]eventid.Message, len(candidates))
-	for i := range candidates {
-		messages[i].ID, _ = uuid.Parse(candidates[i].MessageID) // the database's own
-		messages[i].Type = candidates[i].Type
-	}
-	for i, same := range eventid.Of(id, messages) {
-		if same {
-			rows = append(rows, candidates[i])
-		}
-	}
-	return rows
-}
-
 // traceID reads a trace id, or that of a W3C traceparent.
 func traceID(term string) (string, bool) {
 	const parts = 4
