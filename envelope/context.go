@@ -20,9 +20,9 @@ const (
 )
 
 // Context is what the events of a request inherit from it. Strings that are empty
-// are null on the wire.
+// are null on the wire, but for the correlation id, which is then generated.
 type Context struct {
-	CorrelationID  string         // names the whole business process
+	CorrelationID  string         // names the whole business process; see WithCorrelationID
 	CausationID    string         // id of the message that caused this one
 	TenantID       string         // extension tenant_id
 	Actor          string         // extension actor: who acted
@@ -66,7 +66,9 @@ func with(ctx context.Context, change func(*Context)) context.Context {
 }
 
 // WithCorrelationID sets domain.correlation_id of the events raised under ctx:
-// the id that all messages of one business process share.
+// the id that all messages of one business process share. Where there is none, the
+// events of a unit of work (a transaction, or a call of outbox.Writer.Insert) share
+// the message id of the first of those that have none; [WithCause] passes it on.
 func WithCorrelationID(ctx context.Context, id string) context.Context {
 	return with(ctx, func(cx *Context) { cx.CorrelationID = id })
 }

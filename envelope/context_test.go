@@ -81,6 +81,9 @@ func TestWithCause(t *testing.T) {
 		CorrelationID: fixedID.String(), CausationID: fixedID.String(), OriginStream: "ordering::order-42", TenantID: "acme", Actor: "ada",
 	}, cx)
 
+	require.Equal(t, fixedID.String(), first.Metadata.Domain.CorrelationID, "an event that is sealed alone has its own")
+	require.Equal(t, fixedID.String(), first.Routing.CorrelationID)
+
 	second := seal(t, c, envelope.NewEvent(OrderAudited{}), envelope.Source{}, cx)
 	cx = envelope.FromContext(envelope.WithCause(t.Context(), second))
 	require.Equal(t, fixedID.String(), cx.CorrelationID)

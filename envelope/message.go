@@ -56,7 +56,7 @@ type Domain struct {
 	Asynchronous    bool   `json:"asynchronous"`     // true
 	ExpectedVersion *int64 `json:"expected_version"` // version the aggregate was loaded with, or null
 	Priority        int    `json:"priority"`         // see PriorityLevel
-	CorrelationID   string `json:"correlation_id"`   // or null
+	CorrelationID   string `json:"correlation_id"`   // null in messages from elsewhere alone
 	CausationID     string `json:"causation_id"`     // or null
 }
 
@@ -103,7 +103,7 @@ type Routing struct {
 	ExpiresAt     time.Time // zero: never; UTC, whole microseconds
 	Priority      int       // as domain.priority
 	TenantID      string    // as the extension tenant_id
-	CorrelationID string
+	CorrelationID string    // as domain.correlation_id: never empty
 	CausationID   string
 	TraceParent   string // W3C, "" for none
 	TraceState    string // W3C, "" for none

@@ -15,7 +15,8 @@ import (
 // Seal turns an event into a message: it takes the JSON of the data, once for all
 // forms, computes the checksum, and settles where and when the message goes. It does not
 // read the clock and draws no ids: sealing the same event twice gives the same
-// message. A zero src stands for that of [Event.From].
+// message. A zero src stands for that of [Event.From]. A message without a correlation id in cx gets its
+// own id as one; who seals several events of one unit of work sets that of the first for all of them.
 //
 // The error is an *[UnregisteredError], a *[PointerEventError], an *[OptionError]
 // (several are joined) or an *[EncodeError], each naming the event and the remedy.
@@ -26,6 +27,9 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	}
 	if src == (Source{}) {
 		src = ev.Source()
+	}
+	if cx.CorrelationID == "" && ev.ID != uuid.Nil {
+		cx.CorrelationID = ev.ID.String()
 	}
 	p := &sealing{catalog: c, t: t, s: t.settings, ev: ev, src: src, cx: cx}
 	identified, err := ev.Identified(src)

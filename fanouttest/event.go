@@ -39,7 +39,8 @@ type Event struct {
 	// pointless; zero = at once, and never.
 	NotBefore, ExpiresAt time.Time
 	// CorrelationID, CausationID and TenantID come from the context of the statement that captured
-	// the event.
+	// the event. A correlation id that is not there is that of the unit of work: the message id of
+	// its first event.
 	CorrelationID, CausationID, TenantID string
 
 	copies map[string][]wire // by broker: as a rule one, of an event with contracts one each

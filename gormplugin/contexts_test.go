@@ -46,7 +46,7 @@ func TestContexts(t *testing.T) {
 			b.ok(b.db.Create(order("1", "a")).Error)
 			b.want("1: a")
 			r := b.rows()[0]
-			assert.Nil(b.t, r.CorrelationID)
+			assert.Equal(b.t, r.MessageID, *r.CorrelationID)
 			assert.Nil(b.t, r.TenantID)
 			assert.Nil(b.t, r.Headers)
 		},

@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 
@@ -66,6 +67,9 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *journal.Flush) ([]outbox.Row, 
 	if f.Context != nil {
 		inherited = *f.Context
 	}
+	if inherited.CorrelationID == "" {
+		inherited.CorrelationID = f.CorrelationID
+	}
 	before := len(rows)
 	message, err := p.events.Seal(f.Event, f.Source, inherited)
 	if err == nil {
@@ -93,8 +97,10 @@ func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []journal.Flush) erro
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
+	tx, _ := conn.(*sql.Tx)
+	correlation := journal.Correlate(flush, p.outcomes.correlation(tx), true)
 	_, err = p.write(db.Statement.Context, inserter, conn, flush, nil)
-	p.watchForeign(db, conn, inserter, flush)
+	p.watchForeign(db, conn, inserter, flush, correlation)
 	return err
 }
 

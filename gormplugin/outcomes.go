@@ -60,6 +60,8 @@ type unseen struct {
 	inserter *outbox.Inserter
 	since    time.Time
 
+	correlation string // generated for its events, "" as yet; guarded by outcomes.mu
+
 	events map[weak.Pointer[journal.Raised]]struct{} // guarded by outcomes.mu
 	looks  int                                       // guarded by outcomes.looking
 }
@@ -72,10 +74,7 @@ func (o *outcomes) watch(flush []journal.Flush, tx *sql.Tx, pool *sql.DB, insert
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	i := -1
-	if tx != nil {
-		i = slices.IndexFunc(o.unseen, func(u *unseen) bool { return u.tx == tx })
-	}
+	i := o.find(tx)
 	if i < 0 {
 		i = len(o.unseen)
 		o.unseen = append(o.unseen, &unseen{tx: tx, pool: pool, inserter: inserter, since: time.Now(), events: map[weak.Pointer[journal.Raised]]struct{}{}})
@@ -91,6 +90,30 @@ func (o *outcomes) watch(flush []journal.Flush, tx *sql.Tx, pool *sql.DB, insert
 	}
 	o.watched += len(u.events) - before
 	o.later()
+}
+
+// find is the place of a transaction in progress, or -1. o.mu is held.
+func (o *outcomes) find(tx *sql.Tx) int {
+	return slices.IndexFunc(o.unseen, func(u *unseen) bool { return tx != nil && u.tx == tx })
+}
+
+// correlation is what was generated for the events of a transaction in progress, "" where nothing was.
+func (o *outcomes) correlation(tx *sql.Tx) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := o.find(tx); i >= 0 {
+		return o.unseen[i].correlation
+	}
+	return ""
+}
+
+// correlate notes it.
+func (o *outcomes) correlate(tx *sql.Tx, correlation string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := o.find(tx); i >= 0 {
+		o.unseen[i].correlation = correlation
+	}
 }
 
 // later sees to it that there is another look, if it is needed. o.mu is held.
@@ -186,8 +209,9 @@ func hasEnded(ctx context.Context, tx *sql.Tx) bool {
 	return errors.Is(none.Close(), sql.ErrTxDone) //nolint:sqlclosecheck // it is what is asked
 }
 
-// watchForeign notes events that were written in a transaction of the caller's own.
-func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Inserter, flush []journal.Flush) {
+// watchForeign notes events that were written in a transaction of the caller's own, and the
+// correlation id that was generated for it.
+func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Inserter, flush []journal.Flush, correlation string) {
 	inside := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 	inside.Statement.ConnPool = foreign
 	pool, err := inside.DB() // the one that the transaction was begun on, where it is database/sql's
@@ -196,6 +220,7 @@ func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Ins
 	}
 	tx, _ := foreign.(*sql.Tx)
 	p.outcomes.watch(flush, tx, pool, inserter)
+	p.outcomes.correlate(tx, correlation)
 }
 
 // watchCommit notes events after a commit that has failed, if it may have succeeded: when the

@@ -233,21 +233,24 @@ func (l *losingTx) Commit() error {
 	return errors.Join(end(), errLost)
 }
 
+// lose returns a handle with a plugin of its own whose first commit gets no answer.
+func (b *bench) lose(commits bool) (*gorm.DB, *gormplugin.Plugin) {
+	b.t.Helper()
+	db := b.openOn(b.at.dial(false), &gorm.Config{})
+	sqlDB, err := db.DB()
+	b.ok(err)
+	db.ConnPool = &losing{sqlDB, commits, 1}
+	db.Statement.ConnPool = db.ConnPool
+	return db, b.use(db)
+}
+
 // After a commit whose outcome nobody knows the application may save the same aggregate again, at
 // once or later: the events are written once, and it gets no error of the outbox.
 func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){}
 	for name, commits := range map[string]bool{"that did commit": true, "that did not": false} {
-		lose := func(b *bench) (*gorm.DB, *gormplugin.Plugin) {
-			b.t.Helper()
-			db := b.openOn(b.at.dial(false), &gorm.Config{})
-			sqlDB, err := db.DB()
-			b.ok(err)
-			db.ConnPool = &losing{sqlDB, commits, 1}
-			db.Statement.ConnPool = db.ConnPool
-			return db, b.use(db)
-		}
+		lose := func(b *bench) (*gorm.DB, *gormplugin.Plugin) { b.t.Helper(); return b.lose(commits) }
 		cases["saved again "+name] = func(b *bench) {
 			db, _ := lose(b)
 			o := order("1", "a")

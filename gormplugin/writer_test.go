@@ -1,6 +1,7 @@
 package gormplugin_test
 
 import (
+	"context"
 	"database/sql"
 	"path/filepath"
 	"testing"
@@ -27,6 +28,16 @@ type WriterOrder struct {
 // drawn for each event.
 func TestAWriterStoresTheSame(t *testing.T) {
 	t.Parallel()
+	for name, correlation := range map[string]string{"with a correlation id": "c-1", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storesTheSame(t, envelope.WithCorrelationID(t.Context(), correlation))
+		})
+	}
+}
+
+func storesTheSame(t *testing.T, ctx context.Context) {
+	t.Helper()
 	db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "shop.db")), &gorm.Config{})
 	require.NoError(t, err)
 	pool, err := db.DB()
@@ -47,7 +58,7 @@ func TestAWriterStoresTheSame(t *testing.T) {
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: events, Routing: routing})
 	require.NoError(t, err)
 
-	ctx := envelope.WithActor(envelope.WithTenantID(envelope.WithCorrelationID(t.Context(), "c-1"), "acme"), "grace")
+	ctx = envelope.WithActor(envelope.WithTenantID(ctx, "acme"), "grace")
 	ctx = envelope.WithTrace(ctx, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b")
 	options := [][]envelope.Option{
 		nil,

@@ -137,6 +137,53 @@ func TestHandleCaptures(t *testing.T) {
 	})
 }
 
+// What a message causes names it, and shares its correlation id, through a chain of handlers; a message
+// without one, of another producer, gives its own id.
+func TestHandleCorrelates(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		db := p.capturing(&gorm.Config{})
+		publish := func(tx *gorm.DB) error {
+			return errors.Join(uow.Publish(tx, InvoicesCounted{N: 1}), uow.Publish(tx, InvoicesCounted{N: 2}))
+		}
+		require.NoError(t, db.Transaction(publish))
+		var last string // row of the outbox
+		next := func() *inbox.Message {
+			t.Helper()
+			var payloads [][]byte
+			require.NoError(t, p.plain().Table(p.outbox()).Order("id DESC").Limit(1).Pluck("payload", &payloads).Error)
+			m, err := inbox.Decode(payloads[0], nil)
+			require.NoError(t, err)
+			require.NotEqual(t, last, m.ID)
+			last, m.Consumer = m.ID, "billing"
+			return m
+		}
+		handle := func(m *inbox.Message) {
+			t.Helper()
+			outcome, err := inbox.Handle(t.Context(), db, m, publish, p.at())
+			require.NoError(t, err)
+			require.Equal(t, inbox.Handled, outcome)
+		}
+		raised := p.raised()
+		correlation := raised[0].CorrelationID
+		require.NotEmpty(t, correlation)
+		require.Equal(t, correlation, raised[1].CorrelationID)
+		for range 3 {
+			m := next()
+			handle(m)
+			raised = p.raised()
+			for _, caused := range raised[len(raised)-2:] {
+				require.Equal(t, outboxRow{Type: "Billing.InvoicesCounted.v1", CausationID: m.ID, CorrelationID: correlation}, caused)
+			}
+		}
+		foreign := p.message()
+		require.Empty(t, foreign.Envelope.Metadata.Domain.CorrelationID)
+		handle(foreign)
+		raised = p.raised()
+		require.Equal(t, outboxRow{Type: "Billing.InvoicesCounted.v1", CausationID: foreign.ID, CorrelationID: foreign.ID}, raised[len(raised)-1])
+	})
+}
+
 // A life is what a message goes through on a handle: it fails, is handled, comes again; another one
 // becomes a dead letter.
 func (p *place) life(t *testing.T, db *gorm.DB) {

@@ -49,7 +49,7 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("../envelope/testdata", "*.cloudevents*.json"))
 	require.NoError(t, err)
 	want := map[string]map[string]any{
-		"aggregate_minimal.cloudevents.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
+		"aggregate_minimal.cloudevents.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"},
 		"aggregate_full.cloudevents.json": {
 			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
 			"causationid": "0197f0a2-0000-7000-8000-000000000001",
@@ -61,7 +61,7 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 			"tenantid":    "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
 		},
-		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
+		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"},
 		"no_aggregate.cloudevents.listed.json":      {"correlationid": "checkout-9"},
 		"no_aggregate.cloudevents.json":             {"correlationid": "checkout-9"},
 	}

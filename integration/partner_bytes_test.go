@@ -290,7 +290,7 @@ func (d *depot) commitAll(events *envelope.Catalog) {
 	listed := []string{"metadata.domain.fqn", "metadata.domain.origin_stream", "metadata.headers.idempotency_key"}
 	own := append([]string{"metadata.extensions", "metadata.extensions.actor", "metadata.extensions.own", "metadata.extensions.tenant_id"}, listed...)
 	cloud := []string{"actor", "own", "tenantid", "tracestate"}
-	nulls := append([]string{"metadata.domain.correlation_id", "metadata.domain.causation_id", "metadata.headers.deadline"}, listed...)
+	nulls := append([]string{"metadata.domain.causation_id", "metadata.headers.deadline"}, listed...)
 
 	// All that a context can have. Whether its origin was published is not known.
 	e := &partnerEvent{name: "known", correlation: d.text(), causation: d.text(), tenant: d.text(), actor: d.text(), listedNative: own, listedCloud: cloud}
@@ -399,22 +399,27 @@ func (d *depot) haul(ctx context.Context, e *partnerEvent) {
 }
 
 // identify takes from what the internal broker got what the library chooses for an event: its id
-// and its time.
+// its time, and the correlation id of one whose context had none: the id of the first of its unit of
+// work, which for those of a truck is one that stays inside.
 func (d *depot) identify(inside *memory.Broker) {
 	d.Helper()
+	first := map[string]string{}
 	for _, destination := range inside.Destinations() {
 		for _, m := range inside.Messages(destination) {
 			var internal struct {
 				Data     json.RawMessage
 				Metadata struct {
 					Headers struct {
-						ID, Type string
-						Time     time.Time
+						ID, Type, Stream string
+						Time             time.Time
 					}
 				}
 			}
 			require.NoError(d, json.Unmarshal(m.Payload, &internal))
 			h := internal.Metadata.Headers
+			if h.Type == "Depot.Inspected.v1" {
+				first[h.Stream] = h.ID
+			}
 			for _, e := range d.events {
 				if e.eventType == h.Type && bytes.Equal(e.data, internal.Data) {
 					e.id, e.at = h.ID, h.Time
@@ -423,6 +428,7 @@ func (d *depot) identify(inside *memory.Broker) {
 		}
 	}
 	for _, e := range d.events {
+		e.correlation = cmp.Or(e.correlation, first[e.stream], e.id)
 		id, err := uuid.Parse(e.id)
 		require.NoError(d, err, e.name)
 		assert.EqualValues(d, 7, id.Version())

@@ -114,7 +114,8 @@ func (w *Writer) OnCommit(f func(wakeUps []wakeup.WakeUp) (served bool)) (cancel
 // Made outside a function that repeats the transaction, they keep their message ids, and consumers
 // can tell the copies. Where their source has no Sequence, events of one aggregate are counted, from 1
 // in each transaction; a further call in it counts on. What they inherit, such as the correlation id
-// and the trace, is that of ctx: see [envelope.FromContext].
+// and the trace, is that of ctx: see [envelope.FromContext]. Without a correlation id there the events
+// of the call share the message id of the first.
 //
 // Order per key is that of the commits only where the writers of a key take turns: change the
 // aggregate's row before the call, which locks it, or set [Routing].SerializeKeys, by which Insert
@@ -149,6 +150,9 @@ func (w *Writer) Insert(ctx context.Context, tx Execer, events ...envelope.Event
 		inherited = envelope.FromContext(ctx)
 		brokers   = 1 + len(w.routing.External)
 	)
+	if inherited.CorrelationID == "" && len(events) > 0 {
+		inherited.CorrelationID = events[0].ID.String()
+	}
 	appendRows := func(rows []Row, i int) ([]Row, error) { return w.appendRows(rows, &events[i], sources[i], inherited) }
 	write := func(rows []Row) error {
 		if w.routing.SerializeKeys {

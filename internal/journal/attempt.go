@@ -111,10 +111,7 @@ func (a *Attempt) Publish(event *Raised) {
 func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	for i, before := range again {
 		if reflect.TypeOf(before.Data) == reflect.TypeOf(r.Data) {
-			r.ID, r.Time = before.ID, before.Time
-			if before.Unconfirmed() {
-				r.SetUnconfirmed()
-			}
+			r.takeOver(before)
 			return slices.Delete(again, i, i+1)
 		}
 	}

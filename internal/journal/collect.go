@@ -12,6 +12,8 @@ type Flush struct {
 	*Raised
 	Source  envelope.Source
 	Context *envelope.Context // shared; read it only
+	// CorrelationID is what the event gets in place of one of its context, where that has none: see Correlate.
+	CorrelationID string
 
 	recorder *Recorder
 }
@@ -70,6 +72,7 @@ func (j *Journal) Collect(writes bool) ([]Flush, error) {
 		j.attribute(flush, mixed)
 	}
 	InOrder(flush)
+	Correlate(flush, "", writes)
 	return flush, nil
 }
 

@@ -78,6 +78,7 @@ type Raised struct {
 	undoneAt    uint64 // when that happened last; 0 = it did not
 	replaces    bool   // it was raised again in place of an event of such work
 	replaced    int    // how many such events
+	correlation string // that it was written with where its context had none; see Correlate
 	unconfirmed atomic.Bool
 	committed   atomic.Bool // its row is there, and the recorder need not keep it any longer
 }

@@ -120,10 +120,7 @@ func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 			if repeats(undone, event) {
 				event.replaces = true
 				event.replaced += undone.replaced + 1
-				event.ID, event.Time = undone.ID, undone.Time
-				if undone.Unconfirmed() {
-					event.SetUnconfirmed()
-				}
+				event.takeOver(undone)
 				return true
 			}
 		}

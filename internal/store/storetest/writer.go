@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 var writerTests = []test{
 	{name: "Rows", run: testWriterRows},
+	{name: "Correlation", run: testWriterCorrelation},
 	{name: "Order", run: testWriterOrder},
 	{name: "Calls", run: testWriterCalls},
 	{name: "Rollback", run: testWriterRollback},
@@ -190,6 +192,30 @@ func testWriterRows(t *table) {
 	assert.Equal(t, []string{"7.1", "7.2", "", "7.3", "7.1", "", ""}, sequences, "counted for each aggregate")
 	assert.Contains(t, string(t.payloads(broker)[6]), `{"OrderID":44}`, "the key that the database has made")
 	assert.NotContains(t, string(t.payloads("partner")[0]), "acme", "stripped")
+}
+
+// Where the context has no correlation id, the events of a call have that of the first, on every
+// broker, and so do those of a transaction that is repeated with the same events.
+func testWriterCorrelation(t *table) {
+	w := t.writer()
+	events := []envelope.Event{envelope.NewEvent(inside{1}).From(order("42")), envelope.NewEvent(written{2}), envelope.NewEvent(written{3}).From(order("43"))}
+	for range 2 {
+		tx := t.beginWriter(t.background())
+		_, err := tx.Insert(t.Context(), w, events...)
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+	}
+	t.commitEvents(w, events...)
+	want := slices.Repeat([]string{events[0].ID.String()}, 7)
+	assert.Equal(t, want, t.facts("correlation_id"))
+	for _, payload := range t.payloads(broker) {
+		message, err := envelope.DecodeInternal(payload)
+		require.NoError(t, err)
+		assert.Equal(t, events[0].ID.String(), message.Metadata.Domain.CorrelationID)
+	}
+	another := envelope.NewEvent(inside{4})
+	t.commitEvents(w, another)
+	assert.Equal(t, append(want, another.ID.String()), t.facts("correlation_id"), "another call is another unit of work")
 }
 
 func (t *table) payloads(broker string) (payloads [][]byte) {

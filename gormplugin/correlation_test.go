@@ -1,0 +1,199 @@
+package gormplugin_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// correlations are those of the internal broker's rows, in order; they stand in the payload, too.
+func (b *bench) correlations() (all []string) {
+	b.t.Helper()
+	for _, r := range b.rows() {
+		require.NotNil(b.t, r.CorrelationID, "%s for %s", r.Type, r.TargetBroker)
+		domain := part(internalOf(b.t, r), "metadata", "domain")
+		assert.Equal(b.t, domain["correlation_id"], *r.CorrelationID)
+		if r.TargetBroker == "default" {
+			all = append(all, *r.CorrelationID)
+		}
+	}
+	return all
+}
+
+// all is a list of the same text.
+func all(n int, text string) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = text
+	}
+	return texts
+}
+
+// Where the context has no correlation id, the events of a unit of work have a common one: the
+// message id of the first of them, which repeated attempts keep.
+func TestCorrelations(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(b *bench){
+		"a single statement": func(b *bench) {
+			o := raising(order("1", "a"), "b")
+			id := idOf(o)
+			b.ok(b.db.Create(o).Error)
+			assert.Equal(b.t, all(2, id), b.correlations())
+		},
+		"every broker": func(b *bench) {
+			o := placed("1")
+			id := idOf(o)
+			b.ok(b.db.Create(o).Error)
+			b.want("OrderPlaced 1", "OrderPlaced 1>partner")
+			for _, r := range b.rows() {
+				assert.Equal(b.t, id, *r.CorrelationID)
+			}
+		},
+		"a transaction of several aggregates and none": func(b *bench) {
+			second, first := order("2", "a"), order("1", "b")
+			id := idOf(second) // raised first, and written last
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(first).Error)
+				b.ok(uow.Publish(tx, Happened{"c"}))
+				return tx.Create(second).Error
+			}))
+			b.want("2: a", "1: b", ": c")
+			assert.Equal(b.t, all(3, id), b.correlations())
+		},
+		"units are apart": func(b *bench) {
+			first, second := order("1", "a"), order("2", "b")
+			ids := []string{idOf(first), idOf(second)}
+			b.ok(b.db.Create(first).Error)
+			b.ok(b.db.Create(second).Error)
+			assert.Equal(b.t, ids, b.correlations())
+		},
+		"a unit inside a unit": func(b *bench) {
+			o := order("1", "a")
+			id := idOf(o)
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				b.ok(u.DB.Create(o).Error)
+				return uow.Do(b.t.Context(), u.DB, func(u *uow.Unit) error { return u.Publish(Happened{"b"}) })
+			}))
+			b.want("1: a", ": b")
+			assert.Equal(b.t, all(2, id), b.correlations())
+		},
+		"what a savepoint takes back is not the first": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
+					b.ok(uow.Publish(tx, Happened{"undone"}))
+					return errRefused
+				}), errRefused)
+				b.ok(uow.Publish(tx, Happened{"a"}))
+				return uow.Publish(tx, Happened{"b"})
+			}))
+			b.want(": a", ": b")
+			assert.Equal(b.t, all(2, b.rows()[0].MessageID), b.correlations())
+		},
+		"statements of which one has an id": func(b *bench) {
+			o := order("2", "b")
+			id := idOf(o)
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(uow.Publish(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "given")), Happened{"a"}))
+				b.ok(uow.Publish(tx, Happened{"c"}))
+				return tx.Create(o).Error
+			}))
+			b.want("2: b", ": a", ": c")
+			assert.Equal(b.t, []string{id, "given", id}, b.correlations())
+		},
+		"events that get the id of their aggregate late": func(b *bench) {
+			ticket := &Ticket{Name: "a"}
+			ticket.Raise(TicketSold{Name: "a"})
+			ticket.Raise(TicketNamed{Names: []string{"x"}})
+			id := idOf(ticket)
+			b.ok(b.db.Create(ticket).Error)
+			assert.Equal(b.t, all(2, id), b.correlations())
+		},
+		"a preview": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(order("1", "a", "b")).Error)
+				captured, err := gormplugin.Preview(tx)
+				b.ok(err)
+				for _, c := range captured {
+					assert.Equal(b.t, captured[0].Rows[0].MessageID.String(), c.Rows[0].CorrelationID)
+				}
+				return nil
+			}))
+			assert.Equal(b.t, all(2, b.rows()[0].MessageID), b.correlations())
+		},
+		"a unit that is repeated": func(b *bench) {
+			first, attempts := "", 0
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				attempts++
+				o := order("1")
+				b.ok(u.Publish(Happened{"a"}))
+				b.ok(u.DB.Save(raising(o, "b")).Error)
+				captured, err := gormplugin.Preview(u.DB)
+				b.ok(err)
+				if attempts == 1 {
+					first = captured[0].Rows[0].MessageID.String()
+					return conflict("40001")
+				}
+				return nil
+			}, uow.WithRetry(2)))
+			b.want(": a", "1: b")
+			assert.Equal(b.t, all(2, first), b.correlations())
+		},
+		"a transaction of the caller's own": func(b *bench) {
+			o := order("1", "a")
+			id := idOf(o)
+			own, err := b.pool().BeginTx(b.t.Context(), nil)
+			b.ok(err)
+			db := b.adopt(own, nil)
+			b.ok(db.Create(o).Error)
+			b.ok(uow.Publish(db.WithContext(envelope.WithCorrelationID(b.t.Context(), "given")), Happened{"b"}))
+			b.ok(uow.Publish(db, Happened{"c"}))
+			b.ok(own.Commit())
+			b.want("1: a", ": b", ": c")
+			assert.Equal(b.t, []string{id, "given", id}, b.correlations())
+		},
+		"a transaction of the caller's own that rolls back, and a save": func(b *bench) {
+			o := order("1", "b")
+			own, err := b.pool().BeginTx(b.t.Context(), nil)
+			b.ok(err)
+			db := b.adopt(own, nil)
+			b.ok(uow.Publish(db, Happened{"a"}))
+			b.ok(db.Create(o).Error)
+			var first string
+			b.ok(own.QueryRowContext(b.t.Context(), "SELECT DISTINCT correlation_id FROM "+b.at.outbox()).Scan(&first))
+			b.ok(own.Rollback())
+			b.ok(b.db.Create(raising(o, "c")).Error)
+			b.want("1: b", "1: c")
+			assert.Equal(b.t, all(2, first), b.correlations())
+		},
+	}
+	for name, commits := range map[string]bool{"and may have committed": true, "and has rolled back": false} {
+		cases["a commit that got no answer "+name+", repeated in another order"] = func(b *bench) {
+			db, _ := b.lose(commits)
+			o, attempts := order("1"), 0
+			b.ok(uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
+				attempts++
+				if attempts == 2 {
+					b.ok(u.Publish(StockReserved{"new"}))
+				}
+				b.ok(u.Publish(Happened{"a"}))
+				return u.DB.Save(raising(o, "b")).Error
+			}, uow.WithRetry(2), uow.WithRetryIf(func(err error) bool { return errors.Is(err, errLost) })))
+			assert.Equal(b.t, 2, attempts)
+			var first string
+			for _, r := range b.rows() {
+				if r.AggregateID == nil && r.Type == "Ordering.Happened.v1" {
+					first = r.MessageID
+				}
+			}
+			assert.Equal(b.t, all(3, first), b.correlations())
+		}
+	}
+	runCases(t, cases)
+}
