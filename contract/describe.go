@@ -45,24 +45,30 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	whole.Warnings = slices.Compact(whole.Warnings) // two events can have one type within them
 	for i := range routing.External {
 		route := &routing.External[i]
-		b, err := observe(events.Context(), *route)
+		b, err := describeBroker(events, route, schemas)
 		if err != nil {
-			return fmt.Errorf("contract: describe broker %q: %w", route.Broker, err)
-		}
-		for _, t := range events.Types() {
-			for _, leaving := range t.Contracts() {
-				if route.Passes(leaving.WireType()) && isFor(t, route.Broker) && isFor(leaving, route.Broker) {
-					b.add(route, events.Context(), t, leaving, schemas[leaving])
-				}
-			}
-		}
-		if err := b.observeBare(events.Context(), *route); err != nil {
 			return fmt.Errorf("contract: describe broker %q: %w", route.Broker, err)
 		}
 		whole.Brokers[route.Broker] = b
 	}
 	d.file = whole
 	return nil
+}
+
+// describeBroker describes what leaves to a broker.
+func describeBroker(events *envelope.Catalog, route *outbox.Route, schemas map[*envelope.EventType]described) (*broker, error) {
+	b, err := observe(events.Context(), *route)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range events.Types() {
+		for _, leaving := range t.Contracts() {
+			if route.Passes(leaving.WireType()) && isFor(t, route.Broker) && isFor(leaving, route.Broker) {
+				b.add(route, events.Context(), t, leaving, schemas[leaving])
+			}
+		}
+	}
+	return b, b.observeBare(events.Context(), *route)
 }
 
 // schemaOf describes the data of what leaves.
@@ -83,7 +89,7 @@ func (b *broker) add(route *outbox.Route, context string, t, leaving *envelope.E
 	if encoding, has := leaving.Encoding(); has && !route.JSON {
 		one.ContentType, one.Layout = encoding.ContentType, data.layout
 	}
-	if route.Include.FQN {
+	if route.Include.FQN && one.ContentType == "" { // which is in the envelope
 		one.FQN = leaving.FQN()
 	}
 	one.merge(b.Types[leaving.WireType()])

@@ -155,20 +155,26 @@ func (b *broker) check() error {
 		problems = append(problems, s.Check())
 	}
 	for name, t := range b.Types {
-		switch {
-		case t == nil || t.Data == nil:
-			return errMissing
-		case len(name) > maxName:
+		switch err := t.check(); {
+		case errors.Is(err, errMissing):
+			return err
+		case errors.Is(err, errName), len(name) > maxName:
 			return errName
-		}
-		if len(t.Headers) > maxTypes || slices.ContainsFunc(t.Headers, func(header string) bool { return len(header) > maxName }) {
-			return errName
-		}
-		if err := t.Data.Check(); err != nil {
+		case err != nil:
 			problems = append(problems, fmt.Errorf("%.60q: %w", name, err))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func (t *eventType) check() error {
+	if t == nil || t.Data == nil {
+		return errMissing
+	}
+	if len(t.Headers) > maxTypes || len(t.ContentType) > maxName || slices.ContainsFunc(t.Headers, func(header string) bool { return len(header) > maxName }) {
+		return errName
+	}
+	return t.Data.Check()
 }
 
 // Warnings are about events that make poor contracts: fields that have no name in JSON, so that
@@ -230,23 +236,28 @@ func (b *broker) changes(after *broker, path string, report jsonschema.Report) e
 			// Order where there was none is a further promise; by something else, it is another one.
 			report(before.Key != unordered, at, fmt.Sprintf("ordering key changed from %s to %s", before.Key, after.Key))
 		}
-		for _, name := range before.Headers {
-			if !slices.Contains(after.Headers, name) {
-				report(true, at+": header "+name, "removed")
-			}
-		}
-		for _, name := range after.Headers {
-			if slices.Contains(before.Headers, name) {
-				continue
-			}
-			if b.Headers.Properties[name] != nil { // the event's own wins
-				report(true, at+": header "+name, "added in place of the broker's")
-				continue
-			}
-			report(false, at+": header "+name, "added")
-		}
+		b.headerChanges(before, after, at, report)
 		return before.dataChanges(after, at, report)
 	})
+}
+
+// headerChanges compares the headers of a type.
+func (b *broker) headerChanges(before, after *eventType, at string, report jsonschema.Report) {
+	for _, name := range before.Headers {
+		if !slices.Contains(after.Headers, name) {
+			report(true, at+": header "+name, "removed")
+		}
+	}
+	for _, name := range after.Headers {
+		if slices.Contains(before.Headers, name) {
+			continue
+		}
+		if b.Headers.Properties[name] != nil { // the event's own wins
+			report(true, at+": header "+name, "added in place of the broker's")
+			continue
+		}
+		report(false, at+": header "+name, "added")
+	}
 }
 
 // dataChanges compares the data in the encoding that leaves.

@@ -14,7 +14,7 @@ const MaxOrderingKeyBytes = limits.MaxOrderingKeyBytes
 
 // boundFlaw says what is wrong with a text of at most so many bytes, nil if nothing is. The length
 // comes first: what is too long is not repeated in an error.
-func boundFlaw(s string, most int) error { //nolint:unparam // that all texts have one bound is so by chance
+func boundFlaw(s string, most int) error {
 	if len(s) > most {
 		return fmt.Errorf("%.32q... has %d bytes, the most is %d", s, len(s), most)
 	}

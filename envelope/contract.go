@@ -83,15 +83,7 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 			refuse(f.cause, f.remedy)
 			continue
 		}
-		if f := kindFlaw(given.public, given.options); f != nil {
-			if remedy := "let the function return a struct"; isProtobuf(given.public) {
-				refuse(f.cause, "write protobuf.As in place of envelope.As")
-			} else {
-				refuse(errors.New("partners get a value, not a pointer or an interface"), remedy)
-			}
-			continue
-		}
-		if f := promotedFlaw(given.public); f != nil {
+		if f := given.publicFlaw(); f != nil {
 			refuse(f.cause, f.remedy)
 			continue
 		}
@@ -123,6 +115,18 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 		all = append(all, one)
 	}
 	return all, problems
+}
+
+// publicFlaw is what is wrong with the type that partners get.
+func (c *Contract) publicFlaw() *flaw {
+	switch f := kindFlaw(c.public, c.options); {
+	case f == nil:
+		return promotedFlaw(c.public)
+	case isProtobuf(c.public):
+		return &flaw{f.cause, "write protobuf.As in place of envelope.As"}
+	default:
+		return &flaw{errors.New("partners get a value, not a pointer or an interface"), "let the function return a struct"}
+	}
 }
 
 // describesMore reports whether settings have more than a contract's.

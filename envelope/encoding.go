@@ -48,7 +48,7 @@ func (e Encoding) option() *option {
 }
 
 // flaw is what is wrong with an encoding.
-func (e *Encoding) flaw() *flaw {
+func (e Encoding) flaw() *flaw {
 	if e.Marshal == nil {
 		return &flaw{errors.New("its function Marshal is nil"), "set it"}
 	}
@@ -79,7 +79,7 @@ func (e *encodingError) Error() string { return e.cause.Error() }
 func (e *encodingError) Unwrap() error { return e.cause }
 
 // encode encodes an event; leaves says whether its bytes are needed.
-func (e *Encoding) encode(event any, leaves bool) (result encoded) {
+func (e Encoding) encode(event any, leaves bool) (result encoded) {
 	returned := false
 	defer func() {
 		if r := recover(); !returned { // r is nil with GODEBUG=panicnil=1

@@ -49,7 +49,8 @@ func Decode[M proto.Message](m *inbox.Message) (M, error) {
 		err = proto.Unmarshal(data, event)
 	}
 	if err != nil {
-		return none, fmt.Errorf("protobuf: decode %s, of %d bytes, as %s: %w: compare the .proto file with the producer's, and its version with that in the type", m.Type, len(data), d.FullName(), err)
+		return none, fmt.Errorf("protobuf: decode %s, of %d bytes, as %s: %w: compare the .proto file with the producer's, and its version with that in the type",
+			m.Type, len(data), d.FullName(), err)
 	}
 	return event, nil
 }
@@ -80,7 +81,7 @@ func dataOf(m *inbox.Message) (data []byte, contentType string, isJSON bool, err
 	}
 	contentType = event.DataContentType
 	switch {
-	case event.Data != nil && (event.Binary == nil || checkMedia(contentType) != nil): // bytes can look like JSON
+	case event.Data != nil && (event.Binary == nil || !isProtobuf(contentType)): // bytes can look like JSON
 		return event.Data, contentType, true, nil
 	case event.Binary == nil && contentType == "":
 		return nil, "", false, errors.New("there is no data")
@@ -93,9 +94,13 @@ func dataOf(m *inbox.Message) (data []byte, contentType string, isJSON bool, err
 // mediaTypes are the names in use.
 var mediaTypes = []string{mediaType, "application/x-protobuf", "application/vnd.google.protobuf"}
 
-func checkMedia(contentType string) error {
+func isProtobuf(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
-	if (err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter)) || !slices.Contains(mediaTypes, media) {
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && slices.Contains(mediaTypes, media)
+}
+
+func checkMedia(contentType string) error {
+	if !isProtobuf(contentType) {
 		return fmt.Errorf("the content type is %.100q, not one of Protobuf or JSON", contentType)
 	}
 	return nil

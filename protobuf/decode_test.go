@@ -208,8 +208,10 @@ func TestMessagesSurviveEachForm(t *testing.T) {
 	protobuf.Register[*shop.Everything](events, envelope.Published())
 	require.NoError(t, events.Err())
 	routing := outbox.Routing{External: []outbox.Route{
-		{Broker: "native"}, {Broker: "events", Format: envelope.FormatCloudEvents},
-		{Broker: "native json", JSON: true}, {Broker: "events json", Format: envelope.FormatCloudEvents, JSON: true},
+		{Broker: "native"},
+		{Broker: "events", Format: envelope.FormatCloudEvents},
+		{Broker: "native json", JSON: true},
+		{Broker: "events json", Format: envelope.FormatCloudEvents, JSON: true},
 	}}.WithDefaults()
 	rapid.Check(t, func(t *rapid.T) {
 		sent := everything(t)

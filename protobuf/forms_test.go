@@ -34,10 +34,10 @@ const (
 )
 
 // seal makes the message of one event.
-func seal(t *testing.T, event any, options ...envelope.Option) *envelope.Message {
+func seal(t *testing.T, event any) *envelope.Message {
 	t.Helper()
 	events := envelope.NewCatalog("ordering")
-	protobuf.Register[*shop.OrderPlaced](events, append(options, envelope.Published())...)
+	protobuf.Register[*shop.OrderPlaced](events, envelope.Published())
 	require.NoError(t, events.Err())
 	raised := envelope.Event{ID: uuid.MustParse("0199c0de-0000-7000-8000-000000000001"), Time: time.Date(2026, 11, 27, 19, 30, 1, 0, time.UTC), Data: event}
 	m, err := events.Seal(raised, envelope.Source{Aggregate: "Order", ID: "42", Version: 7, Sequence: 1},

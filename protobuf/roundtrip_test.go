@@ -3,6 +3,7 @@ package protobuf_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -94,11 +95,7 @@ func (s *service) delivery(t *testing.T, broker string) (payload []byte, attribu
 }
 
 func deliveryOf(m *brokers.Message) (payload []byte, attributes map[string]string) {
-	attributes = map[string]string{}
-	for name, value := range m.Fields {
-		attributes[name] = value
-	}
-	return m.Payload, attributes
+	return m.Payload, maps.Collect(m.Fields)
 }
 
 // consumer is a service with an inbox, which handles both types.
