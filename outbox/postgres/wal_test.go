@@ -81,7 +81,7 @@ func TestWAL(t *testing.T) {
 	t.Logf("bytes of log per message: ordered %d, unordered %d, by hand %d", perMessage(ordered), perMessage(unordered), perMessage(byHand))
 	assert.Equal(t, perMessage(byHand), perMessage(unordered))
 	assert.Equal(t, perMessage(byHand)-lockBytes, perMessage(ordered), "the shard's lock stands for that of each row")
-	assert.LessOrEqual(t, perMessage(ordered), 500)
+	assert.LessOrEqual(t, perMessage(ordered), 580, "some 80 of them are the entry of a published row in the index of searches")
 }
 
 // lockBytes is what the lock of one row logs.

@@ -106,6 +106,7 @@ var groups = []group{
 	{"Overview", overviewTests},
 	{"List", listTests},
 	{"Message", messageTests},
+	{"Find", findTests},
 	{"Blocked", blockedTests},
 	{"States", stateTests},
 	{"Audit", auditTests},

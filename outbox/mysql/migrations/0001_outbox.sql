@@ -70,9 +70,8 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     KEY {{name}}_held (held_key, target_broker, shard, id),
     -- For those who look at what has failed.
     KEY {{name}}_failing (failing, target_broker, id),
-    -- "Where is order 42?" Ordering keys are looked up, the others are found by one pass through the first of these.
-    KEY {{name}}_search (search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace),
-    KEY {{name}}_correlation (search_correlation),
+    -- "Where is order 42?" Correlation ids are looked up, the others are found by one pass through this index.
+    KEY {{name}}_search (search_correlation, search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace),
     CONSTRAINT {{name}}_message_id CHECK (LENGTH(message_id) = 16),
     -- LIKE, because = takes trailing spaces for nothing.
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned') AND status NOT LIKE '% '),

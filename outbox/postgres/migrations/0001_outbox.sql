@@ -115,12 +115,12 @@ CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at, id) WH
 -- predicate, and a row that is published without a failure is never in it.
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- Searches for messages: "where is order 42?". An entry is small, as it has hashes of four bytes: those of the ordering key without its
--- context are looked up, and the others are found by one pass through this index, which reads no row but those that have the hash. The
--- last one is of the trace id among the headers. A claim changes none of these columns.
-CREATE INDEX {{name}}_search ON {{table}} (hashtext(ltrim(substr(ordering_key, strpos(ordering_key, '::') + 1), ':')), hashtext(aggregate_id), hashtext(causation_id),
-    hashtext(tenant_id), hashtext(type), hashtext(substr(headers, strpos(headers, '"traceparent":"00-') + 18, 32)));
-CREATE INDEX {{name}}_correlation ON {{table}} (hashtext(correlation_id));
+-- Searches for messages: "where is order 42?". An entry is small, as it has hashes of four bytes: those of the correlation id are looked up,
+-- and the others (the ordering key without its context, ..., the trace id among the headers) are found by one pass through this
+-- index, which reads no row but those that have the hash. A claim changes none of these columns; a mark, which leaves the page anyway,
+-- writes a new entry, and so there is one index and not one for each of them.
+CREATE INDEX {{name}}_search ON {{table}} (hashtext(correlation_id), hashtext(ltrim(substr(ordering_key, strpos(ordering_key, '::') + 1), ':')), hashtext(aggregate_id),
+    hashtext(causation_id), hashtext(tenant_id), hashtext(type), hashtext(substr(headers, strpos(headers, '"traceparent":"00-') + 18, 32)));
 
 -- Brokers to which nothing is delivered until the row is removed.
 CREATE TABLE {{table}}_pauses (

@@ -72,11 +72,10 @@ CREATE INDEX {{name}}_deferred_key ON {{name}} (target_broker, ordering_key, sha
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
 CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE deferred = 1 AND finished_at IS NULL;
 
--- Searches for messages: "where is order 42?". Ordering keys without their contexts are looked up, the others are found by one pass
--- through this index. The last one is the trace id among the headers. SQLite has no function that hashes.
-CREATE INDEX {{name}}_search ON {{name}} (ltrim(substr(ordering_key, instr(ordering_key, '::') + 1), ':'), aggregate_id, causation_id, tenant_id, type,
+-- Searches for messages: "where is order 42?". Correlation ids are looked up, the others (the ordering key without its context, ..., the trace id
+-- among the headers) are found by one pass through this index. SQLite has no function that hashes.
+CREATE INDEX {{name}}_search ON {{name}} (correlation_id, ltrim(substr(ordering_key, instr(ordering_key, '::') + 1), ':'), aggregate_id, causation_id, tenant_id, type,
     substr(headers, instr(headers, '"traceparent":"00-') + 18, 32));
-CREATE INDEX {{name}}_correlation ON {{name}} (correlation_id);
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
 -- also what holds back every later row of that key in its shard, deferred or not, until it is finished.

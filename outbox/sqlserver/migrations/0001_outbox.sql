@@ -54,7 +54,7 @@ CREATE TABLE {{table}} (
     -- 1,700, and = ignores trailing spaces. It is stored in those indexes only.
     key_hash          AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
     -- Checksums for searches: of the ordering key without its context, and of the trace id among the headers. They are stored in the
-    -- indexes only.
+    -- index only.
     search_key         AS BINARY_CHECKSUM(CONVERT(nvarchar(512), CASE CHARINDEX(N'::', ordering_key) WHEN 0 THEN ordering_key
                               ELSE SUBSTRING(ordering_key, CHARINDEX(N'::', ordering_key) + 2, 512) END)),
     search_aggregate   AS BINARY_CHECKSUM(aggregate_id),
@@ -110,9 +110,8 @@ CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at)
 -- filter, and a row that is published without a failure is never in it.
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- Searches for messages: "where is order 42?". Ordering keys are looked up, the others are found by one pass through the first of these.
-CREATE INDEX {{name}}_search ON {{table}} (search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace);
-CREATE INDEX {{name}}_correlation ON {{table}} (search_correlation);
+-- Searches for messages: "where is order 42?". Correlation ids are looked up, the others are found by one pass through this index.
+CREATE INDEX {{name}}_search ON {{table}} (search_correlation, search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace);
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
 -- also what holds back every later row of that key in its shard, deferred or not, until it is finished.

@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/eventid"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+var findTests = []test{
+	{name: "Terms", run: testFindTerms},
+	{name: "Exact", run: testFindExact},
+	{name: "Pages", run: testFindPages},
+	{name: "Refused", run: testFindRefused},
+}
+
+// find returns the places of the rows that a term names, by their ids, oldest first.
+func (t *table) find(ids []int64, request admin.FindRequest) (found []int) {
+	t.Helper()
+	if request.Limit == 0 {
+		request.Limit = 1000
+	}
+	answer, err := t.Store.Find(t.Context(), request)
+	require.NoError(t, err, request.Term)
+	require.Len(t, answer.By, len(answer.Records))
+	for i := range answer.Records {
+		require.NotEmpty(t, answer.By[i])
+		found = append(found, slices.Index(ids, answer.Records[i].ID))
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// Each value of a row leads to it, alone and among all that a term can name.
+func testFindTerms(t *table) {
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	order := func(id string) outbox.Row {
+		row := newRow("ordering::order-" + id)
+		row.AggregateType, row.AggregateID = "order", id
+		return row
+	}
+	placed, paid, other := order("42"), order("42"), order("420")
+	placed.CorrelationID, placed.TenantID = "Corr-1", "acme"
+	placed.Headers = `{"a":"b","traceparent":"00-` + trace + `-00f067aa0ba902b7-01"}`
+	paid.Type, paid.CorrelationID, paid.CausationID = "Ordering.OrderPaid.v1", "Corr-1", placed.MessageID.String()
+	toPartner := paid
+	toPartner.TargetBroker = "another" // which no configuration has
+	plain := newRow("order-42")        // of plain SQL, without an aggregate
+	unordered := newRow("")
+	unordered.AggregateType, unordered.AggregateID = "order", "42"
+	elsewhere := newRow("billing::order-42")
+	elsewhere.CorrelationID = "corr-1"
+	ids := t.insert(placed, paid, toPartner, other, plain, unordered, elsewhere)
+	t.shard = t.shardOf(ids[0])
+	require.Equal(t, ids[:1], taken(t.claim(limit(1)))) // whatever has become of it
+
+	for _, want := range []struct {
+		term string
+		by   admin.FindBy
+		rows []int
+	}{
+		{placed.MessageID.String(), admin.ByMessage, []int{0}},
+		{strings.ToUpper(strings.ReplaceAll(placed.MessageID.String(), "-", "")), admin.ByMessage, []int{0}},
+		{"ordering::order-42", admin.ByKey, []int{0, 1, 2}},
+		{"order-42", admin.ByKey, []int{0, 1, 2, 4, 6}},
+		{"billing::order-42", admin.ByKey, []int{6}},
+		{"42", admin.ByKey, nil},
+		{"42", admin.ByAggregate, []int{0, 1, 2, 5}},
+		{"order-42", admin.ByAggregate, []int{0, 1, 2, 5}},
+		{"order 42", admin.ByAggregate, []int{0, 1, 2, 5}},
+		{"invoice-42", admin.ByAggregate, nil},
+		{"Corr-1", admin.ByCorrelation, []int{0, 1, 2}},
+		{placed.MessageID.String(), admin.ByCausation, []int{1, 2}},
+		{strings.ToUpper(placed.MessageID.String()), admin.ByCausation, []int{1, 2}},
+		{trace, admin.ByTrace, []int{0}},
+		{strings.ToUpper(trace), admin.ByTrace, []int{0}},
+		{"00-" + trace + "-b7ad6b7169203331-01", admin.ByTrace, []int{0}},
+		{"acme", admin.ByTenant, []int{0}},
+		{"Ordering.OrderPaid.v1", admin.ByType, []int{1, 2}},
+	} {
+		assert.Equal(t, want.rows, t.find(ids, admin.FindRequest{Term: want.term, By: []admin.FindBy{want.by}}), "%s %s", want.by, want.term)
+	}
+	for term, want := range map[string][]int{
+		placed.MessageID.String(): {0, 1, 2}, "order-42": {0, 1, 2, 4, 5, 6}, "42": {0, 1, 2, 5}, "Corr-1": {0, 1, 2}, trace: {0}, "acme": nil, "Ordering.OrderPaid.v1": nil, "order": nil,
+	} {
+		assert.Equal(t, want, t.find(ids, admin.FindRequest{Term: term}), term)
+	}
+	assert.Equal(t, []int{2}, t.find(ids, admin.FindRequest{Term: "order-42", Broker: "another"}))
+
+	answer, err := t.Store.Find(t.Context(), admin.FindRequest{Term: placed.MessageID.String(), Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, answer.Records, 3)
+	assert.Equal(t, [][]admin.FindBy{{admin.ByCausation}, {admin.ByCausation}, {admin.ByMessage}}, answer.By)
+	assert.Equal(t, outbox.StateBehind, answer.Records[1].State, "as lists have it")
+	assert.Equal(t, outbox.StateClaimed, answer.Records[2].State)
+}
+
+// What is nearly the same is not found: texts whose hashes are equal, that differ in case or in spaces at their end, or
+// that a pattern would match.
+func testFindExact(t *table) {
+	// Two texts with one CRC-32.
+	const plumless, buckeroo = "plumless", "buckeroo"
+	row := func(value string) outbox.Row {
+		r := newRow("ordering::" + value)
+		r.AggregateType, r.AggregateID, r.CorrelationID, r.CausationID, r.TenantID, r.Type = "order", value, value, value, value, value
+		return r
+	}
+	values := []string{plumless, buckeroo, "Plumless", "plumless ", "plum%", "plum_ess", `a'b"c\d`, "日本", "::", ":x", "x", strings.Repeat("y", 400)}
+	rows := make([]outbox.Row, len(values))
+	for i, value := range values {
+		rows[i] = row(value)
+	}
+	ids := t.insert(rows...)
+	for i, value := range values {
+		for _, by := range []admin.FindBy{admin.ByAggregate, admin.ByCorrelation, admin.ByCausation, admin.ByTenant, admin.ByType} {
+			assert.Equal(t, []int{i}, t.find(ids, admin.FindRequest{Term: value, By: []admin.FindBy{by}}), "%s %q", by, value)
+		}
+		assert.Equal(t, []int{i}, t.find(ids, admin.FindRequest{Term: "ordering::" + value, By: []admin.FindBy{admin.ByKey}}), "key %q", value)
+		if !strings.Contains(value, ":") {
+			assert.Equal(t, []int{i}, t.find(ids, admin.FindRequest{Term: value, By: []admin.FindBy{admin.ByKey}}), "key %q without its context", value)
+		}
+	}
+	for _, term := range []string{"plum", "PLUMLESS", "plumless  ", "%", "' OR '1'='1", "ordering", "ordering::"} {
+		assert.Empty(t, t.find(ids, admin.FindRequest{Term: term, By: admin.FindBys()}), term)
+	}
+
+	event := newRow("")
+	second := newRow("")
+	second.Type = "Ordering.OrderPlaced.v2"
+	second.MessageID = eventid.Derive(event.MessageID, second.Type)
+	stranger := newRow("")
+	copy(stranger.MessageID[:9], event.MessageID[:9])
+	ids = t.insert(event, second, stranger)
+	both := []int{0, 1}
+	if t.Store.Dialect() == outbox.SQLServer { // which orders ids by their last bytes
+		both = both[:1]
+	}
+	assert.Equal(t, both, t.find(ids, admin.FindRequest{Term: event.MessageID.String()}))
+	assert.Contains(t, t.find(ids, admin.FindRequest{Term: second.MessageID.String()}), 1)
+	assert.Equal(t, []int{2}, t.find(ids, admin.FindRequest{Term: stranger.MessageID.String()}))
+}
+
+// All pages together are all rows, newest first, each once.
+func testFindPages(t *table) {
+	const n, page = 23, 5
+	rows := make([]outbox.Row, 0, 2*n)
+	for i := range 2 * n {
+		row := newRow(fmt.Sprintf("ordering::order-%d", i))
+		if i%2 == 0 {
+			row.CorrelationID, row.CausationID = "one", "one"
+		}
+		rows = append(rows, row)
+	}
+	ids := t.insert(rows...)
+	request := admin.FindRequest{Term: "one", Limit: page}
+	var found []int64
+	for range 2 * n {
+		answer, err := t.Store.Find(t.Context(), request)
+		require.NoError(t, err)
+		for i := range answer.Records {
+			found = append(found, answer.Records[i].ID)
+			assert.Equal(t, []admin.FindBy{admin.ByCorrelation, admin.ByCausation}, answer.By[i])
+		}
+		if request.After = answer.Next; answer.Next == (admin.Position{}) {
+			break
+		}
+		require.Len(t, answer.Records, page)
+	}
+	var want []int64
+	for i := len(ids) - 2; i >= 0; i -= 2 {
+		want = append(want, ids[i])
+	}
+	assert.Equal(t, want, found)
+	assert.Empty(t, t.find(ids, admin.FindRequest{Term: "two"}))
+}
+
+// What cannot be a term is refused, and what was never written is not there.
+func testFindRefused(t *table) {
+	for _, bad := range []struct {
+		request admin.FindRequest
+		want    string
+	}{
+		{admin.FindRequest{Limit: 1}, "there is no term"},
+		{admin.FindRequest{Term: strings.Repeat("x", admin.MaxTermBytes+1), Limit: 1}, "the term has 513 bytes"},
+		{admin.FindRequest{Term: "a\x00b", Limit: 1}, "not valid UTF-8 without NUL"},
+		{admin.FindRequest{Term: "a\xffb", Limit: 1}, "not valid UTF-8 without NUL"},
+		{admin.FindRequest{Term: "x", By: []admin.FindBy{"colour"}, Limit: 1}, `"colour" is nothing that a term can name: use message, key,`},
+		{admin.FindRequest{Term: "x"}, "the limit is 0"},
+	} {
+		_, err := t.Store.Find(t.Context(), bad.request)
+		require.ErrorContains(t, err, bad.want)
+	}
+	t.insert(newRow("k"))
+	for _, term := range []string{uuid.NewString(), "k2", strings.Repeat("x", admin.MaxTermBytes), "00-zz-yy-01", time.Now().String()} {
+		assert.Empty(t, t.find(nil, admin.FindRequest{Term: term, By: admin.FindBys()}), term)
+	}
+}
