@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,19 +29,59 @@ func TestDataThatIsNotJSON(t *testing.T) {
 	db := consumerDB(t)
 	h := NewHandlers(db, WithLogger(slog.New(slog.DiscardHandler)))
 	On(h, "T.v1", func(*gorm.DB, orderV1, *Message) error { return errors.New("it must not run") })
-	m, err := Decode([]byte("\x08\x96\x01"), map[string]string{
-		"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "T.v1", "content-type": "application/protobuf",
+	for _, form := range []map[string]string{
+		{"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/a", "ce-type": "T.v1"},
+		{"id": "0199c0de-0000-7000-8000-000000000001", "type": "T.v1", "time": "2026-11-27T19:30:01Z"}, // an encoding of our own
+	} {
+		for contentType, remedy := range map[string]string{"avro/binary": "give the consumer a Decoder", "application/protobuf": "handle the type with protobuf.On"} {
+			attributes := maps.Clone(form)
+			attributes["content-type"] = contentType
+			m, err := Decode([]byte("\x08\x96\x01"), attributes)
+			require.NoError(t, err)
+			m.Consumer, m.Source = contentType, "orders"+form["id"]
+			outcome, err := h.Handle(t.Context(), m)
+			require.NoError(t, err)
+			assert.Equal(t, DeadLettered, outcome)
+			letters, err := DeadLetters(t.Context(), db, DeadLetterFilter{Consumer: contentType})
+			require.NoError(t, err)
+			require.NotEmpty(t, letters)
+			assert.Contains(t, letters[0].LastError.Message, fmt.Sprintf("the data, of content type %q, is not JSON: %s", contentType, remedy))
+			assert.Equal(t, m.Payload, letters[0].Payload)
+		}
+	}
+}
+
+// A function of the application's own decodes what is no JSON; what is wrong with it is said, and costs its message alone.
+func TestDecodeAs(t *testing.T) {
+	t.Parallel()
+	h := NewHandlers(consumerDB(t), WithLogger(slog.New(slog.DiscardHandler)))
+	var got []string
+	On(h, "T.v1", func(_ *gorm.DB, e orderV1, _ *Message) error {
+		got = append(got, e.Customer)
+		return nil
 	})
-	require.NoError(t, err)
-	m.Consumer, m.Source = "billing", "orders"
-	outcome, err := h.Handle(t.Context(), m)
-	require.NoError(t, err)
-	assert.Equal(t, DeadLettered, outcome)
-	letters, err := DeadLetters(t.Context(), db, DeadLetterFilter{})
-	require.NoError(t, err)
-	require.Len(t, letters, 1)
-	assert.Contains(t, letters[0].LastError.Message, `the data, of content type "application/protobuf", is not JSON: give the consumer a Decoder`)
-	assert.Equal(t, m.Payload, letters[0].Payload)
+	DecodeAs(h, func(m *Message) (orderV1, error) {
+		switch string(m.Payload) {
+		case "bad":
+			return orderV1{}, errors.New("it is bad")
+		case "worse":
+			panic("it is worse")
+		}
+		return orderV1{Customer: string(m.Payload)}, nil
+	})
+	for payload, want := range map[string]Outcome{"\xff ada": Handled, "bad": DeadLettered, "worse": DeadLettered} {
+		m, err := Decode([]byte(payload), map[string]string{
+			"id": uuid.NewSHA1(uuid.Nil, []byte(payload)).String(), "type": "T.v1", "time": "2026-11-27T19:30:01Z", "content-type": "avro/binary",
+		})
+		require.NoError(t, err)
+		m.Consumer, m.Source = "billing", "orders"
+		outcome, err := h.Handle(t.Context(), m)
+		require.NoError(t, err)
+		assert.Equal(t, want, outcome, payload)
+	}
+	assert.Equal(t, []string{"\xff ada"}, got)
+	DecodeAs[orderV1](h, nil)
+	require.ErrorContains(t, h.Err(), "inbox: DecodeAs[inbox.orderV1]: the function is nil")
 }
 
 // The versions of one event, as a consumer knows them.
