@@ -30,7 +30,7 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	schemas := map[*envelope.EventType]*jsonschema.Schema{} // by what leaves
 	for _, t := range events.Types() {
 		for _, leaving := range t.Contracts() {
-			s, notes, err := jsonschema.Of(leaving.GoType())
+			s, notes, err := jsonschema.Of(leaving.GoType(), events.CamelCase())
 			if err != nil {
 				return fmt.Errorf("contract: describe event %s: %w", leaving.WireType(), err)
 			}

@@ -71,6 +71,7 @@ type sealing struct {
 	src     Source
 	cx      Context
 
+	encoded   []byte      // the data as encoding/json has written it
 	converted []converted // by contract; nil: they are to be asked now
 	place     string      // where the event was raised, where that is known
 }
@@ -90,6 +91,8 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 	case isNull(data):
 		return nil, p.fail("raise an empty map or list in place of nil", errors.New("its data is null, which no consumer takes"))
 	}
+	p.encoded = data
+	data = p.t.renaming.Rename(data)
 	sum, err := checksum(data)
 	if err != nil {
 		return nil, p.fail(encodeRemedy(err), err)
