@@ -30,7 +30,7 @@ func (d *Document) Describe(events *envelope.Catalog, routing outbox.Routing) er
 	schemas := map[*envelope.EventType]described{} // by what leaves
 	for _, t := range events.Types() {
 		for _, leaving := range t.Contracts() {
-			one, notes, err := schemaOf(leaving)
+			one, notes, err := schemaOf(leaving, events.CamelCase())
 			if err != nil {
 				return fmt.Errorf("contract: describe event %s: %w", leaving.WireType(), err)
 			}
@@ -72,12 +72,12 @@ func describeBroker(events *envelope.Catalog, route *outbox.Route, schemas map[*
 }
 
 // schemaOf describes the data of what leaves.
-func schemaOf(leaving *envelope.EventType) (d described, notes []string, err error) {
+func schemaOf(leaving *envelope.EventType, camelCase bool) (d described, notes []string, err error) {
 	if encoding, has := leaving.Encoding(); has && (encoding.MarshalJSON != nil || encoding.Describe != nil) {
 		d, err = describeEncoding(encoding)
 		return d, nil, err
 	}
-	d.schema, notes, err = jsonschema.Of(leaving.GoType())
+	d.schema, notes, err = jsonschema.Of(leaving.GoType(), camelCase)
 	return d, notes, err
 }
 

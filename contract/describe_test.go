@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,6 +76,110 @@ func TestDescribe(t *testing.T) {
 		"contract_test.Line.Quantity has no JSON name: it leaves as \"Quantity\", and renaming the field breaks its readers; give it a tag `json:\"...\"`",
 		"contract_test.OrderShipped.OrderID has no JSON name: it leaves as \"OrderID\", and renaming the field breaks its readers; give it a tag `json:\"...\"`",
 	}, d.Warnings())
+}
+
+// The schema has the names that leave: data of samples is valid by it, and no name is warned of.
+func TestDescribeCamelCase(t *testing.T) {
+	t.Parallel()
+	type part struct {
+		SKU    string
+		Nested map[string]*part
+	}
+	type base struct{ BaseID string }
+	type placed struct {
+		base
+
+		OrderID string
+		Named   int `json:"named_by_hand"`
+		Parts   []part
+		Note    *string `json:",omitempty"`
+		Any     any
+		At      time.Time
+	}
+	data := placed{base{"1"}, "2", 3, []part{{"4", map[string]*part{"SKU": {SKU: "5"}}}}, nil, base{"6"}, time.Unix(1, 0)}
+	public := func(p placed) []part { return p.Parts }
+	for _, options := range [][]envelope.CatalogOption{nil, {envelope.WithCamelCase()}} {
+		events := envelope.NewCatalog("ordering", options...)
+		envelope.Register[placed](events, envelope.Name("Placed"), envelope.Published(envelope.As(public, envelope.Name("Parts")), envelope.As(func(p placed) placed { return p })))
+		d := new(contract.Document)
+		require.NoError(t, d.Describe(events, routes(outbox.Route{Broker: "partner"})))
+		if len(options) > 0 {
+			assert.Empty(t, d.Warnings())
+		} else {
+			assert.NotEmpty(t, d.Warnings())
+		}
+		sealed, err := events.Seal(envelope.NewEvent(data), envelope.Source{}, envelope.Context{})
+		require.NoError(t, err)
+		text, err := json.Marshal(d)
+		require.NoError(t, err)
+		var file struct {
+			Brokers map[string]struct {
+				Types map[string]struct {
+					Data json.RawMessage `json:"data"`
+				} `json:"types"`
+			} `json:"brokers"`
+		}
+		require.NoError(t, json.Unmarshal(text, &file))
+		leaving := sealed.AppendExternal(nil, "partner")
+		require.Len(t, leaving, 2)
+		for _, m := range leaving {
+			schema := file.Brokers["partner"].Types[m.Metadata.Headers.Type].Data
+			checkNames(t, schema, schema, m.Data)
+		}
+	}
+}
+
+// checkNames checks that objects in data have the members that a schema requires, and no others.
+func checkNames(t *testing.T, root, schema, data json.RawMessage) {
+	t.Helper()
+	var s struct {
+		Ref        string                     `json:"$ref"`
+		Defs       map[string]json.RawMessage `json:"$defs"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+		Items      json.RawMessage            `json:"items"`
+		Additional json.RawMessage            `json:"additionalProperties"`
+		AnyOf      []json.RawMessage          `json:"anyOf"`
+	}
+	require.NoError(t, json.Unmarshal(schema, &s))
+	switch {
+	case string(data) == "null":
+		return
+	case s.Ref == "#":
+		checkNames(t, root, root, data)
+		return
+	case s.Ref != "":
+		var top struct {
+			Defs map[string]json.RawMessage `json:"$defs"`
+		}
+		require.NoError(t, json.Unmarshal(root, &top))
+		checkNames(t, root, top.Defs[strings.TrimPrefix(s.Ref, "#/$defs/")], data)
+		return
+	case len(s.AnyOf) > 0:
+		checkNames(t, root, s.AnyOf[0], data)
+		return
+	}
+	var list []json.RawMessage
+	if s.Items != nil && json.Unmarshal(data, &list) == nil {
+		for _, item := range list {
+			checkNames(t, root, s.Items, item)
+		}
+	}
+	var object map[string]json.RawMessage
+	if (s.Properties != nil || s.Additional != nil) && assert.NoError(t, json.Unmarshal(data, &object), string(data)) {
+		for _, name := range s.Required {
+			assert.Contains(t, object, name)
+		}
+		for name, value := range object {
+			member, known := s.Properties[name]
+			if s.Additional != nil && !known {
+				member, known = s.Additional, true
+			}
+			if assert.True(t, known, name) {
+				checkNames(t, root, member, value)
+			}
+		}
+	}
 }
 
 func TestDescribeRefuses(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 // [NewCatalog], fill it with [Register], check it with [Catalog.Err] once at
 // start-up. All methods are safe for concurrent use, Register meanwhile too.
 type Catalog struct {
-	context string
-	prefix  string // of wire types: "Ordering."
+	context   string
+	prefix    string // of wire types: "Ordering."
+	camelCase bool
 
 	write   sync.Mutex               // serialises registrations
 	entries atomic.Pointer[registry] // replaced as a whole: Seal reads without a lock
@@ -36,8 +37,13 @@ type registry struct {
 // snake_case such as "ordering" or "order_handling", begins every stream
 // (ordering::order-42) and, in PascalCase, every wire type
 // (Ordering.OrderPlaced.v1). A bad name is reported by [Catalog.Err].
-func NewCatalog(context string) *Catalog {
+func NewCatalog(context string, opts ...CatalogOption) *Catalog {
 	c := &Catalog{context: context, prefix: pascalCase(context) + "."}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(c)
+		}
+	}
 	empty := &registry{}
 	if !isContextName(context) {
 		remedy := `use a name such as "ordering"`
@@ -53,6 +59,24 @@ func NewCatalog(context string) *Catalog {
 	c.entries.Store(empty)
 	return c
 }
+
+// A CatalogOption is for [NewCatalog].
+type CatalogOption func(*Catalog)
+
+// WithCamelCase gives fields of events that have no name in their json tag one in camelCase: OrderID leaves as orderId,
+// HTTPServer as httpServer, IDs as ids (an acronym is a word as any other: Google Java Style Guide, section 5.3). Without
+// it they leave under their Go names. It holds inside and outside, for the types of contracts ([As]), and in structs
+// within structs, embedded ones, pointers, slices, arrays and values of maps. These stay as they are: names in tags, keys of maps, values of types with a
+// MarshalJSON or MarshalText of their own, and what is in fields of interface types, such as any, whose type no catalog
+// knows.
+//
+// Consumers need nothing for it: encoding/json, and so [DataAs], matches names in any case. Two fields of a struct that
+// they could not tell apart then are refused by [Register]. Messages change for partners who match case, as JSON has it:
+// give the option to a new catalog, or tell them.
+func WithCamelCase() CatalogOption { return func(c *Catalog) { c.camelCase = true } }
+
+// CamelCase reports whether the catalog was given [WithCamelCase].
+func (c *Catalog) CamelCase() bool { return c.camelCase }
 
 // Context returns the name given to [NewCatalog].
 func (c *Catalog) Context() string { return c.context }

@@ -88,6 +88,11 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 			continue
 		}
 		problems = append(problems, public.apply(atRegister, given.public, given.options)...)
+		renaming, err := c.renaming(given.public, &public)
+		if err != nil {
+			refuse(err, renamingRemedy)
+			continue
+		}
 		if public.describesMore() {
 			refuse(errors.New("it has options that describe the event and not the contract"), "give it Name, Version and To alone, and the others to the event")
 			continue
@@ -98,19 +103,14 @@ func (c *Catalog) conversions(event reflect.Type, s *settings) (all []*conversio
 			continue
 		}
 		one := &conversion{
-			public:  &EventType{goType: given.public, wireType: wireType, fqn: fqn(given.public), settings: public},
+			public:  &EventType{goType: given.public, wireType: wireType, fqn: fqn(given.public), settings: public, renaming: renaming},
 			convert: given.convert,
 			// Also where it shares no broker with the first: a consumer may read several, and whom a contract is for may change.
 			derivesID: len(all) > 0,
 		}
-		for _, earlier := range all {
-			if !overlap(earlier.public.settings.to, public.to) {
-				continue
-			}
-			if earlier.public.wireType == wireType {
-				refuse(fmt.Errorf("%s is another contract for the same broker already", wireType),
-					"tell them apart with the option envelope.Version or envelope.Name, or envelope.To")
-			}
+		if slices.ContainsFunc(all, one.competes) {
+			refuse(fmt.Errorf("%s is another contract for the same broker already", wireType),
+				"tell them apart with the option envelope.Version or envelope.Name, or envelope.To")
 		}
 		all = append(all, one)
 	}
@@ -127,6 +127,11 @@ func (c *Contract) publicFlaw() *flaw {
 	default:
 		return &flaw{errors.New("partners get a value, not a pointer or an interface"), "let the function return a struct"}
 	}
+}
+
+// competes reports whether another contract of the event is the same to some broker.
+func (c *conversion) competes(other *conversion) bool {
+	return other.public.wireType == c.public.wireType && overlap(other.public.settings.to, c.public.settings.to)
 }
 
 // describesMore reports whether settings have more than a contract's.
@@ -188,6 +193,7 @@ func (c *conversion) asked(event any) (result converted) {
 	case isNull(result.json):
 		result.err = errors.New("its data is null, which no consumer takes")
 	default: // as the event itself: keys that occur twice, say, which no consumer takes either
+		result.json = c.public.renaming.Rename(result.json)
 		_, result.err = checksum(result.json)
 	}
 	returned = true
@@ -227,7 +233,7 @@ func (p *sealing) contracts(m *Message) error {
 	}
 	m.Routing.contracts = make([]*Message, len(p.t.conversions))
 	if p.converted == nil {
-		p.converted = p.t.convert(p.ev.Data, m.Data)
+		p.converted = p.t.convert(p.ev.Data, p.asWritten)
 	}
 	for i, c := range p.t.conversions {
 		one := p.converted[i]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gorm-fanout/fanout/internal/jsonfields"
 	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
@@ -17,8 +18,9 @@ type EventType struct {
 	fqn      string
 	settings settings
 
-	conversions  []*conversion // of its contracts
-	sharesMemory bool          // copies of an event share some of it, which a contract might change
+	conversions  []*conversion        // of its contracts
+	sharesMemory bool                 // copies of an event share some of it, which a contract might change
+	renaming     *jsonfields.Renaming // of its fields, nil where they have the names that encoding/json writes
 }
 
 // WireType returns what travels as headers.type: context, name and version, such
@@ -100,13 +102,27 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 	}
 	s.extensions = slices.Clip(s.extensions) // an event's are appended to a copy
 	conversions, refused := c.conversions(t, &s)
+	renaming, err := c.renaming(t, &s)
+	if err != nil {
+		refused = append(refused, registerError(t, err, renamingRemedy))
+	}
 	return &EventType{
 		goType:      t,
 		wireType:    wireType,
 		fqn:         fqn(t),
 		settings:    s,
-		conversions: conversions, sharesMemory: len(conversions) > 0 && sharesMemory(t),
+		conversions: conversions, sharesMemory: len(conversions) > 0 && sharesMemory(t), renaming: renaming,
 	}, append(problems, refused...)
+}
+
+const renamingRemedy = "give one of them another name by a tag `json:\"...\"`"
+
+// renaming gives the fields of a type their names, where the catalog does. An encoding of its own has its own names.
+func (c *Catalog) renaming(t reflect.Type, s *settings) (*jsonfields.Renaming, error) {
+	if !c.camelCase || s.encoding != nil {
+		return nil, nil //nolint:nilnil // they have those that encoding/json writes
+	}
+	return jsonfields.CamelCase(t) //nolint:wrapcheck // callers say of what
 }
 
 func kindFlaw(t reflect.Type, opts []Option) *flaw {

@@ -75,6 +75,7 @@ type sealing struct {
 	src     Source
 	cx      Context
 
+	asWritten []byte      // the data as encoding/json has written it, before any field was renamed
 	converted []converted // by contract; nil: they are to be asked now
 	encoded   *encoded    // by the type's encoding; nil: it is to be asked now
 	place     string      // where the event was raised, where that is known
@@ -95,6 +96,8 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 	case isNull(data):
 		return nil, p.fail("raise an empty map or list in place of nil", errors.New("its data is null, which no consumer takes"))
 	}
+	p.asWritten = data
+	data = p.t.renaming.Rename(data)
 	sum, err := checksum(data)
 	if err != nil {
 		return nil, p.fail(encodeRemedy(err), err)

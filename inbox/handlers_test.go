@@ -121,6 +121,28 @@ func arriving(wireType, data string) *Message {
 	return m
 }
 
+// A consumer does nothing for producers whose catalog has envelope.WithCamelCase.
+func TestHandlersOfCamelCase(t *testing.T) {
+	t.Parallel()
+	type placed struct {
+		OrderID string
+		Lines   []struct{ HTTPLink, UnitPriceEUR string }
+	}
+	events := envelope.NewCatalog("ordering", envelope.WithCamelCase())
+	envelope.Register[placed](events, envelope.Name("OrderPlaced"))
+	sent := placed{"7", []struct{ HTTPLink, UnitPriceEUR string }{{"https://x", "1.50"}}}
+	sealed, err := events.Seal(envelope.NewEvent(sent), envelope.Source{}, envelope.Context{})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"orderId":"7","lines":[{"httpLink":"https://x","unitPriceEur":"1.50"}]}`, string(sealed.Data))
+	h := NewHandlers(consumerDB(t))
+	var got placed
+	On(h, "Ordering.OrderPlaced.v1", func(_ *gorm.DB, e placed, _ *Message) error { got = e; return nil })
+	outcome, err := h.Handle(t.Context(), arriving("Ordering.OrderPlaced.v1", string(sealed.Data)))
+	require.NoError(t, err)
+	assert.Equal(t, Handled, outcome)
+	assert.Equal(t, sent, got)
+}
+
 func TestTypedHandlers(t *testing.T) {
 	t.Parallel()
 	h := NewHandlers(consumerDB(t))

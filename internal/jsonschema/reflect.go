@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/internal/jsonfields"
 )
 
 // Of describes what encoding/json writes of a value of this type. Whatever it writes is valid by
@@ -24,8 +26,10 @@ import (
 //
 // Notes are about what a reader of the schema would want otherwise: fields that have no name in
 // JSON, types of which nothing is known. The error is about what encoding/json does not encode.
-func Of(t reflect.Type) (s *Schema, notes []string, err error) {
-	b := &builder{root: t, names: map[reflect.Type]string{}, defs: map[string]*Schema{}, noted: map[string]bool{}}
+//
+// With camelCase fields without a name in JSON have one that is made of the field's: see package jsonfields.
+func Of(t reflect.Type, camelCase bool) (s *Schema, notes []string, err error) {
+	b := &builder{root: t, camelCase: camelCase, names: map[reflect.Type]string{}, defs: map[string]*Schema{}, noted: map[string]bool{}}
 	s, err = b.top(t)
 	if err != nil {
 		return nil, nil, fmt.Errorf("jsonschema: %w", err)
@@ -40,11 +44,12 @@ func Of(t reflect.Type) (s *Schema, notes []string, err error) {
 
 // builder makes one schema with its definitions.
 type builder struct {
-	root  reflect.Type
-	names map[reflect.Type]string // of definitions
-	defs  map[string]*Schema
-	notes []string
-	noted map[string]bool
+	root      reflect.Type
+	camelCase bool
+	names     map[reflect.Type]string // of definitions
+	defs      map[string]*Schema
+	notes     []string
+	noted     map[string]bool
 }
 
 func (b *builder) notef(format string, args ...any) {
@@ -267,40 +272,45 @@ const (
 
 func (b *builder) structOf(t reflect.Type, path string) (*Schema, error) {
 	s := &Schema{Type: Types{Object}}
-	for _, f := range fieldsOf(t) {
-		at := path + "." + f.name
+	for _, f := range jsonfields.Of(t) {
+		name := f.Name
+		if b.camelCase {
+			name = f.CamelCase()
+		}
+		at := path + "." + name
 		member, err := b.member(&f, at)
 		if err != nil {
 			return nil, err
 		}
-		if !f.named {
-			where := f.owner.String() + "." + f.goName
-			if f.owner.Name() == "" {
+		if !f.Named && !b.camelCase {
+			where := f.Owner.String() + "." + f.GoName
+			if f.Owner.Name() == "" {
 				where = at
 			}
-			b.notef("%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", where, f.name)
+			b.notef("%s has no JSON name: it leaves as %q, and renaming the field breaks its readers; give it a tag `json:\"...\"`", where, name)
 		}
 		if s.Properties == nil {
 			s.Properties = map[string]*Schema{}
 		}
-		s.Properties[f.name] = member
-		if !f.optional() {
-			s.Required = append(s.Required, f.name)
+		s.Properties[name] = member
+		if !f.Optional() {
+			s.Required = append(s.Required, name)
 		}
 	}
+	slices.Sort(s.Required)
 	return s, nil
 }
 
-func (b *builder) member(f *field, path string) (*Schema, error) {
-	s, err := b.of(f.typ, path)
+func (b *builder) member(f *jsonfields.Field, path string) (*Schema, error) {
+	s, err := b.of(f.Type, path)
 	if err != nil {
 		return nil, err
 	}
-	if f.quoted && len(s.Type) > 0 && !f.typ.Implements(textMarshaler) { // not of types that write themselves
+	if f.Quoted && len(s.Type) > 0 && !f.Type.Implements(textMarshaler) { // not of types that write themselves
 		s = quoted(s)
 	}
-	if f.leavesNilOut() {
-		within, err := b.nullWithin(f.typ, path)
+	if f.LeavesNilOut() {
+		within, err := b.nullWithin(f.Type, path)
 		if err != nil {
 			return nil, err
 		}
@@ -308,7 +318,7 @@ func (b *builder) member(f *field, path string) (*Schema, error) {
 			s = s.NotNull()
 		}
 	}
-	values, err := tagged(f.tag, s)
+	values, err := tagged(f.Tag, s)
 	if err == nil && values != nil {
 		s, err = s.within(values)
 	}

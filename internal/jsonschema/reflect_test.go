@@ -64,7 +64,7 @@ func TestOf(t *testing.T) {
 		`{"type":"array","items":{"type":"boolean"},"minItems":2,"maxItems":2}`:                       reflect.TypeFor[[2]bool](),
 		`{"type":["object","null"],"propertyNames":{"pattern":"^[0-9]+$"},"additionalProperties":{}}`: reflect.TypeFor[map[uint8]any](),
 	} {
-		s, _, err := jsonschema.Of(of)
+		s, _, err := jsonschema.Of(of, false)
 		require.NoError(t, err)
 		text, err := json.Marshal(s)
 		require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestOfRefuses(t *testing.T) {
 			A inner `jsonschema:"enum=1"`
 		}](): enum,
 	} {
-		_, _, err := jsonschema.Of(of)
+		_, _, err := jsonschema.Of(of, false)
 		assert.ErrorContains(t, err, reason, of)
 	}
 }
@@ -108,10 +108,17 @@ func TestNotes(t *testing.T) {
 		Twice     []inner `json:"twice"`
 		Again     inner   `json:"again"`
 		Opaque    opaque  `json:"opaque"`
-	}]())
+	}](), false)
 	require.NoError(t, err)
 	require.Len(t, notes, 3)
 	assert.Contains(t, notes[0], `.Anonymous has no JSON name: it leaves as "Anonymous"`)
 	assert.Contains(t, notes[1], `jsonschema_test.inner.A has no JSON name: it leaves as "A"`)
 	assert.Contains(t, notes[2], `.opaque: the type jsonschema_test.opaque writes its JSON itself`)
+	_, notes, err = jsonschema.Of(reflect.TypeFor[struct {
+		Twice  []inner
+		Opaque opaque
+	}](), true)
+	require.NoError(t, err)
+	require.Len(t, notes, 1, "names in camelCase are meant")
+	assert.Contains(t, notes[0], `.opaque: the type jsonschema_test.opaque writes its JSON itself`)
 }

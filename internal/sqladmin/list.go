@@ -105,21 +105,17 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 // Message implements admin.Administration. A role that may not read payloads and headers gets the
 // rows without them.
 func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record, err error) {
-	return a.message(ctx, id, func(context.Context, Conn, string, args) ([]admin.Record, error) { return nil, nil })
+	return a.message(ctx, id, false)
 }
 
 // Event implements admin.Administration. SQL Server does not order ids by their first bytes: there it is Message.
 func (a *Admin) Event(ctx context.Context, id string) (records []admin.Record, err error) {
-	return a.message(ctx, id, func(ctx context.Context, conn Conn, suffix string, given args) ([]admin.Record, error) {
-		if _, has := a.statements["siblings"+suffix]; !has {
-			return nil, nil
-		}
-		return a.shown(ctx, conn, "siblings"+suffix, given)
-	})
+	_, can := a.statements["siblings"]
+	return a.message(ctx, id, can)
 }
 
-// message reads the rows of a message, and of further messages those that are of the same event.
-func (a *Admin) message(ctx context.Context, id string, further func(ctx context.Context, conn Conn, suffix string, given args) ([]admin.Record, error)) (records []admin.Record, err error) {
+// message reads the rows of a message, and of its siblings, the other messages of the same event.
+func (a *Admin) message(ctx context.Context, id string, siblings bool) (records []admin.Record, err error) {
 	filter, err := admin.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
@@ -137,11 +133,13 @@ func (a *Admin) message(ctx context.Context, id string, further func(ctx context
 			if records, err = a.shown(ctx, conn, "message"+suffix, given); err != nil {
 				return err
 			}
-			others, err := further(ctx, conn, suffix, given)
-			if err != nil {
-				return err
+			if siblings {
+				others, err := a.shown(ctx, conn, "siblings"+suffix, given)
+				if err != nil {
+					return err
+				}
+				records = ofEvent(known, append(records, others...))
 			}
-			records = ofEvent(known, append(records, others...))
 			return a.states(ctx, conn, records)
 		})
 	})

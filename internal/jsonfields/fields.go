@@ -1,4 +1,6 @@
-package jsonschema
+// Package jsonfields knows which members encoding/json writes of a struct, and gives those without a name in JSON one in
+// camelCase.
+package jsonfields
 
 import (
 	"reflect"
@@ -7,18 +9,18 @@ import (
 	"unicode"
 )
 
-// field is one member of the object that encoding/json makes of a struct.
-type field struct {
-	name    string // in JSON
-	goName  string
-	owner   reflect.Type // the struct that declares it
-	typ     reflect.Type
-	tag     reflect.StructTag
-	named   bool // by its tag
-	quoted  bool // the option string, where it has an effect
-	depth   int
-	pointed bool // within an embedded pointer, without which it is absent
+// Field is one member of the object that encoding/json makes of a struct.
+type Field struct {
+	Name   string // in JSON
+	GoName string
+	Owner  reflect.Type // the struct that declares it
+	Type   reflect.Type
+	Tag    reflect.StructTag
+	Named  bool // by its tag
+	Quoted bool // the option string, where it has an effect
 
+	depth               int
+	pointed             bool // within an embedded pointer, without which it is absent
 	omitEmpty, omitZero bool
 }
 
@@ -28,11 +30,11 @@ type level struct {
 	pointed bool
 }
 
-// fieldsOf lists the members of a struct's object, by the rules of encoding/json: its typeFields,
+// Of lists the members of a struct's object, by the rules of encoding/json: its typeFields,
 // which has no exported form, step by step.
-func fieldsOf(t reflect.Type) []field {
+func Of(t reflect.Type) []Field {
 	var (
-		all       []field
+		all       []Field
 		visited   = map[reflect.Type]bool{}
 		nextCount map[reflect.Type]int
 	)
@@ -64,7 +66,7 @@ func fieldsOf(t reflect.Type) []field {
 }
 
 // memberOf is what a field of a struct adds: a member, an embedded struct to look into, or nothing.
-func memberOf(in level, sf reflect.StructField, depth int) (*field, *level) {
+func memberOf(in level, sf reflect.StructField, depth int) (*Field, *level) {
 	inner := sf.Type
 	if inner.Kind() == reflect.Pointer && inner.Name() == "" {
 		inner = inner.Elem()
@@ -81,12 +83,12 @@ func memberOf(in level, sf reflect.StructField, depth int) (*field, *level) {
 		return nil, &level{typ: inner, pointed: in.pointed || sf.Type.Kind() == reflect.Pointer}
 	}
 	has := func(option string) bool { return slices.Contains(strings.Split(options, ","), option) }
-	f := &field{
-		name: name, goName: sf.Name, owner: in.typ, typ: sf.Type, tag: sf.Tag, named: name != "", depth: depth, pointed: in.pointed,
-		omitEmpty: has("omitempty"), omitZero: has("omitzero"), quoted: has("string") && quotable(inner.Kind()),
+	f := &Field{
+		Name: name, GoName: sf.Name, Owner: in.typ, Type: sf.Type, Tag: sf.Tag, Named: name != "", depth: depth, pointed: in.pointed,
+		omitEmpty: has("omitempty"), omitZero: has("omitzero"), Quoted: has("string") && quotable(inner.Kind()),
 	}
 	if name == "" {
-		f.name = sf.Name
+		f.Name = sf.Name
 	}
 	return f, nil
 }
@@ -107,13 +109,13 @@ func quotable(kind reflect.Kind) bool {
 
 // dominant leaves of the fields of one name the one that encoding/json writes: the one that is
 // embedded least deeply, of these the one with a tag, and none where there are several of these.
-func dominant(all []field) []field {
-	better := func(a, b *field) bool { return a.depth < b.depth || a.depth == b.depth && a.named && !b.named }
-	byName := map[string][]field{}
+func dominant(all []Field) []Field {
+	better := func(a, b *Field) bool { return a.depth < b.depth || a.depth == b.depth && a.Named && !b.Named }
+	byName := map[string][]Field{}
 	for i := range all {
-		byName[all[i].name] = append(byName[all[i].name], all[i])
+		byName[all[i].Name] = append(byName[all[i].Name], all[i])
 	}
-	var left []field
+	var left []Field
 	for _, same := range byName {
 		first := 0
 		for i := range same {
@@ -129,15 +131,15 @@ func dominant(all []field) []field {
 			left = append(left, same[first])
 		}
 	}
-	slices.SortFunc(left, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(left, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return left
 }
 
 var zeroer = reflect.TypeFor[interface{ IsZero() bool }]()
 
-// optional reports whether the member can be absent.
-func (f *field) optional() bool {
-	return f.pointed || f.omitZero || f.omitEmpty && canBeEmpty(f.typ)
+// Optional reports whether the member can be absent.
+func (f *Field) Optional() bool {
+	return f.pointed || f.omitZero || f.omitEmpty && canBeEmpty(f.Type)
 }
 
 func canBeEmpty(t reflect.Type) bool {
@@ -151,13 +153,13 @@ func canBeEmpty(t reflect.Type) bool {
 	}
 }
 
-// leavesNilOut reports whether the member is absent where the field is nil.
-func (f *field) leavesNilOut() bool {
-	switch f.typ.Kind() {
+// LeavesNilOut reports whether the member is absent where the field is nil.
+func (f *Field) LeavesNilOut() bool {
+	switch f.Type.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		return f.omitEmpty || f.omitZero
 	case reflect.Map, reflect.Slice: // which may have a word of their own about what is zero
-		return f.omitEmpty || f.omitZero && !f.typ.Implements(zeroer) && !reflect.PointerTo(f.typ).Implements(zeroer)
+		return f.omitEmpty || f.omitZero && !f.Type.Implements(zeroer) && !reflect.PointerTo(f.Type).Implements(zeroer)
 	default:
 		return false
 	}
