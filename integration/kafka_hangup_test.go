@@ -3,26 +3,21 @@ package integration_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest/relaytest"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/relay"
-	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
 // A message at which the leader of its Kafka partition hangs up, as behind a proxy that inspects what passes,
@@ -33,14 +28,6 @@ func TestMessageAtWhichAKafkaServerHangsUp(t *testing.T) {
 	for name, pace := range map[string]time.Duration{"many messages": time.Millisecond, "few messages": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)")
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, db.Close()) })
-			store, err := sqlite.New(db, "")
-			require.NoError(t, err)
-			_, err = store.Migrate(t.Context())
-			require.NoError(t, err)
-			p := &place{T: t, driver: outbox.SQLite, db: db}
 			cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(6, "orders"))
 			require.NoError(t, err)
 			t.Cleanup(cluster.Close)
@@ -60,37 +47,27 @@ func TestMessageAtWhichAKafkaServerHangsUp(t *testing.T) {
 			target, err := kafka.Open(kafka.Settings{BootstrapServers: strings.Join(cluster.ListenAddrs(), ","), Topic: func(string) string { return "orders" }})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, target.Close(context.WithoutCancel(t.Context()))) })
-			processor, err := relay.NewProcessor(relay.ProcessorConfig{
-				Database: "test", Broker: "default", Store: store, Target: target, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Policy: outbox.Policy{
-					PollMin: time.Millisecond, PollMax: 10 * time.Millisecond,
-					Breaker: outbox.Breaker{MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
-					Retry:   outbox.Retry{MaxAttempts: 3, BaseDelay: 10 * time.Millisecond, Jitter: -1},
-				},
-			})
-			require.NoError(t, err)
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- processor.Run(ctx) }()
-			t.Cleanup(func() {
-				stop()
-				assert.NoError(t, <-done)
-			})
+			r := relaytest.Start(t, target, outbox.Policy{
+				PollMin: time.Millisecond, PollMax: 10 * time.Millisecond,
+				Breaker: outbox.Breaker{MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
+				Retry:   outbox.Retry{MaxAttempts: 3, BaseDelay: 10 * time.Millisecond, Jitter: -1},
+			}, nil)
 			row := func(key int, payload string) {
-				p.write(outbox.Row{MessageID: uuid.New(), TargetBroker: "default", Stream: "orders", Type: "T", OrderingKey: fmt.Sprint("order-", key), Payload: []byte(payload)})
+				r.Insert(outbox.Row{OrderingKey: fmt.Sprint("order-", key), Payload: []byte(payload)})
 			}
 			row(0, "poison")
 			row(0, "{}")
 			tick := time.NewTicker(pace)
 			defer tick.Stop()
-			for began := time.Now(); p.count("status = 'abandoned'") == 0; {
+			for began := time.Now(); r.Count("status = 'abandoned'") == 0; {
 				<-tick.C
 				row(1+int(hangups.Load()+time.Now().UnixNano())%50, "{}")
-				require.Less(t, time.Since(began), time.Minute, "hung up %d times; %d open", hangups.Load(), p.count("finished_at IS NULL"))
+				require.Less(t, time.Since(began), time.Minute, "hung up %d times; %d open", hangups.Load(), r.Count("finished_at IS NULL"))
 			}
-			require.Eventually(t, func() bool { return p.count("finished_at IS NULL") == 0 }, time.Minute, 10*time.Millisecond)
-			assert.Equal(t, 1, p.count("status = 'abandoned' AND attempts = 3 AND ordering_key = 'order-0'"))
-			assert.Zero(t, p.count("status = 'abandoned' AND attempts <> 3 OR status = 'published' AND attempts <> 1"))
-			t.Logf("%d hang-ups, %d published", hangups.Load(), p.count("status = 'published'"))
+			require.Eventually(t, func() bool { return r.Count("finished_at IS NULL") == 0 }, time.Minute, 10*time.Millisecond)
+			assert.Equal(t, 1, r.Count("status = 'abandoned' AND attempts = 3 AND ordering_key = 'order-0'"))
+			assert.Zero(t, r.Count("status = 'abandoned' AND attempts <> 3 OR status = 'published' AND attempts <> 1"))
+			t.Logf("%d hang-ups, %d published", hangups.Load(), r.Count("status = 'published'"))
 		})
 	}
 }

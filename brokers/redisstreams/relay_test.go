@@ -1,27 +1,20 @@
 package redisstreams_test
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	_ "github.com/glebarez/sqlite"
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest/relaytest"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/relay"
-	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
 // protocol is a log that can be read while it is written.
@@ -51,61 +44,28 @@ lines:
 	return n
 }
 
-// relayed is a table whose rows a processor delivers to a Redis server.
+// relayed is a relay to a Redis server.
 type relayed struct {
-	*testing.T
+	*relaytest.Relay
 
-	db   *sql.DB
-	log  protocol
-	stop func()
+	log protocol
 }
 
-func newRelayed(t *testing.T, url string) *relayed {
+func newRelayed(t *testing.T, target brokers.Broker) *relayed {
 	t.Helper()
-	return newRelayedTo(t, open(t, url))
-}
-
-func newRelayedTo(t *testing.T, target brokers.Broker) *relayed {
-	t.Helper()
-	r := &relayed{T: t}
-	var err error
-	r.db, err = sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.db.Close()) })
-	store, err := sqlite.New(r.db, "")
-	require.NoError(t, err)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	processor, err := relay.NewProcessor(relay.ProcessorConfig{
-		Database: "test", Broker: "b", Store: store, Target: target, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Policy: outbox.Policy{
-			PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Breaker: outbox.Breaker{MinDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
-		},
-	})
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- processor.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		stop()
-		assert.NoError(t, <-done)
-	})
-	t.Cleanup(r.stop)
+	r := &relayed{}
+	r.Relay = relaytest.Start(t, target, outbox.Policy{
+		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Breaker: outbox.Breaker{MinDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
+	}, slog.New(slog.NewTextHandler(&r.log, nil)))
 	return r
 }
 
 func (r *relayed) insert(stream string, n int) {
-	r.Helper()
-	for i := range n {
-		_, err := r.db.ExecContext(r.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES (?, 'b', ?, 'T', ?, '{}')`,
-			uuid.NewString(), stream, fmt.Sprint(stream, i%5))
-		require.NoError(r, err)
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		rows[i] = outbox.Row{Stream: stream, OrderingKey: fmt.Sprint(stream, i%5)}
 	}
-}
-
-func (r *relayed) count(where string) (n int) {
-	r.Helper()
-	require.NoError(r, r.db.QueryRowContext(r.Context(), `SELECT count(*) FROM outbox_messages WHERE `+where).Scan(&n))
-	return n
+	r.Insert(rows...)
 }
 
 // A relay meets a server that takes nothing, and goes on when it is well again: the log names the
@@ -124,13 +84,13 @@ func TestFault30RelayOutlivesAServerThatTakesNothing(t *testing.T) {
 		t.Run(said, func(t *testing.T) {
 			t.Parallel()
 			s, heal := state(t)
-			r := newRelayed(t, s.url())
+			r := newRelayed(t, open(t, s.url()))
 			r.insert("s", 100)
 			soon(t, "the log says why", func() bool { return r.log.lines("level=WARN", `msg="broker unavailable`, "broker=b", said) == 1 })
-			soon(t, "the rows say why", func() bool { return r.count("last_error LIKE '%"+said+"%'") > 0 })
-			assert.Equal(t, 100, r.count("finished_at IS NULL AND attempts = 0"))
+			soon(t, "the rows say why", func() bool { return r.Count("last_error LIKE '%"+said+"%'") > 0 })
+			assert.Equal(t, 100, r.Count("finished_at IS NULL AND attempts = 0"))
 			s.do(t, heal...)
-			soon(t, "everything is delivered", func() bool { return r.count("status = 'published' AND attempts = 1") == 100 })
+			soon(t, "everything is delivered", func() bool { return r.Count("status = 'published' AND attempts = 1") == 100 })
 			soon(t, "the log says that it is over", func() bool { return r.log.lines("level=INFO", `msg="broker available again"`) == 1 })
 			assert.Equal(t, 1, r.log.lines("level=WARN"), "once for the whole outage")
 			assert.Equal(t, 100, s.length(t, "s"))
@@ -144,18 +104,18 @@ func TestFault14RightOfOneStreamIsMissing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	s.do(t, "ACL", "SETUSER", "narrow", "on", ">secret", "~allowed", "+evalsha", "+eval", "+xadd", "+ping")
-	r := newRelayed(t, "redis://narrow:secret@"+s.addr())
+	r := newRelayed(t, open(t, "redis://narrow:secret@"+s.addr()))
 	r.insert("other", 50)
 	r.insert("allowed", 50)
-	soon(t, "the other stream flows", func() bool { return r.count("status = 'published'") == 50 })
+	soon(t, "the other stream flows", func() bool { return r.Count("status = 'published'") == 50 })
 	soon(t, "the log names it", func() bool {
 		return r.log.lines("level=WARN", `msg="destination unavailable`, "destination=other", "NOPERM") == 1
 	})
 	r.insert("allowed", 50)
-	soon(t, "it still does", func() bool { return r.count("status = 'published'") == 100 })
-	assert.Equal(t, 50, r.count("stream = 'other' AND finished_at IS NULL AND attempts = 0"))
+	soon(t, "it still does", func() bool { return r.Count("status = 'published'") == 100 })
+	assert.Equal(t, 50, r.Count("stream = 'other' AND finished_at IS NULL AND attempts = 0"))
 	s.do(t, "ACL", "SETUSER", "narrow", "~other")
-	soon(t, "everything is delivered", func() bool { return r.count("status = 'published' AND attempts = 1") == 150 })
+	soon(t, "everything is delivered", func() bool { return r.Count("status = 'published' AND attempts = 1") == 150 })
 	soon(t, "the log says that it is over", func() bool {
 		return r.log.lines("level=INFO", `msg="destination available again"`, "destination=other") == 1
 	})
@@ -179,22 +139,22 @@ func TestOneNodeOfAClusterTakesNothing(t *testing.T) {
 		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", 1}, {"CONFIG", "SET", "min-replicas-to-write", 0}},
 	} {
 		sick.do(t, change[0]...)
-		r := newRelayedTo(t, redisstreams.New(client, redisstreams.Settings{Chunk: 100}))
+		r := newRelayed(t, redisstreams.New(client, redisstreams.Settings{Chunk: 100}))
 		for _, stream := range slices.Concat(streams, []string{other}) {
 			r.insert(stream, 50)
 		}
 		healthy := "stream IN ('" + streams[0] + "', '" + streams[2] + "')"
 		for round := range 8 { // each of which would charge the heads of the sick node's keys
-			soon(t, "what the others hold flows", func() bool { return r.count(healthy+" AND status = 'published'") == 100+40*round })
+			soon(t, "what the others hold flows", func() bool { return r.Count(healthy+" AND status = 'published'") == 100+40*round })
 			soon(t, "the log names it", func() bool { return r.log.lines("level=WARN", said) > 0 })
 			r.insert(streams[0], 20)
 			r.insert(streams[2], 20)
 		}
-		assert.Equal(t, 100, r.count("NOT "+healthy+" AND finished_at IS NULL AND attempts = 0"), "%s: nothing is charged:\n%s", said, r.log.text.String())
+		assert.Equal(t, 100, r.Count("NOT "+healthy+" AND finished_at IS NULL AND attempts = 0"), "%s: nothing is charged:\n%s", said, r.log.text.String())
 		sick.do(t, change[1]...)
-		soon(t, "everything is delivered", func() bool { return r.count("finished_at IS NULL") == 0 })
-		assert.Equal(t, 0, r.count("attempts > 1 OR status = 'abandoned'"), said)
-		r.stop()
+		soon(t, "everything is delivered", func() bool { return r.Count("finished_at IS NULL") == 0 })
+		assert.Equal(t, 0, r.Count("attempts > 1 OR status = 'abandoned'"), said)
+		r.Stop()
 		for _, node := range c.nodes {
 			node.do(t, "FLUSHALL")
 		}
