@@ -1,55 +1,17 @@
 package monitor
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"regexp"
-	"strings"
-
+	"github.com/gorm-fanout/fanout/internal/fingerprint"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Fingerprint is the same for errors that are the same but for what differs from message to
 // message: 12 hexadecimal digits of a hash over the broker, the error's class, and its message, in
 // which quoted parts, addresses, ids and numbers are replaced. A nil error is one with no class and
-// no message. It may change from version to version; nothing stores it.
+// no message. It may change from version to version; nothing stores it. Relays log it.
 func Fingerprint(broker string, e *outbox.LastError) string {
 	if e == nil {
 		e = &outbox.LastError{}
 	}
-	hash := sha256.Sum256([]byte(broker + "\x00" + e.Class + "\x00" + shape(e.Message)))
-	return hex.EncodeToString(hash[:6])
-}
-
-// fingerprintBytes is how much of a message counts: where one repeats the payload, the beginning
-// says what is wrong.
-const fingerprintBytes = 600
-
-// What is replaced, in this order: a quoted part may hold an address, and an address numbers.
-var (
-	quoted  = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|'[^']*'")
-	address = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://\S+|\S+@\S+|\[[0-9A-Fa-f:.%a-z]*:[0-9A-Fa-f:.%a-z]*\](:\d+)?|[\pL\pN_-]+(\.[\pL\pN_-]+)*:\d+`)
-	// An id or a number is any word with a digit in it, with the punctuation that joins the parts
-	// of one.
-	number = regexp.MustCompile(`[\pL\pN_]*\d[\pL\pN_]*([-.:,+/][\pL\pN_]*\d[\pL\pN_]*|-[\pL\pN_]+)*`)
-	// An id without a digit is rare, but a UUID's parts may have none.
-	hexadecimal = regexp.MustCompile(`\b[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b`)
-	blanks      = regexp.MustCompile(`\s+`)
-)
-
-// shape is a message without what differs.
-func shape(message string) string {
-	if len(message) > 2*fingerprintBytes {
-		message = message[:2*fingerprintBytes]
-	}
-	message = strings.ToValidUTF8(message, "")
-	message = hexadecimal.ReplaceAllLiteralString(message, "#")
-	message = quoted.ReplaceAllLiteralString(message, "'…'")
-	message = address.ReplaceAllLiteralString(message, "@")
-	message = number.ReplaceAllLiteralString(message, "#")
-	message = strings.TrimSpace(blanks.ReplaceAllLiteralString(message, " "))
-	if len(message) > fingerprintBytes {
-		message = strings.ToValidUTF8(message[:fingerprintBytes], "")
-	}
-	return message
+	return fingerprint.Of(broker, e.Class, e.Message)
 }

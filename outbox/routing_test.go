@@ -240,7 +240,7 @@ func TestOverrides(t *testing.T) {
 	assert.Equal(t, "application/vnd.acme+json", rows[0].ContentType)
 	assert.Equal(t, outbox.Row{
 		MessageID: rows[1].MessageID, TargetBroker: "plain", Stream: "ordering::order", Type: "Ordering.Placed.v1", OrderingKey: "ordering::order-1",
-		Payload: rows[1].Payload, ContentType: "application/json", AggregateType: "Order", AggregateID: "1",
+		Payload: rows[1].Payload, ContentType: "application/json", AggregateType: "Order", AggregateID: "1", CorrelationID: rows[0].MessageID.String(),
 	}, rows[1], "what one broker has concerns no other")
 	assert.Equal(t, "ordering.order/Ordering.Placed.v1?ordering::order", rows[2].Stream)
 	assert.Equal(t, message.Metadata.Headers.Time.Add(time.Hour), rows[2].ExpiresAt)

@@ -61,14 +61,21 @@ const (
 	ClassAttempts  = "attempts"  // its attempts were used up under a higher maximum
 )
 
-// maxErrorBytes bounds the text kept in a row.
-const maxErrorBytes = 2000
+// maxErrorBytes bounds the text kept in a row. Of a longer one the last tailBytes are kept, too: errors
+// end with what can be done about them.
+const (
+	maxErrorBytes = 2000
+	tailBytes     = 500
+	errorGap      = " ... "
+)
 
-// Encode returns the text for the column, with a message of at most 2,000 bytes.
+// Encode returns the text for the column, with a message of at most 2,000 bytes: of a longer one its
+// beginning and its end.
 func (e LastError) Encode() string {
 	e.Message = strings.ToValidUTF8(strings.ReplaceAll(e.Message, "\x00", ""), "\uFFFD")
-	if len(e.Message) > maxErrorBytes {
-		e.Message = strings.ToValidUTF8(e.Message[:maxErrorBytes], "") + " ..."
+	if n := len(e.Message); n > maxErrorBytes {
+		head, tail := e.Message[:maxErrorBytes-tailBytes-len(errorGap)], e.Message[n-tailBytes:]
+		e.Message = strings.ToValidUTF8(head, "") + errorGap + strings.ToValidUTF8(tail, "")
 	}
 	text, err := json.Marshal(e)
 	if err != nil { // a struct of plain fields always encodes, but for years beyond 9999

@@ -39,6 +39,21 @@ func Advise(err error, remedy string) error {
 	return &advised{err, remedy}
 }
 
+// Split parts an error into what is wrong and the remedy of [Advise], for logs that have it in front.
+// Without one the remedy is "".
+func Split(err error) (cause, remedy string) {
+	if err == nil {
+		return "", ""
+	}
+	var known *advised
+	cause = err.Error()
+	if errors.As(err, &known) {
+		remedy = known.remedy
+		cause = strings.TrimSuffix(cause, ": "+remedy)
+	}
+	return cause, remedy
+}
+
 // Class tells causes apart by what can be done about them: by the remedy of [Advise] where an error
 // has one; else by the database's own code; else by what broke a connection. Of any other error it
 // is the text without what varies: numbers, addresses and names in quotes.

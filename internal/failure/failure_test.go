@@ -176,6 +176,21 @@ func TestClass(t *testing.T) {
 	assert.Empty(t, failure.Class(nil))
 }
 
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	advised := failure.Advise(io.EOF, "see its log")
+	for text, err := range map[string]error{
+		"EOF|see its log":                      advised,
+		"publish: EOF|see its log":             fmt.Errorf("publish: %w", advised),
+		"EOF: see its log (twice)|see its log": fmt.Errorf("%w (twice)", advised),
+		"EOF|":                                 io.EOF,
+		"|":                                    nil,
+	} {
+		cause, remedy := failure.Split(err)
+		assert.Equal(t, text, cause+"|"+remedy)
+	}
+}
+
 func TestAdvise(t *testing.T) {
 	t.Parallel()
 	err := failure.Advise(io.EOF, "see its log")

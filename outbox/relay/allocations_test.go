@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -59,7 +60,8 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 		}
 	}
 	p, err := relay.NewProcessor(relay.ProcessorConfig{
-		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.DiscardHandler),
+		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), //nolint:sloglint // one that is enabled: only DEBUG is not
+
 		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer, Sign: sign,
 	})
 	require.NoError(t, err)

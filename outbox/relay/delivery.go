@@ -2,8 +2,8 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +31,7 @@ type delivery struct {
 	probes       probes                  // of a try of the broker
 	asked        bool                    // the broker was handed something
 	reached      bool                    // the broker has confirmed or judged something
+	failed       bool                    // a message was abandoned, or has spent an attempt
 }
 
 // deliver publishes a batch in calls and returns the outcome of each of its rows.
@@ -48,6 +49,9 @@ func (w *worker) deliver(ctx, sending context.Context, batch *driver.Batch, clai
 	d.sendAll(ctx, sending)
 	w.classified = d.classified
 	d.report(ctx)
+	if d.failed {
+		p.failures.report(ctx, false)
+	}
 	p.counters.count(d.completion)
 	if p.observer != nil {
 		p.observer.Completing(ctx, d.completion)
@@ -74,7 +78,7 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 			d.release(m, 0)
 			continue
 		default:
-			d.abandon(m, outcome)
+			d.fail(m, outcome, nil, false)
 			d.hold(m)
 			continue
 		}
@@ -130,6 +134,9 @@ func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message
 	c := classify(&d.call, past, d.p.policy.Retry.MaxAttempts, d.classified)
 	d.p.history.learn(&d.call, &c)
 	d.carryOut(&c)
+	if d.p.log.Enabled(ctx, slog.LevelDebug) {
+		d.detail(ctx, &c)
+	}
 	d.p.sizing.learn(c.unavailable == nil || len(c.showings) > 0, kept, d.call.Took) // what is refused was answered
 }
 
@@ -145,18 +152,32 @@ func (d *delivery) carryOut(c *classification) {
 			continue
 		}
 		d.hold(m)
-		if charged {
-			d.p.log.Warn("message charged with an outage", "message_id", m.MessageID, "type", m.Type,
-				"error", d.call.Results[i].Err)
-		}
 		delay := d.pause(c, i)
 		outcome := one.outcome(m, d.p.policy.Retry, time.Now())
-		if outcome.Status == outbox.StatusAbandoned {
-			d.abandon(m, outcome)
-			continue
+		if outcome.Status != outbox.StatusAbandoned {
+			outcome.Delay = max(outcome.Delay, delay)
 		}
-		outcome.Delay = max(outcome.Delay, delay)
-		d.completion.Other = append(d.completion.Other, outcome)
+		if one.verdict == verdictRelease {
+			d.completion.Other = append(d.completion.Other, outcome)
+		} else {
+			d.fail(m, outcome, one.err, charged)
+		}
+	}
+}
+
+// detail tells of each message of the last call.
+func (d *delivery) detail(ctx context.Context, c *classification) {
+	for i, m := range d.call.Messages {
+		one, result := &c.messages[i], &d.call.Results[i]
+		attrs := []slog.Attr{
+			slog.String("message_id", m.MessageID), slog.String("type", m.Type), slog.String("ordering_key", m.OrderingKey),
+			slog.String("destination", m.Stream), slog.Int("attempt", m.Attempts+1),
+		}
+		if one.verdict == verdictPublished {
+			d.p.log.LogAttrs(ctx, slog.LevelDebug, "message published", append(attrs, slog.String("broker_message_id", result.BrokerMessageID))...)
+		} else {
+			d.p.log.LogAttrs(ctx, slog.LevelDebug, "message not published", append(attrs, slog.String("verdict", string(one.verdict)), slog.Any("error", result.Err))...)
+		}
 	}
 }
 
@@ -170,7 +191,8 @@ func (d *delivery) pause(c *classification, i int) time.Duration {
 		return 0
 	case one.scope == brokers.ScopeDestination:
 		if to.fail(one.err) {
-			d.p.log.Warn("destination unavailable", "destination", m.Stream, "error", one.err)
+			cause, remedy := advised(one.err, asksBroker)
+			d.p.log.Warn("destination unavailable", "remedy", remedy, "destination", m.Stream, "error", cause)
 		}
 		delay := d.delay(m)
 		if d.refused(i) {
@@ -193,12 +215,15 @@ func (d *delivery) refused(i int) bool {
 	return refused
 }
 
-func (d *delivery) abandon(m *driver.Message, outcome driver.Outcome) {
+// fail is for a message that is abandoned, or tried again at the cost of an attempt. err is what the
+// broker said, nil where it was not asked.
+func (d *delivery) fail(m *driver.Message, outcome driver.Outcome, err error, charged bool) {
 	d.completion.Other = append(d.completion.Other, outcome)
-	var last outbox.LastError
-	_ = json.Unmarshal([]byte(outcome.LastError), &last) // we have just encoded it
-	d.p.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "ordering_key", m.OrderingKey, "attempts", last.Attempt,
-		"class", last.Class, "error", last.Message)
+	d.p.failures.note(&notedFailure{
+		message: m, lastError: outcome.LastError, err: err, charged: charged,
+		abandoned: outcome.Status == outbox.StatusAbandoned, retryIn: outcome.Delay,
+	})
+	d.failed = true
 }
 
 // release gives a message back unsent, and with it the later ones of its key.
@@ -247,10 +272,11 @@ func (d *delivery) delay(m *driver.Message) time.Duration {
 }
 
 // partitionDelay is when a message comes back whose partition is out, which it also reports.
-func (d *delivery) partitionDelay(m *driver.Message, cause error) time.Duration {
+func (d *delivery) partitionDelay(m *driver.Message, err error) time.Duration {
 	delay, news := d.p.destinations.partitionDelay(m.Stream, time.Since(d.began)/time.Duration(len(d.batch.Messages)))
 	if news {
-		d.p.log.Warn("partition unavailable", "destination", m.Stream, "error", cause)
+		cause, remedy := advised(err, asksBroker)
+		d.p.log.Warn("partition unavailable", "remedy", remedy, "destination", m.Stream, "error", cause)
 	}
 	return delay
 }
@@ -280,7 +306,8 @@ func (d *delivery) report(ctx context.Context) {
 	switch {
 	case d.unavailable != nil && !d.reached:
 		if d.pass.end(d.unavailable) {
-			d.p.log.WarnContext(ctx, "broker unavailable", "error", d.unavailable)
+			cause, remedy := advised(d.unavailable, asksBroker)
+			d.p.log.WarnContext(ctx, "broker unavailable", "remedy", remedy, "error", cause)
 		}
 	case d.reached:
 		if d.pass.end(nil) {

@@ -39,7 +39,7 @@ func deliverBatch(t *testing.T, policy outbox.Policy, kinds ...string) *driver.C
 	policy = policy.WithDefaults()
 	w := &worker{p: &Processor{
 		target: accepting{}, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{},
-		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)), failures: failures{log: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	}}
 	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())
 	assert.True(t, w.p.breaker.closed(), "the broker was not even asked")

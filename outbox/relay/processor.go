@@ -51,8 +51,9 @@ type Processor struct {
 	paused       atomic.Bool // as the last look found it
 	running      atomic.Bool
 	listener     *listener // shared by those of a database; nil: it does not listen
-	// To tell of rows that came back, of attributes that were left out, and of panics.
-	recovered, omitted, panicked seldom
+	failures     failures  // of single messages
+	// To tell of rows that came back, of attributes that were left out, of panics, and of those of the broker.
+	recovered, omitted, panicked, broken seldom
 	// Calls to the database that fail; apart, since one may fail without the others.
 	lookFailing, claimFailing, completeFailing, deferFailing, aloneFailing failure.Standing
 
@@ -102,6 +103,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		history: history{refusals: refusals{keep: 2 * max(maxWait, policy.Breaker.MaxDelay, policy.Retry.MaxDelay)}}, // twice as long as they wait
 		wake:    make(chan struct{}, 1), isolation: newCrashIsolation(),
 	}
+	p.failures = failures{log: p.log, broker: cfg.Broker}
 	if cfg.Observer != nil {
 		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)
 	}
@@ -128,7 +130,9 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.running.Store(true)
 	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
 	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
-	group.Go(func() error { p.poll(ctx); return nil })
+	reports := p.failures.begin()
+	defer p.failures.report(ctx, true)
+	group.Go(func() error { p.poll(ctx, reports); return nil })
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
 	name = strings.ToValidUTF8(name[max(0, len(name)-maxWorkerName):], "")
 	for n := range min(hands*p.policy.Workers, p.store.Shards()) {
@@ -195,7 +199,7 @@ func (p *Processor) Stats() Stats {
 
 // poll looks for shards with ready rows: after a wake-up at once, else at an interval that follows
 // what polling finds.
-func (p *Processor) poll(ctx context.Context) {
+func (p *Processor) poll(ctx context.Context, reports <-chan time.Time) {
 	pace := newPace(&p.policy)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -203,6 +207,9 @@ func (p *Processor) poll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-reports:
+			p.survive(ctx, "report failures", func() { p.failures.report(ctx, false) })
+			continue
 		case <-p.wake:
 		case <-timer.C:
 		}
@@ -291,7 +298,8 @@ func (p *Processor) heard(failing *failure.Standing, attempt string, err error) 
 		_, was := failing.Works()
 		p.answers(attempt, was)
 	} else if failing.Failed(err) {
-		p.log.Error("database call failed", "attempt", attempt, "error", err)
+		cause, remedy := advised(err, asksDatabase)
+		p.log.Error("database call failed", "remedy", remedy, "attempt", attempt, "error", cause)
 	}
 }
 

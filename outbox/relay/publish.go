@@ -43,7 +43,9 @@ func (d *delivery) results(ctx context.Context) []brokers.Result {
 	if broken == nil {
 		return results
 	}
-	d.p.log.ErrorContext(ctx, "broker implementation failed", "messages", len(outgoing), "error", broken, "stack", broken.stack)
+	if d.p.broken.now() {
+		d.p.log.ErrorContext(ctx, "broker implementation failed", "messages", len(outgoing), "error", broken, "stack", broken.stack)
+	}
 	if len(outgoing) == 1 {
 		return []brokers.Result{{Err: broken}}
 	}

@@ -242,7 +242,8 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		return exchanged, err
 	}
 	if w.p.completeFailing.Failed(err) {
-		w.p.log.ErrorContext(ctx, "completion failed", "error", err, "rows", len(completion.Published)+len(completion.Other))
+		cause, remedy := advised(err, asksDatabase)
+		w.p.log.ErrorContext(ctx, "completion failed", "remedy", remedy, "error", cause, "rows", len(completion.Published)+len(completion.Other))
 	}
 	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
@@ -259,8 +260,9 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
+	cause, remedy := advised(err, asksDatabase)
 	w.p.log.ErrorContext(ctx, "outcome of a batch lost",
-		"error", err, "rows", len(completion.Published)+len(completion.Other))
+		"remedy", remedy, "error", cause, "rows", len(completion.Published)+len(completion.Other))
 	return exchanged, err
 }
 
