@@ -232,10 +232,10 @@ func (f *fake) Message(_ context.Context, id string) ([]admin.Record, error) {
 	return found, err
 }
 
-func (f *fake) KeyBlocks(context.Context, string, int, int) ([]admin.KeyBlock, error) {
+func (f *fake) KeyBlocks(context.Context, string, int, int) (admin.KeyBlocks, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	return f.blocked, err
+	return admin.KeyBlocks{Keys: f.blocked, Waiting: admin.KeyCount{Keys: admin.Count{N: int64(len(f.blocked))}}}, err
 }
 
 func (f *fake) BeginAudit(_ context.Context, e admin.AuditEntry) (int64, error) {

@@ -16,16 +16,18 @@ import (
 
 // Error is the last error of a row.
 type Error struct {
-	Class   string    `json:"class"`
-	Message string    `json:"message"`
-	At      time.Time `json:"at,omitzero"`
-	Attempt int       `json:"attempt"`
+	Acknowledged bool      `json:"acknowledged,omitempty"` // an operator has seen that the row is abandoned
+	Class        string    `json:"class"`
+	Message      string    `json:"message"`
+	At           time.Time `json:"at,omitzero"`
+	Attempt      int       `json:"attempt"`
 }
 
-// Deferral says for which message a row waits.
+// Deferral says for which message a row waits, since when and until when.
 type Deferral struct {
 	Reason    string    `json:"reason"`
 	MessageID string    `json:"message_id"`
+	Since     time.Time `json:"since,omitzero"`
 	Until     time.Time `json:"until,omitzero"`
 }
 
@@ -80,7 +82,7 @@ func NewRecord(database string, r *admin.Record) Record {
 		BrokerMessageID: r.BrokerMessageID, PayloadBytes: r.PayloadBytes, LastError: (*Error)(r.LastError),
 	}
 	if d := r.Deferral; d != nil {
-		record.Deferral = &Deferral{Reason: d.Reason, MessageID: d.MessageID, Until: d.Until.UTC()}
+		record.Deferral = &Deferral{Reason: d.Reason, MessageID: d.MessageID, Since: d.Since.UTC(), Until: d.Until.UTC()}
 	}
 	return record
 }
@@ -127,6 +129,28 @@ func NewKeyBlock(database string, k *admin.KeyBlock) KeyBlock {
 		Since: k.Since.UTC(),
 		Until: k.Until.UTC(), Followers: k.Followers.N, More: k.Followers.More, LastError: (*Error)(k.LastError),
 	}
+}
+
+// KeyTotals are how many ordering keys wait and how many rows behind them, listed or not; of these,
+// those that wait for an operator.
+type KeyTotals struct {
+	Database string   `json:"database,omitempty"`
+	Waiting  KeyCount `json:"waiting"`
+	Blocked  KeyCount `json:"blocked"`
+}
+
+// KeyCount is a number of ordering keys, and of the rows behind them; More where there may be more.
+type KeyCount struct {
+	Keys     int64 `json:"keys"`
+	KeysMore bool  `json:"keys_more"`
+	Rows     int64 `json:"rows"`
+	RowsMore bool  `json:"rows_more"`
+}
+
+// NewKeyTotals converts the totals of a list.
+func NewKeyTotals(database string, l *admin.KeyBlocks) KeyTotals {
+	count := func(c admin.KeyCount) KeyCount { return KeyCount{c.Keys.N, c.Keys.More, c.Rows.N, c.Rows.More} }
+	return KeyTotals{Database: database, Waiting: count(l.Waiting), Blocked: count(l.Blocked)}
 }
 
 // SilentAfter is the age of a heartbeat from which a process counts as silent. Heartbeats are 30 s

@@ -107,6 +107,7 @@ var groups = []group{
 	{"List", listTests},
 	{"Message", messageTests},
 	{"Blocked", blockedTests},
+	{"Abandoned", abandonedTests},
 	{"States", stateTests},
 	{"Audit", auditTests},
 	{"Schema", schemaTests},
