@@ -248,7 +248,7 @@ func (a *Action) boundless(some bool) bool {
 		return false
 	}
 	// A key that was forgotten must not unblock them all.
-	return a.Verb == VerbUnblock && a.guarded && !a.DryRun || a.Filter.Broker == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
+	return a.Verb == VerbUnblock || a.Filter.Broker == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
 }
 
 // checkFilter judges the filter, and fills in the statuses.

@@ -229,6 +229,14 @@ type Broker struct {
 	Capped               []outbox.Status         `json:"capped"` // statuses whose count ended at the cap
 	Deferred             int64                   `json:"deferred"`
 	DeferredMore         bool                    `json:"deferred_more,omitempty"`
+	BlockedKeys          int64                   `json:"blocked_keys"` // keys that wait for an operator
+	BlockedKeysMore      bool                    `json:"blocked_keys_more,omitempty"`
+	Held                 int64                   `json:"held"` // rows behind them
+	HeldMore             bool                    `json:"held_more,omitempty"`
+	Scheduled            int64                   `json:"scheduled"`
+	ScheduledMore        bool                    `json:"scheduled_more,omitempty"`
+	Unacknowledged       int64                   `json:"unacknowledged"` // abandoned rows
+	UnacknowledgedMore   bool                    `json:"unacknowledged_more,omitempty"`
 	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
 	LagSeconds           float64                 `json:"lag_seconds"`
 	RetryRate            *float64                `json:"retry_rate"`
@@ -249,7 +257,8 @@ type Pause struct {
 // NewBroker has no rates yet. paused is nil for a broker that is not.
 func NewBroker(b *admin.BrokerOverview, paused *admin.Pause, unknown bool) Broker {
 	broker := Broker{
-		Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
+		Deferred: b.Deferred.N, DeferredMore: b.Deferred.More, BlockedKeys: b.BlockedKeys.N, BlockedKeysMore: b.BlockedKeys.More, Held: b.Held.N, HeldMore: b.Held.More,
+		Scheduled: b.Scheduled.N, ScheduledMore: b.Scheduled.More, Unacknowledged: b.Unacknowledged.N, UnacknowledgedMore: b.Unacknowledged.More,
 		OldestPendingSeconds: b.OldestPending.Round(time.Millisecond).Seconds(), LagSeconds: b.Lag.Round(time.Millisecond).Seconds(),
 		LastPublished: b.LastPublished.UTC(), LastError: (*Error)(b.LastError), Unknown: unknown,
 	}
