@@ -193,6 +193,11 @@ func (s *sampler) bound(ctx context.Context, all []admin.BrokerOverview) []admin
 			foreign = append(foreign, all[i])
 		}
 	}
+	for _, name := range s.configured { // one that has no rows has gauges all the same, whatever the store lists
+		if !slices.ContainsFunc(known, func(b admin.BrokerOverview) bool { return b.Broker == name }) {
+			known = append(known, admin.BrokerOverview{Broker: name})
+		}
+	}
 	slices.SortFunc(foreign, func(a, b admin.BrokerOverview) int {
 		if last := a.Broker == OtherBrokers; last != (b.Broker == OtherBrokers) { // a broker of this name in the rows belongs to the sum
 			return map[bool]int{true: 1, false: -1}[last]
