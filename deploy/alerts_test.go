@@ -64,6 +64,8 @@ func TestAlerts(t *testing.T) {
 	published := func(values string) string { return both("fanout_outbox_messages_published_total", values) }
 	lag := func(values string) string { return both("fanout_outbox_lag_seconds", values) }
 	paused := func(values string) string { return both("fanout_outbox_broker_paused", values) }
+	none := both(rows+"scheduled", "0x60") + both(rows+"held", "0x60")
+	const up = "\n" + `fanout_inbox_broker_up{consumer="c",instance="1"} 1x120`
 	const consumer = `{consumer="c",source="s",instance="1"} `
 	handled := func(outcome, values string) string {
 		name, series := "fanout_inbox_messages_done_total", ""
@@ -87,17 +89,38 @@ func TestAlerts(t *testing.T) {
 			{"above", both("fanout_outbox_lag_seconds", "601x60"), time.Minute},
 		},
 		"FanoutBacklog": {
-			{"at the threshold", both(rows+"pending", "600x60") + both(rows+"failed", "400x60"), 0},
-			{"above, with those that have failed", both(rows+"pending", "600x60") + both(rows+"failed", "401x60"), 2 * time.Minute},
-			{"for a moment", both(rows+"pending", "0 5000 5000 0x60") + both(rows+"failed", "0x60"), 0},
+			{"at the threshold", both(rows+"pending", "600x60") + both(rows+"failed", "400x60") + none, 0},
+			{"above, with those that have failed", both(rows+"pending", "600x60") + both(rows+"failed", "401x60") + none, 2 * time.Minute},
+			{"for a moment", both(rows+"pending", "0 5000 5000 0x60") + both(rows+"failed", "0x60") + none, 0},
+			{"scheduled rows", both(rows+"pending", "1500x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "0x60"), 0},
+			{"followers of a blocked key", both(rows+"pending", "1200x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "0x60") + both(rows+"held", "1200x60"), 0},
+			{"beside both", both(rows+"pending", "3701x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "1200x60"), 2 * time.Minute},
 		},
 		"FanoutBacklogLarge": {
-			{"at the threshold", both(rows+"pending", "10000x60") + both(rows+"failed", "0x60"), 0},
-			{"above", both(rows+"pending", "0 10001x60") + both(rows+"failed", "0x60"), 3 * time.Minute},
+			{"at the threshold", both(rows+"pending", "10000x60") + both(rows+"failed", "0x60") + none, 0},
+			{"above", both(rows+"pending", "0 10001x60") + both(rows+"failed", "0x60") + none, 3 * time.Minute},
 		},
 		"FanoutMessagesAbandoned": {
-			{"none", both(rows+"abandoned", "0x60"), 0},
-			{"one", both(rows+"abandoned", "0 0 1x60"), 2 * time.Minute},
+			{"none", both(rows+"unacknowledged", "0x60"), 0},
+			{"one", both(rows+"unacknowledged", "0 0 1x60"), 2 * time.Minute},
+			{"acknowledged", both(rows+"abandoned", "7x60") + both(rows+"unacknowledged", "0x60"), 0},
+			{"the next one", both(rows+"abandoned", "7x10 8x50") + both(rows+"unacknowledged", "0x10 1x50"), 11 * time.Minute},
+		},
+		"FanoutKeysBlocked": {
+			{"none", both("fanout_outbox_keys_blocked", "0x60"), 0},
+			{"some", both("fanout_outbox_keys_blocked", "0 3x60"), 2 * time.Minute},
+			{"for a moment", both("fanout_outbox_keys_blocked", "0 3 0x60"), 0},
+		},
+		"FanoutMessagesFailing": {
+			{"none", both(rows+"failed", "0x60"), 0},
+			{"for half an hour and more", both(rows+"failed", "2x60"), 30 * time.Minute},
+			{"now and then", both(rows+"failed", "2x10 0 2x10 0 2x10 0 2x10 0 2x10"), 0},
+		},
+		"FanoutDestinationUnavailable": {
+			{"none", both("fanout_outbox_destinations_unavailable", "0x60"), 0},
+			{"one, while the lag stays low", both("fanout_outbox_destinations_unavailable", "0 1x60") + lag("0.014x60"), 2 * time.Minute},
+			{"at one relay", "fanout_outbox_destinations_unavailable" + at + "0x60\nfanout_outbox_destinations_unavailable" + at2 + "1x60\n", time.Minute},
+			{"for a moment", both("fanout_outbox_destinations_unavailable", "0 1 0x60"), 0},
 		},
 		"FanoutBreakerOpen": {
 			{"closed", both("fanout_outbox_breaker_state", "0x60"), 0},
@@ -133,6 +156,18 @@ func TestAlerts(t *testing.T) {
 		"FanoutInboxForwarded": {
 			{"none", "fanout_inbox_messages_forwarded_total" + consumer + "7x60", 0},
 			{"one", "fanout_inbox_messages_forwarded_total" + consumer + "0 0 0 1x57", 3 * time.Minute},
+		},
+		"FanoutInboxUnknownType": {
+			{"none", `fanout_inbox_messages_unknown_total{consumer="c",type="t",instance="1"} 7x120` + up, 0},
+			{"more of one", `fanout_inbox_messages_unknown_total{consumer="c",type="t",instance="1"} 7x40 8x80` + up, 41 * time.Minute},
+			{"a first one", `fanout_inbox_messages_unknown_total{consumer="c",type="t",instance="1"} _x30 1x90` + up, 30 * time.Minute},
+		},
+		"FanoutConsumerGone": {
+			{"it reports", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x120`, 0},
+			{"its broker does not answer", `fanout_inbox_broker_up{consumer="c",instance="1"} 0x120`, 0},
+			{"it crashed", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x10 stale`, 16 * time.Minute},
+			{"it was replaced", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x10 stale` + "\n" + `fanout_inbox_broker_up{consumer="c",instance="2"} _x12 1x110`, 0},
+			{"one of two crashed", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x10 stale` + "\n" + `fanout_inbox_broker_up{consumer="c",instance="2"} 1x120`, 0},
 		},
 		"FanoutInboxLate": {
 			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},

@@ -86,6 +86,8 @@ func useConsumer(t *testing.T, provider metric.MeterProvider) {
 		consumer.End(consumer.Begin(t.Context(), m), &inbox.Attempt{Message: m, Outcome: outcome})
 	}
 	consumer.Forwarded(t.Context(), m, nil)
+	_, err = consumer.WatchUnknown("c", func() map[string]int64 { return map[string]int64{"t": 1} })
+	require.NoError(t, err)
 }
 
 // browser says of one broker that nothing waits.

@@ -19,6 +19,7 @@ type actionRequest struct {
 	Status      []outbox.Status `json:"status"`
 	Type        string          `json:"type"`
 	Key         string          `json:"key"`
+	KeyPrefix   string          `json:"key_prefix"`
 	MessageIDs  []string        `json:"message_ids"`
 	ErrorClass  string          `json:"error_class"`
 	Fingerprint string          `json:"fingerprint"`
@@ -45,10 +46,10 @@ func (b *actionRequest) action(database string) (Action, error) {
 		guarded: true,
 		Verb:    b.Action, Database: database, Fingerprint: b.Fingerprint, Reason: b.Reason, Limit: b.Limit, DryRun: b.DryRun,
 		Filter: admin.Filter{
-			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
+			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, KeyPrefix: b.KeyPrefix, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
 		},
 	}
-	if b.Action == VerbUnblock {
+	if b.Action == VerbUnblock && b.Key != "" {
 		action.Key, action.Filter.Key = b.Key, ""
 	}
 	for _, age := range []struct {

@@ -111,16 +111,21 @@ func (h *Handler) getFailures(w http.ResponseWriter, q *request) error {
 
 type blockedAnswer struct {
 	Keys []api.KeyBlock `json:"keys"`
+	api.KeyTotals
 }
 
 func (h *Handler) getBlocked(w http.ResponseWriter, q *request) error {
-	found, err := h.console.Blocked(q.Context(), q.values["db"], q.text("broker"))
+	limit, err := q.number("limit", DefaultBlocked, 1, MaxBlocked)
 	if err != nil {
 		return err
 	}
-	result := blockedAnswer{Keys: make([]api.KeyBlock, len(found))}
-	for i := range found {
-		result.Keys[i] = api.NewKeyBlock("", &found[i])
+	found, err := h.console.Blocked(q.Context(), q.values["db"], q.text("broker"), int(limit))
+	if err != nil {
+		return err
+	}
+	result := blockedAnswer{Keys: make([]api.KeyBlock, len(found.Keys)), KeyTotals: api.NewKeyTotals("", &found)}
+	for i := range found.Keys {
+		result.Keys[i] = api.NewKeyBlock("", &found.Keys[i])
 	}
 	return answer(w, result)
 }

@@ -150,32 +150,6 @@ func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) 
 	return records, nil
 }
 
-// maxBlocked is how many blocked keys of one broker [Console.Blocked] lists.
-const maxBlocked = 200
-
-// Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to
-// 200 of each. Followers are counted up to 1,000.
-func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin.KeyBlock, error) {
-	if err := checkText("broker", broker); err != nil {
-		return nil, err
-	}
-	brokers, err := c.brokersOf(ctx, database, broker)
-	if err != nil {
-		return nil, err
-	}
-	var all []admin.KeyBlock
-	for _, name := range brokers {
-		keys, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.KeyBlock, error) {
-			return store.KeyBlocks(ctx, name, maxBlocked, 1000)
-		})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, keys...)
-	}
-	return all, nil
-}
-
 // Workers lists the processes that run a relay on a database, oldest first.
 func (c *Console) Workers(ctx context.Context, database string) ([]admin.Instance, error) {
 	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Instance, error) {

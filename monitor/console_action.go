@@ -16,18 +16,20 @@ import (
 
 // What an action can be.
 const (
-	VerbRequeue = "requeue" // failed and abandoned rows are delivered again, at once
-	VerbAbandon = "abandon" // pending and failed rows, and those of crashed workers, are not delivered
-	VerbReplay  = "replay"  // published rows are delivered again
-	VerbUnblock = "unblock" // an ordering key goes on without the abandoned row for which it waits
-	VerbPurge   = "purge"   // published and abandoned rows are removed
-	VerbPause   = "pause"   // nothing is delivered to a broker
-	VerbResume  = "resume"  // a broker that was paused goes on
+	VerbRequeue     = "requeue"     // failed and abandoned rows are delivered again, at once
+	VerbAbandon     = "abandon"     // pending and failed rows, and those of crashed workers, are not delivered
+	VerbReplay      = "replay"      // published rows are delivered again
+	VerbAcknowledge = "acknowledge" // abandoned rows raise no alert any more
+	VerbDiscard     = "discard"     // abandoned rows are removed, and their keys go on
+	VerbUnblock     = "unblock"     // ordering keys go on without the abandoned rows for which they wait
+	VerbPurge       = "purge"       // published and abandoned rows are removed
+	VerbPause       = "pause"       // nothing is delivered to a broker
+	VerbResume      = "resume"      // a broker that was paused goes on
 )
 
 // Verbs lists what an action can be.
 func Verbs() []string {
-	return []string{VerbRequeue, VerbAbandon, VerbReplay, VerbUnblock, VerbPurge, VerbPause, VerbResume}
+	return []string{VerbRequeue, VerbAbandon, VerbReplay, VerbAcknowledge, VerbDiscard, VerbUnblock, VerbPurge, VerbPause, VerbResume}
 }
 
 // actionChunk is how many rows are changed at a time.
@@ -45,17 +47,17 @@ type Action struct {
 	Verb string
 	// Database to work on; empty = all.
 	Database string
-	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker
-	// of everything else; a pause, a resume and a unblock need one. A requeue whose filter names no
-	// status is for failed and abandoned rows: pending rows that wait for a time, and processing
-	// ones whose lease is over, come back only when the status is named, or the messages are.
-	// Abandon and replay need at least one condition beside the statuses, and so does a requeue
-	// over HTTP.
+	// Filter selects the rows of a requeue, an abandon, a replay, an acknowledge and a discard, and those
+	// for which the keys of an unblock wait; Filter.Broker is the broker of everything else. A pause, a
+	// resume and the unblock of one Key need one. A requeue whose filter names no status is for failed
+	// and abandoned rows: pending rows that wait for a time, and processing ones whose lease is over,
+	// come back only when the status is named, or the messages are. All others that select rows need at
+	// least one condition beside the statuses, and so does a requeue over HTTP.
 	Filter admin.Filter
-	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see
-	// [Fingerprint].
+	// Fingerprint limits an action that selects failed or abandoned rows to those whose last error has
+	// it: see [Fingerprint].
 	Fingerprint string
-	// Key is the ordering key to unblock.
+	// Key is the one ordering key to unblock; empty where the filter selects them.
 	Key string
 	// Reason is for the audit, and for those who read a pause or the error of an abandoned row.
 	Reason string
@@ -95,7 +97,7 @@ type Result struct {
 	// abandoned again at once: they have to be corrected in the table, and then requeued by a
 	// filter that names the error class malformed.
 	Refused int64
-	// Changed rows; 1 for a pause, a resume and an unblock that changed something.
+	// Changed rows; of an unblock the keys; 1 for a pause and a resume that changed something.
 	Changed int64
 	// AuditID is the entry in the audit table; 0 for a dry run.
 	AuditID int64
@@ -153,6 +155,7 @@ func (c *Console) check(actor Actor, a *Action) error {
 		{"broker", a.Filter.Broker},
 		{"type", a.Filter.Type},
 		{"key", a.Filter.Key},
+		{"key prefix", a.Filter.KeyPrefix},
 		{"error class", a.Filter.ErrorClass},
 	} {
 		if err := checkText(text.what, text.value); err != nil {
@@ -166,10 +169,8 @@ func (c *Console) check(actor Actor, a *Action) error {
 func (c *Console) checkBroker(a *Action) error {
 	broker := a.Filter.Broker
 	switch {
-	case slices.Contains([]string{VerbUnblock, VerbPause, VerbResume}, a.Verb) && broker == "":
+	case (slices.Contains([]string{VerbPause, VerbResume}, a.Verb) || a.Verb == VerbUnblock && a.Key != "") && broker == "":
 		return refusef("%s: name the broker", a.Verb)
-	case a.Verb == VerbUnblock && a.Key == "":
-		return refusef("unblock: name the ordering key")
 	case a.Verb != VerbUnblock && a.Key != "":
 		return refusef("%s: the key of an action is the one to unblock: rows are selected by the key of the filter", a.Verb)
 	case a.Verb == VerbPause && len(c.brokers) > 0 && !slices.Contains(c.brokers, broker):
@@ -184,8 +185,8 @@ func (a *Action) checkFailureGroup() error {
 		return refusef("%s: the limit is %d: use a positive number, or 0 for all", a.Verb, a.Limit)
 	case a.Fingerprint == "":
 		return nil
-	case a.Verb != VerbRequeue && a.Verb != VerbAbandon:
-		return refusef("%s: a fingerprint selects failures, to be requeued or abandoned", a.Verb)
+	case a.Verb == VerbReplay || !a.selects():
+		return refusef("%s: a fingerprint selects failures: messages to be requeued, abandoned, acknowledged, discarded or unblocked", a.Verb)
 	case !fingerprintForm.MatchString(a.Fingerprint):
 		return refusef("%s: a fingerprint has 12 hexadecimal digits", a.Verb)
 	case slices.Contains(a.Filter.Statuses, outbox.StatusPending):
@@ -228,12 +229,26 @@ var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
 	VerbRequeue: {admin.RequeueStatuses(), []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}},
 	VerbAbandon: {admin.AbandonStatuses(), admin.AbandonStatuses()},
 	VerbReplay:  {admin.ReplayStatuses(), admin.ReplayStatuses()},
+
+	VerbAcknowledge: {admin.AbandonedStatuses(), admin.AbandonedStatuses()},
+	VerbDiscard:     {admin.AbandonedStatuses(), admin.AbandonedStatuses()},
+	VerbUnblock:     {admin.AbandonedStatuses(), admin.AbandonedStatuses()},
+}
+
+// selects reports whether an action is for the rows that its filter selects.
+func (a *Action) selects() bool {
+	_, ok := actionStatuses[a.Verb]
+	return ok && a.Key == ""
 }
 
 // boundless reports whether the action would be for every row though it should not; some says that
 // its filter has a condition beside broker and statuses.
 func (a *Action) boundless(some bool) bool {
-	return !some && a.Filter.Broker == "" && a.Fingerprint == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
+	if some || a.Fingerprint != "" {
+		return false
+	}
+	// A key that was forgotten must not unblock them all.
+	return a.Verb == VerbUnblock || a.Filter.Broker == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
 }
 
 // checkFilter judges the filter, and fills in the statuses.
@@ -245,7 +260,7 @@ func (a *Action) checkFilter() error {
 		conditions.MessageIDs = nil
 	}
 	some := !reflect.DeepEqual(conditions, admin.Filter{})
-	statuses, selects := actionStatuses[a.Verb]
+	statuses, selects := actionStatuses[a.Verb], a.selects()
 	switch {
 	case !selects && (some || len(f.Statuses) > 0):
 		return refusef("%s: it is for a broker as a whole: it takes no other condition", a.Verb)
@@ -253,6 +268,8 @@ func (a *Action) checkFilter() error {
 		return nil
 	case len(f.MessageIDs) > maxMessageIDs:
 		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), maxMessageIDs)
+	case a.boundless(some) && a.Verb == VerbUnblock:
+		return refusef("unblock: name the ordering key, or select keys by the messages for which they wait: a type (\"*\" is all), a key prefix, an error class, a fingerprint or a time")
 	case a.boundless(some):
 		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
 	}
@@ -271,6 +288,8 @@ func (a *Action) checkFilter() error {
 	}
 	slices.Sort(filter.MessageIDs)
 	filter.MessageIDs = slices.Compact(filter.MessageIDs)
+	// What was done before does not count, and is not done again.
+	filter.Unacknowledged, filter.Blocking = filter.Unacknowledged || a.Verb == VerbAcknowledge, filter.Blocking || a.Verb == VerbUnblock
 	*f = filter
 	return nil
 }

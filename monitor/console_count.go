@@ -12,7 +12,7 @@ func (r *run) count(ctx context.Context) (err error) {
 	switch {
 	case r.action.Verb == VerbPurge:
 		return r.countOld(ctx)
-	case actionStatuses[r.action.Verb].allowed == nil:
+	case !r.action.selects():
 		r.result.Matched, err = r.countOne(ctx)
 		return err
 	case r.action.Fingerprint == "":
@@ -23,6 +23,9 @@ func (r *run) count(ctx context.Context) (err error) {
 		rows []taken
 		more bool
 	)
+	if err = r.prepare(ctx); err != nil {
+		return err
+	}
 	if len(r.action.Filter.MessageIDs) > 0 {
 		rows, err = r.lookUp(ctx, r.action.Filter)
 	} else {

@@ -23,6 +23,7 @@ type run struct {
 	action   Action
 	actor    Actor
 	result   Result
+	blocking map[row]bool // rows for which keys wait, where the action is for these
 }
 
 func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database string) Result {
@@ -85,6 +86,9 @@ func (r *run) change(ctx context.Context) error {
 	case VerbResume:
 		return r.single(r.store.Resume(ctx, broker))
 	case VerbUnblock:
+		if r.action.selects() {
+			return r.rows(ctx)
+		}
 		return r.single(r.store.UnblockKey(ctx, broker, r.action.Key))
 	case VerbPurge:
 		return r.purge(ctx)
@@ -130,6 +134,7 @@ func (a *Action) record() string {
 	}
 	note("type", a.Filter.Type)
 	note("key", a.Filter.Key+a.Key) // an action has one of them
+	note("key_prefix", a.Filter.KeyPrefix)
 	note("error_class", a.Filter.ErrorClass)
 	note("fingerprint", a.Fingerprint)
 	if len(a.Filter.Statuses) > 0 {

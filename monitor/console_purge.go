@@ -91,7 +91,7 @@ func (r *run) countOld(ctx context.Context) error {
 			var n int64
 			request := admin.ListRequest{Broker: broker, Status: status, After: admin.Position{Time: now.Add(-age), ID: math.MaxInt64}}
 			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *admin.Record) {
-				if !waiting[record.Broker+"\x00"+record.MessageID] {
+				if !waiting[row{record.Broker, record.MessageID}] {
 					n++
 				}
 			})
@@ -109,16 +109,24 @@ func (r *run) countOld(ctx context.Context) error {
 
 // waitedFor are the abandoned rows, by broker and message, for which a key waits: a purge spares
 // them.
-func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
+func (r *run) waitedFor(ctx context.Context) (map[row]bool, error) {
 	if r.action.AbandonedBefore == 0 {
 		return nil, nil //nolint:nilnil // a map of nothing can be asked
 	}
-	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]admin.BlockedKey, error) {
-		return store.BlockedKeys(ctx, r.action.Filter.Broker, maxFailures)
+	return r.console.blocking(ctx, r.database, r.action.Filter.Broker, maxFailures)
+}
+
+// row is a row of a message.
+type row struct{ broker, message string }
+
+// blocking are the rows for which keys wait until an operator acts, so many at most.
+func (c *Console) blocking(ctx context.Context, database, broker string, most int) (map[row]bool, error) {
+	keys, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.BlockedKey, error) {
+		return store.BlockedKeys(ctx, broker, most)
 	})
-	rows := make(map[string]bool, len(keys))
+	rows := make(map[row]bool, len(keys))
 	for _, key := range keys {
-		rows[key.Broker+"\x00"+key.MessageID] = true
+		rows[row{key.Broker, key.MessageID}] = true
 	}
 	return rows, err
 }

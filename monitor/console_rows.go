@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -22,14 +23,17 @@ const (
 //
 // Rows that come back, by requeue or replay, may be in the same status again before the next chunk
 // is looked for: they must be taken together first, or the same ones were taken over and over.
-// Abandoned rows do not come back, and neither do pending ones that were hurried: there the store
-// finds the next ones by itself.
+// Abandoned rows do not come back, and neither do pending ones that were hurried, acknowledged and
+// discarded ones, and those whose keys go on: there the store finds the next ones by itself.
 func (r *run) rows(ctx context.Context) error {
 	filter := r.action.Filter
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
 	switch {
 	case len(filter.MessageIDs) > 0:
 		return r.named(ctx)
-	case r.action.Fingerprint == "" && (r.action.Verb == VerbAbandon || r.action.Limit > 0 && r.action.Limit <= actionChunk):
+	case r.action.Fingerprint == "" && (r.action.Verb != VerbRequeue && r.action.Verb != VerbReplay || r.action.Limit > 0 && r.action.Limit <= actionChunk):
 		matched, err := r.matches(ctx, filter)
 		if err != nil {
 			return err
@@ -70,6 +74,12 @@ func (r *run) call(ctx context.Context, filter admin.Filter, limit int) (int, er
 		return r.store.Requeue(ctx, filter, limit)
 	case VerbReplay:
 		return r.store.Replay(ctx, filter, limit)
+	case VerbAcknowledge:
+		return r.store.Acknowledge(ctx, filter, limit)
+	case VerbDiscard:
+		return r.store.Discard(ctx, filter, limit)
+	case VerbUnblock:
+		return r.store.Unblock(ctx, filter, limit)
 	default:
 		return r.store.Abandon(ctx, filter, r.action.Reason, limit)
 	}
@@ -201,11 +211,30 @@ func (r *run) take(rows []taken, record *admin.Record, prints *prints) []taken {
 	if err != nil || r.action.Fingerprint != "" && prints.of(record) != r.action.Fingerprint {
 		return rows
 	}
+	if !r.wanted(record) {
+		return rows
+	}
 	if r.action.refuses() && record.LastError != nil && record.LastError.Class == outbox.ClassMalformed {
 		r.result.Refused++
 		return rows
 	}
 	return append(rows, taken{id: record.ID, message: message, broker: record.Broker})
+}
+
+// wanted tests what a list does not.
+func (r *run) wanted(record *admin.Record) bool {
+	f := &r.action.Filter
+	return strings.HasPrefix(record.OrderingKey, f.KeyPrefix) &&
+		!(f.Unacknowledged && record.LastError != nil && record.LastError.Acknowledged) &&
+		(!f.Blocking || r.blocking[row{record.Broker, record.MessageID}])
+}
+
+// prepare reads for which rows keys wait, where rows are taken together that are to be such.
+func (r *run) prepare(ctx context.Context) (err error) {
+	if r.action.Fingerprint != "" && r.action.Filter.Blocking {
+		r.blocking, err = r.console.blocking(ctx, r.database, r.action.Filter.Broker, maxCollected)
+	}
+	return err
 }
 
 // lookUp takes those of the named messages that the filter and the fingerprint select. What the

@@ -126,7 +126,7 @@ func TestPurgeOfAStore(t *testing.T) {
 	results, err = console.Do(t.Context(), monitor.Actor{}, purge)
 	require.NoError(t, err)
 	assert.EqualValues(t, 510, results[0].Changed)
-	blocked, err := console.Blocked(t.Context(), "main", "partner")
+	blocked, err := console.Blocked(t.Context(), "main", "partner", 0)
 	require.NoError(t, err)
 	assert.Empty(t, blocked)
 }

@@ -208,7 +208,7 @@ func TestRefusedActions(t *testing.T) {
 		"status":          {Action{Verb: VerbRequeue, Filter: admin.Filter{Statuses: []outbox.Status{"published"}}}, "published"},
 		"id":              {Action{Verb: VerbRequeue, Filter: admin.Filter{MessageIDs: []string{"7"}}}, "no UUID"},
 		"fingerprint":     {Action{Verb: VerbRequeue, Fingerprint: "zz"}, "12 hexadecimal"},
-		"fingerprint for": {Action{Verb: VerbReplay, Fingerprint: "0123456789ab"}, "requeued or abandoned"},
+		"fingerprint for": {Action{Verb: VerbReplay, Fingerprint: "0123456789ab"}, "failures: messages to be requeued"},
 		"pause whom":      {Action{Verb: VerbPause}, "name the broker"},
 		"pause a stray":   {Action{Verb: VerbPause, Filter: admin.Filter{Broker: "x"}}, `no broker "x"`},
 		"pause more":      {Action{Verb: VerbPause, Filter: admin.Filter{Broker: "default", Type: "T"}}, "takes no other condition"},
@@ -330,9 +330,11 @@ func TestBlockedWorkersAudit(t *testing.T) {
 	t.Parallel()
 	store := (&fake{blocked: []admin.KeyBlock{{Key: "k"}}, instances: []admin.Instance{{Name: "a"}}}).add(1, func(int, *admin.Record) {})
 	console := consoleOf(store)
-	blocked, err := console.Blocked(t.Context(), "main", "")
+	blocked, err := console.Blocked(t.Context(), "main", "", 0)
 	require.NoError(t, err)
-	assert.Len(t, blocked, 1)
+	assert.Len(t, blocked.Keys, 1)
+	_, err = console.Blocked(t.Context(), "main", "", MaxBlocked+1)
+	require.ErrorContains(t, err, "blocked keys: the limit is 10001: use 1 to 10000")
 	workers, err := console.Workers(t.Context(), "main")
 	require.NoError(t, err)
 	assert.Len(t, workers, 1)

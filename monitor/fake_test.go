@@ -266,10 +266,10 @@ func (f *fake) Find(_ context.Context, q admin.FindRequest) (admin.Found, error)
 	return found, nil
 }
 
-func (f *fake) KeyBlocks(context.Context, string, int, int) ([]admin.KeyBlock, error) {
+func (f *fake) KeyBlocks(context.Context, string, int, int) (admin.KeyBlocks, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	return f.blocked, err
+	return admin.KeyBlocks{Keys: f.blocked, Waiting: admin.KeyCount{Keys: admin.Count{N: int64(len(f.blocked))}}}, err
 }
 
 func (f *fake) BeginAudit(_ context.Context, e admin.AuditEntry) (int64, error) {

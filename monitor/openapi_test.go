@@ -160,7 +160,7 @@ func (j *judge) check(s *schema, value any, at string) []string {
 
 // full is a store in which every field of every answer has something to say.
 func full(id string) *fake {
-	last := &outbox.LastError{Class: "retryable", Message: "no", At: start, Attempt: 2}
+	last := &outbox.LastError{Acknowledged: true, Class: "retryable", Message: "no", At: start, Attempt: 2}
 	now := time.Now()
 	f := (&fake{
 		pauses:    []admin.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
@@ -169,11 +169,12 @@ func full(id string) *fake {
 		audit:     []admin.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
 		overview: func(o *admin.BrokerOverview) {
 			o.Deferred = admin.Count{N: 7, More: true}
+			o.BlockedKeys, o.Held, o.Scheduled, o.Unacknowledged = o.Deferred, o.Deferred, o.Deferred, o.Deferred
 			o.LastPublished = now
 		},
 	}).add(2, func(i int, r *admin.Record) {
 		*r = admin.Record{
-			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, State: outbox.StateBehind, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &admin.Deferral{Reason: "backoff", MessageID: id, Until: start},
+			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, State: outbox.StateBehind, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &admin.Deferral{Reason: "backoff", MessageID: id, Since: start, Until: start},
 			ContentType: "c", AggregateType: "a", AggregateID: "1", CorrelationID: "c", CausationID: "d", TenantID: "t", Attempts: 1, Crashes: 1,
 			CreatedAt: start, AvailableAt: start, ExpiresAt: start, LockedUntil: start, PublishedAt: start, FinishedAt: start, LockedBy: "w", BrokerMessageID: "m",
 			LastError: last, PayloadBytes: 2, Payload: [][]byte{[]byte("{}"), {0xff}}[i], Headers: []string{`{"a": "b"}`, "broken"}[i],

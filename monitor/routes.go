@@ -44,7 +44,7 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "api/outbox/{db}/messages/{id}", role: RoleViewer, params: []string{"payload"}, serve: h.getMessage},
 		{method: "GET", path: "api/outbox/{db}/trace", role: RoleViewer, params: []string{"term", "by"}, serve: h.getTrace},
 		{method: "GET", path: "api/outbox/{db}/failures", role: RoleViewer, params: []string{"broker"}, serve: h.getFailures},
-		{method: "GET", path: "api/outbox/{db}/blocked", role: RoleViewer, params: []string{"broker"}, serve: h.getBlocked},
+		{method: "GET", path: "api/outbox/{db}/blocked", role: RoleViewer, params: []string{"broker", "limit"}, serve: h.getBlocked},
 		{method: "GET", path: "api/outbox/{db}/workers", role: RoleViewer, serve: h.getWorkers},
 		{method: "GET", path: "api/outbox/{db}/audit", role: RoleViewer, params: []string{"before", "limit"}, serve: h.getAudit},
 		{method: "POST", path: "api/outbox/{db}/actions", role: RoleOperator, body: actionBody, slow: true, serve: h.postAction},

@@ -43,6 +43,10 @@ func (s Status) Valid() bool { return slices.Contains(Statuses(), s) }
 
 // LastError is what the last_error column holds.
 type LastError struct {
+	// Acknowledged is true where an operator has seen that the row is abandoned: it counts as
+	// abandoned, and raises no alert any more. The next error of the row has no such mark. It is the
+	// first member of the JSON, where statements look for it.
+	Acknowledged bool `json:"acknowledged,omitempty"`
 	// Class is a brokers.Class, or one of malformed, expired, crashed, attempts, operator.
 	Class string `json:"class"`
 	// Message is the error's text, cut to a bounded length.

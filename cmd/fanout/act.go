@@ -18,6 +18,8 @@ type change struct {
 	question string
 	// broker is set where the command acts broker by broker.
 	broker string
+	// unit is what is counted; empty = rows.
+	unit   string
 	dryRun *bool
 	yes    *bool
 	asJSON *bool
@@ -56,7 +58,7 @@ func (c *change) do(cmd *cobra.Command, session *session, actor monitor.Actor, a
 			return errors.Join(asUsage(err), session.problem())
 		}
 		if total := matched(results); total.N > confirmFrom {
-			if err := confirm(cmd, fmt.Sprintf("%s %s", c.question, rows(total))); err != nil {
+			if err := confirm(cmd, fmt.Sprintf("%s %s", c.question, c.amount(total))); err != nil {
 				return err
 			}
 		}
@@ -102,12 +104,24 @@ func (c *change) tell(cmd *cobra.Command, results []monitor.Result) error {
 	return nil
 }
 
+// amount is a number of rows, or of what else the command changes.
+func (c *change) amount(n admin.Count) string {
+	switch {
+	case c.unit == "":
+		return rows(n)
+	case n.N == 1 && !n.More:
+		return "1 " + c.unit
+	default:
+		return countText(n) + " " + c.unit + "s"
+	}
+}
+
 func (c *change) sentence(r monitor.Result) string {
 	of := func(n admin.Count) string {
 		if c.broker == "" {
-			return rows(n)
+			return c.amount(n)
 		}
-		return rows(n) + " of broker " + c.broker
+		return c.amount(n) + " of broker " + c.broker
 	}
 	changed := admin.Count{N: r.Changed}
 	switch {

@@ -17,9 +17,9 @@ import (
 
 // filterFlags select rows.
 type filterFlags struct {
-	broker, eventType, key, errorClass, fingerprint string
-	statuses, ids                                   []string
-	since, until                                    string
+	broker, eventType, key, keyPrefix, errorClass, fingerprint string
+	statuses, ids                                              []string
+	since, until                                               string
 }
 
 // addFilter adds the flags. statuses are those that the command is for.
@@ -45,11 +45,16 @@ func (f *filterFlags) withFingerprint(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "rows of one group of \"fanout messages failures\"")
 }
 
+// withKeyPrefix adds --key-prefix to commands that change rows.
+func (f *filterFlags) withKeyPrefix(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.keyPrefix, "key-prefix", "", "rows of ordering keys that begin like this")
+}
+
 var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // filter checks the flags.
 func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (admin.Filter, error) {
-	filter := admin.Filter{Broker: f.broker, Type: f.eventType, Key: f.key, ErrorClass: f.errorClass}
+	filter := admin.Filter{Broker: f.broker, Type: f.eventType, Key: f.key, KeyPrefix: f.keyPrefix, ErrorClass: f.errorClass}
 	for _, word := range f.statuses {
 		status := outbox.Status(word)
 		if !slices.Contains(allowed, status) {
@@ -81,7 +86,7 @@ func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (admin.Fil
 
 // empty reports whether nothing is selected.
 func (f *filterFlags) empty() bool {
-	return f.broker+f.eventType+f.key+f.errorClass+f.fingerprint+f.since+f.until == "" && len(f.statuses) == 0 && len(f.ids) == 0
+	return f.broker+f.eventType+f.key+f.keyPrefix+f.errorClass+f.fingerprint+f.since+f.until == "" && len(f.statuses) == 0 && len(f.ids) == 0
 }
 
 func checkID(id string) error {

@@ -14,7 +14,7 @@ func messagesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(), showCommand(), failuresCommand(), blockedCommand(),
-		requeueCommand(), abandonCommand(), replayCommand(), unblockCommand())
+		requeueCommand(), abandonCommand(), replayCommand(), unblockCommand(), acknowledgeCommand(), discardCommand())
 	return cmd
 }
 

@@ -22,7 +22,12 @@ type repair struct {
 	failures bool
 	// ttl says that messages can get a new time to live.
 	ttl bool
+	// one is for a command that also takes one thing as its argument.
+	one func(cmd *cobra.Command, name string, filters *filterFlags, run singleRun) error
 }
+
+// singleRun does something to one thing, and reports in words whether it changed, or would.
+type singleRun func(action monitor.Action, say func(changed, dryRun bool) string) error
 
 func requeueCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -77,11 +82,41 @@ func replayCommand() *cobra.Command {
 	})
 }
 
+func acknowledgeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "acknowledge",
+		Short: "Acknowledge abandoned messages: they raise no alert any more, and the next one does",
+		Long: "Acknowledge abandoned messages: you have seen them, so that they raise no alert any more; the next one that is abandoned does. Nothing else\n" +
+			"changes: they can be requeued until the purge removes them, and keys that wait for them keep waiting.",
+		Example: "  fanout messages acknowledge --broker partner --fingerprint 5f0c1b9e77aa --reason \"partner knows\"",
+	}
+	return repairCommand(cmd, repair{
+		act:      change{verb: monitor.VerbAcknowledge, past: "acknowledged", question: "Acknowledge"},
+		statuses: admin.AbandonedStatuses(),
+		check:    someCondition("acknowledge"), failures: true,
+	})
+}
+
+func discardCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "discard",
+		Short: "Remove abandoned messages for good: keys that wait for them go on",
+		Long: "Remove abandoned messages for good, whatever their age: they cannot be requeued any more, and ordering keys that wait for them\n" +
+			"(on_abandon: block) go on with the next message.",
+		Example: "  fanout messages discard --broker partner --error-class permanent --type \"Ordering.Draft*\" --dry-run",
+	}
+	return repairCommand(cmd, repair{
+		act:      change{verb: monitor.VerbDiscard, past: "discarded", question: "Remove for good"},
+		statuses: admin.AbandonedStatuses(),
+		check:    someCondition("discard"), failures: true,
+	})
+}
+
 // someCondition refuses a filter that selects every row, which is more likely an oversight.
 func someCondition(verb string) func(*filterFlags) error {
 	return func(f *filterFlags) error {
 		if f.empty() {
-			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --type, --status, --error-class, --since or --until", verb)}
+			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --type, --status, --error-class, --since or --until", verb)}
 		}
 		return nil
 	}
@@ -89,8 +124,18 @@ func someCondition(verb string) func(*filterFlags) error {
 
 func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	cmd.Args = noArgs
+	if r.one != nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] == "" {
+				return usageError{fmt.Errorf("%q takes one name at most: see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
 	target := targetFlags(cmd)
 	filters := addFilter(cmd, r.statuses...)
+	filters.withKeyPrefix(cmd)
 	if r.failures {
 		filters.withFingerprint(cmd)
 	}
@@ -102,7 +147,18 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
 	act := changeFlags(cmd, r.act)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return r.one(cmd, args[0], filters, func(action monitor.Action, say func(changed, dryRun bool) string) error {
+				session, err := target.open(cmd)
+				if err != nil {
+					return err
+				}
+				defer session.Close()
+				action.Reason, action.DryRun = *reason, *act.dryRun
+				return one(cmd, session, actor(), action, *act.asJSON, func(changed bool) string { return say(changed, *act.dryRun) })
+			})
+		}
 		if err := r.check(filters); err != nil {
 			return err
 		}

@@ -172,7 +172,7 @@ func waitsFor(r *admin.Record, now time.Time) string {
 	}
 	switch {
 	case d.Reason == "operator":
-		return "an operator: " + d.MessageID + " is abandoned"
+		return fmt.Sprintf("behind %s, abandoned %s: unblock the key, requeue or discard that message", d.MessageID, since(d.Since, now))
 	case d.Until.After(now):
 		return what + " in " + age(d.Until.Sub(now))
 	default:

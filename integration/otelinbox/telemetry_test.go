@@ -81,7 +81,7 @@ func labels(t *testing.T, name string, set attribute.Set) string {
 	t.Helper()
 	for _, a := range set.ToSlice() {
 		switch a.Key {
-		case otelinbox.AttributeConsumer, otelinbox.AttributeSource, otelinbox.AttributeOutcome:
+		case otelinbox.AttributeConsumer, otelinbox.AttributeSource, otelinbox.AttributeOutcome, otelinbox.AttributeType:
 			name += " " + a.Value.String()
 		case "messaging.system":
 			assert.Equal(t, "fanout", a.Value.String())
@@ -121,6 +121,8 @@ func TestEveryInstrument(t *testing.T) {
 		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.Overdue(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, time.Minute)
+		_, err = o.WatchUnknown("billing", func() map[string]int64 { return map[string]int64{"Renamed.v1": 4} })
+		require.NoError(t, err)
 		stop, err := o.WatchLag("billing", func(context.Context) ([]otelinbox.Lag, error) {
 			return []otelinbox.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
 		})
@@ -149,6 +151,7 @@ func TestEveryInstrument(t *testing.T) {
 			"fanout.inbox.pending billing orders":                     3,
 			"fanout.inbox.pending.age billing orders":                 1.5,
 			"fanout.inbox.broker.up billing":                          1,
+			"fanout.inbox.messages.unknown billing Renamed.v1":        4,
 		}, values)
 		documented(t, all)
 

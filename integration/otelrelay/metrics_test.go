@@ -128,7 +128,7 @@ func TestEveryInstrument(t *testing.T) {
 		})
 		require.NoError(t, err)
 		answers := &browser{Administration: store}
-		stop, err := m.Watch(otelrelay.Sources{Stats: engine.Stats, Databases: map[string]admin.Administration{"orders": answers}})
+		stop, err := m.Watch(otelrelay.Sources{Stats: engine.Stats, Databases: map[string]admin.Administration{"orders": answers}, Brokers: []string{"events", "idle"}})
 		require.NoError(t, err)
 
 		for _, payload := range []string{"good", "better", "hopeless", "later", "stolen"} {
@@ -159,6 +159,12 @@ func TestEveryInstrument(t *testing.T) {
 			"fanout.outbox.rows.processing events orders":          1, // the stolen one
 			"fanout.outbox.rows.failed events orders":              1,
 			"fanout.outbox.rows.abandoned events orders":           1,
+			"fanout.outbox.rows.unacknowledged events orders":      1,
+			"fanout.outbox.rows.scheduled events orders":           0,
+			"fanout.outbox.rows.held events orders":                0,
+			"fanout.outbox.keys.blocked events orders":             0,
+			"fanout.outbox.rows.pending idle orders":               0, // it is configured, and has no rows
+			"fanout.outbox.lag idle orders":                        0,
 			"fanout.outbox.lag events orders":                      0,
 			"fanout.outbox.leases.active events orders":            0,
 			"fanout.outbox.breaker.state events orders":            0,

@@ -12,10 +12,16 @@ type Act uint8
 
 // The acts.
 const (
-	Requeue Act = iota // rows that failed, wait or are abandoned are pending again
-	Replay             // published rows are pending again
-	Abandon            // open rows are abandoned
+	Requeue     Act = iota // rows that failed, wait or are abandoned are pending again
+	Replay                 // published rows are pending again
+	Abandon                // open rows are abandoned
+	Acknowledge            // abandoned rows are marked as seen
+	Discard                // abandoned rows are removed
+	UnblockRows            // keys go on without the abandoned rows for which they wait for an operator
 )
+
+// back reports whether an act makes rows pending again.
+func (a Act) back() bool { return a == Requeue || a == Replay }
 
 // An Operand is a row that an operator acts on. Times were compared by the database's clock.
 type Operand struct {
@@ -73,6 +79,8 @@ func (a Act) For(row *Operand) bool {
 		return row.Status != outbox.StatusPublished && !claimed && (row.Status != outbox.StatusPending || row.Waits)
 	case Replay:
 		return row.Status == outbox.StatusPublished
+	case Acknowledge, Discard, UnblockRows:
+		return row.Status == outbox.StatusAbandoned
 	default:
 		return !row.Status.Terminal() && !claimed
 	}
@@ -117,7 +125,10 @@ func Operate(act Act, rows []Operand, blocks []Block) Repair {
 	for _, b := range blocks {
 		o.block(b)
 	}
-	if act != Abandon {
+	if act == UnblockRows {
+		o.Rows = nil // they stay as they are
+	}
+	if act.back() {
 		o.Behind = make([]bool, len(o.Rows))
 		for i := range o.Rows {
 			row := &o.Rows[i]
@@ -146,7 +157,7 @@ func (o *operation) add(row *Operand) {
 	o.Rows = append(o.Rows, *row)
 	o.own[identify(row.Ref, row.Broker)] = row
 	at := place{row.Broker, row.Key, row.Shard}
-	if _, ok := o.first[at]; !ok && row.Key != "" && o.act != Abandon {
+	if _, ok := o.first[at]; !ok && row.Key != "" && o.act.back() {
 		o.first[at] = row.Ref
 	}
 }
@@ -154,6 +165,9 @@ func (o *operation) add(row *Operand) {
 // block decides what becomes of an entry.
 func (o *operation) block(b Block) {
 	row := o.own[identify(b.Ref, b.Broker)]
+	if o.act == Acknowledge || o.act == UnblockRows && (!b.Operator || b.Key == "") {
+		return
+	}
 	if b.Key == "" {
 		if row != nil {
 			o.Forget = append(o.Forget, b)

@@ -80,9 +80,9 @@ func State(f *Facts) outbox.State {
 		return outbox.StateUnconfigured
 	case f.stranded():
 		return outbox.StateStranded
-	case f.behindBlock() && f.Block == Halted:
+	case f.BehindBlock() && f.Block == Halted:
 		return outbox.StateBlocked
-	case f.behindBlock() || f.behindRow():
+	case f.BehindBlock() || f.behindRow():
 		return outbox.StateBehind
 	case f.waits() && f.Scheduled:
 		return outbox.StateScheduled
@@ -99,8 +99,8 @@ func State(f *Facts) outbox.State {
 // follower reports whether a row is deferred and waits for a block of its key.
 func (f *Facts) follower() bool { return f.Deferred && f.Entry == NoEntry }
 
-// behindBlock reports whether a row waits for a key block.
-func (f *Facts) behindBlock() bool {
+// BehindBlock reports whether a row waits for a key block.
+func (f *Facts) BehindBlock() bool {
 	return f.Block != NoEntry && !f.blockGoes() && (!f.BlockLater || f.follower()) && (!f.Unordered || f.follower())
 }
 

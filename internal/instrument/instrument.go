@@ -87,5 +87,12 @@ func (m *Maker) SecondsGauge(name, description string) metric.Float64ObservableG
 	return made
 }
 
+// Counter makes a counter that is observed.
+func (m *Maker) Counter(name, unit, description string) metric.Int64ObservableCounter {
+	made, err := m.Meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.problems = append(m.problems, err)
+	return made
+}
+
 // Gauges returns the gauges made so far, for RegisterCallback.
 func (m *Maker) Gauges() []metric.Observable { return m.gauges }

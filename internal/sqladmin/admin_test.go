@@ -16,10 +16,11 @@ import (
 
 // given are the names of what statements get; a database uses those that it needs.
 var given = func() map[string][]string {
-	filter := []string{"broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting", "limit"}
+	filter := []string{"broker", "statuses", "type", "type_prefix", "key", "key_prefix", "unacknowledged", "message_ids", "class", "refused", "since", "until", "waiting", "limit"}
 	rows := []string{"ids", "message_ids", "brokers", "keys"}
 	repaired := append(rows[:4:4], "rows", "behind", "locks", "lock_brokers", "known", "forgotten", "moves")
 	blocks := []string{"blocks", "block_messages", "block_brokers", "block_shards"}
+	followers := []string{"broker", "keys", "ids", "shards", "blockers", "max_count"}
 	list := []string{"broker", "status", "type", "type_prefix", "key", "class", "since", "until", "after", "after_id", "limit", "scan"}
 	purge := []string{"broker", "retention", "limit"}
 	search := []string{"term", "broker", "after_id", "limit"}
@@ -29,7 +30,8 @@ var given = func() map[string][]string {
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
 		"counts": nil, "last_errors": nil, "beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
-		"followers": {"broker", "keys", "ids", "shards", "max_count"}, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
+		"followers": followers, "deferred_followers": followers, "entries": {"broker", "limit"}, "errors_of": append(rows[:3:3], "broker"), "blocking": filter,
+		"acknowledge": repaired, "discard": repaired, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
 		"search_message": {"message_id", "broker", "after_id", "limit"}, "search_key": search, "search_aggregate": append(search[:4:4], "type"), "search_correlation": search,
 		"search_causation": search, "search_trace": search, "search_tenant": search, "search_type": search,

@@ -28,11 +28,20 @@ type action struct {
 	given    args            // of its statement, which changes the rows
 }
 
+// statement changes the rows; empty where only blocks are changed.
 func (do *action) statement() string {
-	if do.act == core.Abandon {
+	switch do.act {
+	case core.Abandon:
 		return "abandon"
+	case core.Acknowledge:
+		return "acknowledge"
+	case core.Discard:
+		return "discard"
+	case core.UnblockRows:
+		return ""
+	default:
+		return "requeue"
 	}
-	return "requeue"
 }
 
 // Requeue implements admin.Administration.
@@ -62,6 +71,23 @@ func (a *Admin) Abandon(ctx context.Context, filter admin.Filter, reason string,
 	})
 }
 
+// Acknowledge implements admin.Administration.
+func (a *Admin) Acknowledge(ctx context.Context, filter admin.Filter, limit int) (int, error) {
+	filter.Unacknowledged = true
+	return a.operate(ctx, filter, limit, action{name: "acknowledge", act: core.Acknowledge, statuses: admin.AbandonedStatuses()})
+}
+
+// Discard implements admin.Administration.
+func (a *Admin) Discard(ctx context.Context, filter admin.Filter, limit int) (int, error) {
+	return a.operate(ctx, filter, limit, action{name: "discard", act: core.Discard, statuses: admin.AbandonedStatuses()})
+}
+
+// Unblock implements admin.Administration.
+func (a *Admin) Unblock(ctx context.Context, filter admin.Filter, limit int) (int, error) {
+	filter.Blocking = true
+	return a.operate(ctx, filter, limit, action{name: "unblock", act: core.UnblockRows, statuses: admin.AbandonedStatuses()})
+}
+
 // Matches implements admin.Administration. It takes no lock.
 func (a *Admin) Matches(ctx context.Context, filter admin.Filter, limit int) (int, error) {
 	matches := action{name: "matches", statuses: outbox.Statuses()}
@@ -70,6 +96,13 @@ func (a *Admin) Matches(ctx context.Context, filter admin.Filter, limit int) (in
 		return 0, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
 	var n int64
+	if filter.Blocking { // which are few, and found by another statement
+		found, err := a.find(ctx, &filter, limit, &matches)
+		if err != nil {
+			return 0, a.failed(err, "count rows in %s", a.table)
+		}
+		return len(found.ids), nil
+	}
 	err = a.read(ctx, Find, func(ctx context.Context, conn Conn) (err error) {
 		statement, given, err := a.search(ctx, conn, "matches", &filter, findArgs(&filter, limit, &matches))
 		if err == nil {
@@ -161,6 +194,8 @@ func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *a
 func (a *Admin) search(ctx context.Context, conn Conn, statement string, filter *admin.Filter, given args) (string, args, error) {
 	special := ""
 	switch {
+	case filter.Blocking:
+		special = "blocking"
 	case len(filter.MessageIDs) > 0:
 		special = statement + "_by_message"
 	case filter.Broker == "":
@@ -184,6 +219,7 @@ func findArgs(f *admin.Filter, limit int, do *action) args {
 	exact, prefix := f.TypePattern()
 	return args{
 		"broker": Text(f.Broker), "statuses": List{words(f.Statuses)}, "type": Text(exact), "type_prefix": Text(prefix), "key": Text(f.Key),
+		"key_prefix": Text(f.KeyPrefix), "unacknowledged": f.Unacknowledged,
 		"message_ids": List{f.MessageIDs}, "class": Text(f.ErrorClass), "since": f.Since, "until": f.Until,
 		"waiting": do.waiting, "refused": Text(do.refused), "limit": int64(min(limit, mostRows)),
 	}
@@ -219,7 +255,9 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 			return err
 		}
 		repair := core.Operate(do.act, picked, blocks)
-		changed = len(repair.Rows)
+		if changed = len(repair.Rows); do.act == core.UnblockRows {
+			changed = len(repair.Moves)
+		}
 		return a.repair(ctx, conn, do, &repair, blocks, found.brokers)
 	})
 	if err != nil {

@@ -57,6 +57,11 @@ func messageID(text string) uuid.UUID {
 // repair writes what was decided about rows of some brokers, blocks first. Less than that is an error: something else has
 // changed it, in spite of the locks.
 func (a *Admin) repair(ctx context.Context, conn Conn, do *action, repair *core.Repair, blocks []core.Block, brokers []string) error {
+	if do.statement() == "" { // the rows stay as they are
+		given := moveArgs(repair.Moves)
+		maps.Copy(given, a.locks(brokers))
+		return a.changes(ctx, conn, "move_blocks", given, len(repair.Moves))
+	}
 	if len(repair.Rows) == 0 {
 		return nil
 	}

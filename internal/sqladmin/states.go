@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorm-fanout/fanout/internal/core"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -56,19 +57,18 @@ func (a *Admin) statesOf(ctx context.Context, conn Conn, open map[int64]*admin.R
 		r := open[id]
 		f.Status, f.Deferred, f.Unconfigured = r.Status, r.Deferred, a.stranger(r.Broker)
 		r.State = core.State(&f.Facts)
-		if r.Deferred {
-			r.Deferral = f.deferral()
-		}
+		r.Deferral = f.deferral(r)
 	}
 	return nil
 }
 
-// deferral is why a row is deferred: with a key it waits for all that the key waits for.
-func (f *fact) deferral() *admin.Deferral {
+// deferral is for what a row waits among the key blocks: one that is deferred and has a key waits for
+// all that the key waits for, and another one for what its state says.
+func (f *fact) deferral(r *admin.Record) *admin.Deferral {
 	switch {
-	case f.Block != core.NoEntry:
+	case f.Block != core.NoEntry && (r.Deferred || r.State == outbox.StateBlocked || r.State == outbox.StateBehind && f.BehindBlock()):
 		return &f.block
-	case f.Entry != core.NoEntry:
+	case r.Deferred && f.Entry != core.NoEntry:
 		return &f.own
 	}
 	return nil
@@ -104,11 +104,13 @@ func scanFact(scan scanner) (id int64, f *fact, err error) {
 		ownReason, reason, messageID *string
 		blockID                      *int64
 		ownUntil, until              moment
+		ownSince, since              moment
 	)
 	f = &fact{}
-	err = scan(&id, &f.Time, &f.Scheduled, &f.Paused, &f.Entry, &ownReason, &ownUntil, &f.Block, &reason, &blockID, &messageID, &until, &f.BlockDone, &f.EarlierDeferred)
-	f.own = admin.Deferral{Reason: valueOf(ownReason), Until: ownUntil.Time}
-	f.block = admin.Deferral{Reason: valueOf(reason), MessageID: valueOf(messageID), Until: until.Time}
+	err = scan(&id, &f.Time, &f.Scheduled, &f.Paused, &f.Entry, &ownReason, &ownUntil, &ownSince,
+		&f.Block, &reason, &blockID, &messageID, &until, &since, &f.BlockDone, &f.EarlierDeferred)
+	f.own = admin.Deferral{Reason: valueOf(ownReason), Since: ownSince.Time, Until: ownUntil.Time}
+	f.block = admin.Deferral{Reason: valueOf(reason), MessageID: valueOf(messageID), Since: since.Time, Until: until.Time}
 	f.BlockLater = blockID != nil && *blockID > id
 	if f.Block == core.Halted && f.block.Reason != reasonOperator {
 		f.Block = core.Resting // its row is stranded, and no operator's decision about the key is asked for

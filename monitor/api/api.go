@@ -16,16 +16,18 @@ import (
 
 // Error is the last error of a row.
 type Error struct {
-	Class   string    `json:"class"`
-	Message string    `json:"message"`
-	At      time.Time `json:"at,omitzero"`
-	Attempt int       `json:"attempt"`
+	Acknowledged bool      `json:"acknowledged,omitempty"` // an operator has seen that the row is abandoned
+	Class        string    `json:"class"`
+	Message      string    `json:"message"`
+	At           time.Time `json:"at,omitzero"`
+	Attempt      int       `json:"attempt"`
 }
 
-// Deferral says for which message a row waits.
+// Deferral says for which message a row waits, since when and until when.
 type Deferral struct {
 	Reason    string    `json:"reason"`
 	MessageID string    `json:"message_id"`
+	Since     time.Time `json:"since,omitzero"`
 	Until     time.Time `json:"until,omitzero"`
 }
 
@@ -80,7 +82,7 @@ func NewRecord(database string, r *admin.Record) Record {
 		BrokerMessageID: r.BrokerMessageID, PayloadBytes: r.PayloadBytes, LastError: (*Error)(r.LastError),
 	}
 	if d := r.Deferral; d != nil {
-		record.Deferral = &Deferral{Reason: d.Reason, MessageID: d.MessageID, Until: d.Until.UTC()}
+		record.Deferral = &Deferral{Reason: d.Reason, MessageID: d.MessageID, Since: d.Since.UTC(), Until: d.Until.UTC()}
 	}
 	return record
 }
@@ -127,6 +129,28 @@ func NewKeyBlock(database string, k *admin.KeyBlock) KeyBlock {
 		Since: k.Since.UTC(),
 		Until: k.Until.UTC(), Followers: k.Followers.N, More: k.Followers.More, LastError: (*Error)(k.LastError),
 	}
+}
+
+// KeyTotals are how many ordering keys wait and how many rows behind them, listed or not; of these,
+// those that wait for an operator.
+type KeyTotals struct {
+	Database string   `json:"database,omitempty"`
+	Waiting  KeyCount `json:"waiting"`
+	Blocked  KeyCount `json:"blocked"`
+}
+
+// KeyCount is a number of ordering keys, and of the rows behind them; More where there may be more.
+type KeyCount struct {
+	Keys     int64 `json:"keys"`
+	KeysMore bool  `json:"keys_more"`
+	Rows     int64 `json:"rows"`
+	RowsMore bool  `json:"rows_more"`
+}
+
+// NewKeyTotals converts the totals of a list.
+func NewKeyTotals(database string, l *admin.KeyBlocks) KeyTotals {
+	count := func(c admin.KeyCount) KeyCount { return KeyCount{c.Keys.N, c.Keys.More, c.Rows.N, c.Rows.More} }
+	return KeyTotals{Database: database, Waiting: count(l.Waiting), Blocked: count(l.Blocked)}
 }
 
 // SilentAfter is the age of a heartbeat from which a process counts as silent. Heartbeats are 30 s
@@ -205,6 +229,14 @@ type Broker struct {
 	Capped               []outbox.Status         `json:"capped"` // statuses whose count ended at the cap
 	Deferred             int64                   `json:"deferred"`
 	DeferredMore         bool                    `json:"deferred_more,omitempty"`
+	BlockedKeys          int64                   `json:"blocked_keys"` // keys that wait for an operator
+	BlockedKeysMore      bool                    `json:"blocked_keys_more,omitempty"`
+	Held                 int64                   `json:"held"` // rows behind them
+	HeldMore             bool                    `json:"held_more,omitempty"`
+	Scheduled            int64                   `json:"scheduled"`
+	ScheduledMore        bool                    `json:"scheduled_more,omitempty"`
+	Unacknowledged       int64                   `json:"unacknowledged"` // abandoned rows
+	UnacknowledgedMore   bool                    `json:"unacknowledged_more,omitempty"`
 	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
 	LagSeconds           float64                 `json:"lag_seconds"`
 	RetryRate            *float64                `json:"retry_rate"`
@@ -225,7 +257,8 @@ type Pause struct {
 // NewBroker has no rates yet. paused is nil for a broker that is not.
 func NewBroker(b *admin.BrokerOverview, paused *admin.Pause, unknown bool) Broker {
 	broker := Broker{
-		Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
+		Deferred: b.Deferred.N, DeferredMore: b.Deferred.More, BlockedKeys: b.BlockedKeys.N, BlockedKeysMore: b.BlockedKeys.More, Held: b.Held.N, HeldMore: b.Held.More,
+		Scheduled: b.Scheduled.N, ScheduledMore: b.Scheduled.More, Unacknowledged: b.Unacknowledged.N, UnacknowledgedMore: b.Unacknowledged.More,
 		OldestPendingSeconds: b.OldestPending.Round(time.Millisecond).Seconds(), LagSeconds: b.Lag.Round(time.Millisecond).Seconds(),
 		LastPublished: b.LastPublished.UTC(), LastError: (*Error)(b.LastError), Unknown: unknown,
 	}

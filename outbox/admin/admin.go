@@ -52,6 +52,14 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// limit. Rows that a worker has claimed do not count; deferred rows do. An action changes no
 	// more than those: Requeue leaves out pending rows that wait for no time of their own.
 	Matches(ctx context.Context, filter Filter, limit int) (int, error)
+	// Acknowledge marks abandoned rows as seen by an operator ([outbox.LastError.Acknowledged]), so that
+	// they raise no alert any more. Keys that wait for them keep waiting.
+	Acknowledge(ctx context.Context, filter Filter, limit int) (int, error)
+	// Discard removes abandoned rows for good, whatever their age. Keys that wait for them go on.
+	Discard(ctx context.Context, filter Filter, limit int) (int, error)
+	// Unblock lets keys go on that wait for abandoned rows which the filter selects, without these rows,
+	// and returns how many keys; of one with blocks in two priority classes, each counts.
+	Unblock(ctx context.Context, filter Filter, limit int) (int, error)
 	// UnblockKey lets a key go on that is blocked behind an abandoned row, without that row. ok is
 	// false when it is not blocked.
 	UnblockKey(ctx context.Context, broker, key string) (ok bool, err error)
@@ -81,10 +89,11 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Find returns the rows that a term names, newest first, page by page. It is exact: a row that is not on a
 	// page, and on no page after it, does not have the term. The error says so where the search took too long.
 	Find(ctx context.Context, request FindRequest) (Found, error)
-	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that
-	// has failed. Those that wait for an operator come first, then the oldest. No more than limit
-	// keys, and no count of followers beyond maxCount.
-	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
+	// KeyBlocks lists the ordering keys of a broker that wait, by a block or by a row that has
+	// failed: those that wait for an operator first, then those with the most followers. No more than
+	// limit keys, and no count of followers beyond maxCount. It looks at 10,000 keys, and counts some
+	// 50,000 followers; where there are more of either, the totals say so.
+	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) (KeyBlocks, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted
 	// by name, and behind them one with the sum of those that are not distinguished.
 	Counts(ctx context.Context) ([]BrokerCounts, error)

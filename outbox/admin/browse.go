@@ -20,6 +20,15 @@ type BrokerOverview struct {
 	Counts map[outbox.Status]Count
 	// Deferred rows wait out of the way of claims, for a time or for an earlier one of their key.
 	Deferred Count
+	// BlockedKeys are the ordering keys that wait for an operator (on_abandon: block), in each priority
+	// class, and Held the rows behind them.
+	BlockedKeys, Held Count
+	// Scheduled rows are not to be sent before a time that lies ahead (available_at); those behind them
+	// in their keys count, too.
+	Scheduled Count
+	// Unacknowledged are the abandoned rows that no operator has acknowledged
+	// ([outbox.LastError.Acknowledged]), among the newest ones.
+	Unacknowledged Count
 	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
 	OldestPending time.Duration
 	// Lag is how long the first rows that are due have been waiting: see [admin.Backlog].
@@ -56,8 +65,8 @@ type Record struct {
 	LockedBy, BrokerMessageID            string
 	// LastError is nil where the row has none, or one that is no JSON.
 	LastError *outbox.LastError
-	// Deferral tells why a row that is Deferred waits; nil where it is not, or where what it waited for
-	// has just gone.
+	// Deferral tells for what an open row waits among the key blocks, deferred or not; nil where it
+	// waits for none, or where what it waited for has just gone.
 	Deferral *Deferral
 	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what
 	// [Browser.Message] returns, and Payload is nil there, too, where it has more than MaxShownBytes.
@@ -80,13 +89,15 @@ const MaxStrangers = 20
 // OtherBrokers is the name under which [Administration.Counts] has the sum of further ones.
 const OtherBrokers = "(others)"
 
-// A Deferral is why a row is deferred, out of the way of claims, and until when.
+// A Deferral is why a row waits, since when and until when.
 type Deferral struct {
 	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.
 	Reason string
 	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to
 	// be done first.
 	MessageID string
+	// Since when that row waits, by the database's clock.
+	Since time.Time
 	// Until when that row waits; zero where an operator must act (Reason is abandoned), or where it
 	// waits no more and later rows of its key follow as soon as it is done.
 	Until time.Time
@@ -141,3 +152,15 @@ type KeyBlock struct {
 	Followers Count
 	LastError *outbox.LastError
 }
+
+// KeyBlocks are ordering keys that wait, and how many there are of them.
+type KeyBlocks struct {
+	// Keys, as many as were asked for: those that wait for an operator first, and of these, as of the
+	// others, those with the most followers, then the oldest.
+	Keys []KeyBlock
+	// Waiting counts all keys that wait, and Blocked those of them that wait for an operator.
+	Waiting, Blocked KeyCount
+}
+
+// A KeyCount is a number of ordering keys, and of the rows that wait behind them.
+type KeyCount struct{ Keys, Rows Count }

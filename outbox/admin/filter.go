@@ -18,14 +18,19 @@ type Filter struct {
 	// Type is an event type on the wire, or the beginning of some when it ends with "*". Nothing
 	// else in it is a wildcard.
 	Type string
-	// Key is an ordering key.
-	Key string
+	// Key is an ordering key, and KeyPrefix the beginning of some.
+	Key, KeyPrefix string
 	// MessageIDs of the rows, in text form. Empty: any.
 	MessageIDs []string
 	// ErrorClass is the class in last_error.
 	ErrorClass string
 	// Since and Until bound created_at: from Since on, before Until.
 	Since, Until time.Time
+	// Blocking selects only abandoned rows for which an ordering key waits until an operator acts
+	// (on_abandon: block).
+	Blocking bool
+	// Unacknowledged leaves out rows that an operator has acknowledged.
+	Unacknowledged bool
 }
 
 // A BlockedKey waits behind an abandoned row.

@@ -48,7 +48,7 @@ func (f Filter) For(action string, limit int, statuses ...outbox.Status) (Filter
 		refuse("nothing lies between since %s and until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
 	}
 	for _, field := range []struct{ name, value string }{
-		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"error class", f.ErrorClass},
+		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"key prefix", f.KeyPrefix}, {"error class", f.ErrorClass},
 	} {
 		if strings.ContainsRune(field.value, 0) || !utf8.ValidString(field.value) {
 			refuse("the %s %q is no text that a row can hold", field.name, field.value)
@@ -118,6 +118,10 @@ func AbandonStatuses() []outbox.Status {
 	return []outbox.Status{outbox.StatusPending, outbox.StatusProcessing, outbox.StatusFailed}
 }
 
+// AbandonedStatuses are those of the rows that can be acknowledged and discarded, and for which keys
+// wait.
+func AbandonedStatuses() []outbox.Status { return []outbox.Status{outbox.StatusAbandoned} }
+
 func words(statuses []outbox.Status) string {
 	names := make([]string, len(statuses))
 	for i, status := range statuses {
@@ -136,10 +140,10 @@ func (f Filter) TypePattern() (exact, prefix string) {
 }
 
 // OperatorError is the last_error of a row that an operator abandons: why, when, and after how many
-// attempts.
+// attempts. It is acknowledged.
 func OperatorError(reason string, at time.Time, attempts int) string {
 	if reason == "" {
 		reason = "abandoned by an operator, who gave no reason"
 	}
-	return outbox.LastError{Class: ClassOperator, Message: reason, At: at.UTC(), Attempt: attempts}.Encode()
+	return outbox.LastError{Acknowledged: true, Class: ClassOperator, Message: reason, At: at.UTC(), Attempt: attempts}.Encode()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func plans(s plansSize, ids planIDs) []plan {
 	}
 	found := maps.Clone(listed)
 	maps.Copy(found, args{
-		"key": "", "refused": "", "waiting": false, "statuses": sqladmin.List{Items: []string{"failed", "abandoned"}},
+		"key": "", "key_prefix": "", "unacknowledged": false, "refused": "", "waiting": false, "statuses": sqladmin.List{Items: []string{"failed", "abandoned"}},
 		"message_ids": sqladmin.List{Items: ids.messages}, "brokers": sqladmin.List{Items: []string{"a", "b"}},
 	})
 	repaired := make([]map[string]any, len(ids.troubles))
@@ -112,6 +113,10 @@ func plans(s plansSize, ids planIDs) []plan {
 	picked := args{
 		"ids": sqladmin.List{Items: ids.troubles}, "rows": sqladmin.List{Items: repaired}, "blocks": sqladmin.List{Items: repaired},
 		"ttl": time.Duration(0), "error": sqladmin.Text("{"), "lock_brokers": sqladmin.List{Items: []string{"b"}},
+	}
+	blockers := make([]map[string]any, len(ids.troubles))
+	for i, id := range ids.troubles {
+		blockers[i] = map[string]any{"id": id, "shard": 1, "key": "key of trouble " + strconv.Itoa(i)}
 	}
 	without := database{&Store{}}.Marks()
 	n := len(ids.troubles)
@@ -199,11 +204,17 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "key_blocks", reads: 5 * planShards * 2 * 10_000},
 		{name: "failed_keys", reads: 4 * 10_000},
 		{name: "followers_of", given: args{"key": sqladmin.Text("key of trouble 1"), "id": ids.troubles[0], "max_count": int64(page)}, reads: 17 * page},
+		{name: "deferred_followers", given: args{"blockers": sqladmin.List{Items: blockers}, "max_count": int64(9)}, reads: 25 * n},
+		{name: "errors_of", given: picked, reads: 3 * n},
+		{name: "entries", given: args{"limit": int64(page)}, reads: 3 * planShards * 2 * page},
+		{name: "acknowledge", given: picked, reads: 5 * n},
+		{name: "discard", given: picked, reads: 5 * n},
 		{name: "expired_published", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 2 * page},
 		{name: "expired_abandoned", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 4 * page},
 		{name: "purge", given: picked, reads: 5 * n},
 		{name: "counts", reads: 3 * s.all(), whole: true},
 		{name: "last_errors", reads: 3 * s.all(), whole: true},
+		{name: "blocking", given: found, reads: 3 * s.all(), whole: true},
 		{name: "blocked_keys", given: args{"limit": int64(page)}, reads: 3 * s.all(), whole: true},
 	}
 }

@@ -235,11 +235,11 @@ func TestBlockedKeys(t *testing.T) {
 	}
 	keys, err := store.KeyBlocks(t.Context(), "b", 10, 100)
 	require.NoError(t, err)
-	assert.Equal(t, want, keys)
+	assert.Equal(t, want, keys.Keys)
 	keys, err = store.KeyBlocks(t.Context(), "b", 2, 4)
 	require.NoError(t, err)
 	want[0].Followers, want[1].Followers = admin.Count{N: 4, More: true}, admin.Count{N: 4, More: true}
-	assert.Equal(t, want[:2], keys)
+	assert.Equal(t, want[:2], keys.Keys)
 	keys, err = store.KeyBlocks(t.Context(), "nobody", 2, 4)
 	require.NoError(t, err)
 	assert.Empty(t, keys)
@@ -248,9 +248,9 @@ func TestBlockedKeys(t *testing.T) {
 	put(t, store, 1001, 1001+firstRows, "ordering_key", "'failed'")
 	keys, err = store.KeyBlocks(t.Context(), "b", 10, 100000)
 	require.NoError(t, err)
-	assert.Equal(t, "failed", keys[1].Key)
-	assert.True(t, keys[1].Followers.More)
-	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
+	assert.Equal(t, "failed", keys.Keys[1].Key)
+	assert.True(t, keys.Keys[1].Followers.More)
+	assert.InDelta(t, firstRows, keys.Keys[1].Followers.N, 40)
 }
 
 // TestListFindsHands: claimed rows are found at the head of a shard behind which a backlog stands,

@@ -50,6 +50,8 @@ func planned(s plansSize) []plannedSQL {
 		{text: "move_blocks", settings: "settings_operate", args: "block_messages %messages; block_brokers %brokers; block_shards %shards; to_messages %messages; to_ids %shards", blocks: 1000},
 		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; behind %flags; ttl 0", indexes: []string{"pkey"}, rows: 1000},
 		{text: "abandon", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; error 'x'", indexes: []string{"pkey"}, rows: 1000},
+		{text: "acknowledge", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000},
+		{text: "discard", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000},
 		{text: "finished_brokers", args: "most 101", indexes: []string{"published", "abandoned"}, rows: 10},
 		{text: "purge_published", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"published"}, rows: 2 * 5000},
 		{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * s.abandoned(), blocks: 5000},
@@ -77,7 +79,10 @@ func planned(s plansSize) []plannedSQL {
 		{text: "siblings", settings: "settings_browse", args: "message_id lpad(to_hex(%first), 32, '0'); first lpad('', 32, '0'); last lpad('', 32, 'f'); shown 1000; limit 100", indexes: []string{"pkey"}, rows: 101},
 		{text: "key_blocks", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
 		{text: "failed_keys", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"failing"}, rows: 2000},
-		{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
+		{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + shards*1000},
+		{text: "deferred_followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 9", indexes: []string{"deferred_key"}, rows: 100 * 10},
+		{text: "errors_of", settings: "settings_browse", args: "broker 'b'; message_ids %messages", indexes: []string{"pkey"}, rows: 1000},
+		{text: "entries", settings: "settings_browse", args: "broker 'b'; limit 100", blocks: 2 * shards * 100},
 	}
 }
 

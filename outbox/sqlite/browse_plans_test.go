@@ -58,9 +58,14 @@ func TestBrowsePlans(t *testing.T) {
 			"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "own USING PRIMARY KEY (block_id=?)", "b USING INTEGER PRIMARY KEY",
 			"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)",
 		}},
-		"key_heads": {store.Text("key_heads"), []string{"_open (target_broker=? AND shard=?)"}},
-		"audit":     {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
-		"audit_end": {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"deferred_followers": {store.Text("deferred_followers"), []string{"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},
+		"entries":            {store.Text("entries"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at>? AND wake_at<?)"}},
+		"errors_of":          {store.Text("errors_of"), []string{"USING INTEGER PRIMARY KEY"}},
+		"acknowledge":        {store.Text("acknowledge"), []string{"USING INTEGER PRIMARY KEY"}},
+		"discard":            {store.Text("discard"), []string{"USING INTEGER PRIMARY KEY"}},
+		"key_heads":          {store.Text("key_heads"), []string{"_open (target_broker=? AND shard=?)"}},
+		"audit":              {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
+		"audit_end":          {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
 		plan := explainPlan(t, store, c.text)
 		for _, want := range c.wants {

@@ -53,6 +53,7 @@ func TestPlans(t *testing.T) {
 		}},
 		"every broker": {"find_everywhere", []string{"_open", "_deferred_key", "_finished"}},
 		"message ids":  {"find_by_message", []string{"(message_id=?"}},
+		"keys":         {"blocking", []string{"m USING INTEGER PRIMARY KEY"}},
 	} {
 		plan := explainPlan(t, store, store.Text(c.text))
 		for _, index := range c.indexes {

@@ -33,17 +33,25 @@ func TestOverview(t *testing.T) {
 	names := reply{sets: []set{{columns: []string{"fanout_broker"}, rows: [][]sqldriver.Value{{"a"}, {"b"}}}}}
 	behind := reply{sets: []set{{columns: []string{"fanout_behind", "lag"}, rows: [][]sqldriver.Value{{"a", int64(7)}, {"just come", int64(9)}}}}}
 	columns := []string{
-		"fanout_pending", "more_pending", "processing", "more_processing", "failed", "more_failed", "published", "abandoned", "deferred", "age", "last_published", "last_error",
+		"fanout_pending", "more_pending", "processing", "more_processing", "failed", "more_failed", "published", "abandoned", "deferred", "age", "last_published", "last_error", "scheduled", "unacknowledged",
 	}
-	a := reply{sets: []set{foreign, {columns: columns, rows: [][]sqldriver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, lastFailure}}}}}
-	b := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand"}}}, foreign}}
+	a := reply{sets: []set{foreign, {columns: columns, rows: [][]sqldriver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, lastFailure, int64(1), int64(3)}}}}}
+	b := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand", int64(0), int64(0)}}}, foreign}}
+	entries := reply{sets: []set{{columns: []string{"fanout_entry", "ordering_key", "block_id", "operator"}, rows: [][]sqldriver.Value{
+		{int64(2), "blocked", int64(4), true}, {int64(1), "scheduled", int64(3), false}, {int64(2), "", int64(5), false},
+	}}}}
+	deferredRows := func(n int64) reply {
+		return reply{sets: []set{{columns: []string{"fanout_place", "followers"}, rows: [][]sqldriver.Value{{int64(0), n}}}}}
+	}
 	broken := a
 	broken.err = serverError(601)
-	store, server := newFake(t, "outbox_messages", inTurn(names, broken, names, a, b, behind, reply{err: serverError(208)}))
+	none := reply{sets: []set{{columns: entries.sets[0].columns}}}
+	store, server := newFake(t, "outbox_messages", inTurn(names, broken, names, a, entries, deferredRows(11), heads([]sqldriver.Value{"blocked", int64(6), false}), deferredRows(2), b, none, behind, reply{err: serverError(208)}))
 	got, err := store.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Equal(t, []admin.BrokerOverview{{
 		Broker: "a", Deferred: admin.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
+		BlockedKeys: admin.Count{N: 1}, Held: admin.Count{N: 10, More: true}, Scheduled: admin.Count{N: 5}, Unacknowledged: admin.Count{N: 3},
 		LastError: &failed, Counts: map[outbox.Status]admin.Count{
 			outbox.StatusPending: {N: 10, More: true}, outbox.StatusFailed: {N: 3, More: true},
 			outbox.StatusProcessing: {}, outbox.StatusPublished: {}, outbox.StatusAbandoned: {},
@@ -54,7 +62,7 @@ func TestOverview(t *testing.T) {
 		},
 	}}, got, "once, although it was read twice")
 	text := store.Text
-	assert.Equal(t, []string{text("brokers"), text("overview"), text("brokers"), text("overview"), text("overview"), text("backlog")}, server.texts())
+	assert.Equal(t, []string{text("brokers"), text("overview"), text("brokers"), text("overview"), text("entries"), text("deferred_followers"), text("key_heads"), text("deferred_followers"), text("overview"), text("entries"), text("backlog")}, server.texts())
 	assert.Equal(t, map[string]any{"broker": "a", "limit": int64(10)}, server.requests[3].args)
 	_, err = store.Overview(t.Context(), 10)
 	require.ErrorIs(t, err, outbox.ErrSchema)
@@ -93,7 +101,7 @@ var recordColumns = []string{
 // lies ahead and the broker is paused; what stands about them among the key blocks, and about their keys.
 func states(rows ...[]sqldriver.Value) reply {
 	return reply{sets: []set{{columns: []string{
-		"fanout_state", "time", "scheduled", "paused", "own_wake", "own_reason", "own_until", "wake", "reason", "block_id", "message_id", "until_at", "done", "earlier_deferred",
+		"fanout_state", "time", "scheduled", "paused", "own_wake", "own_reason", "own_until", "own_since", "wake", "reason", "block_id", "message_id", "until_at", "since", "done", "earlier_deferred",
 	}, rows: rows}}}
 }
 
@@ -107,13 +115,13 @@ func TestMessage(t *testing.T) {
 	rows := set{columns: slices.Concat([]string{"fanout_row"}, recordColumns[1:], []string{"payload", "headers"})}
 	rows.rows = [][]sqldriver.Value{append(recordRow(5), []byte("{}"), `{"a":"b"}`)}
 	rows.rows[0][len(recordColumns)-2] = "by hand"
-	behind := states([]sqldriver.Value{int64(5), int64(1), false, false, int64(1), "scheduled", created, int64(1), "backoff", int64(4), otherID, created.Add(time.Hour), false, false})
+	behind := states([]sqldriver.Value{int64(5), int64(1), false, false, int64(1), "scheduled", created, created, int64(1), "backoff", int64(4), otherID, created.Add(time.Hour), created, false, false})
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, behind, heads(), reply{sets: []set{{columns: rows.columns}}}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
 	want := recordOf(5)
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
-	want.Deferral, want.State = &admin.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}, outbox.StateBehind
+	want.Deferral, want.State = &admin.Deferral{Reason: "backoff", MessageID: otherID, Since: created, Until: created.Add(time.Hour)}, outbox.StateBehind
 	assert.Equal(t, []admin.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID, "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows}, server.requests[1].args)
 	assert.Equal(t, store.Text("states"), server.requests[2].text)
@@ -191,8 +199,8 @@ func TestListAsks(t *testing.T) {
 	first := listed(outbox.StatusFailed, 1, 1)
 	first.err = serverError(1205)
 	behind := states(
-		[]sqldriver.Value{int64(999), int64(0), false, false, int64(0), nil, nil, int64(4), "operator", int64(998), otherID, nil, false, false},
-		[]sqldriver.Value{int64(7), int64(0), false, false, int64(1), "backoff", created, int64(0), nil, nil, nil, nil, false, false},
+		[]sqldriver.Value{int64(999), int64(0), false, false, int64(0), nil, nil, nil, int64(4), "operator", int64(998), otherID, nil, created, false, false},
+		[]sqldriver.Value{int64(7), int64(0), false, false, int64(1), "backoff", created, created, int64(0), nil, nil, nil, nil, nil, false, false},
 	)
 	again := behind
 	again.err = serverError(601)
@@ -201,7 +209,7 @@ func TestListAsks(t *testing.T) {
 	got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
-	deferred.Deferral, deferred.State = &admin.Deferral{Reason: "operator", MessageID: otherID}, outbox.StateBlocked
+	deferred.Deferral, deferred.State = &admin.Deferral{Reason: "operator", MessageID: otherID, Since: created}, outbox.StateBlocked
 	assert.Equal(t, admin.List{Records: []admin.Record{deferred}, Scanned: 1}, got, "once, although it was read three times")
 	failing, why := store.Text("list_failed"), store.Text("states")
 	assert.Equal(t, []string{failing, failing, why, failing, why, store.Text("key_heads")}, server.texts())
@@ -251,33 +259,43 @@ func TestKeyBlocks(t *testing.T) {
 		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil, int64(2)},                         // it has a block
 		{"m", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, lastFailure, int64(6)}, // in its class it has none
 	}}}}
+	deferredRows := reply{sets: []set{{columns: []string{"fanout_place", "followers"}, rows: [][]sqldriver.Value{{int64(0), int64(1)}, {int64(1), int64(2)}, {int64(2), int64(5)}}}}}
+	head := heads([]sqldriver.Value{"k", int64(8), false})
 	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]sqldriver.Value{
 		{int64(0), int64(5), false}, {int64(1), int64(4), false}, {int64(2), int64(2), true},
 	}}}}
+	errorsOf := reply{sets: []set{{columns: []string{"fanout_row", "last_error"}, rows: [][]sqldriver.Value{{int64(1), lastFailure}, {int64(2), lastFailure}}}}}
 	broken := failing
 	broken.err = serverError(601)
-	store, server := newFake(t, "outbox_messages", inTurn(blocks, broken, blocks, failing, counts, reply{err: serverError(208)}))
+	store, server := newFake(t, "outbox_messages", inTurn(blocks, broken, blocks, failing, deferredRows, head, heads(), heads(), counts, errorsOf, reply{err: serverError(208)}))
 	got, err := store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []admin.KeyBlock{
 		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created.Add(time.Hour), Followers: admin.Count{N: 4, More: true}, LastError: &failed},
-		{Broker: "b", Key: "m", Class: outbox.ClassBackfill, MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: admin.Count{N: 4}, LastError: &failed},
-		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: admin.Count{N: 2, More: true}},
-	}, got)
-	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[2].args)
-	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(5)}, server.requests[3].args, "some of which have blocks")
-	assert.Equal(t, map[string]any{"broker": "b", "keys": mssql.NVarCharMax(`["k","m","m"]`), "ids": mssql.NVarCharMax("[1,2,3]"), "shards": mssql.NVarCharMax("[1,6,2]"), "max_count": int64(4)}, server.requests[4].args)
+		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: admin.Count{N: 4}},
+		{Broker: "b", Key: "m", Class: outbox.ClassBackfill, MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: admin.Count{N: 2, More: true}, LastError: &failed},
+	}, got.Keys)
+	assert.Equal(t, admin.KeyCount{Keys: admin.Count{N: 3}, Rows: admin.Count{N: 10, More: true}}, got.Waiting)
+	assert.Equal(t, admin.KeyCount{Keys: admin.Count{N: 1}, Rows: admin.Count{N: 4, More: true}}, got.Blocked)
+	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(10_000)}, server.requests[2].args)
+	assert.Equal(t, server.requests[2].args, server.requests[3].args)
+	assert.Equal(t, map[string]any{
+		"broker": "b", "blockers": mssql.NVarCharMax(`[{"id":1,"key":"k","shard":1},{"id":2,"key":"m","shard":6},{"id":3,"key":"m","shard":2}]`), "max_count": int64(4),
+	}, server.requests[4].args)
+	assert.Equal(t, map[string]any{"broker": "b", "shard": int64(1), "keys": mssql.NVarCharMax(`["k"]`)}, server.requests[5].args)
+	assert.Equal(t, store.Text("followers"), server.requests[8].text)
+	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[1,3,2]")}, server.requests[9].args)
 	_, err = store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	for _, wrong := range []func() ([]admin.KeyBlock, error){
-		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "", 1, 1) },
-		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 0, 1) },
-		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 1, 0) },
+	for _, wrong := range []func() (admin.KeyBlocks, error){
+		func() (admin.KeyBlocks, error) { return store.KeyBlocks(t.Context(), "", 1, 1) },
+		func() (admin.KeyBlocks, error) { return store.KeyBlocks(t.Context(), "b", 0, 1) },
+		func() (admin.KeyBlocks, error) { return store.KeyBlocks(t.Context(), "b", 1, 0) },
 	} {
 		_, err := wrong()
 		require.ErrorContains(t, err, "sqlserver: blocked keys: ")
 	}
-	assert.Len(t, server.requests, 6)
+	assert.Len(t, server.requests, 11)
 }
 
 // What people ask ends in time, and the error says that it was that.
@@ -307,22 +325,25 @@ func TestBrowseTexts(t *testing.T) {
 	tested, finished, open := "FORCESEEK, "+passing, index("finished", passing), index("open", passing)
 	texts := []string{}
 	for name, want := range map[string][]string{
-		"list_published":  {finished, finished, tested},
-		"list_abandoned":  {finished, finished, tested},
-		"list_failed":     {index("failing", passing), tested},
-		"list_processing": {open, tested},
-		"list_pending":    {open, index("deferred", passing), tested},
-		"list_key":        {open, index("deferred_key", passing), tested},
-		"states":          {tested, index("deferred_key", "NOLOCK"), tested, index("blocks_key", passing), "FORCESEEK, NOLOCK"},
-		"key_heads":       {open},
-		"message":         {index("once", "ROWLOCK")},
-		"key_blocks":      {index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", tested},
-		"failed_keys":     {index("failing", passing), tested},
-		"followers":       {index("deferred_key", "NOLOCK"), index("open", "NOLOCK")},
-		"brokers":         {"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK"},
+		"list_published":     {finished, finished, tested},
+		"list_abandoned":     {finished, finished, tested},
+		"list_failed":        {index("failing", passing), tested},
+		"list_processing":    {open, tested},
+		"list_pending":       {open, index("deferred", passing), tested},
+		"list_key":           {open, index("deferred_key", passing), tested},
+		"states":             {tested, index("deferred_key", "NOLOCK"), tested, index("blocks_key", passing), "FORCESEEK, NOLOCK"},
+		"key_heads":          {open},
+		"message":            {index("once", "ROWLOCK")},
+		"key_blocks":         {index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK"},
+		"entries":            {index("blocks_wake", "NOLOCK"), index("blocks_wake", "NOLOCK")},
+		"errors_of":          {tested},
+		"deferred_followers": {index("deferred_key", "NOLOCK")},
+		"failed_keys":        {index("failing", passing), tested},
+		"followers":          {index("deferred_key", "NOLOCK"), index("open", "NOLOCK")},
+		"brokers":            {"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK"},
 		"overview": {
 			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK", index("open", "NOLOCK"),
-			index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), finished,
+			index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), finished, finished,
 		},
 		"beside": {index("open", "NOLOCK"), "FORCESEEK, NOLOCK", index("deferred", "NOLOCK"), "FORCESEEK, NOLOCK"},
 		"audit":  {tested},
@@ -346,7 +367,7 @@ func TestBrowseTexts(t *testing.T) {
 	}
 	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
 	inOrder(t, store.Text("followers"), "AS deferred_part", "AS behind")
-	assert.Equal(t, 6, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
+	assert.Equal(t, 7, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
 	assert.Equal(t, 2, strings.Count(store.Text("followers"), ".shard = f.shard AND"))
 	assert.Contains(t, store.Text("message"), "AS payload_bytes")

@@ -71,7 +71,7 @@ func TestRequeue(t *testing.T) {
 	assert.Equal(t, slices.Concat([]string{store.Text("find"), store.Text("find")}, once, once), server.texts(), "what is decided is decided anew; less than asked for: there is no more")
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	assert.Equal(t, map[string]any{
-		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key": text("k"),
+		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key_prefix": text(""), "unacknowledged": false, "key": text("k"),
 		"message_ids": text(`["` + id + `"]`), "class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
 		"refused": text(""),
 	}, server.requests[1].args)
@@ -121,7 +121,7 @@ func TestAbandon(t *testing.T) {
 	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
 	var last outbox.LastError
 	require.NoError(t, json.Unmarshal([]byte(head+`"2026-01-02T03:04:05.000006Z","attempt":7}`), &last), "with what the server adds")
-	assert.Equal(t, outbox.LastError{Class: admin.ClassOperator, Message: "not <wanted>", At: created, Attempt: 7}, last)
+	assert.Equal(t, outbox.LastError{Acknowledged: true, Class: admin.ClassOperator, Message: "not <wanted>", At: created, Attempt: 7}, last)
 }
 
 func TestMatches(t *testing.T) {

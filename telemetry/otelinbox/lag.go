@@ -32,10 +32,11 @@ const Unknown = inbox.UnknownLag
 // Lag is how far a consumer is behind at one of its sources.
 type Lag = inbox.Lag
 
-// gauges are observed at each collection.
+// gauges, and a counter, are observed at each collection.
 type gauges struct {
 	lag, pending, up metric.Int64ObservableGauge
 	oldest           metric.Float64ObservableGauge
+	unknown          metric.Int64ObservableCounter
 }
 
 func (g *gauges) create(maker *instrument.Maker) {
@@ -44,6 +45,7 @@ func (g *gauges) create(maker *instrument.Maker) {
 	g.up = maker.Gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
 	g.oldest = maker.SecondsGauge("fanout.inbox.pending.age",
 		"How long ago the oldest message that was delivered and is not confirmed was sent to the broker; 0 where there is none.")
+	g.unknown = maker.Counter("fanout.inbox.messages.unknown", "{message}", "Messages that were skipped since their type has no handler, by type.")
 }
 
 // WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once

@@ -51,8 +51,9 @@ const (
 )
 
 type gauges struct {
-	pending, processing, failed, abandoned, leases, breaker, destinations, paused, listener, up metric.Int64ObservableGauge
-	oldest, lag                                                                                 metric.Float64ObservableGauge
+	pending, processing, failed, abandoned, unacknowledged, scheduled, held, blocked metric.Int64ObservableGauge
+	leases, breaker, destinations, paused, listener, up                              metric.Int64ObservableGauge
+	oldest, lag                                                                      metric.Float64ObservableGauge
 }
 
 // Watch connects the gauges to the sources until stop is called. Call it once per process, unless
@@ -64,11 +65,17 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		processing: maker.Gauge("fanout.outbox.rows.processing", "{message}", "Claimed rows, up to a cap."),
 		failed:     maker.Gauge("fanout.outbox.rows.failed", "{message}", "Rows that wait for another attempt, up to a cap."),
 		abandoned:  maker.Gauge("fanout.outbox.rows.abandoned", "{message}", "Abandoned rows that were not purged yet, up to a cap."),
-		oldest:     maker.SecondsGauge("fanout.outbox.oldest.age", "Age of the oldest row that is not finished; 0 where there is none."),
-		lag:        maker.SecondsGauge("fanout.outbox.lag", "How long the first rows that are due have been waiting."),
-		up:         maker.Gauge("fanout.outbox.database.up", "{database}", "1 when the database answered the last query for the state of its brokers, 0 when it did not."),
-		leases:     maker.Gauge("fanout.outbox.leases.active", "{batch}", "Batches that this process has claimed."),
-		breaker:    maker.Gauge("fanout.outbox.breaker.state", "{state}", "0 closed: messages are sent; 1 half-open: a few are, to try; 2 open: none is."),
+		unacknowledged: maker.Gauge("fanout.outbox.rows.unacknowledged", "{message}",
+			"Abandoned rows that no operator has acknowledged, up to a cap."),
+		scheduled: maker.Gauge("fanout.outbox.rows.scheduled", "{message}",
+			"Rows that are not to be sent before a time that lies ahead, and rows behind them in their keys, up to a cap."),
+		held:    maker.Gauge("fanout.outbox.rows.held", "{message}", "Rows behind the abandoned row for which their key waits, up to a cap."),
+		blocked: maker.Gauge("fanout.outbox.keys.blocked", "{key}", "Ordering keys that wait for an operator (on_abandon: block), up to a cap."),
+		oldest:  maker.SecondsGauge("fanout.outbox.oldest.age", "Age of the oldest row that is not finished; 0 where there is none."),
+		lag:     maker.SecondsGauge("fanout.outbox.lag", "How long the first rows that are due have been waiting."),
+		up:      maker.Gauge("fanout.outbox.database.up", "{database}", "1 when the database answered the last query for the state of its brokers, 0 when it did not."),
+		leases:  maker.Gauge("fanout.outbox.leases.active", "{batch}", "Batches that this process has claimed."),
+		breaker: maker.Gauge("fanout.outbox.breaker.state", "{state}", "0 closed: messages are sent; 1 half-open: a few are, to try; 2 open: none is."),
 		destinations: maker.Gauge("fanout.outbox.destinations.unavailable", "{destination}",
 			"Streams or topics of a broker that messages wait for."),
 		paused: maker.Gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker."),
@@ -125,6 +132,10 @@ func (g *gauges) observeSample(to metric.Observer, s *sampler) {
 		to.ObserveInt64(g.processing, b.Counts[outbox.StatusProcessing].N, here)
 		to.ObserveInt64(g.failed, b.Counts[outbox.StatusFailed].N, here)
 		to.ObserveInt64(g.abandoned, b.Counts[outbox.StatusAbandoned].N, here)
+		to.ObserveInt64(g.unacknowledged, b.Unacknowledged.N, here)
+		to.ObserveInt64(g.scheduled, b.Scheduled.N, here)
+		to.ObserveInt64(g.held, b.Held.N, here)
+		to.ObserveInt64(g.blocked, b.BlockedKeys.N, here)
 		to.ObserveFloat64(g.oldest, b.OldestPending.Seconds(), here)
 		to.ObserveFloat64(g.lag, b.Lag.Seconds(), here)
 	}
@@ -182,6 +193,11 @@ func (s *sampler) bound(ctx context.Context, all []admin.BrokerOverview) []admin
 			foreign = append(foreign, all[i])
 		}
 	}
+	for _, name := range s.configured { // one that has no rows has gauges all the same, whatever the store lists
+		if !slices.ContainsFunc(known, func(b admin.BrokerOverview) bool { return b.Broker == name }) {
+			known = append(known, admin.BrokerOverview{Broker: name})
+		}
+	}
 	slices.SortFunc(foreign, func(a, b admin.BrokerOverview) int {
 		if last := a.Broker == OtherBrokers; last != (b.Broker == OtherBrokers) { // a broker of this name in the rows belongs to the sum
 			return map[bool]int{true: 1, false: -1}[last]
@@ -204,6 +220,11 @@ func (s *sampler) bound(ctx context.Context, all []admin.BrokerOverview) []admin
 		for status, n := range b.Counts {
 			sum := rest.Counts[status]
 			rest.Counts[status] = admin.Count{N: sum.N + n.N, More: sum.More || n.More}
+		}
+		for _, part := range []struct{ sum, n *admin.Count }{
+			{&rest.BlockedKeys, &b.BlockedKeys}, {&rest.Held, &b.Held}, {&rest.Scheduled, &b.Scheduled}, {&rest.Unacknowledged, &b.Unacknowledged},
+		} {
+			*part.sum = admin.Count{N: part.sum.N + part.n.N, More: part.sum.More || part.n.More}
 		}
 		rest.OldestPending, rest.Lag = max(rest.OldestPending, b.OldestPending), max(rest.Lag, b.Lag)
 	}

@@ -203,7 +203,7 @@ func (l *looker) glances() []glance {
 		}},
 		{"blocked", func(ctx context.Context, broker string) error {
 			keys, err := l.store.KeyBlocks(ctx, broker, pagesKeys, pagesFollowers)
-			return seen(len(keys) == pagesKeys, err)
+			return seen(len(keys.Keys) == pagesKeys, err)
 		}},
 		{"audit", func(ctx context.Context, broker string) error {
 			id, err := l.store.BeginAudit(ctx, admin.AuditEntry{Actor: "bench", Via: "go", Action: "requeue", Broker: broker})

@@ -17,13 +17,15 @@ var blockedTests = []test{
 	{name: "OneOfEachKey", run: testBlockedOnce},
 	{name: "Bounds", run: testBlockedBounds},
 	{name: "BlockRemoved", run: testKeyBlockGone},
+	{name: "MostFollowersFirst", run: testMostFollowersFirst},
+	{name: "FollowersNameTheirBlock", run: testFollowersNameTheirBlock},
 }
 
 func (t *table) blocked(limit, maxCount int) []admin.KeyBlock {
 	t.Helper()
 	keys, err := t.Store.KeyBlocks(t.Context(), broker, limit, maxCount)
 	require.NoError(t, err)
-	return keys
+	return keys.Keys
 }
 
 // blockSince moves the time since when a key waits into the past.
@@ -62,8 +64,8 @@ func testKeyBlocks(t *table) {
 		until time.Time
 	}{
 		{admin.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "operator", Followers: admin.Count{N: 1}}, waits[0], 0, time.Time{}},
-		{admin.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: admin.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
 		{admin.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "backoff", Followers: admin.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
+		{admin.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: admin.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
 	} {
 		got := keys[i]
 		assert.WithinDuration(t, time.Now().Add(-want.since), got.Since, time.Minute, want.Key)
@@ -175,4 +177,59 @@ func testKeyBlockGone(t *table) {
 	assert.Zero(t, keys[0].Until)
 	assert.Nil(t, keys[0].LastError)
 	assert.Equal(t, admin.Count{N: 1}, keys[0].Followers)
+}
+
+// Of 301 blocked keys the one that holds the most rows comes first, whatever its age, and the totals are
+// those of all, not of what is listed.
+func testMostFollowersFirst(t *table) {
+	k := t.keys(301)
+	t.add(k...)
+	t.exec(`UPDATE {t} SET status = 'abandoned', finished_at = created_at, last_error = '{"class":"permanent"}'`)
+	t.exec(`INSERT INTO {t}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason, since)
+		SELECT target_broker, shard, ordering_key, id, message_id, 'operator', created_at FROM {t}`)
+	t.exec("UPDATE {t}_key_blocks SET wake_at = ?", t.sql.never)
+	const most, few = 300, 100
+	behind := make([]string, 0, 50)
+	for range 40 {
+		behind = append(behind, k[most])
+	}
+	t.add(append(behind, k[few], k[few], k[7])...)
+	for range 10 {
+		t.deferRows()
+	}
+	t.add(k[most]) // which is not deferred
+	list, err := t.Store.KeyBlocks(t.Context(), broker, 200, 1000)
+	require.NoError(t, err)
+	require.Len(t, list.Keys, 200)
+	assert.Equal(t, []string{k[most], k[few], k[7]}, []string{list.Keys[0].Key, list.Keys[1].Key, list.Keys[2].Key})
+	assert.Equal(t, []int64{41, 2, 1, 0}, []int64{list.Keys[0].Followers.N, list.Keys[1].Followers.N, list.Keys[2].Followers.N, list.Keys[3].Followers.N})
+	require.NotNil(t, list.Keys[0].LastError)
+	assert.Equal(t, "permanent", list.Keys[0].LastError.Class)
+	all := admin.KeyCount{Keys: admin.Count{N: 301}, Rows: admin.Count{N: 44}}
+	assert.Equal(t, all, list.Waiting)
+	assert.Equal(t, all, list.Blocked)
+}
+
+// A row behind an abandoned one says for which message it waits and since when, deferred or not.
+func testFollowersNameTheirBlock(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonAndBlock(ids[0])
+	t.blockSince(k, 24*time.Minute)
+	check := func(why string) {
+		t.Helper()
+		records, err := t.Store.Message(t.Context(), t.messageID(ids[1]))
+		require.NoError(t, err)
+		require.Len(t, records, 1)
+		assert.Equal(t, outbox.StateBlocked, records[0].State, why)
+		if d := records[0].Deferral; assert.NotNil(t, d, why) {
+			assert.Equal(t, t.messageID(ids[0]), d.MessageID, why)
+			assert.Equal(t, "operator", d.Reason, why)
+			assert.Zero(t, d.Until, why)
+			assert.WithinDuration(t, time.Now().Add(-24*time.Minute), d.Since, 5*time.Minute, why)
+		}
+	}
+	check("not deferred")
+	require.Equal(t, 1, t.deferRows())
+	check("deferred")
 }

@@ -207,7 +207,7 @@ func testAbandonStates(t *table) {
 		require.NoError(t, json.Unmarshal([]byte(changed[name].LastError), &last), name)
 		assert.WithinDuration(t, time.Now(), last.At, time.Minute)
 		last.At = time.Time{}
-		assert.Equal(t, outbox.LastError{Class: admin.ClassOperator, Message: "not wanted", Attempt: before[name].Attempts}, last)
+		assert.Equal(t, outbox.LastError{Acknowledged: true, Class: admin.ClassOperator, Message: "not wanted", Attempt: before[name].Attempts}, last)
 		assert.Less(t, t.state(rows[name]).FinishedAgo, time.Minute)
 	}
 	t.checkStates(rows, before, changed)

@@ -179,9 +179,9 @@ func testPriorityOperators(t *table) {
 	behind := append(t.addWith(0, k, k), t.addWith(-1, k)...)
 	keys, err := t.Store.KeyBlocks(t.Context(), broker, 10, 100)
 	require.NoError(t, err)
-	require.Len(t, keys, 2)
+	require.Len(t, keys.Keys, 2)
 	counts := map[outbox.Class]int64{}
-	for _, block := range keys {
+	for _, block := range keys.Keys {
 		assert.Equal(t, k, block.Key)
 		counts[block.Class] = block.Followers.N
 	}
@@ -206,8 +206,8 @@ func testPriorityApart(t *table) {
 	require.Zero(t, t.complete(retryLater(batch, low[0])).Lost)
 	keys, err := t.Store.KeyBlocks(t.Context(), broker, 10, 100)
 	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	assert.Equal(t, outbox.ClassBackfill, keys[0].Class, "of a row that has failed and is not deferred")
+	require.Len(t, keys.Keys, 1)
+	assert.Equal(t, outbox.ClassBackfill, keys.Keys[0].Class, "of a row that has failed and is not deferred")
 	require.Equal(t, 2, t.deferRows(backfill(t)))
 
 	normal := t.addWith(0, k, k)

@@ -108,6 +108,7 @@ var groups = []group{
 	{"Message", messageTests},
 	{"Find", findTests},
 	{"Blocked", blockedTests},
+	{"Abandoned", abandonedTests},
 	{"States", stateTests},
 	{"Audit", auditTests},
 	{"Schema", schemaTests},

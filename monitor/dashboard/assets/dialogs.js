@@ -35,7 +35,9 @@ const verbs = {
   requeue: { title: "Requeue", done: "requeued", what: "They become due at once, with a fresh budget of attempts, and take their old place in the order of their keys." },
   replay: { title: "Replay", done: "made pending again", what: "They are delivered once more under the same message id. Consumers that deduplicate will drop them." },
   abandon: { title: "Abandon", done: "abandoned", what: "They will not be delivered. Their keys go on with the next message. A requeue brings them back." , danger: true },
-  unblock: { title: "Unblock", done: "unblocked", what: "The key goes on with the next message, without the one it waits for, and in the other priority class, too, if it is blocked there. What was abandoned stays abandoned." },
+  acknowledge: { title: "Acknowledge", done: "acknowledged", what: "They stay abandoned and raise no alert any more. The next one that is abandoned does. Keys that wait for them keep waiting." },
+  discard: { title: "Discard", done: "discarded", what: "They are removed for good and cannot be requeued. Keys that wait for them go on with the next message.", danger: true },
+  unblock: { title: "Unblock", done: "unblocked", what: "A key goes on with the next message, without the one it waits for, and one that is named in the other priority class, too, if it is blocked there. What was abandoned stays abandoned." },
 };
 
 // actionDialog asks before an action, with the number of rows that it would change, and shows the progress. It resolves to the result, or to
@@ -55,7 +57,8 @@ export function actionDialog(database, action, subject) {
     fill(body, say, h("p", { class: "advice" }, verb.what), h("dl", { class: "filter" }, describe(database, action)),
       field(verb.danger ? "Reason (is stored with the rows and in the audit log)" : "Reason, for the audit log (may be empty)", reason), spot, buttons(cancel, go));
 
-    const counted = action.action === "unblock" ? Promise.resolve(null) : dryRun(database, action);
+    const oneKey = action.action === "unblock" && action.key;
+    const counted = oneKey ? Promise.resolve(null) : dryRun(database, action);
     counted.then((dry) => {
       if (!dry) return void (fill(say, "The rows behind this key go on."), go.disabled = false);
       const n = rows(dry.matched, dry.more);
@@ -76,11 +79,11 @@ export function actionDialog(database, action, subject) {
           if (p.matched && !p.more) { bar.max = p.matched; bar.value = p.done; }
           fill(how, `${count(p.done)} of ${count(p.matched, p.more)} done`);
         }, stop.signal);
-        const text = action.action === "unblock" ? "The key goes on." : `${rows(result.changed ?? 0)} ${verb.done}.`;
+        const text = oneKey ? "The key goes on." : action.action === "unblock" ? `${count(result.changed ?? 0)} ${result.changed === 1 ? "key goes" : "keys go"} on.` : `${rows(result.changed ?? 0)} ${verb.done}.`;
         announce(text);
         const left = (result.matched ?? 0) - (result.changed ?? 0);
         fill(body, h("p", { class: "matched" }, h("strong", null, text)),
-          left > 0 && action.action !== "unblock" ? h("p", { class: "advice" }, `${rows(left)} are claimed or had changed meanwhile, and were left unchanged.`) : null,
+          left > 0 && !oneKey ? h("p", { class: "advice" }, `${rows(left)} are claimed or had changed meanwhile, and were left unchanged.`) : null,
           result.refused > 0 ? h("p", { class: "advice" }, `${rows(result.refused)} malformed, and left out, as a relay would abandon them again: correct them in the table, then requeue them with the error class malformed.`) : null,
           result.audit_id ? h("p", { class: "advice" }, "Recorded as entry ", h("a", { href: "#/audit", onclick: () => close(result) }, String(result.audit_id)), " of the audit log.") : null,
           buttons(h("button", { type: "button", class: "primary", onclick: () => close(result) }, "Done")));
@@ -99,7 +102,7 @@ export function actionDialog(database, action, subject) {
 
 // describe says in words which rows are meant.
 function describe(database, action) {
-  const said = [["Database", database], ["Broker", action.broker || "all"], ["Status", action.status?.join(", ")], ["Type", action.type], ["Ordering key", action.key],
+  const said = [["Database", database], ["Broker", action.broker || "all"], ["Status", action.status?.join(", ")], ["Type", action.type], ["Ordering key", action.key], ["Keys that begin with", action.key_prefix],
     ["Error class", action.error_class], ["Failure group", action.fingerprint], ["Message", action.message_ids?.join(", ")], ["Written from", action.since], ["Written before", action.until]];
   return said.filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)));
 }

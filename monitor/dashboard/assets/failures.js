@@ -37,6 +37,8 @@ function group(database, g, act) {
       h("div", { class: "buttons" },
         actionButton("Requeue one", { onclick: () => act({ action: "requeue", broker: g.broker, message_ids: [g.sample[0]] }, "one of this group"), title: "Try the newest of them first", disabled: !g.sample?.length }),
         actionButton("Requeue all", { class: "primary", onclick: () => act({ action: "requeue", ...base }, "this group") }),
+        (g.by_status?.abandoned ?? 0) > 0 ? [actionButton("Acknowledge", { onclick: () => act({ action: "acknowledge", ...base }, "this group"), title: "They raise no alert any more" }),
+          actionButton("Discard", { onclick: () => act({ action: "discard", ...base }, "this group"), title: "Remove them for good; their keys go on" })] : null,
         abandonable ? actionButton("Abandon", { onclick: () => act({ action: "abandon", ...base }, "this group") }) : null)),
     h("p", { class: "cause mono wrap" }, g.message),
     h("dl", { class: "states" }, detail("status", statuses), detail("first", when(g.first_at)), detail("last", when(g.last_at)), g.keys ? detail("ordering keys", count(g.keys)) : null, detail("types", types.slice(0, 4).join(", ") + (types.length > 4 ? ` and ${types.length - 4} more` : ""))),

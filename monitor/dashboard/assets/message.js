@@ -49,7 +49,8 @@ function facts(database, m) {
 }
 
 function card(m, act) {
-  const can = { requeue: m.status === "failed" || m.status === "abandoned", replay: m.status === "published", abandon: m.status === "pending" || m.status === "failed" };
+  const seen = m.last_error?.acknowledged;
+  const can = { discard: m.status === "abandoned", acknowledge: m.status === "abandoned" && !seen, requeue: m.status === "failed" || m.status === "abandoned", replay: m.status === "published", abandon: m.status === "pending" || m.status === "failed" };
   const subject = `${m.type} for ${m.broker}`;
   const button = (action, text, more) => (can[action] ? actionButton(text, { onclick: () => act(m.broker, action, subject), "aria-label": `${text} for ${m.broker}`, ...more }) : null);
   return h("article", { class: "panel", "aria-label": `Broker ${m.broker}` },
@@ -61,7 +62,7 @@ function card(m, act) {
     h("dl", { class: "states" },
       detail("attempts", count(m.attempts ?? 0)), m.crashes ? detail("crashes", count(m.crashes)) : null, detail("payload", bytes(m.payload_bytes)), detail("shard", m.shard ?? 0),
       m.priority ? detail("priority", m.priority) : null, m.broker_message_id ? detail("broker's id", mono(m.broker_message_id)) : null, detail("row", m.id)),
-    h("div", { class: "buttons" }, button("requeue", "Requeue", { class: "primary" }), button("replay", "Replay"), button("abandon", "Abandon")));
+    h("div", { class: "buttons" }, button("requeue", "Requeue", { class: "primary" }), button("replay", "Replay"), button("acknowledge", "Acknowledge"), button("discard", "Discard"), button("abandon", "Abandon")));
 }
 
 function detail(name, value) {
@@ -100,7 +101,7 @@ export function timeline(m) {
     add(e.at, e.class === "operator" ? "Abandoned by an operator" : e.attempt ? `Attempt ${e.attempt} failed` : "An attempt failed", "warn", earlier > 0 ? `${earlier} earlier ${earlier === 1 ? "attempt" : "attempts"} failed, too.` : "");
   }
   if (m.published_at) add(m.published_at, "Published", "ok", "The broker confirmed it.");
-  else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");
+  else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", m.last_error?.acknowledged ? "An operator has acknowledged it. Only an operator sends it again." : "Only an operator sends it again.");
   events.sort((a, b) => new Date(a.at) - new Date(b.at));
   if (m.state) add(next(m), stateTitles[m.state] ?? m.state, states[m.state]?.[0] ?? "wait", m.state === "claimed" ? [m.locked_by ? [mono(m.locked_by), ". "] : "", "The lease expires then; if the worker crashed, another one claims the message."] : waitsFor(m));
   if (m.expires_at && !m.finished_at) add(m.expires_at, "Expires", "wait", "It is abandoned if it is not delivered by then.");

@@ -95,11 +95,12 @@ export const states = {
 };
 
 // waitsFor says in a sentence for what an open row waits: its state, and the message that goes first where that is known.
-export function waitsFor(m) {
+export function waitsFor(m, now = Date.now()) {
   const means = states[m.state]?.[1], d = m.deferral;
   if (!means) return "";
-  const first = d && d.message_id !== m.message_id ? ` That is message ${d.message_id}.` : "";
-  return means[0].toUpperCase() + means.slice(1) + "." + (m.state === "behind" || m.state === "blocked" ? first : "");
+  const other = d && d.message_id !== m.message_id;
+  if (m.state === "blocked" && other) return `Behind message ${d.message_id}, abandoned${d.since ? ` ${ago(d.since, now)}` : ""}: unblock the key, or requeue or discard that message.`;
+  return means[0].toUpperCase() + means.slice(1) + "." + (m.state === "behind" && other ? ` That is message ${d.message_id}.` : "");
 }
 
 // Behind, from here on: a lag that a person would want to know of.
@@ -110,7 +111,7 @@ export function verdict(name, b, now = new Date()) {
   const wait = waiting(b), waits = rows(wait.n, wait.more);
   const behind = Math.max(b.lag_seconds ?? 0, 0);
   const failing = { n: b.counts?.failed ?? 0, more: (b.capped ?? []).includes("failed") };
-  const abandoned = { n: b.counts?.abandoned ?? 0, more: (b.capped ?? []).includes("abandoned") };
+  const abandoned = { n: b.unacknowledged ?? b.counts?.abandoned ?? 0, more: b.unacknowledged_more ?? (b.capped ?? []).includes("abandoned") };
   const since = b.breaker_since ?? b.last_published;
   const sinceWords = b.breaker_since ? ` since ${clock(since, false, now)}` : since ? `, nothing delivered since ${clock(since, false, now)}` : ", nothing delivered yet";
   if (b.paused) {
@@ -152,11 +153,19 @@ export function verdict(name, b, now = new Date()) {
       : { level: "bad", word: "Stuck", text: `${name} is ${duration(behind)} behind and nothing is being delivered${b.last_published ? ` since ${clock(b.last_published, false, now)}` : ""}. ${waits} wait.`,
         advice: "Does a relay run? See Workers, then its log." };
   }
+  if (b.blocked_keys) {
+    const one = b.blocked_keys === 1 && !b.blocked_keys_more;
+    return {
+      level: "bad", word: "Blocked",
+      text: `${name}: ${count(b.blocked_keys, b.blocked_keys_more)} ordering ${one ? "key waits" : "keys wait"} for an operator, with ${rows(b.held ?? 0, b.held_more)} behind.`,
+      advice: "Blocked keys shows the abandoned messages they wait for: unblock the keys, or requeue or discard those messages.",
+    };
+  }
   if (failing.n || abandoned.n) {
     const parts = [];
     if (failing.n) parts.push(`${count(failing.n, failing.more)} failed and ${failing.n === 1 ? "is" : "are"} tried again`);
     if (abandoned.n) parts.push(`${count(abandoned.n, abandoned.more)} ${abandoned.n === 1 ? "was" : "were"} abandoned`);
-    return { level: "warn", word: "Failures", text: `${name}: ${parts.join(", ")}.`, advice: "Failures shows them by cause; requeue them there once it is mended." };
+    return { level: "warn", word: "Failures", text: `${name}: ${parts.join(", ")}.`, advice: "Failures shows them by cause; requeue them there once it is repaired, or acknowledge what you have seen." };
   }
   return { level: "ok", word: "Healthy", text: wait.n ? `${name} keeps up, ${duration(behind)} behind.` : `${name} keeps up.`, advice: "" };
 }

@@ -105,6 +105,87 @@ BEGIN CATCH
 END CATCH;
 SELECT @operated_rows AS fanout_operated;
 
+-- acknowledge
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
+DECLARE @listed TABLE (
+    id     bigint       NOT NULL PRIMARY KEY,
+    shard  int          NOT NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    waits  bit          NOT NULL,
+    behind bit          NOT NULL
+);
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @listed (id, shard, status, waits, behind)
+SELECT id, shard, status, waits, behind
+  FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
+INSERT INTO @seen (block_id, shard, operator, back)
+SELECT block_id, shard, operator, back
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator', back bit '$.back');
+SET @now = SYSUTCDATETIME();
+IF (SELECT COUNT(*)
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+       AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
+   <> (SELECT COUNT(*) FROM @listed)
+    THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator, back)
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
+ UNION
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+    ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+IF EXISTS (SELECT block_id, shard, operator, back FROM @entries EXCEPT SELECT block_id, shard, operator, back FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator, back FROM @seen EXCEPT SELECT block_id, shard, operator, back FROM @entries)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
+    UPDATE m
+       SET last_error = CASE WHEN LEFT(m.last_error, 21) = N'{"acknowledged":true,' THEN m.last_error
+                             WHEN LEFT(m.last_error, 2) = N'{"' THEN CONCAT(N'{"acknowledged":true,', SUBSTRING(m.last_error, 2, LEN(m.last_error)))
+                             ELSE CONCAT(N'{"acknowledged":true,"class":"","message":"', STRING_ESCAPE(LEFT(COALESCE(m.last_error, N''), 2000), 'json'), N'"}') END
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = l.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
 -- applied
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -293,6 +374,48 @@ SELECT TOP (@limit) target_broker AS fanout_blocked_key
  WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
  ORDER BY since, block_id;
 
+-- blocking
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF @message_ids <> N'[]'
+BEGIN
+    SET @by_id = 1;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+SELECT TOP (@limit) m.id AS fanout_found, LOWER(CONVERT(char(36), m.message_id)) AS message_id, m.target_broker
+  FROM app.outbox_key_blocks AS w WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = w.block_id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND w.reason = N'operator' AND w.wake_at = '9999-12-31' AND w.ordering_key IS NOT NULL
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (@by_id = 0 OR m.message_id IN (SELECT message_id FROM @ids))
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
+ ORDER BY m.id
+OPTION (RECOMPILE);
+
 -- blocks_of
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -462,6 +585,32 @@ BEGIN CATCH
 END CATCH;
 SELECT @deferred_rows AS fanout_deferred;
 
+-- deferred_followers
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @held TABLE (
+    place    int        NOT NULL PRIMARY KEY,
+    id       bigint     NOT NULL,
+    key_hash binary(32) NOT NULL,
+    shard    int        NOT NULL
+);
+INSERT INTO @held (place, id, key_hash, shard)
+SELECT CONVERT(int, l.[key]), b.id, CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), b.ordering_key))), b.shard
+  FROM OPENJSON(@blockers) AS l
+ CROSS APPLY OPENJSON(l.[value]) WITH (id bigint '$.id', ordering_key nvarchar(1024) '$.key', shard int '$.shard') AS b;
+SELECT held.place AS fanout_place
+     , behind.followers
+  FROM @held AS held
+ CROSS APPLY (SELECT COUNT_BIG(*) AS followers
+                FROM (SELECT TOP (@max_count + 1) p.id
+                        FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                       WHERE p.target_broker = @broker AND p.key_hash = held.key_hash AND p.shard = held.shard AND p.id > held.id
+                         AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred_rows) AS behind;
+
 -- diagnose
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -477,6 +626,138 @@ SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_versi
      , d.delayed_durability_desc
   FROM sys.databases AS d
  WHERE d.database_id = DB_ID();
+
+-- discard
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @moved_rows int, @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
+DECLARE @listed TABLE (
+    id     bigint       NOT NULL PRIMARY KEY,
+    shard  int          NOT NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    waits  bit          NOT NULL,
+    behind bit          NOT NULL
+);
+DECLARE @seen TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @listed (id, shard, status, waits, behind)
+SELECT id, shard, status, waits, behind
+  FROM OPENJSON(@rows) WITH (id bigint '$.id', shard int '$.shard', status nvarchar(16) '$.status', waits bit '$.waits', behind bit '$.behind');
+INSERT INTO @seen (block_id, shard, operator, back)
+SELECT block_id, shard, operator, back
+  FROM OPENJSON(@known) WITH (block_id bigint '$.id', shard int '$.shard', operator bit '$.operator', back bit '$.back');
+SET @now = SYSUTCDATETIME();
+IF (SELECT COUNT(*)
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+       AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
+   <> (SELECT COUNT(*) FROM @listed)
+    THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
+DECLARE @entries TABLE (block_id bigint NOT NULL, shard int NOT NULL, operator bit NOT NULL, back bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @entries (block_id, shard, operator, back)
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK) ON w.block_id = l.id
+ UNION
+SELECT w.block_id, w.shard, CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END
+     , CASE WHEN w.reason = N'backoff' AND w.wake_at IS NULL THEN 1 ELSE 0 END
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+    ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+IF EXISTS (SELECT block_id, shard, operator, back FROM @entries EXCEPT SELECT block_id, shard, operator, back FROM @seen)
+   OR EXISTS (SELECT block_id, shard, operator, back FROM @seen EXCEPT SELECT block_id, shard, operator, back FROM @entries)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
+DELETE w
+  FROM (SELECT block_id, shard FROM OPENJSON(@forgotten) WITH (block_id bigint '$.id', shard int '$.shard')) AS gone
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = gone.block_id AND w.shard = gone.shard
+ WHERE COALESCE(w.ordering_key, N'') = N'';
+DECLARE @moved TABLE (block_id bigint NOT NULL, shard int NOT NULL, to_id bigint NOT NULL, operator bit NOT NULL, PRIMARY KEY (block_id, shard));
+INSERT INTO @moved (block_id, shard, to_id, operator)
+SELECT block_id, shard, to_id, operator
+  FROM OPENJSON(@moves) WITH (block_id bigint '$.id', shard int '$.shard', to_id bigint '$.to', operator bit '$.operator');
+UPDATE w
+   SET block_id         = v.to_id
+     , block_message_id = COALESCE(m.message_id, w.block_message_id)
+     , wake_at          = NULL
+     , reason           = N'backoff'
+  FROM @moved AS v
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = v.block_id AND w.shard = v.shard
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = NULLIF(v.to_id, v.block_id)
+ WHERE w.ordering_key IS NOT NULL AND v.operator = CASE WHEN w.reason = N'operator' AND w.wake_at = '9999-12-31' THEN 1 ELSE 0 END;
+SET @moved_rows = @@ROWCOUNT;
+IF @moved_rows <> (SELECT COUNT(*) FROM @moved)
+    THROW 50123, N'a key block of app.outbox that an operator acts on has changed', 1;
+    DELETE m
+      FROM @listed AS l
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = l.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
+-- entries
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET @now = SYSUTCDATETIME();
+SELECT found.shard AS fanout_entry, COALESCE(found.ordering_key, N'') AS ordering_key, found.block_id, CONVERT(bit, found.operator) AS operator
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+ CROSS APPLY (SELECT blocked.shard, blocked.ordering_key, blocked.block_id, blocked.reason, 1 AS operator
+                FROM (SELECT TOP (@limit) g.shard, g.ordering_key, g.block_id, g.reason
+                        FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
+                       WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at = '9999-12-31') AS blocked
+              UNION ALL
+              SELECT timed.shard, timed.ordering_key, timed.block_id, timed.reason, 0
+                FROM (SELECT TOP (@limit) g.shard, g.ordering_key, g.block_id, g.reason
+                        FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
+                       WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at > @now AND g.wake_at < '9999-12-31'
+                       ORDER BY g.wake_at) AS timed) AS found
+ WHERE CASE WHEN found.operator = 1 THEN CASE WHEN found.reason = N'operator' AND found.ordering_key IS NOT NULL THEN 1 ELSE 0 END
+            WHEN found.reason = N'scheduled' THEN 1 ELSE 0 END = 1;
+
+-- errors_of
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SELECT m.id AS fanout_row, m.last_error
+  FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
 
 -- exclusive
 SET NOCOUNT ON;
@@ -638,6 +919,7 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
    AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                    THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
@@ -646,6 +928,7 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
    AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
  ORDER BY m.id
 OPTION (RECOMPILE);
 SELECT id AS fanout_found, LOWER(CONVERT(char(36), message_id)) AS message_id, target_broker FROM @found ORDER BY id;
@@ -766,7 +1049,7 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
      , w.since
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END AS until_at
      , CONVERT(bit, 0) AS failed
-     , error.last_error
+     , CONVERT(nvarchar(max), NULL) AS last_error
      , w.shard
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
@@ -774,9 +1057,6 @@ SELECT TOP (@limit) w.ordering_key AS fanout_block
                WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id
- OUTER APPLY (SELECT e.last_error
-                FROM app.outbox AS e WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-               WHERE e.id = w.block_id) AS error
  WHERE w.ordering_key IS NOT NULL
    AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL))
  ORDER BY CASE WHEN w.wake_at = '9999-12-31' THEN 0 ELSE 1 END, w.since, w.block_id;
@@ -1381,6 +1661,7 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
    AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                    THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
@@ -1389,6 +1670,7 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
    AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
  ORDER BY m.id
 OPTION (RECOMPILE);
 SELECT COUNT(*) AS fanout_matches FROM @found;
@@ -1511,16 +1793,16 @@ SET LOCK_TIMEOUT 5000;
 SET DEADLOCK_PRIORITY LOW;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
+DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL, scheduled bigint NOT NULL);
 DECLARE @deferred_rows TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
 DECLARE @deferred_count bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
 SET @now = SYSUTCDATETIME();
-INSERT INTO @heads (shard, status, row_count)
-SELECT shards.shard, head.status, COUNT_BIG(*)
+INSERT INTO @heads (shard, status, row_count, scheduled)
+SELECT shards.shard, head.status, COUNT_BIG(*), SUM(CASE WHEN head.status <> N'processing' AND head.available_at > @now THEN 1 ELSE 0 END)
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
- CROSS APPLY (SELECT TOP (@look) m.status
+ CROSS APPLY (SELECT TOP (@look) m.status, m.available_at
                 FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                ORDER BY m.id) AS head
@@ -1589,7 +1871,14 @@ SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N
                          WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
                          ORDER BY m.finished_at DESC, m.id DESC) AS a
                  WHERE a.last_error IS NOT NULL) AS e
-         ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS last_error;
+         ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS last_error
+     , (SELECT COALESCE(SUM(h.scheduled), 0) FROM @heads AS h) AS scheduled
+     , (SELECT COUNT_BIG(*)
+          FROM (SELECT TOP (@limit + 1) m.last_error
+                  FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
+                 ORDER BY m.finished_at DESC) AS newest
+         WHERE newest.last_error IS NULL OR LEFT(newest.last_error, 21) <> N'{"acknowledged":true,') AS unacknowledged;
 
 -- pause
 SET NOCOUNT ON;
@@ -1951,11 +2240,13 @@ SELECT a.id AS fanout_state
      , CASE WHEN own.block_id IS NULL THEN 0 WHEN own.wake_at IS NULL THEN 3 WHEN own.wake_at >= '9999-12-31' THEN 4 WHEN own.wake_at > @now THEN 1 ELSE 2 END AS own_wake
      , own.reason AS own_reason
      , CASE WHEN own.wake_at < '9999-12-31' THEN own.wake_at END AS own_until
+     , own.since AS own_since
      , CASE WHEN block.block_id IS NULL THEN 0 WHEN block.wake_at IS NULL THEN 3 WHEN block.wake_at >= '9999-12-31' THEN 4 WHEN block.wake_at > @now THEN 1 ELSE 2 END AS wake
      , block.reason
      , block.block_id
      , LOWER(CONVERT(char(36), block.block_message_id)) AS message_id
      , CASE WHEN block.wake_at < '9999-12-31' THEN block.wake_at END AS until_at
+     , block.since
      , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL) THEN 1 ELSE 0 END) AS done
      , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL)
                               AND EXISTS (SELECT 1

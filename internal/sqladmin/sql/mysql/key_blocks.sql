@@ -9,7 +9,7 @@ SELECT w.ordering_key
      , {{micros w.since}}
      , CASE WHEN w.wake_at <> '9999-12-31' THEN {{micros w.wake_at}} END
      , FALSE
-     , m.last_error
+     , NULL -- errors are read by errors_of.sql, for those that are shown
      , w.shard
   FROM (
 {{each shard part_key_blocks_shard}}

@@ -1,7 +1,8 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error, whose time stands in its JSON (texts that are no such
 -- JSON come last). No more rows than @limit_1 (one more than @limit) are read in each shard, among the deferred rows, among those that have an
--- error, and of each status that is final. @broker, @limit
+-- error, and of each status that is final. What is scheduled counts among the rows of the shards only; see entries.sql for the others. What nobody has
+-- acknowledged counts among the newest abandoned rows. @broker, @limit
 -- Plan: range scans of {{name}}_queue and {{name}}_failing that stop after so many rows.
 WITH heads AS (
 {{each shard part_overview_shard}}
@@ -15,7 +16,7 @@ WITH heads AS (
      ORDER BY id DESC
      LIMIT @limit_1
 ), opened AS (
-    SELECT COALESCE(SUM(pending), 0) AS pending, COALESCE(SUM(processing), 0) AS processing, COALESCE(MAX(looked), 0) AS fullest, MIN(oldest) AS oldest FROM heads
+    SELECT COALESCE(SUM(pending), 0) AS pending, COALESCE(SUM(processing), 0) AS processing, COALESCE(MAX(looked), 0) AS fullest, MIN(oldest) AS oldest, COALESCE(SUM(scheduled), 0) AS scheduled FROM heads
 ), waiting AS (
     SELECT COUNT(*) AS looked, COALESCE(SUM(status = 'pending'), 0) AS pending, MIN(created_at) AS oldest FROM deferred_rows
 ), broken AS (
@@ -41,6 +42,11 @@ SELECT CAST(opened.pending + waiting.pending AS SIGNED)
          WHERE last_error IS NOT NULL
          ORDER BY CASE WHEN JSON_VALID(last_error) THEN JSON_UNQUOTE(JSON_EXTRACT(last_error, '$.at')) END DESC, id DESC -- NULL sorts lowest
          LIMIT 1)
+     , CAST(opened.scheduled AS SIGNED)
+     , (SELECT COUNT(*)
+          FROM (SELECT last_error FROM {{table}} FORCE INDEX ({{name}}_queue)
+                 WHERE target_broker = @broker AND queue = 102 ORDER BY finished_at DESC, id DESC LIMIT @limit_1) AS newest
+         WHERE last_error IS NULL OR LEFT(last_error, 21) <> '{"acknowledged":true,')
   FROM opened
  CROSS JOIN waiting
  CROSS JOIN broken

@@ -19,7 +19,7 @@ WITH held AS MATERIALIZED (
      LIMIT 50000
 ), heads AS MATERIALIZED (
     SELECT n.shard, head.ordering_key, head.id, head.place
-      FROM generate_series(0, 7) AS n (shard)
+      FROM generate_series(0, 11) AS n (shard)
      CROSS JOIN LATERAL (SELECT m.ordering_key, m.id, row_number() OVER (ORDER BY m.id) AS place
                            FROM {{table}} AS m
                           WHERE m.target_broker = @broker AND m.shard = n.shard AND m.finished_at IS NULL AND NOT m.deferred

@@ -3,9 +3,10 @@
 -- Which open rows are pending is not read: they are what is neither claimed nor has failed. Only the head of a shard can be claimed: its
 -- first 1,000 rows are read, and 4,000 where much of them is claimed; claims look no further, but for the moment before what fills the
 -- head is deferred. The oldest row is that of the heads and of as many deferred ones. A failed row without an error counts as pending.
--- @broker, @limit
+-- What is scheduled counts among the rows of the heads only; see entries.sql for the others. What nobody has acknowledged counts among the
+-- newest abandoned rows. @broker, @limit
 -- Plan, with settings_browse.sql: bounded range scans of {{name}}_open, {{name}}_deferred, {{name}}_published, {{name}}_abandoned and
--- {{name}}_failing, by the index alone, where vacuum has passed since, but for the heads, the failing ones and as many deferred ones.
+-- {{name}}_failing, by the index alone, where vacuum has passed since, but for the heads, the failing ones, the abandoned ones and as many deferred ones.
 SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
             ELSE greatest(0, opened.n + deferred.n - hand.processing - failing.failed) END
      , failing.looked >= @limit + 1000 OR opened.n >= @limit + 1000 + hand.processing + failing.failed OR deferred.n >= @limit + 1000 OR hand.cut
@@ -15,9 +16,11 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
      , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, deferred.oldest)) * 1000000)::bigint, 0))
      , gone.last_published
      , latest.last_error
+     , hand.scheduled, gone.unacknowledged
   FROM (SELECT sum(coalesce(deep.processing, head.processing))::bigint AS processing
                           , bool_or(coalesce(deep.cut, false)) AS cut
                           , min(head.oldest) AS oldest
+                          , sum(head.scheduled)::bigint AS scheduled
                        FROM generate_series(0, 11) AS n (shard)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
                                                  -- Claims go past what waits: more may be claimed further down unless most of the last
@@ -26,6 +29,7 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
                                                  AND (count(*) FILTER (WHERE place > 750 AND greatest(locked_until, available_at) > statement_timestamp()) > 125
                                                       OR max(place) FILTER (WHERE status = 'processing') > 750) AS cut
                                                , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
+                                               , count(*) FILTER (WHERE status <> 'processing' AND available_at > statement_timestamp()) AS scheduled
                                             FROM (SELECT m.status, m.created_at, m.locked_until, m.available_at, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = @broker AND m.shard = n.shard
@@ -88,10 +92,14 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
  CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
                                                     WHERE m.target_broker = @broker AND m.published_at IS NOT NULL
                                                     ORDER BY m.published_at LIMIT @limit + 1) AS first) AS published
-                          , (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                                                    WHERE m.target_broker = @broker
-                                                      AND m.finished_at IS NOT NULL AND m.published_at IS NULL
-                                                    ORDER BY m.finished_at LIMIT @limit + 1) AS first) AS abandoned
                           , (SELECT m.published_at FROM {{table}} AS m
                               WHERE m.target_broker = @broker AND m.published_at IS NOT NULL AND m.published_at < 'infinity'
-                              ORDER BY m.published_at DESC LIMIT 1) AS last_published) AS gone
+                              ORDER BY m.published_at DESC LIMIT 1) AS last_published
+                          , last.abandoned, last.unacknowledged
+                       FROM (SELECT count(*) AS abandoned
+                                  , count(*) FILTER (WHERE NOT starts_with(coalesce(last_error, ''), '{"acknowledged":true,')) AS unacknowledged
+                               FROM (SELECT m.last_error
+                                       FROM {{table}} AS m
+                                      WHERE m.target_broker = @broker AND m.finished_at IS NOT NULL AND m.published_at IS NULL
+                                      ORDER BY m.finished_at DESC
+                                      LIMIT @limit + 1) AS newest) AS last) AS gone

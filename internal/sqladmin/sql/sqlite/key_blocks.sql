@@ -9,7 +9,7 @@ SELECT w.ordering_key
      , w.since
      , nullif(w.wake_at, 9223372036854775807)
      , false
-     , m.last_error
+     , NULL -- errors are read by errors_of.sql, for those that are shown
      , w.shard
   FROM (SELECT * FROM (SELECT * FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_wake
                         WHERE target_broker = @broker AND shard = 0 AND wake_at = 9223372036854775807 ORDER BY block_id LIMIT 10000)

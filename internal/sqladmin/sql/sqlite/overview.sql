@@ -1,19 +1,20 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error, whose time stands in its JSON (texts that are no such
 -- JSON come last). No more rows than @limit and one are read in each shard, among the deferred rows, among those that have an error, and
--- of each status that is final. @now, @broker, @limit
+-- of each status that is final. What is scheduled counts among the rows of the shards only; see entries.sql for the others. What nobody has
+-- acknowledged counts among the newest abandoned rows. @now, @broker, @limit
 -- Plan: range scans of {{name}}_open, {{name}}_deferred_key, {{name}}_failing and {{name}}_finished that stop after so many rows.
 WITH open AS MATERIALIZED (
-    SELECT shard, status, created_at
-      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+    SELECT shard, status, created_at, available_at
+      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
              WHERE target_broker = @broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
      UNION ALL
-    SELECT shard, status, created_at
-      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+    SELECT shard, status, created_at, available_at
+      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
              WHERE target_broker = @broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
      UNION ALL
-    SELECT shard, status, created_at
-      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+    SELECT shard, status, created_at, available_at
+      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
              WHERE target_broker = @broker AND shard = 2 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
 ), deferred_rows AS MATERIALIZED (
     SELECT status, created_at FROM {{table}} INDEXED BY {{name}}_deferred_key
@@ -57,4 +58,11 @@ SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) F
      , (SELECT last_error FROM failed
          ORDER BY CASE WHEN json_valid(last_error) THEN json_extract(last_error, '$.at') END DESC, id DESC -- NULL sorts lowest
          LIMIT 1)
+     , (SELECT count(*) FROM open WHERE status <> 'processing' AND available_at > @now)
+     , (SELECT count(*)
+          FROM (SELECT last_error FROM {{table}} INDEXED BY {{name}}_finished
+                 WHERE target_broker = @broker AND status = 'abandoned' AND finished_at IS NOT NULL
+                 ORDER BY finished_at DESC
+                 LIMIT @limit + 1)
+         WHERE substr(coalesce(last_error, ''), 1, 21) <> '{"acknowledged":true,')
   FROM seen

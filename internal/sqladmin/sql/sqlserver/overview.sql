@@ -1,20 +1,21 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
--- oldest open row in microseconds; when a row was published last; the last error. No count goes far beyond @limit. @broker, @limit
+-- oldest open row in microseconds; when a row was published last; the last error. No count goes far beyond @limit. What is scheduled counts among the
+-- rows of the shards only; see entries.sql for the others. What nobody has acknowledged counts among the newest abandoned rows. @broker, @limit
 -- Behind the first 20,000 rows of a shard, or @limit, none are read: the counts of open rows say that there are more then.
 -- A dirty read, like counts.sql: it counts what is being written, and does not wait for locks. Only texts of errors are read as committed, and
 -- rows that another transaction is writing passed over.
 -- Plan: a bounded range scan of each shard of {{name}}_open, covered, of {{name}}_deferred_key and {{name}}_failing, with a seek of
 -- {{name}}_pkey per entry, and two of {{name}}_finished.
-DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
+DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL, scheduled bigint NOT NULL);
 DECLARE @deferred_rows TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
 DECLARE @deferred_count bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
 SET @now = SYSUTCDATETIME();
-INSERT INTO @heads (shard, status, row_count)
-SELECT shards.shard, head.status, COUNT_BIG(*)
+INSERT INTO @heads (shard, status, row_count, scheduled)
+SELECT shards.shard, head.status, COUNT_BIG(*), SUM(CASE WHEN head.status <> N'processing' AND head.available_at > @now THEN 1 ELSE 0 END)
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
- CROSS APPLY (SELECT TOP (@look) m.status
+ CROSS APPLY (SELECT TOP (@look) m.status, m.available_at
                 FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, NOLOCK)
                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                ORDER BY m.id) AS head
@@ -85,4 +86,11 @@ SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N
                          WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
                          ORDER BY m.finished_at DESC, m.id DESC) AS a
                  WHERE a.last_error IS NOT NULL) AS e
-         ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS last_error;
+         ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS last_error
+     , (SELECT COALESCE(SUM(h.scheduled), 0) FROM @heads AS h) AS scheduled
+     , (SELECT COUNT_BIG(*)
+          FROM (SELECT TOP (@limit + 1) m.last_error
+                  FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
+                 ORDER BY m.finished_at DESC) AS newest
+         WHERE newest.last_error IS NULL OR LEFT(newest.last_error, 21) <> N'{"acknowledged":true,') AS unacknowledged;

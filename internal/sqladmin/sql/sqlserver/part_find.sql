@@ -1,8 +1,7 @@
 -- The rows that an operator's filter selects, without those that a worker has claimed, the first of them by id. It runs before any shard is locked; the rows are tested
 -- again under the locks. Rows that another transaction is writing at this moment are passed over.
--- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list, none = any,
--- @class or '', @refused (class of rows that are left out) or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
--- a time
+-- @limit, @broker or '', @statuses a JSON list, @message_ids a JSON list, none = any, and what part_find_where.sql
+-- uses
 -- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_deferred_key, {{name}}_finished), within the
 -- broker where one is named, and a lookup per row; seeks of {{name}}_once where message ids are. It is planned for its
 -- arguments each time (RECOMPILE), so that what is not asked for costs nothing.
@@ -49,17 +48,6 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
             ON t.message_id = i.message_id
          WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
  WHERE m.status IN (SELECT status FROM @wanted)
-       -- = ignores trailing spaces, the length does not.
-   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
-   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now)
+{{include part_find_where}}
  ORDER BY m.id
 OPTION (RECOMPILE);

@@ -1,7 +1,7 @@
 -- What is to be known of open rows to say in which states they are (core.State), and why deferred ones wait: how their times compare with
 -- now (0 come, 1 ahead, 2 never), whether what lies ahead is a schedule, and whether their brokers are paused; what stands about a row
 -- itself among the key blocks, and the block of its key in its shard where that is another row: its wake-up (0 no block, 1 ahead, 2 come,
--- 3 none, 4 infinity), its reason and its time; whether the row of the key's block is done, once its wake-up has come; and whether an earlier
+-- 3 none, 4 infinity), its reason, its time and since when; whether the row of the key's block is done, once its wake-up has come; and whether an earlier
 -- row of the key is deferred then. Rows are identified by their ids.
 -- @ids (a JSON list)
 -- Rows and blocks that another transaction is writing are passed over, but for the rows of the key's blocks.
@@ -30,11 +30,13 @@ SELECT a.id AS fanout_state
      , CASE WHEN own.block_id IS NULL THEN 0 WHEN own.wake_at IS NULL THEN 3 WHEN own.wake_at >= '9999-12-31' THEN 4 WHEN own.wake_at > @now THEN 1 ELSE 2 END AS own_wake
      , own.reason AS own_reason
      , CASE WHEN own.wake_at < '9999-12-31' THEN own.wake_at END AS own_until
+     , own.since AS own_since
      , CASE WHEN block.block_id IS NULL THEN 0 WHEN block.wake_at IS NULL THEN 3 WHEN block.wake_at >= '9999-12-31' THEN 4 WHEN block.wake_at > @now THEN 1 ELSE 2 END AS wake
      , block.reason
      , block.block_id
      , LOWER(CONVERT(char(36), block.block_message_id)) AS message_id
      , CASE WHEN block.wake_at < '9999-12-31' THEN block.wake_at END AS until_at
+     , block.since
      , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL) THEN 1 ELSE 0 END) AS done
      , CONVERT(bit, CASE WHEN block.block_id IS NOT NULL AND (b.id IS NULL OR b.finished_at IS NOT NULL)
                               AND EXISTS (SELECT 1
