@@ -170,7 +170,7 @@ func (l *looking) probe(ctx context.Context, pool *sql.DB, sources []string, fou
 	return nil
 }
 
-// isLocked tries to win a message for a moment. A role that may not is told that nobody has it.
+// isLocked tries to win a message for a moment. A role that may not is told that no one has it.
 func (l *looking) isLocked(ctx context.Context, pool *sql.DB, key uuid.UUID, source string) (bool, error) {
 	tx, err := pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

@@ -100,13 +100,13 @@ func acknowledgeCommand() *cobra.Command {
 func discardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard",
-		Short: "Remove abandoned messages for good: keys that wait for them go on",
-		Long: "Remove abandoned messages for good, whatever their age: they cannot be requeued any more, and ordering keys that wait for them\n" +
+		Short: "Remove abandoned messages forever: keys that wait for them go on",
+		Long: "Remove abandoned messages forever, whatever their age: they cannot be requeued any more, and ordering keys that wait for them\n" +
 			"(on_abandon: block) go on with the next message.",
 		Example: "  fanout messages discard --broker partner --error-class permanent --type \"Ordering.Draft*\" --dry-run",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbDiscard, past: "discarded", question: "Remove for good"},
+		act:      change{verb: monitor.VerbDiscard, past: "discarded", question: "Remove forever"},
 		statuses: admin.AbandonedStatuses(),
 		check:    someCondition("discard"), failures: true,
 	})

@@ -55,7 +55,7 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// Acknowledge marks abandoned rows as seen by an operator ([outbox.LastError.Acknowledged]), so that
 	// they raise no alert any more. Keys that wait for them keep waiting.
 	Acknowledge(ctx context.Context, filter Filter, limit int) (int, error)
-	// Discard removes abandoned rows for good, whatever their age. Keys that wait for them go on.
+	// Discard removes abandoned rows forever, whatever their age. Keys that wait for them go on.
 	Discard(ctx context.Context, filter Filter, limit int) (int, error)
 	// Unblock lets keys go on that wait for abandoned rows which the filter selects, without these rows,
 	// and returns how many keys; of one with blocks in two priority classes, each counts.

@@ -146,7 +146,7 @@ func testUnblockMany(t *table) {
 	require.ErrorContains(t, err, "unblock: ")
 }
 
-// What waits for a person, or by intention, is told apart from what merely waits.
+// What waits for a person, or by intention, is distinguished from what merely waits.
 func testStanding(t *table) {
 	assert.Zero(t, t.overviewOf())
 	k := t.keys(3)

@@ -1,7 +1,7 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error, whose time stands in its JSON (texts that are no such
 -- JSON come last). No more rows than @limit_1 (one more than @limit) are read in each shard, among the deferred rows, among those that have an
--- error, and of each status that is final. What is scheduled counts among the rows of the shards only; see entries.sql for the others. What nobody has
+-- error, and of each status that is final. What is scheduled counts among the rows of the shards only; see entries.sql for the others. What no operator has
 -- acknowledged counts among the newest abandoned rows. @broker, @limit
 -- Plan: range scans of {{name}}_queue and {{name}}_failing that stop after so many rows.
 WITH heads AS (

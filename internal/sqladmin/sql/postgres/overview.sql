@@ -3,7 +3,7 @@
 -- Which open rows are pending is not read: they are what is neither claimed nor has failed. Only the head of a shard can be claimed: its
 -- first 1,000 rows are read, and 4,000 where much of them is claimed; claims look no further, but for the moment before what fills the
 -- head is deferred. The oldest row is that of the heads and of as many deferred ones. A failed row without an error counts as pending.
--- What is scheduled counts among the rows of the heads only; see entries.sql for the others. What nobody has acknowledged counts among the
+-- What is scheduled counts among the rows of the heads only; see entries.sql for the others. What no operator has acknowledged counts among the
 -- newest abandoned rows. @broker, @limit
 -- Plan, with settings_browse.sql: bounded range scans of {{name}}_open, {{name}}_deferred, {{name}}_published, {{name}}_abandoned and
 -- {{name}}_failing, by the index alone, where vacuum has passed since, but for the heads, the failing ones, the abandoned ones and as many deferred ones.

@@ -1,6 +1,6 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error. No count goes far beyond @limit. What is scheduled counts among the
--- rows of the shards only; see entries.sql for the others. What nobody has acknowledged counts among the newest abandoned rows. @broker, @limit
+-- rows of the shards only; see entries.sql for the others. What no operator has acknowledged counts among the newest abandoned rows. @broker, @limit
 -- Behind the first 20,000 rows of a shard, or @limit, none are read: the counts of open rows say that there are more then.
 -- A dirty read, like counts.sql: it counts what is being written, and does not wait for locks. Only texts of errors are read as committed, and
 -- rows that another transaction is writing passed over.
