@@ -58,7 +58,7 @@ func TestCompatibleIsReadable(t *testing.T) {
 			}
 			after = reflect.StructOf(fields)
 		}
-		old, _, err := own.Of(before)
+		old, _, err := own.Of(before, false)
 		require.NoError(t, err)
 		current, _, err := own.Of(after)
 		require.NoError(t, err)
