@@ -91,6 +91,36 @@ func BenchmarkContract(b *testing.B) {
 	runtime.KeepAlive(catalog) // whose functions are asked
 }
 
+// BenchmarkCamelCase is Seal of an event without names in its tags, under its Go names and in camelCase.
+func BenchmarkCamelCase(b *testing.B) {
+	type line struct {
+		SKU, Price string
+		Quantity   int
+	}
+	type order struct {
+		OrderID, CustomerName, Note string
+		Lines                       []line
+	}
+	from := benchData()
+	data := order{OrderID: from.OrderID, CustomerName: from.Customer, Note: from.Note}
+	for _, l := range from.Lines {
+		data.Lines = append(data.Lines, line{l.SKU, l.Price, l.Quantity})
+	}
+	for name, opts := range map[string][]envelope.CatalogOption{"without": nil, "with": {envelope.WithCamelCase()}} {
+		b.Run(name, func(b *testing.B) {
+			catalog := envelope.NewCatalog("ordering", opts...)
+			envelope.Register[order](catalog, envelope.Name("OrderPlaced"))
+			event := envelope.NewEvent(data)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := catalog.Seal(event, envelope.Source{}, envelope.Context{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkSeal(b *testing.B) {
 	catalog, event, source, cx := newBench(b)
 	b.ReportAllocs()
