@@ -97,7 +97,7 @@ func TestWrongUsage(t *testing.T) {
 		`--published-before is "-1h": use an age such as 24h or 30d`:                                 {"purge", "--published-before", "-1h"},
 		`--limit is 0 and --before is 0`:                                                             {"audit", "--limit", "0"},
 		`the configuration has no database "x": it has ["main"]`:                                     {"status", "--database", "x"},
-		`"fanout messages unblock" takes one ordering key: see "fanout messages unblock --help"`:     {"messages", "unblock"},
+		`unblock needs to know which messages: name a --broker`:                                      {"messages", "unblock"},
 		`unknown argument "x" for "fanout messages list": see "fanout messages list --help"`:         {"messages", "list", "x"},
 		`"fanout messages show" takes the id of one message: see "fanout messages show --help"`:      {"messages", "show"},
 		`unknown flag: --nonsense`:                                                                   {"workers", "--nonsense"},

@@ -60,7 +60,7 @@ func TestCompatibleIsReadable(t *testing.T) {
 		}
 		old, _, err := own.Of(before, false)
 		require.NoError(t, err)
-		current, _, err := own.Of(after)
+		current, _, err := own.Of(after, false)
 		require.NoError(t, err)
 		breaks, changes := false, 0
 		require.NoError(t, own.Compare(old, current, "", func(is bool, _, _ string) { breaks, changes = breaks || is, changes+1 }))

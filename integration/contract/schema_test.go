@@ -308,7 +308,7 @@ func TestEncodedIsValid(t *testing.T) {
 	} {
 		t.Run(of.String(), func(t *testing.T) {
 			t.Parallel()
-			s, _, err := own.Of(of)
+			s, _, err := own.Of(of, false)
 			require.NoError(t, err)
 			compiled := compile(t, closed(s))
 			rapid.Check(t, func(t *rapid.T) {
@@ -339,7 +339,7 @@ func TestEncodedIsValidOfRandomStructs(t *testing.T) {
 			made = append(made, f)
 		}
 		of := reflect.StructOf(made)
-		s, _, err := own.Of(of)
+		s, _, err := own.Of(of, false)
 		require.NoError(t, err)
 		compiled := compile(t, closed(s))
 		value := reflect.New(of)
@@ -352,7 +352,7 @@ func TestEncodedIsValidOfRandomStructs(t *testing.T) {
 // value: the schema promises no less than there is.
 func TestSchemaIsTight(t *testing.T) {
 	t.Parallel()
-	s, _, err := own.Of(reflect.TypeFor[everything]())
+	s, _, err := own.Of(reflect.TypeFor[everything](), false)
 	require.NoError(t, err)
 	absent, null := map[string]bool{}, map[string]bool{}
 	values := rapid.Custom(func(t *rapid.T) (value everything) {
