@@ -1,13 +1,16 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
 )
@@ -16,7 +19,7 @@ import (
 // A key is in one partition in a round all the same, and no message of it is confirmed behind one that is not.
 func TestTopicGrowsInAnOutage(t *testing.T) {
 	t.Parallel()
-	const keys, most = 20, 150
+	const keys, most = 20, 300
 	c := startThree(t, 6)
 	w := newNetwork()
 	b := open(t, c.seeds()[:2], w.settings())
@@ -29,23 +32,38 @@ func TestTopicGrowsInAnOutage(t *testing.T) {
 	for i := range 500 {
 		msgs = append(msgs, numbered("there", fmt.Sprint("key-", i%keys), i))
 	}
-	growing := make(chan struct{})
-	go func() {
-		defer close(growing)
+	asked := make(chan struct{}, 1) // a client has asked how many there are, in most cases: the next one is news to it
+	c.fake.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		if question := request.(*kmsg.MetadataRequest); question.Topics == nil || len(question.Topics) > 0 {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+		return nil, nil, false //nolint:nilnil // the fake cluster answers
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var (
+		growing sync.WaitGroup
+		grown   atomic.Bool
+	)
+	defer growing.Wait()
+	defer stop()
+	growing.Go(func() {
+		defer grown.Store(true)
 		for partitions := 7; partitions <= most; partitions++ {
-			_, err := c.admin.CreatePartitions(t.Context(), 1, "there")
-			assert.NoError(t, err)
-			_, err = c.admin.ListTopics(t.Context(), "there") // at the pace at which clients learn
-			assert.NoError(t, err)
-			time.Sleep(10 * time.Millisecond)
+			select {
+			case <-asked:
+			case <-ctx.Done():
+				return
+			}
+			if _, err := c.admin.CreatePartitions(ctx, 1, "there"); ctx.Err() == nil {
+				assert.NoError(t, err)
+			}
 		}
-	}()
-	for over := false; !over; {
-		select {
-		case <-growing:
-			over = true
-		default:
-		}
+	})
+	for !grown.Load() {
 		failed, place := map[string]bool{}, map[string]string{}
 		for i, r := range b.Publish(t.Context(), msgs) {
 			key := msgs[i].OrderingKey

@@ -6,7 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -280,20 +280,19 @@ func TestRoundEndsInPart(t *testing.T) {
 			require.NoError(t, fake.fake.MoveTopicPartition(topic, p, p%3))
 		}
 	})
-	var ill atomic.Bool
-	ill.Store(true)
+	well := make(chan struct{})
 	f := fake.fake
 	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
-		if f.CurrentNode() != c.victim || !ill.Load() {
-			return nil, nil, false //nolint:nilnil // the fake cluster answers
+		if f.CurrentNode() == c.victim {
+			f.SleepControl(func() {
+				select {
+				case <-well:
+				case <-t.Context().Done():
+				}
+			})
 		}
-		f.SleepControl(func() {
-			for ill.Load() && t.Context().Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-		})
-		return nil, nil, false //nolint:nilnil // see above
+		return nil, nil, false //nolint:nilnil // the fake cluster answers
 	})
 	l := c.load(t, 2*time.Second)
 	for range 2 {
@@ -308,7 +307,7 @@ func TestRoundEndsInPart(t *testing.T) {
 	}
 	l.call(t)
 	assert.Contains(t, l.said["unavailable partition"], "confirms nothing in time: the replicas", "it is left alone, and costs nothing")
-	ill.Store(false)
+	close(well)
 	require.Eventually(t, func() bool { return l.call(t) == 4*len(l.keys) }, patience, 5*time.Millisecond, "all keys go on: %v", l.said)
 }
 
@@ -317,7 +316,15 @@ func TestRoundEndsInPart(t *testing.T) {
 func TestLateWord(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
-	f, over, requests := c.fake, make(chan struct{}), 0
+	f, over, asked, requests := c.fake, make(chan struct{}), make(chan struct{}), 0
+	askedOnce := sync.OnceFunc(func() { close(asked) })
+	f.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if question := request.(*kmsg.MetadataRequest); requests > 0 && question.Topics != nil && len(question.Topics) == 0 {
+			askedOnce()
+		}
+		return nil, nil, false //nolint:nilnil // the fake cluster answers
+	})
 	f.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
 		requests++
@@ -325,7 +332,12 @@ func TestLateWord(t *testing.T) {
 			f.SleepControl(func() { <-over })
 			return nil, nil, false //nolint:nilnil // the fake cluster answers
 		}
-		f.SleepControl(func() { time.Sleep(1500 * time.Millisecond) }) // as a server does that waits
+		f.SleepControl(func() { // a server that waits is asked whether it is there
+			select {
+			case <-asked:
+			case <-over:
+			}
+		})
 		answer := request.ResponseKind().(*kmsg.ProduceResponse)
 		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
 			out, p := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()

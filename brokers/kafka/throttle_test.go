@@ -17,11 +17,17 @@ import (
 func TestThrottledQuestions(t *testing.T) {
 	t.Parallel()
 	c := startThree(t, 6)
-	f := c.fake
+	f, held, questions, confirm := c.fake, false, 0, make(chan struct{})
 	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
 		if f.CurrentNode() == 2 {
-			f.SleepControl(func() { time.Sleep(4 * time.Second) })
+			held = true
+			f.SleepControl(func() {
+				select {
+				case <-confirm:
+				case <-t.Context().Done():
+				}
+			})
 		}
 		return nil, nil, false //nolint:nilnil // the fake cluster answers
 	})
@@ -29,6 +35,11 @@ func TestThrottledQuestions(t *testing.T) {
 		f.KeepControl()
 		if asked := request.(*kmsg.MetadataRequest); asked.Topics == nil || len(asked.Topics) > 0 {
 			return nil, nil, false //nolint:nilnil // see above
+		}
+		if held && f.CurrentNode() == 2 {
+			if questions++; questions == 2 { // after the pause, in which a further one would have found no answer
+				close(confirm)
+			}
 		}
 		answer := request.ResponseKind().(*kmsg.MetadataResponse)
 		answer.ThrottleMillis = 2500
