@@ -46,7 +46,7 @@ const (
 	// StateStranded: nothing but a repair can make the row due: it is deferred and no key block
 	// brings it back, its time or its lease never ends, or no relay claims from its shard. No action
 	// of this module leaves a row like this, so it was changed by hand, or there is a defect:
-	// report it. Requeue the row; abandon it first where it is pending.
+	// report it. Requeue the row.
 	StateStranded State = "stranded"
 )
 

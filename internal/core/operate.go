@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
@@ -34,6 +36,9 @@ type Operand struct {
 	Status outbox.Status
 	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
 	Waits bool
+	// Deferred is true while the row is out of the claim's way. Where no block brings it back, it is
+	// stranded.
+	Deferred bool
 }
 
 // A Block is an entry among the key blocks: a row that is deferred, and with a key blocks the later
@@ -71,12 +76,13 @@ type Repair struct {
 }
 
 // For reports whether an act is for a row. Rows that a worker has claimed are left alone until their
-// lease is over, and a requeue is for pending rows only where they wait for a time.
+// lease is over, and a requeue is for pending rows only where they wait for a time, or are stranded:
+// [Operate] leaves out those that are deferred and have a block.
 func (a Act) For(row *Operand) bool {
 	claimed := row.Status == outbox.StatusProcessing && row.Waits
 	switch a {
 	case Requeue:
-		return row.Status != outbox.StatusPublished && !claimed && (row.Status != outbox.StatusPending || row.Waits)
+		return row.Status != outbox.StatusPublished && !claimed && (row.Status != outbox.StatusPending || row.Waits || row.Deferred)
 	case Replay:
 		return row.Status == outbox.StatusPublished
 	case Acknowledge, Discard, UnblockRows:
@@ -116,7 +122,9 @@ func identify(ref driver.Ref, broker string) identity {
 func Operate(act Act, rows []Operand, blocks []Block) Repair {
 	o := operation{act: act, own: map[identity]*Operand{}, first: map[place]driver.Ref{}, entries: map[identity][]Block{}, at: map[place]int64{}}
 	for i := range rows {
-		o.add(&rows[i])
+		if row := &rows[i]; act != Requeue || row.Status != outbox.StatusPending || row.Waits || !blocked(row, blocks) {
+			o.add(row)
+		}
 	}
 	for _, b := range blocks {
 		id := identify(b.Ref, b.Broker)
@@ -137,6 +145,13 @@ func Operate(act Act, rows []Operand, blocks []Block) Repair {
 		}
 	}
 	return o.Repair
+}
+
+// blocked reports whether a row is among the key blocks, or behind one of its key.
+func blocked(row *Operand, blocks []Block) bool {
+	return slices.ContainsFunc(blocks, func(b Block) bool {
+		return identify(b.Ref, b.Broker) == identify(row.Ref, row.Broker) || row.Key != "" && b.Key == row.Key && b.Broker == row.Broker && b.Shard == row.Shard
+	})
 }
 
 // An operation is a decision in the making.

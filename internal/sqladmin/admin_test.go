@@ -30,7 +30,7 @@ var given = func() map[string][]string {
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
 		"counts": nil, "last_errors": nil, "beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
-		"followers": followers, "deferred_followers": followers, "entries": {"broker", "limit"}, "errors_of": append(rows[:3:3], "broker"), "blocking": filter,
+		"followers": followers, "deferred_followers": followers, "entries": {"broker", "limit"}, "stranded": {"broker", "heads", "after_id", "limit"}, "errors_of": append(rows[:3:3], "broker"), "blocking": filter,
 		"acknowledge": repaired, "discard": repaired, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
 		"search_message": {"message_id", "broker", "after_id", "limit"}, "search_key": search, "search_aggregate": append(search[:4:4], "type"), "search_correlation": search,

@@ -24,7 +24,7 @@ func (a *Admin) pick(ctx context.Context, conn Conn, found *rows) (picked []core
 			row     core.Operand
 			message string
 		)
-		err := scan(&row.ID, &message, &row.Broker, &row.Key, &row.Shard, &row.Status, &row.Waits)
+		err := scan(&row.ID, &message, &row.Broker, &row.Key, &row.Shard, &row.Status, &row.Waits, &row.Deferred)
 		row.MessageID = messageID(message)
 		picked = append(picked, row)
 		return err

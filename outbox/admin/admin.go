@@ -33,7 +33,8 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// ones that wait for a time, claimable at once with a fresh budget of attempts: it resets
 	// attempts, crashes, the backoff and available_at. A pending row that is deferred behind
 	// another one of its key waits for no time of its own, and is left as it is: requeue the row
-	// that it waits for ([Record.Deferral]). last_error stays until the next failure. A time to
+	// that it waits for ([Record.Deferral]). Rows that are stranded ([outbox.StateStranded]) are
+	// claimable again. last_error stays until the next failure. A time to
 	// live that has passed is taken off, and one that has not stays, unless [WithTTL] gives all
 	// rows a new one. Rows that are malformed by their last_error are left out, as they would be
 	// abandoned again, unless the filter names that class ([outbox.ClassMalformed]), for those that
@@ -94,6 +95,12 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// limit keys, and no count of followers beyond maxCount. It looks at 10,000 keys, and counts some
 	// 50,000 followers; where there are more of either, the totals say so.
 	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) (KeyBlocks, error)
+	// Stranded looks for open rows of a broker that no rule can ever make due ([outbox.StateStranded]):
+	// rows with a lease or a schedule that never ends, and, page by page, deferred rows that no key
+	// block brings back, of which limit are looked at, those with ids above after (zero = all). Next is
+	// where the next page begins. Of the records, only ids, broker, status, state, type, key, shard and
+	// the time at which they were written are set.
+	Stranded(ctx context.Context, broker string, after Position, limit int) (List, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted
 	// by name, and behind them one with the sum of those that are not distinguished.
 	Counts(ctx context.Context) ([]BrokerCounts, error)

@@ -207,6 +207,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "deferred_followers", given: args{"blockers": sqladmin.List{Items: blockers}, "max_count": int64(9)}, reads: 25 * n},
 		{name: "errors_of", given: picked, reads: 3 * n},
 		{name: "entries", given: args{"limit": int64(page)}, reads: 3 * planShards * 2 * page},
+		{name: "stranded", given: args{"heads": true, "after_id": int64(-1) << 60, "limit": int64(page)}, reads: 3*planShards*planPage + 12*page},
 		{name: "acknowledge", given: picked, reads: 5 * n},
 		{name: "discard", given: picked, reads: 5 * n},
 		{name: "expired_published", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 2 * page},

@@ -60,6 +60,7 @@ func TestBrowsePlans(t *testing.T) {
 		}},
 		"deferred_followers": {store.Text("deferred_followers"), []string{"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},
 		"entries":            {store.Text("entries"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at>? AND wake_at<?)"}},
+		"stranded":           {store.Text("stranded"), []string{"_deferred (target_broker=? AND id>?)"}},
 		"errors_of":          {store.Text("errors_of"), []string{"USING INTEGER PRIMARY KEY"}},
 		"acknowledge":        {store.Text("acknowledge"), []string{"USING INTEGER PRIMARY KEY"}},
 		"discard":            {store.Text("discard"), []string{"USING INTEGER PRIMARY KEY"}},

@@ -30,9 +30,9 @@ func foundRows(ids ...int64) reply {
 
 // pickedRows are what an operator acts on: failed rows of broker b in backoff, with the key k.
 func pickedRows(status outbox.Status, ids ...int64) reply {
-	s := set{columns: []string{"fanout_picked", "message_id", "target_broker", "ordering_key", "shard", "status", "waits"}}
+	s := set{columns: []string{"fanout_picked", "message_id", "target_broker", "ordering_key", "shard", "status", "waits", "deferred"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), string(status), status == outbox.StatusFailed})
+		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), string(status), status == outbox.StatusFailed, false})
 	}
 	return reply{sets: []set{s}}
 }

@@ -31,7 +31,7 @@ var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
 	"overview": {"broker", "limit"}, "message": {"message_id", "shown", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
-	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferred_followers": {"broker", "blockers", "max_count"}, "entries": {"broker", "limit"}, "errors_of": {"ids"},
+	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferred_followers": {"broker", "blockers", "max_count"}, "entries": {"broker", "limit"}, "stranded": {"broker", "heads", "after_id", "limit"}, "errors_of": {"ids"},
 	"blocking": findParams, "acknowledge": changeParams[:3:3], "discard": changeParams, "states": {"ids"}, "key_heads": {"broker", "shard", "keys"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),

@@ -67,6 +67,10 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// whatever the size of the table.
 	Backlog(ctx context.Context) ([]admin.Backlog, error)
 
+	// Stranded looks for open rows of a broker that no rule can ever make due, page by page; see
+	// [admin.Administration].
+	Stranded(ctx context.Context, broker string, after admin.Position, limit int) (admin.List, error)
+
 	// Pauses lists the paused brokers, by name.
 	Pauses(ctx context.Context) ([]admin.Pause, error)
 

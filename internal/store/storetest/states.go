@@ -23,6 +23,7 @@ var stateTests = []test{
 	{name: "ClaimedKey", run: testStatesOfAClaimedKey},
 	{name: "FollowersInTheirOrder", run: testStatesOfFollowers},
 	{name: "FarBehind", run: testStatesFarBehind},
+	{name: "Stranded", run: testStranded},
 }
 
 // A statesRun is the rows of one broker as a person could have written them, in any combination of what
@@ -394,9 +395,8 @@ func testEachState(t *table) {
 	assert.Equal(t, outbox.StateStranded, stateOf(ids[0]))
 	assert.Equal(t, outbox.StateStranded, stateOf(ids[1]))
 	assert.Equal(t, 1, t.requeue(t.these(ids[0])), "what has failed can be requeued")
-	assert.Zero(t, t.requeue(t.these(ids[1])), "and what is pending has to be abandoned first")
-	assert.Equal(t, 1, t.abandon(t.these(ids[1])))
-	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
+	assert.Equal(t, 1, t.requeue(t.these(ids[1])), "and so can what is pending")
+	assert.Zero(t, t.requeue(t.these(ids[1])), "once")
 	_, err = t.Store.Resume(t.Context(), broker)
 	require.NoError(t, err)
 	assert.Equal(t, []outbox.State{outbox.StateDue, outbox.StateBehind}, []outbox.State{stateOf(ids[0]), stateOf(ids[1])})
@@ -477,5 +477,74 @@ func testStatesFarBehind(t *table) {
 	assert.Equal(t, outbox.StateDue, states[ids[998]])
 	for _, at := range []int{1, 999, 1000, 1001} {
 		assert.Equal(t, outbox.StateBehind, states[ids[at]], at)
+	}
+}
+
+// Rows that no rule can ever make due are found page by page, among others that merely wait, and come
+// back when they are requeued.
+func testStranded(t *table) {
+	k := t.keys(4)
+	waiting := t.add(k[0], k[0])
+	t.failHead(waiting[0])
+	later := newRow("")
+	later.AvailableAt = time.Now().Add(lease)
+	t.insert(later)
+	require.GreaterOrEqual(t, t.deferRows(), 2) // the other one may be in another shard
+	blocked := t.add(k[1], k[1])
+	t.abandonAndBlock(blocked[0])
+	require.Equal(t, 1, t.deferRows())
+	find := func(limit int) (found []int64, pages int) {
+		t.Helper()
+		for after, more := (admin.Position{}), true; more; pages++ {
+			list, err := t.Store.Stranded(t.Context(), broker, after, limit)
+			require.NoError(t, err)
+			for i := range list.Records {
+				r := &list.Records[i]
+				assert.Equal(t, outbox.StateStranded, r.State)
+				assert.Equal(t, t.messageID(r.ID), r.MessageID)
+				assert.Equal(t, broker, r.Broker)
+				assert.NotZero(t, r.CreatedAt)
+				found = append(found, r.ID)
+			}
+			more, after = list.Next != admin.Position{}, list.Next
+		}
+		return found, pages
+	}
+	found, _ := find(100)
+	assert.Empty(t, found, "what waits for a time, for a row or for an operator is not lost")
+
+	lost := t.add(k[2], k[3], "", k[3])
+	t.exec("UPDATE {t} SET deferred = "+t.sql.yes+" WHERE id = ?", lost[0])
+	t.exec("UPDATE {t} SET deferred = "+t.sql.yes+", status = 'failed', last_error = '{}' WHERE id = ?", lost[2])
+	if d := t.Store.Dialect(); d == outbox.Postgres || d == outbox.SQLite { // which take no such lease
+		t.exec("UPDATE {t} SET deferred = "+t.sql.yes+" WHERE id = ?", lost[1])
+	} else {
+		t.exec("UPDATE {t} SET status = 'processing', lock_token = "+t.sql.id("?")+", locked_until = ? WHERE id = ?", uuid.NewString(), t.sql.never, lost[1])
+	}
+	found, _ = find(100)
+	assert.ElementsMatch(t, lost[:3], found)
+	found, pages := find(2)
+	assert.ElementsMatch(t, lost[:3], found, "on whatever page")
+	assert.GreaterOrEqual(t, pages, 3, "five deferred rows, at least")
+	none, err := t.Store.Stranded(t.Context(), "another", admin.Position{}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, admin.List{}, none)
+
+	everything := admin.Filter{Broker: broker, Statuses: admin.RequeueStatuses()}
+	everything.Statuses = everything.Statuses[:3] // but for what is abandoned
+	assert.Equal(t, 1, t.requeue(t.these(lost[0])), "by its name")
+	assert.Equal(t, 1, t.requeue(t.these(lost[1])))
+	assert.Equal(t, 1+2, t.requeue(everything), "with what waits for a time")
+	found, _ = find(100)
+	assert.Empty(t, found)
+	for _, id := range lost[:3] {
+		assert.Equal(t, outbox.StateDue, t.stateOf(id))
+	}
+	for _, wrong := range []struct {
+		broker string
+		limit  int
+	}{{"", 1}, {broker, 0}, {broker, 1 << 40}} {
+		_, err := t.Store.Stranded(t.Context(), wrong.broker, admin.Position{}, wrong.limit)
+		require.ErrorContains(t, err, "stranded rows: ")
 	}
 }

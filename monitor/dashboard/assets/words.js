@@ -91,7 +91,7 @@ export const states = {
   paused: ["paused", "its broker is paused"],
   unavailable: ["bad", "its broker or destination is unavailable"],
   unconfigured: ["warn", "no relay delivers to its broker: add it to the configuration"],
-  stranded: ["bad", "nothing but a repair makes it due: requeue it, and abandon it first where it is pending"],
+  stranded: ["bad", "nothing but a repair makes it due: requeue it"],
 };
 
 // waitsFor says in a sentence for what an open row waits: its state, and the message that goes first where that is known.

@@ -43,7 +43,7 @@ SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
-     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
        AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
@@ -150,7 +150,7 @@ SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
-     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
        AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
@@ -410,8 +410,12 @@ SELECT TOP (@limit) m.id AS fanout_found, LOWER(CONVERT(char(36), m.message_id))
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
+        OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
+                          AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                                           WHERE block.target_broker = m.target_broker AND block.key_hash = m.key_hash AND block.shard = m.shard
+                                             AND block.ordering_key IS NOT NULL))
+   AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
    AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
  ORDER BY m.id
 OPTION (RECOMPILE);
@@ -672,7 +676,7 @@ SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
-     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
        AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
@@ -894,23 +898,23 @@ END;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
-  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -926,8 +930,12 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
+        OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
+                          AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                                           WHERE block.target_broker = m.target_broker AND block.key_hash = m.key_hash AND block.shard = m.shard
+                                             AND block.ordering_key IS NOT NULL))
+   AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
    AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
  ORDER BY m.id
 OPTION (RECOMPILE);
@@ -1636,23 +1644,23 @@ END;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
-  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -1668,8 +1676,12 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
+        OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
+                          AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                                           WHERE block.target_broker = m.target_broker AND block.key_hash = m.key_hash AND block.shard = m.shard
+                                             AND block.ordering_key IS NOT NULL))
+   AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
    AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')
  ORDER BY m.id
 OPTION (RECOMPILE);
@@ -1913,9 +1925,10 @@ DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @gran
 SET @now = SYSUTCDATETIME();
 SELECT m.id AS fanout_picked, N'' AS message_id, m.target_broker, COALESCE(m.ordering_key, N'') AS ordering_key, m.shard, m.status
      , CONVERT(bit, CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END) AS waits
+     , m.deferred
   FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = l.id
- WHERE m.status <> N'processing' OR m.locked_until <= @now
+ WHERE m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31'
  ORDER BY m.id;
 
 -- purge_abandoned
@@ -2120,7 +2133,7 @@ SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
-     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
        AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of app.outbox that an operator acts on has changed', 1;
@@ -2259,6 +2272,30 @@ SELECT a.id AS fanout_state
   LEFT JOIN app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
     ON block.target_broker = a.target_broker AND block.key_hash = a.key_hash AND block.shard = a.shard AND block.ordering_key IS NOT NULL AND block.block_id <> a.id
   LEFT JOIN app.outbox AS b WITH (FORCESEEK, NOLOCK) ON b.id = block.block_id;
+
+-- stranded
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SELECT CONVERT(bit, found.page) AS fanout_page, m.id, LOWER(CONVERT(char(36), m.message_id)) AS message_id, m.status, m.type, m.ordering_key, m.shard, m.deferred
+     , m.created_at
+  FROM (SELECT head.id, 0 AS page
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+         CROSS APPLY (SELECT TOP (1000) o.id, o.locked_until, o.available_at
+                        FROM app.outbox AS o WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                       WHERE o.target_broker = @broker AND o.shard = shards.shard AND o.finished_at IS NULL AND o.deferred = 0 AND @heads = 1
+                       ORDER BY o.id) AS head
+         WHERE head.locked_until >= '9999-12-31' OR head.available_at >= '9999-12-31'
+        UNION ALL
+        SELECT deferred.id, 1
+          FROM (SELECT TOP (@limit) d.id
+                  FROM app.outbox AS d WITH (INDEX(outbox_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE d.target_broker = @broker AND d.deferred = 1 AND d.finished_at IS NULL AND d.id > @after_id
+                 ORDER BY d.id) AS deferred) AS found
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = found.id;
 
 -- take
 SET NOCOUNT ON;

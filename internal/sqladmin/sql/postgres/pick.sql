@@ -3,7 +3,7 @@
 -- @message_ids, @brokers
 -- Plan: the rows by primary key.
 SELECT m.id, m.message_id::text, m.target_broker, coalesce(m.ordering_key, ''), m.shard, m.status
-     , m.status <> 'processing' AND coalesce(greatest(m.locked_until, m.available_at) > statement_timestamp(), false)
+     , m.status <> 'processing' AND coalesce(greatest(m.locked_until, m.available_at) > statement_timestamp(), false), m.deferred
   FROM unnest(@message_ids::text[]::uuid[], @brokers::text[]) AS found (message_id, target_broker)
   JOIN {{table}} AS m ON m.message_id = found.message_id AND m.target_broker = found.target_broker
  WHERE m.message_id = ANY (@message_ids::text[]::uuid[])

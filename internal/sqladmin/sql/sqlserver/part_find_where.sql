@@ -1,6 +1,6 @@
 -- What an operator's filter selects of the rows m beside their statuses, without those that a worker has claimed.
 -- @type or '', @type_prefix or '', @key or '', @key_prefix or '', @class or '', @refused (class of rows that are left out) or '', @since or '' and
--- @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for a time, @unacknowledged: acknowledged rows are left out
+-- @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for a time, or are deferred behind nothing, @unacknowledged: acknowledged rows are left out
        -- = ignores trailing spaces, the length does not.
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
@@ -12,6 +12,10 @@
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
+        OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
+                          AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS block WITH (INDEX({{name}}_blocks_key), FORCESEEK)
+                                           WHERE block.target_broker = m.target_broker AND block.key_hash = m.key_hash AND block.shard = m.shard
+                                             AND block.ordering_key IS NOT NULL))
+   AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
    AND (@unacknowledged = 0 OR m.last_error IS NULL OR LEFT(m.last_error, 21) <> N'{"acknowledged":true,')

@@ -20,7 +20,7 @@ SET @now = SYSUTCDATETIME();
 IF (SELECT COUNT(*)
       FROM @listed AS l
      INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
-     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now)
+     WHERE m.shard = l.shard AND m.status = l.status AND (m.status <> N'processing' OR m.locked_until <= @now OR m.locked_until >= '9999-12-31')
        AND (m.status <> N'pending' OR l.waits = CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END))
    <> (SELECT COUNT(*) FROM @listed)
     THROW 50123, N'a row of {{table}} that an operator acts on has changed', 1;

@@ -1,0 +1,69 @@
+package sqladmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+// Stranded implements admin.Administration. Of rows that are not deferred, the first 1,000 of each
+// shard are looked at, with the first page, where the schema permits a lease or a schedule without end.
+func (a *Admin) Stranded(ctx context.Context, broker string, after admin.Position, limit int) (list admin.List, err error) {
+	_, err = admin.Filter{Broker: broker}.For("stranded rows", limit)
+	if broker == "" {
+		err = errors.Join(err, errors.New("stranded rows: name the broker"))
+	}
+	if limit > mostRows {
+		err = errors.Join(err, fmt.Errorf("stranded rows: the limit is %d: use at most %d", limit, mostRows))
+	}
+	if err != nil {
+		return admin.List{}, fmt.Errorf("%s: %w", a.dialect.Name, err)
+	}
+	given := args{"broker": broker, "heads": after == admin.Position{}, "after_id": after.ID, "limit": int64(limit)}
+	if after == (admin.Position{}) {
+		given["after_id"] = int64(math.MinInt64)
+	}
+	err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+		list = admin.List{}
+		var records []admin.Record
+		deferred, last := 0, int64(math.MinInt64)
+		err := a.query(ctx, conn, "stranded", given, func(scan scanner) error {
+			var (
+				r       = admin.Record{Broker: broker}
+				page    bool
+				key     *string
+				created moment
+			)
+			err := scan(&page, &r.ID, &r.MessageID, &r.Status, &r.Type, &key, &r.Shard, &r.Deferred, &created)
+			r.OrderingKey, r.CreatedAt = valueOf(key), created.Time
+			if page {
+				deferred, last = deferred+1, max(last, r.ID)
+			}
+			records = append(records, r)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if list.Scanned = len(records); deferred == limit {
+			list.Next = admin.Position{ID: last}
+		}
+		if err := a.states(ctx, conn, records); err != nil {
+			return err
+		}
+		for i := range records {
+			if records[i].State == outbox.StateStranded {
+				list.Records = append(list.Records, records[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return admin.List{}, a.failed(err, "look for stranded rows of broker %q in %s", broker, a.table)
+	}
+	return list, nil
+}
