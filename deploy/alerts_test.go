@@ -111,6 +111,10 @@ func TestAlerts(t *testing.T) {
 			{"some", both("fanout_outbox_keys_blocked", "0 3x60"), 2 * time.Minute},
 			{"for a moment", both("fanout_outbox_keys_blocked", "0 3 0x60"), 0},
 		},
+		"FanoutRowsStranded": {
+			{"none", both(rows+"stranded", "0x60"), 0},
+			{"one, as one relay has found", rows + "stranded" + at + "0x60\n" + rows + "stranded" + at2 + "0 0 1x60\n", 2 * time.Minute},
+		},
 		"FanoutMessagesFailing": {
 			{"none", both(rows+"failed", "0x60"), 0},
 			{"for half an hour and more", both(rows+"failed", "2x60"), 30 * time.Minute},

@@ -162,6 +162,7 @@ func TestEveryInstrument(t *testing.T) {
 			"fanout.outbox.rows.unacknowledged events orders":      1,
 			"fanout.outbox.rows.scheduled events orders":           0,
 			"fanout.outbox.rows.held events orders":                0,
+			"fanout.outbox.rows.stranded events orders":            0,
 			"fanout.outbox.keys.blocked events orders":             0,
 			"fanout.outbox.rows.pending idle orders":               0, // it is configured, and has no rows
 			"fanout.outbox.lag idle orders":                        0,
@@ -264,6 +265,7 @@ func TestGaugesOfAListener(t *testing.T) {
 	values, _ := collect(t, reader)
 	assert.Equal(t, series{
 		"fanout.outbox.listener.up connected d": 1, "fanout.outbox.listener.up disconnected d": 0,
+		"fanout.outbox.rows.stranded connected d": 0, "fanout.outbox.rows.stranded disconnected d": 0, "fanout.outbox.rows.stranded polls d": 0,
 		"fanout.outbox.breaker.state connected d": 1, "fanout.outbox.breaker.state disconnected d": 2, "fanout.outbox.breaker.state polls d": 0,
 		"fanout.outbox.broker.paused connected d": 1, "fanout.outbox.broker.paused disconnected d": 0, "fanout.outbox.broker.paused polls d": 0,
 		"fanout.outbox.destinations.unavailable connected d": 2, "fanout.outbox.destinations.unavailable disconnected d": 0, "fanout.outbox.destinations.unavailable polls d": 0,

@@ -27,9 +27,9 @@ func (a *Admin) Stranded(ctx context.Context, broker string, after admin.Positio
 	if after == (admin.Position{}) {
 		given["after_id"] = int64(math.MinInt64)
 	}
-	err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
-		list = admin.List{}
-		var records []admin.Record
+	var records []admin.Record
+	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error { // one statement where nothing is deferred, as on most days
+		list, records = admin.List{}, nil
 		deferred, last := 0, int64(math.MinInt64)
 		err := a.query(ctx, conn, "stranded", given, func(scan scanner) error {
 			var (
@@ -52,18 +52,18 @@ func (a *Admin) Stranded(ctx context.Context, broker string, after admin.Positio
 		if list.Scanned = len(records); deferred == limit {
 			list.Next = admin.Position{ID: last}
 		}
-		if err := a.states(ctx, conn, records); err != nil {
-			return err
-		}
-		for i := range records {
-			if records[i].State == outbox.StateStranded {
-				list.Records = append(list.Records, records[i])
-			}
-		}
 		return nil
 	})
+	if err == nil && len(records) > 0 {
+		err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error { return a.states(ctx, conn, records) })
+	}
 	if err != nil {
 		return admin.List{}, a.failed(err, "look for stranded rows of broker %q in %s", broker, a.table)
+	}
+	for i := range records {
+		if records[i].State == outbox.StateStranded {
+			list.Records = append(list.Records, records[i])
+		}
 	}
 	return list, nil
 }

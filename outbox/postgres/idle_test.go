@@ -57,6 +57,11 @@ func (i *idler) Backlog(context.Context) ([]admin.Backlog, error)  { i.ask("back
 
 func (i *idler) Watch(context.Context) ([]admin.Finding, error) { i.ask("watch"); return nil, nil }
 
+func (i *idler) Stranded(context.Context, string, admin.Position, int) (admin.List, error) {
+	i.ask("stranded")
+	return admin.List{}, nil
+}
+
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil
@@ -111,6 +116,7 @@ func TestIdleCost(t *testing.T) {
 		"heartbeat": func() error { return store.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}) },
 		"backlog":   func() error { _, err := store.Backlog(t.Context()); return err },
 		"watch":     func() error { _, err := store.Watch(t.Context()); return err },
+		"stranded":  func() error { _, err := store.Stranded(t.Context(), "b", admin.Position{}, 1000); return err },
 		"notify":    func() error { return store.Notify(t.Context(), "1 ?x") },
 		"finished":  func() error { _, err := store.FinishedBrokers(t.Context()); return err },
 		"purge": func() error {

@@ -82,7 +82,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + shards*1000},
 		{text: "deferred_followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); shards array_fill(1, ARRAY[100]); max_count 9", indexes: []string{"deferred_key"}, rows: 100 * 10},
 		{text: "errors_of", settings: "settings_browse", args: "broker 'b'; message_ids %messages", indexes: []string{"pkey"}, rows: 1000},
-		{text: "stranded", settings: "settings_browse", args: "broker 'b'; heads true; after_id -1::bigint << 40; limit 1000", indexes: []string{"deferred"}, rows: 1000},
+		{text: "stranded", args: "broker 'b'; heads true; after_id -1::bigint << 40; limit 1000", indexes: []string{"deferred"}, rows: 1000},
 		{text: "entries", settings: "settings_browse", args: "broker 'b'; limit 100", blocks: 2 * shards * 100},
 	}
 }

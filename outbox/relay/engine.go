@@ -29,6 +29,7 @@ type Engine struct {
 	presences    []*heartbeat
 	unconfigured []*unconfigured
 	watches      []*watch
+	sentinels    []*sentinel
 	listeners    []*listener
 	clocks       []*clock
 }
@@ -76,6 +77,8 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		engine.presences = append(engine.presences, here)
 		engine.unconfigured = append(engine.unconfigured, newUnconfigured(cfg.Stores[database], database, cfg))
 		engine.watches = append(engine.watches, newWatch(cfg.Stores[database], database, cfg))
+		sentinel := newSentinel(cfg.Stores[database], database, cfg)
+		engine.sentinels = append(engine.sentinels, sentinel)
 		clock := engine.compare(database, cfg)
 		listener, err := engine.listen(database, cfg)
 		problems = append(problems, err)
@@ -92,6 +95,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 			processor.isolation, processor.listener, processor.clock = isolation, listener, clock
 			engine.processors = append(engine.processors, processor)
 			here.processors = append(here.processors, processor)
+			sentinel.processors = append(sentinel.processors, processor)
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -141,6 +145,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for _, watch := range e.watches {
 		beside.Go(func() { regularly(ctx, watchEvery, watch.look) })
+	}
+	for _, sentinel := range e.sentinels {
+		beside.Go(func() { regularly(ctx, sentinelEvery, sentinel.look) })
 	}
 	for _, clock := range e.clocks {
 		beside.Go(func() { regularly(ctx, watchEvery, clock.look) })

@@ -61,6 +61,9 @@ func (l *lobby) Pauses(context.Context) ([]admin.Pause, error)     { return nil,
 func (l *lobby) Backlog(context.Context) ([]admin.Backlog, error)  { return nil, nil }
 func (l *lobby) Diagnose(context.Context) (admin.Diagnosis, error) { return admin.Diagnosis{}, nil }
 func (l *lobby) Watch(context.Context) ([]admin.Finding, error)    { return nil, nil }
+func (l *lobby) Stranded(context.Context, string, admin.Position, int) (admin.List, error) {
+	return admin.List{}, nil
+}
 
 func (l *lobby) Heartbeat(ctx context.Context, now admin.Instance) error {
 	return l.hear(ctx, &now, uuid.Nil)

@@ -277,6 +277,9 @@ func (*skewed) Backlog(context.Context) ([]admin.Backlog, error) { return nil, n
 func (*skewed) Heartbeat(context.Context, admin.Instance) error  { return nil }
 func (*skewed) Leave(context.Context, uuid.UUID) error           { return nil }
 func (*skewed) Watch(context.Context) ([]admin.Finding, error)   { return nil, nil }
+func (*skewed) Stranded(context.Context, string, admin.Position, int) (admin.List, error) {
+	return admin.List{}, nil
+}
 
 type agesOnly struct {
 	seeing

@@ -47,6 +47,7 @@ type Processor struct {
 	isolation    *crashIsolation // shared by all processors of an engine
 	wake         chan struct{}
 	counters     counters
+	stranded     atomic.Int64 // rows, as far as the sentinel knows
 	inHand       inHand
 	paused       atomic.Bool // as the last look found it
 	running      atomic.Bool
@@ -192,7 +193,7 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.destinations.unavailable(),
-		Paused: p.paused.Load(), Listener: p.listener.state(), Leases: p.inHand.count(),
+		Paused: p.paused.Load(), Listener: p.listener.state(), Leases: p.inHand.count(), Stranded: p.stranded.Load(),
 	}
 	return stats
 }

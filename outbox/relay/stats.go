@@ -26,6 +26,9 @@ type Stats struct {
 	UnavailableDestinations []string
 	// Paused is true while an operator has paused the broker, as far as this processor knows.
 	Paused bool
+	// Stranded rows are open and no rule can ever make them due ([outbox.StateStranded]), as far as the
+	// last search knows; the engine looks at 10,000 deferred rows in ten minutes.
+	Stranded int64
 	// Listener says whether the processor hears of rows that other processes commit.
 	Listener ListenerState
 }

@@ -52,7 +52,7 @@ const (
 
 type gauges struct {
 	pending, processing, failed, abandoned, unacknowledged, scheduled, held, blocked metric.Int64ObservableGauge
-	leases, breaker, destinations, paused, listener, up                              metric.Int64ObservableGauge
+	leases, breaker, destinations, paused, listener, stranded, up                    metric.Int64ObservableGauge
 	oldest, lag                                                                      metric.Float64ObservableGauge
 }
 
@@ -78,6 +78,8 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		breaker: maker.Gauge("fanout.outbox.breaker.state", "{state}", "0 closed: messages are sent; 1 half-open: a few are, to try; 2 open: none is."),
 		destinations: maker.Gauge("fanout.outbox.destinations.unavailable", "{destination}",
 			"Streams or topics of a broker that messages wait for."),
+		stranded: maker.Gauge("fanout.outbox.rows.stranded", "{message}",
+			"Open rows that no rule can ever make due, as far as this process has found."),
 		paused: maker.Gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker."),
 		listener: maker.Gauge("fanout.outbox.listener.up", "{listener}",
 			"1 while the listener is connected, 0 while this process polls instead; absent where there is no listener."),
@@ -117,6 +119,7 @@ func (g *gauges) observeStats(to metric.Observer, stats *relay.Stats) {
 	to.ObserveInt64(g.breaker, breakerLevels[stats.Breaker], here)
 	to.ObserveInt64(g.destinations, int64(len(stats.UnavailableDestinations)), here)
 	to.ObserveInt64(g.paused, yes(stats.Paused), here)
+	to.ObserveInt64(g.stranded, stats.Stranded, here)
 	if stats.Listener != relay.ListenerOff {
 		to.ObserveInt64(g.listener, yes(stats.Listener == relay.ListenerConnected), here)
 	}
