@@ -89,21 +89,27 @@ FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 # Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
 # -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red. With
 # FANOUT_TEST_SPREAD each case that is about no database runs on one of them; test-all runs them all on all.
-# The linters vet.
+# The linters vet. UNRACED=1, for .ci/run, leaves out the packages whose tests make race runs, all but those that count allocations.
 QUICK = FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SPREAD=$${FANOUT_TEST_SPREAD-1} FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE)
 test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@$(DOCS); export $(QUICK); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $(FIRST) $(PACKAGES)
+	tested="$(FIRST) $(PACKAGES)"; \
+	if [ -n '$(UNRACED)' ] && $(RACES); then tested=$$($(GO) list $$tested | grep -vxF "$(RACED)") || exit; fi; \
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $$tested
 
 # Packages with goroutines of ours: found by their statements. Suites and what runs programs of others are not among them.
 RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testdata' '(^|[^"./a-zA-Z_-])go (func|[a-zA-Z.]+\()|\.Go\(' . | \
     xargs -n1 dirname | sort -u | grep -vE '^\./(benchmarks|deploy|examples|integration|fanoutvet|internal/testservers|.*test)(/|$$)' | sed 's|^\.|$(MODULE)|')
+# Of the stores' suite make race runs what calls a store from several goroutines; the rest is make test's.
+RACED = $$(echo "$(RACY)" | grep -vE '/outbox/(mysql|sqlite)$$')
 RACEFLAGS := -race -gcflags=modernc.org/...=-race=false
+RACES     := $(GO) build -race runtime/cgo >/dev/null 2>&1
 race: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests of packages that have goroutines with the race detector (-short)
-	@$(GO) build -race runtime/cgo >/dev/null 2>&1 || { echo 'make race: skipped: the race detector needs cgo and a C compiler' >&2; exit 0; }; \
-	$(DOCS); export $(QUICK); \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=3 $(RACEFLAGS) -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -timeout=20m $(ARGS) $(RACY)
+	@$(RACES) || { echo 'make race: skipped: the race detector needs cgo and a C compiler' >&2; exit 0; }; \
+	$(DOCS); export $(QUICK); racy="$(RACY)"; \
+	first=$$(printf '%s\n' $(addprefix $(MODULE)/,outbox/relay $(SLOWEST)) | grep -xF "$$racy"); \
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 $(RACEFLAGS) -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -timeout=20m $(ARGS) $$first $$racy
 
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
 # which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of
@@ -112,7 +118,7 @@ POSTGRES_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/gormplugin $(MODULE)/in
 RECORDS           := $(CURDIR)/$(BUILD)/records
 test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race detector, in another order each time, then those that take minutes, and on other servers and versions
 	@race='$(RACEFLAGS)'; \
-	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
+	$(RACES) || { \
 	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
 	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} FANOUT_TEST_RECORD=$(RECORDS); \
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
@@ -133,8 +139,10 @@ cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, a
 	@$(GO) tool cover -func=$(BUILD)/cover.out | tail -n 1
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
-allocations: ## Run the tests that count allocations, of which the race detector makes more
-	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./brokers/kafka ./outbox ./outbox/relay ./integration/otelrelay ./integration/otelinbox
+COUNTING = $$(grep -rlE --include='*_test.go' 'func Test[a-zA-Z]*Allocations' . | xargs -n1 dirname | sort -u | sed 's|^\.|$(MODULE)|')
+allocations: $(TESTREPORT) ## Run the tests that count allocations, of which the race detector makes more
+	@counting="$(COUNTING)"; [ -z '$(UNRACED)' ] || counting=$$(echo "$$counting" | grep -xF "$(RACED)"); \
+	exec $(TESTREPORT) $(GO) test -run=Allocations -vet=off $(ARGS) $$counting
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos

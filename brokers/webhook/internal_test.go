@@ -164,7 +164,7 @@ func FuzzVerify(f *testing.F) {
 }
 
 // However many signatures a request has, its body is gone through once for each secret.
-func TestForgedSignaturesCostNoMore(t *testing.T) { // not parallel, as other tests would be counted too
+func TestAllocationsOfForgedSignatures(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	v, err := NewVerifier(0, NewSecret(), NewSecret())
 	require.NoError(t, err)
