@@ -78,6 +78,15 @@ func NeedAll(t testing.TB) {
 	}
 }
 
+// OneStepAtATime skips a test in make race that starts no goroutines of ours: the race detector has nothing
+// to find there, and takes several times as long. make test runs it without, make test-all with it.
+func OneStepAtATime(t testing.TB) {
+	t.Helper()
+	if raceDetector && Spread() {
+		t.Skip("one step at a time: make test runs it, make test-all with the race detector, too")
+	}
+}
+
 // OnEach runs a test on each of several databases, side by side; where [Spread] holds, on the one
 // whose turn it is, or the next one where the test skips itself: since it is not about the first, or
 // that one cannot be had.

@@ -17,6 +17,7 @@ import (
 // Each small change of an expression is noticed.
 func TestCheckMutants(t *testing.T) {
 	t.Parallel()
+	testenv.OneStepAtATime(t)
 	store := newStore(t, openDB(t, testenv.MySQL(t)), "outbox")
 	want, err := store.wanted()
 	require.NoError(t, err)

@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck/schematest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // Each small change of an expression is noticed.
 func TestCheckMutants(t *testing.T) {
 	t.Parallel()
+	testenv.OneStepAtATime(t)
 	store, err := New(openDB(t, filepath.Join(t.TempDir(), "outbox.db")), "outbox")
 	require.NoError(t, err)
 	want, err := store.wanted()

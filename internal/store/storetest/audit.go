@@ -18,7 +18,7 @@ var auditTests = []test{
 	{name: "BeginAndEnd", run: testAudit},
 	{name: "EndedStays", run: testAuditEnded},
 	{name: "Pages", run: testAuditPages},
-	{name: "ManyAtOnce", run: testAuditRace},
+	{name: "ManyAtOnce", run: testAuditRace, concurrent: true},
 	{name: "HostileTexts", run: testAuditHostile},
 	{name: "WithoutATable", run: testAuditWithoutTable, bare: true},
 }

@@ -15,7 +15,7 @@ import (
 
 var keyLockTests = []test{
 	{name: "HeldUntilTheEnd", run: testKeyLocks},
-	{name: "IDsInCommitOrder", run: testCommitOrder},
+	{name: "IDsInCommitOrder", run: testCommitOrder, concurrent: true},
 }
 
 // A key that another transaction has written is locked until that one ends; other keys are not.

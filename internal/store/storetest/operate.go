@@ -56,9 +56,9 @@ var operateTests = []test{
 	{name: "BlockedKeys", run: testBlockedKeys},
 	{name: "ByHand", run: testByHand},
 	{name: "EntriesByHand", run: testEntriesByHand},
-	{name: "WhileClaimsRun", run: testOperateRace},
-	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
-	{name: "PurgedMeanwhile", run: testOperatePurgeRace},
+	{name: "WhileClaimsRun", run: testOperateRace, concurrent: true},
+	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace, concurrent: true},
+	{name: "PurgedMeanwhile", run: testOperatePurgeRace, concurrent: true},
 	{name: "AnySchedule", run: testOperateModel},
 }
 

@@ -16,7 +16,7 @@ import (
 var pauseTests = []test{
 	{name: "PauseAndResume", run: testPause},
 	{name: "OneBrokerOnly", run: testPauseOneBroker},
-	{name: "AtOnce", run: testPausesAtOnce},
+	{name: "AtOnce", run: testPausesAtOnce, concurrent: true},
 	{name: "WhatIsInHandIsCompleted", run: testPauseInHand},
 	{name: "OddTexts", run: testPauseTexts},
 	{name: "TableNames", run: testPauseTableNames},

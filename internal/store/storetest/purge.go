@@ -21,7 +21,7 @@ var purgeTests = []test{
 	{name: "BlockedKeys", run: testPurgeBlocked},
 	{name: "WrongStatus", run: testPurgeWrong},
 	{name: "RequeuedMeanwhile", run: testPurgeRequeued},
-	{name: "WhileClaimsRun", run: testPurgeRace},
+	{name: "WhileClaimsRun", run: testPurgeRace, concurrent: true},
 	{name: "FinishedBrokers", run: testFinishedBrokers},
 	{name: "Exclusive", run: testExclusive},
 	{name: "ExclusiveError", run: testExclusiveError},

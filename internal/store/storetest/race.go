@@ -17,10 +17,10 @@ import (
 )
 
 var raceTests = []test{
-	{name: "NeverShared", run: func(t *table) { testNeverShared(t, false) }},
-	{name: "NeverSharedUnordered", run: func(t *table) { testNeverShared(t, true) }},
-	{name: "Drain", run: func(t *table) { testDrain(t, false) }},
-	{name: "DrainUnordered", run: func(t *table) { testDrain(t, true) }},
+	{name: "NeverShared", run: func(t *table) { testNeverShared(t, false) }, concurrent: true},
+	{name: "NeverSharedUnordered", run: func(t *table) { testNeverShared(t, true) }, concurrent: true},
+	{name: "Drain", run: func(t *table) { testDrain(t, false) }, concurrent: true},
+	{name: "DrainUnordered", run: func(t *table) { testDrain(t, true) }, concurrent: true},
 }
 
 const (

@@ -23,7 +23,7 @@ var registryTests = []test{
 	{name: "NotSeenForADay", run: testNotSeen},
 	{name: "OddTexts", run: testInstanceTexts},
 	{name: "UnreadableRow", run: testUnreadableInstance},
-	{name: "AtOnce", run: testHeartbeatsAtOnce},
+	{name: "AtOnce", run: testHeartbeatsAtOnce, concurrent: true},
 	{name: "TableNames", run: testRegistryTableNames},
 	{name: "WithoutTable", run: testRegistryWithoutTable, bare: true},
 	{name: "CheckKnowsIt", run: testCheckRegistry},

@@ -15,7 +15,7 @@ import (
 
 var schemaTests = []test{
 	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
-	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true},
+	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true, concurrent: true},
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
 	{name: "CheckNamesWhatIsWrong", run: testSpoils},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},

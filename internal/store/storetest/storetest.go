@@ -126,6 +126,9 @@ func run(t *testing.T, share int, groups []group, newBundle func(t *testing.T) B
 					if testenv.Turn(t, share) != 0 {
 						t.Skip("another test's turn: make test-all runs all of them")
 					}
+					if !test.concurrent {
+						testenv.OneStepAtATime(t)
+					}
 					bundle := newBundle(t)
 					if !test.bare {
 						if _, err := bundle.Store.Migrate(t.Context()); err != nil {
@@ -144,4 +147,7 @@ type test struct {
 	name string
 	run  func(*table)
 	bare bool // the test migrates by itself
+
+	// concurrent tests call stores from several goroutines at once: what the race detector is for.
+	concurrent bool
 }

@@ -27,7 +27,7 @@ var writerTests = []test{
 	{name: "Discarded", run: testWriterDiscarded},
 	{name: "Refused", run: testWriterRefusals},
 	{name: "KeyLocks", run: testWriterKeyLocks},
-	{name: "Committed", run: testCommitted},
+	{name: "Committed", run: testCommitted, concurrent: true},
 }
 
 // WriterTx is a transaction of an application that does not use GORM.
