@@ -299,7 +299,7 @@ func TestNoCommandShowsASigningKey(t *testing.T) {
 		"a key":        {"2026-11: whsec_" + base64.StdEncoding.EncodeToString([]byte(sentinel+sentinel)), ""},
 		"no key":       {"2026-11: " + sentinel, "brokers.default.sign.2026-11: the key is not whsec_"},
 		"bad base64":   {"2026-11: whsk_" + sentinel, "brokers.default.sign.2026-11: the key is not whsec_"},
-		"as its id":    {"whsec_" + sentinel + ": 2026-11", "brokers.default.sign: a key id"},
+		"as its id":    {"whsec_" + sentinel + ": 2026-11", "brokers.default.sign: a key stands where its id should be"},
 		"no PEM":       {`2026-11: "-----BEGIN PRIVATE KEY-----\n` + sentinel + `\n-----END PRIVATE KEY-----"`, "brokers.default.sign.2026-11: the"},
 		"not a key id": {`"` + sentinel + ` x": 2026-11`, "brokers.default.sign: a key id"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -118,6 +119,10 @@ func plans(s plansSize, ids planIDs) []plan {
 	for i, id := range ids.troubles {
 		blockers[i] = map[string]any{"id": id, "shard": 1, "key": "key of trouble " + strconv.Itoa(i)}
 	}
+	searched := args{
+		"term": sqladmin.Text("no value of a row"), "type": sqladmin.Text(""), "message_id": ids.messages[0], "low": uuid.Nil.String(), "high": uuid.Max.String(),
+		"after_id": int64(math.MaxInt64), "limit": int64(page),
+	}
 	without := database{&Store{}}.Marks()
 	n := len(ids.troubles)
 	return []plan{
@@ -193,6 +198,16 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "key_heads", given: args{"shard": ids.large, "keys": jsonList([]string{"large"})}, reads: 4 * page},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "siblings", given: args{"message_id": ids.messages[0], "first": uuid.Nil.String(), "last": uuid.Max.String(), "shown": 1000, "limit": int64(page)}, reads: 3 * page},
+		// One pass through the index of searches, whose entries are small, and no row but those that are found.
+		{name: "search_message", given: searched, reads: page},
+		{name: "search_event", given: searched, reads: 10 * page},
+		{name: "search_correlation", given: searched, reads: 4 * page},
+		{name: "search_key", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_aggregate", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_causation", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_trace", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_tenant", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_type", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
 		{name: "beside", given: args{"stream": "none", "id": 0, "limit": int64(page)}, reads: 5 * page},
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},

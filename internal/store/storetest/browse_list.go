@@ -142,7 +142,8 @@ func testListDeferred(t *table) {
 	records := t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(records))
 	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Deferred, records[1].Deferred, records[2].Deferred})
-	assert.Nil(t, records[0].Deferral, "it is not deferred yet")
+	require.NotNil(t, records[0].Deferral, "it waits as well, though it is not deferred yet")
+	assert.Equal(t, t.messageID(ids[0]), records[0].Deferral.MessageID)
 	for size := range 3 {
 		request.Limit, request.Scan = size+1, size+1
 		assert.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(t.pages(request, nil)), "%d on a page", size+1)
@@ -194,6 +195,9 @@ func testListDeferredForever(t *table) {
 	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
 	for i := range records {
+		require.NotNil(t, records[i].Deferral)
+		assert.WithinDuration(t, time.Now(), records[i].Deferral.Since, time.Hour)
+		records[i].Deferral.Since = time.Time{}
 		assert.Equal(t, &admin.Deferral{Reason: "operator", MessageID: t.messageID(ids[0])}, records[i].Deferral)
 	}
 	records = t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)

@@ -53,6 +53,16 @@ CREATE TABLE app.outbox (
     -- What a key is looked up by in an index: a key may have 1,024 bytes beside the broker's 256 and an index key no more than
     -- 1,700, and = ignores trailing spaces. It is stored in those indexes only.
     key_hash          AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
+    -- Checksums for searches: of the ordering key without its context, and of the trace id among the headers. They are stored in the
+    -- index only.
+    search_key         AS BINARY_CHECKSUM(CONVERT(nvarchar(512), CASE CHARINDEX(N'::', ordering_key) WHEN 0 THEN ordering_key
+                              ELSE SUBSTRING(ordering_key, CHARINDEX(N'::', ordering_key) + 2, 512) END)),
+    search_aggregate   AS BINARY_CHECKSUM(aggregate_id),
+    search_causation   AS BINARY_CHECKSUM(causation_id),
+    search_tenant      AS BINARY_CHECKSUM(tenant_id),
+    search_type        AS BINARY_CHECKSUM(type),
+    search_trace       AS BINARY_CHECKSUM(CONVERT(nvarchar(32), SUBSTRING(headers, CHARINDEX(N'"traceparent":"00-', headers) + 18, 32))),
+    search_correlation AS BINARY_CHECKSUM(correlation_id),
     -- Clustered by id: rows are written at the end, and the rows of a claim, which were written together, lie together.
     -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random also
     -- in version 7. The price is a hot last page, and an order that the planner could follow through all published rows;
@@ -99,6 +109,9 @@ CREATE INDEX outbox_finished ON app.outbox (target_broker, status, finished_at) 
 -- Rows that have an error and are not finished, for those who look at what has failed. A claim changes neither column of the
 -- filter, and a row that is published without a failure is never in it.
 CREATE INDEX outbox_failing ON app.outbox (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
+
+-- Searches for messages: "where is order 42?". Correlation ids are looked up, the others are found by one pass through this index.
+CREATE INDEX outbox_search ON app.outbox (search_correlation, search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace);
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
 -- also what holds back every later row of that key in its shard, deferred or not, until it is finished.

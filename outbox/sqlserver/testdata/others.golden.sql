@@ -2223,6 +2223,343 @@ SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
  WHERE OBJECT_ID(t.[value]) IS NOT NULL AND HAS_PERMS_BY_NAME(t.[value], N'OBJECT', needs.wanted) = 0
  ORDER BY CONVERT(int, t.[key]), needs.n;
 
+-- search_aggregate
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_aggregate = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.aggregate_id = @term AND DATALENGTH(m.aggregate_id) = DATALENGTH(@term) AND (@type = N'' OR m.aggregate_type = @type AND DATALENGTH(m.aggregate_type) = DATALENGTH(@type))
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_causation
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_causation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.causation_id = @term AND DATALENGTH(m.causation_id) = DATALENGTH(@term)
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_correlation
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_correlation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.correlation_id = @term AND DATALENGTH(m.correlation_id) = DATALENGTH(@term)
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_key = BINARY_CHECKSUM(CONVERT(nvarchar(512), CASE CHARINDEX(N'::', @term) WHEN 0 THEN @term ELSE SUBSTRING(@term, CHARINDEX(N'::', @term) + 2, 512) END)) AND (m.ordering_key = @term AND DATALENGTH(m.ordering_key) = DATALENGTH(@term) OR CHARINDEX(N'::', @term) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @term AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@term))
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_message
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_once), FORCESEEK, ROWLOCK)
+ WHERE m.message_id = CONVERT(uniqueidentifier, @message_id)
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_tenant
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_tenant = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.tenant_id = @term AND DATALENGTH(m.tenant_id) = DATALENGTH(@term)
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_trace
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_trace = BINARY_CHECKSUM(CONVERT(nvarchar(32), @term)) AND SUBSTRING(m.headers, CHARINDEX(N'"traceparent":"00-', m.headers) + 18, 32) = @term AND CHARINDEX(N'"traceparent":"00-', m.headers) > 0
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
+-- search_type
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_type = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.type = @term AND DATALENGTH(m.type) = DATALENGTH(@term)
+   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
+ ORDER BY m.id DESC;
+
 -- states
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
