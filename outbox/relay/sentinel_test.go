@@ -63,7 +63,7 @@ func TestStrandedRowsAreNamed(t *testing.T) {
 			SELECT 'b', shard, 'waits', 0, '00000000-0000-0000-0000-000000000000', 9223372036854775807, 'operator', 0 FROM outbox_messages LIMIT 1`)
 
 		store := &sentinelStore{Store: r.store}
-		var log bytes.Buffer
+		var log guarded
 		engine, err := relay.NewEngine(relay.EngineConfig{
 			Stores: map[string]driver.Delivery{"db": store}, Brokers: map[string]relay.Target{"b": {Broker: memory.New(), Policy: outbox.Policy{PollMax: time.Minute}}},
 			Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -75,12 +75,11 @@ func TestStrandedRowsAreNamed(t *testing.T) {
 		lines := func() (found []string) {
 			t.Helper()
 			synctest.Wait()
-			for line := range strings.Lines(log.String()) {
+			for line := range strings.Lines(log.take()) {
 				if strings.Contains(line, "stranded") {
 					found = append(found, strings.TrimSpace(line))
 				}
 			}
-			log.Reset()
 			return found
 		}
 		time.Sleep(time.Minute)
@@ -110,4 +109,25 @@ func TestStrandedRowsAreNamed(t *testing.T) {
 		cancel()
 		require.NoError(t, <-ended)
 	})
+}
+
+// guarded is what was logged by whatever goroutine.
+type guarded struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (g *guarded) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(b)
+}
+
+// take returns what was logged since it was called last.
+func (g *guarded) take() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer g.text.Reset()
+	return g.text.String()
 }
