@@ -39,18 +39,8 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 	if late := awaitsID(t.goType, ev.Data) && src.ID != ""; late {
 		p.ev.Data, p.ev.raised = identified, raised{} // encoded now, with the id
 	}
-	for _, d := range ev.raised.derived {
-		if d.of == t {
-			p.place = d.place
-			if err := p.changedAtRaise(d.converted); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for _, d := range p.ev.raised.derived {
-		if d.of == t {
-			p.s.functions, p.converted, p.encoded = d.functions, d.converted, d.encoded
-		}
+	if err := p.recall(ev.raised.derived); err != nil {
+		return nil, err
 	}
 	p.s.priority = nil // the event's own; between it and the type's stands the context's
 	if problems := p.s.apply(atRaise, t.goType, ev.Options); len(problems) > 0 {
@@ -64,6 +54,24 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// recall takes over what was made of the event when it was raised, unless it has got its id since.
+func (p *sealing) recall(then []derived) error {
+	for _, d := range then {
+		if d.of == p.t {
+			p.place = d.place
+			if err := p.changedAtRaise(d.converted); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range p.ev.raised.derived {
+		if d.of == p.t {
+			p.s.functions, p.converted, p.encoded = d.functions, d.converted, d.encoded
+		}
+	}
+	return nil
 }
 
 // sealing is one call of Seal.

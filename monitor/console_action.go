@@ -251,6 +251,15 @@ func (a *Action) boundless(some bool) bool {
 	return a.Verb == VerbUnblock || a.Filter.Broker == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
 }
 
+// refuseAll asks for a condition.
+func (a *Action) refuseAll() error {
+	if a.Verb == VerbUnblock {
+		return refusef("unblock: name the ordering key, or select keys by the messages for which they wait: a type (\"*\" is all), " +
+			"a key prefix, an error class, a fingerprint or a time")
+	}
+	return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
+}
+
 // checkFilter judges the filter, and fills in the statuses.
 func (a *Action) checkFilter() error {
 	f := &a.Filter
@@ -268,10 +277,8 @@ func (a *Action) checkFilter() error {
 		return nil
 	case len(f.MessageIDs) > maxMessageIDs:
 		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), maxMessageIDs)
-	case a.boundless(some) && a.Verb == VerbUnblock:
-		return refusef("unblock: name the ordering key, or select keys by the messages for which they wait: a type (\"*\" is all), a key prefix, an error class, a fingerprint or a time")
 	case a.boundless(some):
-		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
+		return a.refuseAll()
 	}
 	filter, err := f.For(a.Verb, max(a.Limit, 1), statuses.allowed...)
 	if err != nil {

@@ -225,7 +225,7 @@ func (r *run) take(rows []taken, record *admin.Record, prints *prints) []taken {
 func (r *run) wanted(record *admin.Record) bool {
 	f := &r.action.Filter
 	return strings.HasPrefix(record.OrderingKey, f.KeyPrefix) &&
-		!(f.Unacknowledged && record.LastError != nil && record.LastError.Acknowledged) &&
+		(!f.Unacknowledged || record.LastError == nil || !record.LastError.Acknowledged) &&
 		(!f.Blocking || r.blocking[row{record.Broker, record.MessageID}])
 }
 

@@ -16,7 +16,7 @@ func explain(row *api.TracedRow, now time.Time) {
 		row.Says = "the broker confirmed it at " + shownTime(r.PublishedAt)
 	case r.Status == outbox.StatusAbandoned:
 		row.Step = api.StepAbandoned
-		row.Says = fmt.Sprintf("it was abandoned at %s after %s", shownTime(r.FinishedAt), times(r.Attempts, "attempt"))
+		row.Says = fmt.Sprintf("it was abandoned at %s after %s", shownTime(r.FinishedAt), attempts(r.Attempts))
 		row.Remedy = "repair the cause, then requeue it; or acknowledge it"
 	case r.State == "":
 		row.Step, row.Says = api.Step(r.Status), "another transaction was writing the row just then: ask again"
@@ -27,14 +27,15 @@ func explain(row *api.TracedRow, now time.Time) {
 }
 
 // explainOpen says what an open row waits for, and what to do about it.
-func explainOpen(r *api.Record, now time.Time) (says, remedy string) { //nolint:cyclop // one for each state
+func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 	switch r.State {
 	case outbox.StateDue:
 		return "it waits for a worker since " + shownSince(r.CreatedAt, now), "where that takes long: does a relay run? See the workers, and the lag"
 	case outbox.StateClaimed:
 		return fmt.Sprintf("worker %s is sending it, under a lease until %s", r.LockedBy, shownTime(r.LockedUntil)), ""
 	case outbox.StateBackoff:
-		return fmt.Sprintf("%s failed; the next one is due %s", times(r.Attempts, "attempt"), shownUntil(next(r, r.LockedUntil), now)), "repair the cause; requeue it to try at once"
+		return fmt.Sprintf("%s failed; the next one is due %s", attempts(r.Attempts), shownUntil(next(r, r.LockedUntil), now)),
+			"repair the cause; requeue it to try at once"
 	case outbox.StateScheduled:
 		return "it is not to be sent before " + shownTime(next(r, r.AvailableAt)), ""
 	case outbox.StateBehind:
@@ -94,9 +95,9 @@ func explainConsumer(name string, p *ConsumerProgress, now time.Time) api.Traced
 	case "running":
 		c.Step, c.Says = api.StepRunning, "a handler has it now"
 	case "failed":
-		c.Step, c.Says, c.Remedy = api.StepFailing, times(p.Attempts, "attempt")+" failed, and it is tried again", "repair the cause"
+		c.Step, c.Says, c.Remedy = api.StepFailing, attempts(p.Attempts)+" failed, and it is tried again", "repair the cause"
 	case "dead_letter":
-		c.Step, c.Says = api.StepDeadLetter, fmt.Sprintf("it is a dead letter since %s, after %s", shownTime(p.At), times(p.Attempts, "attempt"))
+		c.Step, c.Says = api.StepDeadLetter, fmt.Sprintf("it is a dead letter since %s, after %s", shownTime(p.At), attempts(p.Attempts))
 		c.Remedy = "repair the cause, then redrive it: fanout inbox redrive"
 	case "redriven":
 		c.Step, c.Says = api.StepQueued, "it was redriven, and is to be handled again"
@@ -106,11 +107,11 @@ func explainConsumer(name string, p *ConsumerProgress, now time.Time) api.Traced
 	return c
 }
 
-func times(n int, what string) string {
+func attempts(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 attempt"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d attempts", n)
 }
 
 func shownTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -190,22 +190,7 @@ func (t *tracing) ask(ctx context.Context, database string, request admin.FindRe
 func (t *tracing) consumers(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(t.console.consumers)) {
 		consumer := t.console.consumers[name]
-		var (
-			rows    []*api.TracedRow
-			ids     []uuid.UUID
-			sources []string
-		)
-		for i := range t.answer.Messages {
-			for j := range t.answer.Messages[i].Rows {
-				row := &t.answer.Messages[i].Rows[j]
-				if id, err := uuid.Parse(row.Row.MessageID); err == nil && row.Row.Broker == consumer.Broker && row.Row.Status == outbox.StatusPublished {
-					rows, ids = append(rows, row), append(ids, id)
-					if !slices.Contains(sources, row.Row.Stream) {
-						sources = append(sources, row.Row.Stream)
-					}
-				}
-			}
-		}
+		rows, ids, sources := t.publishedTo(consumer.Broker)
 		if len(rows) == 0 {
 			continue
 		}
@@ -225,6 +210,24 @@ func (t *tracing) consumers(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// publishedTo are the published rows of a broker, with the ids of their messages and the streams that they went to.
+func (t *tracing) publishedTo(broker string) (rows []*api.TracedRow, ids []uuid.UUID, sources []string) {
+	for i := range t.answer.Messages {
+		for j := range t.answer.Messages[i].Rows {
+			row := &t.answer.Messages[i].Rows[j]
+			id, err := uuid.Parse(row.Row.MessageID)
+			if err != nil || row.Row.Broker != broker || row.Row.Status != outbox.StatusPublished {
+				continue
+			}
+			rows, ids = append(rows, row), append(ids, id)
+			if !slices.Contains(sources, row.Row.Stream) {
+				sources = append(sources, row.Row.Stream)
+			}
+		}
+	}
+	return rows, ids, sources
 }
 
 // furthest orders the steps at consumers: what needs a person most comes first.

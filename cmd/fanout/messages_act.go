@@ -23,7 +23,7 @@ type repair struct {
 	// ttl says that messages can get a new time to live.
 	ttl bool
 	// one is for a command that also takes one thing as its argument.
-	one func(cmd *cobra.Command, name string, filters *filterFlags, run singleRun) error
+	one func(name string, filters *filterFlags, run singleRun) error
 }
 
 // singleRun does something to one thing, and reports in words whether it changed, or would.
@@ -116,13 +116,14 @@ func discardCommand() *cobra.Command {
 func someCondition(verb string) func(*filterFlags) error {
 	return func(f *filterFlags) error {
 		if f.empty() {
-			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --type, --status, --error-class, --since or --until", verb)}
+			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --type, --status, "+
+				"--error-class, --since or --until", verb)}
 		}
 		return nil
 	}
 }
 
-func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
+func repairCommand(cmd *cobra.Command, r repair) *cobra.Command { //nolint:gocognit // flags, one after the other
 	cmd.Args = noArgs
 	if r.one != nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -149,7 +150,7 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	act := changeFlags(cmd, r.act)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return r.one(cmd, args[0], filters, func(action monitor.Action, say func(changed, dryRun bool) string) error {
+			return r.one(args[0], filters, func(action monitor.Action, say func(changed, dryRun bool) string) error {
 				session, err := target.open(cmd)
 				if err != nil {
 					return err

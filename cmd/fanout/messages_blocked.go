@@ -102,7 +102,7 @@ func unblockCommand() *cobra.Command {
 }
 
 // unblockKey unblocks one key.
-func unblockKey(cmd *cobra.Command, key string, filters *filterFlags, run singleRun) error {
+func unblockKey(key string, filters *filterFlags, run singleRun) error {
 	broker := filters.broker
 	if broker == "" {
 		return usageError{errors.New("name the --broker for which the key is blocked: \"fanout messages blocked\" shows it")}

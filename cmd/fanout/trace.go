@@ -62,7 +62,8 @@ func traceCommand() *cobra.Command {
 		if *asJSON {
 			return errors.Join(err, printJSON(cmd, trace))
 		}
-		return errors.Join(printTrace(cmd, &trace, time.Now()), err)
+		printTrace(cmd, &trace, time.Now())
+		return err
 	}
 	return cmd
 }
@@ -84,13 +85,13 @@ func incomplete(trace *api.Trace) error {
 }
 
 // printTrace shows messages as a tree, in the order in which they were written.
-func printTrace(cmd *cobra.Command, trace *api.Trace, now time.Time) error {
+func printTrace(cmd *cobra.Command, trace *api.Trace, now time.Time) {
 	out := cmd.OutOrStdout()
 	colour := colourful(out)
 	put := func(depth int, what string, as style) {
 		line := &table{colour: colour}
 		line.add(styled(strings.Repeat("  ", depth)+what, as))
-		_ = line.print(out) // the last one tells
+		_ = line.print(out) // as with every line that a command prints
 	}
 	for i := range trace.Messages {
 		m := &trace.Messages[i]
@@ -117,7 +118,6 @@ func printTrace(cmd *cobra.Command, trace *api.Trace, now time.Time) error {
 	if trace.More {
 		cmd.PrintErrln("there are more messages: give a term that names fewer, or --by and --database")
 	}
-	return nil
 }
 
 // printRow shows a message on its way to one broker.
@@ -126,6 +126,7 @@ func printRow(put func(depth int, what string, as style), row *api.TracedRow) {
 	switch row.Step {
 	case api.StepAbandoned, api.StepDeadLetter, api.Step(outbox.StateBlocked), api.Step(outbox.StateStranded), api.Step(outbox.StateUnconfigured):
 		as = red
+	case api.StepPublished, api.StepQueued, api.StepRunning, api.StepDone: // all is well
 	case api.StepFailing, api.Step(outbox.StateBackoff), api.Step(outbox.StatePaused), api.Step(outbox.StateUnavailable):
 		as = yellow
 	}

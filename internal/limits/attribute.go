@@ -26,7 +26,9 @@ const (
 
 // OwnFields are the names of the flat fields that messages have by themselves; the payload of a Redis stream
 // entry is one.
-var OwnFields = []string{"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "tracestate", "signature", "data", FieldTime, FieldSequenceID, FieldCausationID}
+var OwnFields = []string{
+	"id", "type", "ordering_key", "correlation_id", "content-type", "traceparent", "tracestate", "signature", "data", FieldTime, FieldSequenceID, FieldCausationID,
+}
 
 // AttributeFlaw says why a flat field cannot go beside messages: it has the name of a field that messages have
 // by themselves, or one that a broker keeps for itself, more than 256 bytes of a name or 1,024 of a value, or

@@ -57,7 +57,8 @@ func scanOverview(scan scanner, name string, limit int64) (admin.BrokerOverview,
 		lastPublished                                                    moment
 		lastError                                                        *string
 	)
-	err := scan(&pending, &morePending, &processing, &moreProcessing, &failed, &moreFailed, &published, &abandoned, &deferred, &age, &lastPublished, &lastError, &scheduled, &unacknowledged)
+	err := scan(&pending, &morePending, &processing, &moreProcessing, &failed, &moreFailed, &published, &abandoned, &deferred, &age, &lastPublished, &lastError,
+		&scheduled, &unacknowledged)
 	return admin.BrokerOverview{
 		Broker: name,
 		Counts: map[outbox.Status]admin.Count{
