@@ -36,18 +36,19 @@ type Progress struct {
 	LastError LastError
 }
 
-// The most messages and sources that [WhatBecame] looks at, and the most rows that it returns.
+// The most messages and sources that [WhatBecame] looks at, the most rows that it returns, and the most locks that it asks for.
 const (
 	maxProgress        = 1000
 	maxProgressSources = 20
+	maxProbes          = 100
 )
 
 // WhatBecame tells how far a consumer is with messages, by their keys, sorted by key and source. A message of which the
 // inbox has recorded nothing is not in the answer: it has not come, or its row was purged, or, with [WithTokens],
 // it was handled. Sources are those that the consumer may have the messages from; they matter only to see
 // that one is running, and may be left out. It looks at no more than 1,000 keys and 20 sources, by the
-// primary key. It changes nothing; on PostgreSQL it asks for the locks of messages which are not handled, in
-// transactions that are rolled back, for which it needs the rights of a consumer: a role that may only read
+// primary key. It changes nothing; on PostgreSQL it asks for the locks of messages which are not handled, a
+// hundred at most, in transactions that are rolled back, for which it needs the rights of a consumer: a role that may only read
 // learns the rest. Of the options it uses [WithTable].
 func WhatBecame(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, sources []string, opts ...Option) ([]Progress, error) {
 	s, statements, err := prepare(db, opts)
@@ -143,6 +144,7 @@ func (l *looking) running(ctx context.Context, db *gorm.DB, sources []string, fo
 
 // probe asks for the locks of messages that are not done with.
 func (l *looking) probe(ctx context.Context, pool *sql.DB, sources []string, found *[]Progress) error {
+	probes := 0
 	for _, key := range l.keys {
 		of := slices.Clone(sources)
 		for _, p := range *found {
@@ -155,6 +157,9 @@ func (l *looking) probe(ctx context.Context, pool *sql.DB, sources []string, fou
 			at := slices.IndexFunc(*found, func(p Progress) bool { return p.Key == key && p.Source == source })
 			if at >= 0 && ((*found)[at].Status == statusHandled || (*found)[at].Status == statusDeadLetter) {
 				continue
+			}
+			if probes++; probes > maxProbes {
+				return nil
 			}
 			running, err := l.isLocked(ctx, pool, key, source)
 			switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -100,7 +101,7 @@ func (t *tracing) database(ctx context.Context, database string) {
 	t.answer.Messages = append(t.answer.Messages, messages...)
 	t.answer.More = t.answer.More || more
 	if err != nil {
-		t.answer.Unasked = append(t.answer.Unasked, api.Unasked{Database: database, Error: err.Error()})
+		t.answer.Unasked = append(t.answer.Unasked, api.Unasked{Database: database, Error: discreet.Text(err.Error())})
 	}
 }
 
@@ -198,7 +199,7 @@ func (t *tracing) consumers(ctx context.Context) {
 		progress, err := consumer.Progress(asking, ids, sources)
 		cancel()
 		if err != nil {
-			t.answer.Unasked = append(t.answer.Unasked, api.Unasked{Consumer: name, Error: err.Error()})
+			t.answer.Unasked = append(t.answer.Unasked, api.Unasked{Consumer: name, Error: discreet.Text(err.Error())})
 			continue
 		}
 		for i, row := range rows {

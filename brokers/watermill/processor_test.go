@@ -109,7 +109,7 @@ func TestRelayFindsThePoison(t *testing.T) {
 		assert.True(t, r.is("poison", "status = 'abandoned'"))
 		assert.True(t, r.is("follower", "status = 'published'"))
 		for i := range 20 {
-			assert.True(t, r.is(strings.Repeat("i", i+1), "status = 'published' AND attempts = 1"), "its own; it paid for nobody")
+			assert.True(t, r.is(strings.Repeat("i", i+1), "status = 'published' AND attempts = 1"), "its own; it paid for no other")
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -87,13 +88,16 @@ func (c *consumer) progress(ctx context.Context, messages []uuid.UUID, sources [
 	if c.Table != "" {
 		options = append(options, inbox.WithTable(c.Table))
 	}
-	found, err := inbox.WhatBecame(ctx, db, c.name, messages, sources[:min(len(sources), 20)], options...)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[uuid.UUID][]monitor.ConsumerProgress, len(found))
-	for _, p := range found {
-		all[p.Key] = append(all[p.Key], monitor.ConsumerProgress{Source: p.Source, Status: p.Status, Attempts: p.Attempts, At: p.At, LastError: p.LastError.Message})
+	const atOnce, mostSources = 1000, 20 // of inbox.WhatBecame
+	all := make(map[uuid.UUID][]monitor.ConsumerProgress, len(messages))
+	for some := range slices.Chunk(messages, atOnce) {
+		found, err := inbox.WhatBecame(ctx, db, c.name, some, sources[:min(len(sources), mostSources)], options...)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			all[p.Key] = append(all[p.Key], monitor.ConsumerProgress{Source: p.Source, Status: p.Status, Attempts: p.Attempts, At: p.At, LastError: p.LastError.Message})
+		}
 	}
 	return all, nil
 }

@@ -55,7 +55,9 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 	if at.Listener == nil {
 		return relay.Run(ctx)
 	}
-	var options fanout.MonitorOptions
+	consumers := openConsumers(cfg)
+	defer consumers.close()
+	options := fanout.MonitorOptions{Consumers: consumers.known()}
 	if scraped != nil {
 		options.Metrics = scraped
 	}

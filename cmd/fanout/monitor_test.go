@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -14,8 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor/api"
 )
 
 // screen is what a command prints while it runs.
@@ -49,7 +55,11 @@ func monitored(t *testing.T, listen string) *place {
 // serveMonitor runs a relay with a monitor, until stop has returned.
 func serveMonitor(t *testing.T) (url string, stop func()) {
 	t.Helper()
-	p := monitored(t, "127.0.0.1:0")
+	return serve(t, monitored(t, "127.0.0.1:0"))
+}
+
+func serve(t *testing.T, p *place) (url string, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var out screen
 	root := rootCommand()
@@ -91,6 +101,41 @@ func TestRelayServesTheMonitor(t *testing.T) {
 	stop()
 	_, err := new(net.Dialer).DialContext(t.Context(), "tcp", regexp.MustCompile(`[^/]+:\d+`).FindString(url))
 	require.Error(t, err, "the port is free again")
+}
+
+// The interface of a relay asks the consumers of the configuration, as the command does.
+func TestMonitorAsksConsumers(t *testing.T) {
+	p := monitored(t, "127.0.0.1:0")
+	cfg, err := config.Load(p.config)
+	require.NoError(t, err)
+	db, err := sql.Open("sqlite", cfg.Databases["main"].DSN.Reveal())
+	require.NoError(t, err)
+	defer db.Close()
+	id := uuid.NewString()
+	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
+		VALUES (?, 'default', 's', 't', x'', 'published', ?, ?)`, id, time.Now().UnixMicro(), time.Now().UnixMicro())
+	require.NoError(t, err)
+	source, err := os.ReadFile(p.config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(p.config, append(source, "consumers: {billing: {driver: sqlite, dsn: '"+cfg.Databases["main"].DSN.Reveal()+"'}}\n"...), 0o600))
+	code, _, stderr := p.run("inbox", "migrate")
+	require.Zero(t, code, stderr)
+
+	url, stop := serve(t, p)
+	defer stop()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"api/outbox/main/trace?term="+id, nil)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var trace api.Trace
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&trace))
+	require.Len(t, trace.Messages, 1)
+	row := trace.Messages[0].Rows[0]
+	require.Len(t, row.Consumers, 1)
+	assert.Equal(t, "billing", row.Consumers[0].Consumer)
+	assert.Equal(t, api.StepQueued, row.Step, "its inbox has nothing of it")
 }
 
 // However many connections somebody holds open, silent ones and ones that have begun to ask, there are

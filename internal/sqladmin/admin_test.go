@@ -33,7 +33,7 @@ var given = func() map[string][]string {
 		"followers": followers, "deferred_followers": followers, "entries": {"broker", "limit"}, "stranded": {"broker", "heads", "after_id", "limit"}, "errors_of": append(rows[:3:3], "broker"), "blocking": filter,
 		"acknowledge": repaired, "discard": repaired, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
 		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
-		"search_message": {"message_id", "broker", "after_id", "limit"}, "search_key": search, "search_aggregate": append(search[:4:4], "type"), "search_correlation": search,
+		"search_key": search, "search_aggregate": append(search[:4:4], "type"), "search_correlation": search,
 		"search_causation": search, "search_trace": search, "search_tenant": search, "search_type": search,
 		"find": filter, "matches": filter, "requeue": append(repaired[:11:11], "ttl"), "abandon": append(repaired[:11:11], "error"),
 		"pick": rows, "blocks_of": rows, "blocks_of_key": {"broker", "key"}, "move_blocks": append(blocks[:4:4], "to_messages", "to_ids", "moves", "locks", "lock_brokers"),
@@ -45,7 +45,6 @@ var given = func() map[string][]string {
 var stepwise = map[string][]string{
 	"siblings":      {"message_id", "first", "last", "shown", "limit"}, // where ids are in the order of their bytes
 	"forget_blocks": {"blocks", "block_messages", "block_brokers", "block_shards"},
-	"search_event":  {"low", "high", "broker", "after_id", "limit"}, // SQL Server orders ids by their last bytes
 }
 
 // narrow are the statements of a database whose derived tables see nothing of the rows beside them, and which

@@ -110,8 +110,7 @@ func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record,
 
 // Event implements admin.Administration. SQL Server does not order ids by their first bytes: there it is Message.
 func (a *Admin) Event(ctx context.Context, id string) (records []admin.Record, err error) {
-	_, can := a.statements["siblings"]
-	return a.message(ctx, id, can)
+	return a.message(ctx, id, true)
 }
 
 // message reads the rows of a message, and of its siblings, the other messages of the same event.
@@ -124,21 +123,10 @@ func (a *Admin) message(ctx context.Context, id string, siblings bool) (records 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
-	first, last := eventid.Bounds(known)
-	given := args{
-		"message_id": filter.MessageIDs[0], "first": first.String(), "last": last.String(), "shown": admin.MaxShownBytes, "limit": admin.MaxShownRows,
-	}
 	err = a.withContent(func(suffix string) error {
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) (err error) {
-			if records, err = a.shown(ctx, conn, "message"+suffix, given); err != nil {
+			if records, err = a.rowsOf(ctx, conn, suffix, known, siblings, admin.MaxShownBytes); err != nil {
 				return err
-			}
-			if siblings {
-				others, err := a.shown(ctx, conn, "siblings"+suffix, given)
-				if err != nil {
-					return err
-				}
-				records = ofEvent(known, append(records, others...))
 			}
 			return a.states(ctx, conn, records)
 		})
@@ -147,6 +135,18 @@ func (a *Admin) message(ctx context.Context, id string, siblings bool) (records 
 		return nil, a.failed(err, "read message %s in %s", filter.MessageIDs[0], a.table)
 	}
 	return records, nil
+}
+
+// rowsOf reads the rows of a message, and of its siblings where the database finds them, with payloads of so many bytes.
+func (a *Admin) rowsOf(ctx context.Context, conn Conn, suffix string, message uuid.UUID, siblings bool, shown int) ([]admin.Record, error) {
+	first, last := eventid.Bounds(message)
+	given := args{"message_id": message.String(), "first": first.String(), "last": last.String(), "shown": shown, "limit": admin.MaxShownRows}
+	records, err := a.shown(ctx, conn, "message"+suffix, given)
+	if _, can := a.statements["siblings"+suffix]; err != nil || !siblings || !can {
+		return records, err
+	}
+	others, err := a.shown(ctx, conn, "siblings"+suffix, given)
+	return ofEvent(message, append(records, others...)), err
 }
 
 // shown reads rows with what is in them.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/internal/eventid"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -19,7 +18,9 @@ type look struct {
 	by        admin.FindBy
 	statement string
 	given     args
-	keep      func([]admin.Record) []admin.Record // nil: all that it finds
+	broker    string    // empty = all
+	before    int64     // the row's id
+	message   uuid.UUID // in place of a statement: the message whose rows, and those of its siblings, are looked for
 }
 
 // Find implements admin.Administration. Each thing that a term can name is one statement, which reads an index.
@@ -37,6 +38,7 @@ func (a *Admin) Find(ctx context.Context, request admin.FindRequest) (found admi
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
 			s := search{limit: request.Limit}
 			for _, look := range looksFor(request) {
+				look.broker, look.before = request.Broker, before
 				look.given["broker"], look.given["after_id"], look.given["limit"] = request.Broker, before, int64(request.Limit)+1
 				if err := s.take(ctx, a, conn, look, suffix); err != nil {
 					return err
@@ -63,10 +65,7 @@ func looksFor(request admin.FindRequest) (looks []look) {
 		switch by {
 		case admin.ByMessage:
 			if id, ok := parsedID(term); ok {
-				add(by, args{"message_id": id.String()})
-				low, high := eventid.Bounds(id)
-				of := add(by, args{"low": low.String(), "high": high.String()})
-				of.statement, of.keep = "search_event", func(candidates []admin.Record) []admin.Record { return ofEvent(id, candidates) }
+				add(by, args{}).message = id
 			}
 		case admin.ByAggregate:
 			add(by, args{"term": Text(term), "type": ""})
@@ -121,21 +120,9 @@ type search struct {
 
 // take adds what a look finds. A row that was found already has one reason more.
 func (s *search) take(ctx context.Context, a *Admin, conn Conn, l look, suffix string) error {
-	if a.statements[l.statement].text == "" { // SQL Server has no search_event
-		return nil
-	}
-	var rows []admin.Record
-	err := a.query(ctx, conn, l.statement+suffix, l.given, func(scan scanner) error {
-		var r record
-		err := scan(r.fields()...)
-		rows = append(rows, r.read())
-		return err
-	})
+	rows, err := a.found(ctx, conn, l, suffix)
 	if err != nil {
 		return err
-	}
-	if l.keep != nil {
-		rows = l.keep(rows)
 	}
 	for i := range rows {
 		same := func(other admin.Record) bool {
@@ -150,6 +137,27 @@ func (s *search) take(ctx context.Context, a *Admin, conn Conn, l look, suffix s
 		}
 	}
 	return nil
+}
+
+// found are the rows of one look, without what is in them.
+func (a *Admin) found(ctx context.Context, conn Conn, l look, suffix string) (rows []admin.Record, err error) {
+	if l.message != uuid.Nil {
+		all, err := a.rowsOf(ctx, conn, suffix, l.message, true, 0)
+		for _, r := range all {
+			if r.ID < l.before && (l.broker == "" || l.broker == r.Broker) {
+				r.Payload, r.Headers = nil, ""
+				rows = append(rows, r)
+			}
+		}
+		return rows, err
+	}
+	err = a.query(ctx, conn, l.statement+suffix, l.given, func(scan scanner) error {
+		var r record
+		err := scan(r.fields()...)
+		rows = append(rows, r.read())
+		return err
+	})
+	return rows, err
 }
 
 // page is the newest of what was found.

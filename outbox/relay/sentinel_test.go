@@ -44,7 +44,7 @@ func (s *sentinelStore) read() int {
 	return s.pages
 }
 
-// Rows whose key block somebody has removed are named with the remedy when a relay starts, once an hour
+// Rows whose key block was removed by hand are named with the remedy when a relay starts, once an hour
 // while they last, and are over when they were requeued. What is looked at is bounded.
 func TestStrandedRowsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

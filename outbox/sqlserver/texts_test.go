@@ -30,7 +30,7 @@ var searchParams = []string{"term", "broker", "after_id", "limit"}
 
 // administrationParams are what the administration gives to its statements, by their names.
 var administrationParams = map[string][]string{
-	"search_message": {"message_id", "broker", "after_id", "limit"}, "search_aggregate": append(searchParams[:4:4], "type"), "search_key": searchParams, "search_correlation": searchParams,
+	"search_aggregate": append(searchParams[:4:4], "type"), "search_key": searchParams, "search_correlation": searchParams,
 	"search_causation": searchParams, "search_trace": searchParams, "search_tenant": searchParams, "search_type": searchParams,
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},

@@ -2392,48 +2392,6 @@ SELECT TOP (@limit) m.id AS fanout_row
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
 
--- search_message
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET DEADLOCK_PRIORITY LOW;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-SET LOCK_TIMEOUT 1000;
-SELECT TOP (@limit) m.id AS fanout_row
-     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
-     , m.target_broker
-     , m.status
-     , m.stream
-     , m.type
-     , m.ordering_key
-     , m.shard
-     , m.priority
-     , m.deferred
-     , m.content_type
-     , m.aggregate_type
-     , m.aggregate_id
-     , m.correlation_id
-     , m.causation_id
-     , m.tenant_id
-     , m.attempts
-     , m.crashes
-     , m.created_at
-     , m.available_at
-     , m.expires_at
-     , m.locked_until
-     , m.published_at
-     , m.finished_at
-     , m.locked_by
-     , m.broker_message_id
-     , m.last_error
-     , DATALENGTH(m.payload) AS payload_bytes
-  FROM app.outbox AS m
- WITH (INDEX(outbox_once), FORCESEEK, ROWLOCK)
- WHERE m.message_id = CONVERT(uniqueidentifier, @message_id)
-   AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
- ORDER BY m.id DESC;
-
 -- search_tenant
 SET NOCOUNT ON;
 SET XACT_ABORT ON;

@@ -1,5 +1,0 @@
--- Rows of messages whose ids begin alike, which may tell one event under several types. @low, @high, @broker ('': all), @after_id, @limit. In no
--- order: whoever writes such ids in masses must not make a search read them all.
--- Plan: a range of the unique index, which stops at the limit.
-{{include part_search}} WHERE m.message_id BETWEEN @low AND @high AND m.id < @after_id AND (@broker = '' OR m.target_broker = @broker)
- LIMIT @limit
