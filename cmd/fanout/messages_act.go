@@ -35,7 +35,7 @@ func requeueCommand() *cobra.Command {
 		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
+		act:      change{verb: monitor.VerbRequeue, past: "requeued", question: "Requeue", rows: "messages"},
 		statuses: admin.RequeueStatuses(),
 		check:    someCondition("requeue"), failures: true, ttl: true,
 	})
@@ -50,7 +50,7 @@ func abandonCommand() *cobra.Command {
 		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbAbandon, past: "abandoned", question: "Abandon"},
+		act:      change{verb: monitor.VerbAbandon, past: "abandoned", question: "Abandon", rows: "messages"},
 		statuses: admin.AbandonStatuses(),
 		check:    someCondition("abandon"), failures: true,
 	})
@@ -66,7 +66,7 @@ func replayCommand() *cobra.Command {
 			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
+		act:      change{verb: monitor.VerbReplay, past: "set to be sent again", question: "Replay", rows: "messages"},
 		statuses: admin.ReplayStatuses(),
 		check: func(f *filterFlags) error {
 			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {

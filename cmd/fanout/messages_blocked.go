@@ -28,7 +28,7 @@ func blockedCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		now := time.Now()
 		out := newOutput(cmd, *asJSON, "DATABASE", "BROKER", "KEY", "CLASS", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR")
-		return target.show(out, "no key waits", func(session *session, database string) error {
+		return target.show(out, *broker, "no key waits", func(session *session, database string) error {
 			keys, err := session.Blocked(cmd.Context(), database, *broker)
 			for i := range keys {
 				k := &keys[i]
@@ -85,7 +85,7 @@ func unblockCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		return one(cmd, session, actor(), monitor.Action{
+		blocked, err := one(cmd, session, actor(), monitor.Action{
 			Verb: monitor.VerbUnblock, Filter: admin.Filter{Broker: *broker}, Key: args[0], Reason: *reason, DryRun: *dryRun,
 		}, *asJSON, func(changed bool) string {
 			switch {
@@ -97,15 +97,21 @@ func unblockCommand() *cobra.Command {
 				return fmt.Sprintf("key %s of broker %s is not blocked", args[0], *broker)
 			}
 		})
+		if err == nil && !blocked {
+			err = session.exist(cmd.Context(), admin.Filter{Broker: *broker, Key: args[0]}, "")
+		}
+		return err
 	}
 	return cmd
 }
 
-// one runs an action on one broker or key, and reports its result for each database.
-func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action, asJSON bool, say func(changed bool) string) error {
+// one runs an action on one broker or key, and reports its result for each database, and whether it
+// changes anything in any of them.
+func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action, asJSON bool, say func(changed bool) string) (somewhere bool, err error) {
 	results, err := session.Do(cmd.Context(), actor, action)
 	for _, r := range results {
 		changed := r.Changed > 0 || action.DryRun && r.Matched.N > 0
+		somewhere = somewhere || changed
 		switch {
 		case asJSON:
 			line := struct {
@@ -119,11 +125,11 @@ func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monit
 				line.Error = r.Err.Error()
 			}
 			if err := printLine(cmd, line); err != nil {
-				return err
+				return somewhere, err
 			}
 		case r.Err == nil:
 			cmd.Printf("%s: %s\n", r.Database, printable(say(changed)))
 		}
 	}
-	return errors.Join(asUsage(err), session.problem())
+	return somewhere, errors.Join(asUsage(err), session.problem())
 }
