@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/internal/nearest"
 )
 
 // keyPattern is what keys look like in this file.
@@ -52,7 +53,7 @@ func (r *reader) readType(entry *object, broker *Broker) (kind adapter.Type, fou
 	if i >= 0 {
 		return r.types[i], true
 	}
-	switch misspelt := nearest(f.source, names) != ""; {
+	switch misspelt := nearest.Of(f.source, names) != ""; {
 	case misspelt, !namePattern.MatchString(broker.Type): // what is no name may be a secret
 		r.rejectf(f, "%s is not known%s", shown(f.source), suggest(f.source, names))
 		broker.Type = ""

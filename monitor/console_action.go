@@ -89,10 +89,16 @@ type Progress struct {
 // Result is what became of an action in one database.
 type Result struct {
 	Database string
-	// Matched is how many rows were found. Changed can be less: rows that are claimed, that only
-	// wait for an earlier message of their key (requeue), or that have changed meanwhile stay as
-	// they are.
+	// Matched is how many rows were found, up to 100,000, whatever the limit of the action. Changed can
+	// be less: rows beyond the limit, those that only wait for an earlier message of their key
+	// (requeue), and those that have changed meanwhile stay as they are. Claimed rows are not among
+	// them.
 	Matched admin.Count
+	// Left is how many rows the action has left as they are, or would, by what they are, as far as
+	// that was looked at: claimed, or, of pending rows that wait for no time of their own, their
+	// [outbox.State], such as behind; of messages that the filter names by their ids also the status
+	// that the action is not for. Nil where there are none.
+	Left map[string]int64
 	// Refused is how many rows a requeue has left out since they are malformed, and would be
 	// abandoned again at once: they have to be corrected in the table, and then requeued by a
 	// filter that names the error class malformed.
@@ -174,7 +180,7 @@ func (c *Console) checkBroker(a *Action) error {
 	case a.Verb != VerbUnblock && a.Key != "":
 		return refusef("%s: the key of an action is the one to unblock: rows are selected by the key of the filter", a.Verb)
 	case a.Verb == VerbPause && len(c.brokers) > 0 && !slices.Contains(c.brokers, broker):
-		return refusef("pause: the configuration uses no broker %q: it has %q", broker, c.brokers)
+		return refusef("pause: the configuration has no broker %q%s", broker, DidYouMean(broker, c.brokers))
 	}
 	return nil
 }

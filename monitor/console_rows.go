@@ -255,12 +255,9 @@ func (r *run) lookUp(ctx context.Context, filter admin.Filter) ([]taken, error) 
 	return rows, nil
 }
 
-// matches counts what a filter selects.
+// matches counts what a filter selects, also beyond the limit of the action.
 func (r *run) matches(ctx context.Context, filter admin.Filter) (admin.Count, error) {
-	most := maxMatched
-	if r.action.Limit > 0 {
-		most = min(most, r.action.Limit)
-	}
+	const most = maxMatched
 	count := func(filter admin.Filter, most int) (int, error) {
 		return ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) (int, error) {
 			return store.Matches(ctx, filter, most)

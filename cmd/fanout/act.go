@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,10 +20,12 @@ type change struct {
 	verb, past string
 	// question precedes the number of rows.
 	question string
+	// unit is what is counted; empty = rows.
+	unit string
+	// of says what the question asks about; empty = messages, or units.
+	of string
 	// broker is set where the command acts broker by broker.
 	broker string
-	// unit is what is counted; empty = rows.
-	unit   string
 	dryRun *bool
 	yes    *bool
 	asJSON *bool
@@ -34,17 +40,19 @@ func changeFlags(cmd *cobra.Command, c change) *change {
 
 // wireResult is the result of an action in one database.
 type wireResult struct {
-	Database string `json:"database"`
-	Matched  int64  `json:"matched"`
-	More     bool   `json:"more,omitempty"`
-	Refused  int64  `json:"refused,omitempty"`
-	Changed  int64  `json:"changed"`
-	DryRun   bool   `json:"dry_run,omitempty"`
-	AuditID  int64  `json:"audit_id,omitempty"`
-	Error    string `json:"error,omitempty"`
+	Database string           `json:"database"`
+	Matched  int64            `json:"matched"`
+	More     bool             `json:"more,omitempty"`
+	Refused  int64            `json:"refused,omitempty"`
+	Changed  int64            `json:"changed"`
+	Left     map[string]int64 `json:"left,omitempty"`
+	DryRun   bool             `json:"dry_run,omitempty"`
+	AuditID  int64            `json:"audit_id,omitempty"`
+	Error    string           `json:"error,omitempty"`
 }
 
-// do counts the rows and asks, unless --yes was given, and then acts.
+// do counts the rows and asks, unless --yes was given, and then acts. It fails where nothing is there
+// that the filter names.
 func (c *change) do(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action) error {
 	action.Verb = c.verb
 	if *c.dryRun || !*c.yes {
@@ -52,22 +60,87 @@ func (c *change) do(cmd *cobra.Command, session *session, actor monitor.Actor, a
 		counting.DryRun = true
 		results, err := session.Do(cmd.Context(), actor, counting)
 		if *c.dryRun {
-			return errors.Join(asUsage(err), c.tell(cmd, results), session.problem())
+			return errors.Join(asUsage(err), c.tell(cmd, results, action.Limit), c.unknown(cmd, session, action, results), session.problem())
 		}
 		if err != nil {
 			return errors.Join(asUsage(err), session.problem())
 		}
-		if total := matched(results); total.N > confirmFrom {
-			if err := confirm(cmd, fmt.Sprintf("%s %s", c.question, c.amount(total))); err != nil {
+		if total := within(matched(results), action.Limit, len(results)); total.N > confirmFrom {
+			if err := confirm(cmd, c.ask(results, total, action.Filter.Broker)); err != nil {
 				return err
 			}
 		}
 	}
 	progress := newProgress(cmd.ErrOrStderr(), c.past)
-	action.Progress = progress.step
+	action.Progress = func(p monitor.Progress) {
+		p.Matched = within(p.Matched, action.Limit, 1)
+		progress.step(p)
+	}
 	results, err := session.Do(cmd.Context(), actor, action)
 	progress.end()
-	return errors.Join(asUsage(err), c.tell(cmd, results), session.problem())
+	return errors.Join(asUsage(err), c.tell(cmd, results, action.Limit), c.unknown(cmd, session, action, results), session.problem())
+}
+
+// within is what a limit for each database leaves of a number of rows.
+func within(total admin.Count, limit, databases int) admin.Count {
+	if most := int64(limit) * int64(databases); limit > 0 && total.N > most {
+		return admin.Count{N: most}
+	}
+	return total
+}
+
+// ask is the question before many rows are changed. It names the brokers and the databases.
+func (c *change) ask(results []monitor.Result, total admin.Count, broker string) string {
+	of := "of all brokers"
+	if broker != "" {
+		of = "of broker " + broker
+	}
+	var databases []string
+	for _, r := range results {
+		if r.Matched.N == 0 {
+			continue
+		}
+		databases = append(databases, r.Database)
+		if len(results) > 1 {
+			databases[len(databases)-1] += " (" + countText(r.Matched) + ")"
+		}
+	}
+	in := "in database "
+	if len(databases) > 1 {
+		in = "in databases "
+	}
+	number := countText(total)
+	if all := matched(results); all.N > total.N {
+		number += " of " + countText(all)
+	}
+	what := cmp.Or(c.of, "messages")
+	if c.unit != "" {
+		what = c.unit + "s"
+	}
+	return fmt.Sprintf("%s %s %s %s %s%s", c.question, number, what, of, in, strings.Join(databases, ", "))
+}
+
+// unknown is the error about what a filter names and is not there. It is looked for where nothing was
+// found, and always for message ids.
+func (c *change) unknown(cmd *cobra.Command, session *session, action monitor.Action, results []monitor.Result) error {
+	filter := action.Filter
+	found := matched(results).N > 0
+	for _, r := range results {
+		if r.Err != nil {
+			return nil //nolint:nilerr // which is reported; what is there is not known
+		}
+		found = found || r.Refused > 0 || len(r.Left) > 0
+	}
+	switch {
+	case len(results) == 0: // it was refused
+		return nil
+	case found && len(filter.MessageIDs) == 0:
+		return nil
+	case found:
+		filter = admin.Filter{MessageIDs: filter.MessageIDs}
+		action.Fingerprint = ""
+	}
+	return session.exist(cmd.Context(), filter, action.Fingerprint)
 }
 
 func matched(results []monitor.Result) (total admin.Count) {
@@ -79,11 +152,11 @@ func matched(results []monitor.Result) (total admin.Count) {
 }
 
 // tell reports the results, also of an action that failed half-way.
-func (c *change) tell(cmd *cobra.Command, results []monitor.Result) error {
+func (c *change) tell(cmd *cobra.Command, results []monitor.Result, limit int) error {
 	for _, r := range results {
 		if *c.asJSON {
 			line := wireResult{
-				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, DryRun: *c.dryRun, AuditID: r.AuditID,
+				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, Left: r.Left, DryRun: *c.dryRun, AuditID: r.AuditID,
 			}
 			if r.Err != nil {
 				line.Error = r.Err.Error()
@@ -94,7 +167,7 @@ func (c *change) tell(cmd *cobra.Command, results []monitor.Result) error {
 			continue
 		}
 		if r.Err == nil || r.Changed > 0 {
-			cmd.Printf("%s: %s\n", r.Database, printable(c.sentence(r)))
+			cmd.Printf("%s: %s\n", r.Database, printable(c.sentence(r, limit)))
 		}
 		if r.Refused > 0 {
 			cmd.Printf("%s: %s left out: malformed, so a relay would abandon them again; correct them in the table, then requeue them with --error-class %s\n",
@@ -116,7 +189,7 @@ func (c *change) amount(n admin.Count) string {
 	}
 }
 
-func (c *change) sentence(r monitor.Result) string {
+func (c *change) sentence(r monitor.Result, limit int) string {
 	of := func(n admin.Count) string {
 		if c.broker == "" {
 			return c.amount(n)
@@ -124,15 +197,51 @@ func (c *change) sentence(r monitor.Result) string {
 		return c.amount(n) + " of broker " + c.broker
 	}
 	changed := admin.Count{N: r.Changed}
+	beyond := admin.Count{N: r.Matched.N - int64(limit), More: r.Matched.More}
+	limited := limit > 0 && beyond.N > 0
 	switch {
+	case *c.dryRun && limited:
+		return fmt.Sprintf("%s of %s would be %s%s", thousands(int64(limit)), of(r.Matched), c.past, leftAlone(&r))
 	case *c.dryRun:
-		return fmt.Sprintf("%s would be %s", of(r.Matched), c.past)
+		return fmt.Sprintf("%s would be %s%s", of(r.Matched), c.past, leftAlone(&r))
 	case r.Err != nil:
 		return fmt.Sprintf("%s %s before an error; repeat the command to go on", of(changed), c.past)
-	case !r.Matched.More && r.Changed < r.Matched.N:
-		return fmt.Sprintf("%s of %s %s; the others are claimed, wait for an earlier message of their key, or have changed meanwhile",
-			thousands(r.Changed), of(r.Matched), c.past)
+	case limited:
+		left := admin.Count{N: r.Matched.N - r.Changed, More: r.Matched.More}
+		return fmt.Sprintf("%s of %s %s; %s left: run the command again, or raise --limit%s", thousands(r.Changed), of(r.Matched), c.past, countText(left), leftAlone(&r))
+	case !r.Matched.More && r.Changed < r.Matched.N-spared(&r):
+		return fmt.Sprintf("%s of %s %s; the others have changed meanwhile%s", thousands(r.Changed), of(r.Matched), c.past, leftAlone(&r))
 	default:
-		return fmt.Sprintf("%s %s", of(changed), c.past)
+		return fmt.Sprintf("%s %s%s", of(changed), c.past, leftAlone(&r))
 	}
+}
+
+// spared is how many of the rows that match were left alone.
+func spared(r *monitor.Result) (n int64) {
+	for what, rows := range r.Left {
+		if what != string(outbox.StateClaimed) && !outbox.Status(what).Valid() {
+			n += rows
+		}
+	}
+	return n
+}
+
+// leftAlone says which rows an action leaves as they are, and why.
+func leftAlone(r *monitor.Result) string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(r.Left)) {
+		n := thousands(r.Left[what])
+		switch what {
+		case string(outbox.StateClaimed):
+			parts = append(parts, n+" claimed by a worker, whose lease has not expired")
+		case string(outbox.StateBehind):
+			parts = append(parts, n+" behind an earlier message of their key (WAITS FOR in \"fanout messages list\")")
+		default:
+			parts = append(parts, n+" "+what)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; left alone: " + strings.Join(parts, ", ")
 }

@@ -26,7 +26,7 @@ func auditCommand() *cobra.Command {
 			return usageError{fmt.Errorf("--limit is %d and --before is %d: use a limit of at least 1, and the id of an entry", *limit, *before)}
 		}
 		out := newOutput(cmd, *asJSON, "ID", "DATABASE", "WHEN", "WHO", "ACTION", "BROKER", "ROWS", "TOOK", "FILTER", "REASON", "FAILURE")
-		return target.show(out, "nothing was recorded", func(session *session, database string) error {
+		return target.show(out, "", "nothing was recorded", func(session *session, database string) error {
 			entries, err := session.Audit(cmd.Context(), database, *before, *limit)
 			for i := range entries {
 				e := &entries[i]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -43,34 +44,20 @@ func pauseOrResume(verb, done, already, reasonUse string, cmd *cobra.Command) *c
 		}
 		defer session.Close()
 		action := monitor.Action{Verb: verb, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
-		if verb == monitor.VerbResume {
-			if err := checkPaused(cmd, session, action); err != nil {
+		if verb == monitor.VerbResume || !slices.Contains(session.cfg.BrokerNames(), args[0]) { // a pause outlives the configuration of its broker
+			if err := session.exist(cmd.Context(), action.Filter, ""); err != nil {
 				return err
 			}
 		}
-		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
+		_, err = one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
 			if changed {
 				return fmt.Sprintf("broker %s %s", args[0], done)
 			}
 			return fmt.Sprintf("broker %s %s", args[0], already)
 		})
+		return err
 	}
 	return cmd
-}
-
-// checkPaused refuses an unconfigured broker, which may be a typing error, unless it is paused: a
-// pause outlives the broker's configuration.
-func checkPaused(cmd *cobra.Command, session *session, action monitor.Action) error {
-	unknown := checkUsed(session.cfg, action.Filter.Broker)
-	if unknown == nil {
-		return nil
-	}
-	action.DryRun = true
-	results, err := session.Do(cmd.Context(), monitor.Actor{}, action)
-	if err == nil && matched(results).N == 0 && len(session.failed) == 0 {
-		return unknown
-	}
-	return nil // the action reports what is wrong
 }
 
 func oneBroker(cmd *cobra.Command, args []string) error {

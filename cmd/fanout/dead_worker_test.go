@@ -30,8 +30,8 @@ func TestRowsOfADeadWorker(t *testing.T) {
 
 		s.write(4, "Ordering.OrderPlaced.v1", "order-2", "default")
 		claim(time.Hour)
-		assert.Equal(t, "main: 0 rows would be abandoned\n", s.does("messages", "abandon", "--key", "order-2", "--dry-run"))
-		assert.Equal(t, "main: 0 rows requeued\n", s.does("messages", "requeue", "--id", messageID(4)))
+		assert.Equal(t, "main: 0 rows would be abandoned; left alone: 1 claimed by a worker, whose lease has not expired\n", s.does("messages", "abandon", "--key", "order-2", "--dry-run"))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 1 claimed by a worker, whose lease has not expired\n", s.does("messages", "requeue", "--id", messageID(4)))
 		assert.Equal(t, 1, s.count("status = 'processing'"))
 	})
 }

@@ -118,7 +118,7 @@ func TestActOnDeferredRows(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.deferMany()
 		// Followers wait for no time of their own, so there is nothing to hurry.
-		assert.Equal(t, "main: 0 of 3 rows requeued; the others are claimed, wait for an earlier message of their key, or have changed meanwhile\n",
+		assert.Equal(t, "main: 0 rows requeued; left alone: 3 behind an earlier message of their key (WAITS FOR in \"fanout messages list\")\n",
 			s.does("messages", "requeue", "--type", "Ordering.OrderPaid.*", "--status", "pending", "--yes"))
 		assert.Equal(t, "main: 3 rows would be abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--dry-run"))
 		assert.Equal(t, "main: 3 rows abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--yes"))

@@ -189,6 +189,7 @@ func deadLettersCommand() *cobra.Command {
 		}
 		now := time.Now()
 		out := newOutput(cmd, *asJSON, "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "SINCE", "LAST ERROR")
+		names := &inboxNames{table: *target.table}
 		err := target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, of inbox.Option) (err error) {
 			var page []inbox.DeadLetter
 			read := func() (int64, error) {
@@ -203,19 +204,27 @@ func deadLettersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for i := range page {
-				m := &page[i]
-				if err := out.add(toDeadLetter(at.database, m, *payload),
-					text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
-					text(shorten(m.LastError.Message))); err != nil {
-					return err
-				}
-			}
-			return nil
+			return errors.Join(names.look(ctx, db, len(page), *consumer, *messageType), addDeadLetters(out, at.database, page, *payload, now))
 		})
+		names.failed = err != nil
+		if err := names.unknown(*consumer, *messageType); err != nil {
+			return err
+		}
 		return out.end(err, "there are no dead letters")
 	}
 	return cmd
+}
+
+func addDeadLetters(out *output, database string, page []inbox.DeadLetter, payload bool, now time.Time) error {
+	for i := range page {
+		m := &page[i]
+		if err := out.add(toDeadLetter(database, m, payload),
+			text(database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
+			text(shorten(m.LastError.Message))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func toDeadLetter(database string, m *inbox.DeadLetter, payload bool) wireDeadLetter {
@@ -265,7 +274,8 @@ func inboxRedriveCommand() *cobra.Command {
 		case *all && *source != "":
 			return usageError{errors.New("give --source with message ids, and not with --all")}
 		}
-		return target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error {
+		names := &inboxNames{table: *target.table}
+		err := target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error {
 			filter := map[string]any{"consumer": *consumer, "type": *messageType, "source": *source, "message_ids": keys[:min(len(keys), auditedIDs)]}
 			if more := len(keys) - auditedIDs; more > 0 {
 				filter["more_message_ids"] = more
@@ -277,11 +287,14 @@ func inboxRedriveCommand() *cobra.Command {
 					n, err = inbox.Redrive(ctx, db, *consumer, *source, keys, table)
 				}
 				if err == nil {
-					cmd.Printf("%s: %s messages redriven\n", at.database, thousands(n))
+					cmd.Printf("%s: %s redriven\n", at.database, messages(n))
+					err = names.look(ctx, db, int(n), *consumer, *messageType)
 				}
 				return n, err
 			})
 		})
+		names.failed = err != nil
+		return errors.Join(err, names.unknown(*consumer, *messageType), names.missing(*consumer, keys))
 	}
 	return cmd
 }

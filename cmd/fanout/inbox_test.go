@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,10 +58,28 @@ func TestInbox(t *testing.T) {
 		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json", "--type", "Ordering.OrderPlaced.v2")), 1)
 		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json", "--limit", "2")), 2)
 
-		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", messageID(1), messageID(4)))
-		assert.Equal(t, "main: 0 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", messageID(1)))
-		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
-		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all"))
+		for _, c := range []struct{ args, stdout, stderr string }{
+			{messageID(1) + " " + messageID(4), "main: 1 message redriven\n", "fanout: 1 of 2 messages are no dead letters of consumer billing: they are unknown, handled, or redriven already\n"},
+			{messageID(1), "main: 0 messages redriven\n", "fanout: message " + messageID(1) + " is no dead letter of consumer billing: it is unknown, handled, or redriven already\n"},
+		} {
+			code, stdout, stderr := s.run(append([]string{"inbox", "redrive", "--consumer", "billing"}, strings.Fields(c.args)...)...)
+			assert.Equal(t, exitFailed, code)
+			assert.Equal(t, c.stdout, stdout)
+			assert.Equal(t, c.stderr, stderr)
+		}
+		for want, args := range map[string]string{
+			`there is no consumer "biling" in the table inbox_messages: did you mean "billing"?`:                              "redrive --consumer biling --all",
+			`there is no consumer "shipping" in the table inbox_messages: there are ["billing" "sales"]`:                      "dead-letters --consumer shipping",
+			`no dead letter has the type "Ordering.OrderPlacd.v3": did you mean "Ordering.OrderPlaced.v3"?`:                   "dead-letters --consumer billing --type Ordering.OrderPlacd.v3",
+			`no dead letter has the type "T": there are ["Ordering.OrderPlaced.v2" "Ordering.OrderPlaced.v3"]`:                "redrive --consumer billing --all --type T",
+			`message ` + messageID(9) + ` is no dead letter of consumer billing: it is unknown, handled, or redriven already`: "redrive --consumer billing " + messageID(9),
+		} {
+			code, _, stderr := s.run(append([]string{"inbox"}, strings.Fields(args)...)...)
+			assert.Equal(t, exitFailed, code, args)
+			assert.Equal(t, "fanout: "+want+"\n", stderr)
+		}
+		assert.Equal(t, "main: 1 message redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
+		assert.Equal(t, "main: 1 message redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all"))
 		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json")), 1)
 
 		var trace []string
@@ -68,12 +87,14 @@ func TestInbox(t *testing.T) {
 			assert.Equal(t, "cli", e.Via)
 			assert.NotEmpty(t, e.Actor)
 			assert.NotZero(t, e.EndedAt)
+			if e.Rows == 0 && e.Action == "inbox redrive" {
+				continue
+			}
 			trace = append(trace, fmt.Sprintf("%s %d %s", e.Action, e.Rows, e.Filter))
 		}
 		assert.Equal(t, []string{
 			`inbox redrive 1 {"consumer":"billing","table":"inbox_messages"}`,
 			`inbox redrive 1 {"consumer":"billing","table":"inbox_messages","type":"Ordering.OrderPlaced.v2"}`,
-			`inbox redrive 0 {"consumer":"billing","message_ids":["` + messageID(1) + `"],"table":"inbox_messages"}`,
 			`inbox redrive 1 {"consumer":"billing","message_ids":["` + messageID(1) + `","` + messageID(4) + `"],"table":"inbox_messages"}`,
 			`inbox reveal 1 {"consumer":"sales","limit":100,"table":"inbox_messages"}`,
 		}, trace)

@@ -40,7 +40,7 @@ func requeueCommand() *cobra.Command {
 		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
+		act:      change{verb: monitor.VerbRequeue, past: "requeued", question: "Requeue"},
 		statuses: admin.RequeueStatuses(),
 		check:    someCondition("requeue"), failures: true, ttl: true,
 	})
@@ -71,7 +71,7 @@ func replayCommand() *cobra.Command {
 			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
 	}
 	return repairCommand(cmd, repair{
-		act:      change{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
+		act:      change{verb: monitor.VerbReplay, past: "set to be sent again", question: "Replay"},
 		statuses: admin.ReplayStatuses(),
 		check: func(f *filterFlags) error {
 			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {
@@ -157,7 +157,11 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command { //nolint:gocog
 				}
 				defer session.Close()
 				action.Reason, action.DryRun = *reason, *act.dryRun
-				return one(cmd, session, actor(), action, *act.asJSON, func(changed bool) string { return say(changed, *act.dryRun) })
+				somewhere, err := one(cmd, session, actor(), action, *act.asJSON, func(changed bool) string { return say(changed, *act.dryRun) })
+				if err == nil && !somewhere {
+					err = session.exist(cmd.Context(), admin.Filter{Broker: action.Filter.Broker, Key: action.Key}, "")
+				}
+				return err
 			})
 		}
 		if err := r.check(filters); err != nil {

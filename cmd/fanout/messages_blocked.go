@@ -38,7 +38,7 @@ func blockedCommand() *cobra.Command {
 			}
 		}()
 		out := newOutput(cmd, *asJSON, "DATABASE", "BROKER", "KEY", "CLASS", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR")
-		return target.show(out, "no key waits", func(session *session, database string) error {
+		return target.show(out, *broker, "no key waits", func(session *session, database string) error {
 			list, err := session.Blocked(cmd.Context(), database, *broker, *limit)
 			for i := range list.Keys {
 				k := &list.Keys[i]
@@ -123,11 +123,13 @@ func unblockKey(key string, filters *filterFlags, run singleRun) error {
 	})
 }
 
-// one runs an action on one broker or key, and reports its result for each database.
-func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action, asJSON bool, say func(changed bool) string) error {
+// one runs an action on one broker or key, and reports its result for each database, and whether it
+// changes anything in any of them.
+func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action, asJSON bool, say func(changed bool) string) (somewhere bool, err error) {
 	results, err := session.Do(cmd.Context(), actor, action)
 	for _, r := range results {
 		changed := r.Changed > 0 || action.DryRun && r.Matched.N > 0
+		somewhere = somewhere || changed
 		switch {
 		case asJSON:
 			line := struct {
@@ -141,11 +143,11 @@ func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monit
 				line.Error = r.Err.Error()
 			}
 			if err := printLine(cmd, line); err != nil {
-				return err
+				return somewhere, err
 			}
 		case r.Err == nil:
 			cmd.Printf("%s: %s\n", r.Database, printable(say(changed)))
 		}
 	}
-	return errors.Join(asUsage(err), session.problem())
+	return somewhere, errors.Join(asUsage(err), session.problem())
 }

@@ -28,7 +28,7 @@ func failuresCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		now, more := time.Now(), false
 		out := newOutput(cmd, *asJSON, "FINGERPRINT", "DATABASE", "BROKER", "FAILED", "ABANDONED", "KEYS", "LAST", "TYPES", "ERROR")
-		err := target.show(out, "nothing has failed", func(session *session, database string) error {
+		err := target.show(out, *broker, "nothing has failed", func(session *session, database string) error {
 			groups, err := session.Failures(cmd.Context(), database, *broker)
 			more = more || groups.More
 			for i := range groups.Groups {

@@ -86,6 +86,11 @@ func (l *listing) run() error {
 	if len(more) > 0 {
 		nothing = ""
 	}
+	if err == nil && l.out.found == 0 && nothing != "" && l.cursor == "" {
+		if err := l.session.exist(l.cmd.Context(), l.filter, l.fingerprint); err != nil {
+			return err
+		}
+	}
 	err = l.out.end(err, nothing)
 	for _, line := range more {
 		l.cmd.PrintErr(line)

@@ -35,8 +35,8 @@ func TestPauseAndResume(t *testing.T) {
 
 		for _, verb := range []string{"pause", "resume"} {
 			code, _, stderr := s.run("broker", verb, "partnr")
-			assert.Equal(t, exitUsage, code)
-			assert.Contains(t, stderr, `the configuration uses no broker "partnr": it has ["default" "partner"]`)
+			assert.Equal(t, exitFailed, code)
+			assert.Equal(t, "fanout: there is no broker \"partnr\", in the configuration or in a table: did you mean \"partner\"?\n", stderr)
 		}
 	})
 }
@@ -70,9 +70,10 @@ func TestManyRowsNeedAWord(t *testing.T) {
 		args := []string{"messages", "abandon", "--broker", "default"}
 		code, _, stderr := s.run(args...)
 		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, stderr, "Abandon 101 rows? There is no terminal to ask on: repeat the command with --yes, or count first with --dry-run")
+		assert.Contains(t, stderr, "Abandon 101 messages of broker default in database main? There is no terminal to ask on: repeat the command with --yes, or count first with --dry-run")
 		assert.Equal(t, 101, s.count("status = 'pending'"))
-		assert.Equal(t, "main: 100 rows abandoned\n", s.does(append(args, "--limit", "100")...))
+		assert.Equal(t, "main: 100 of 101 rows would be abandoned\n", s.does(append(args, "--limit", "100", "--dry-run")...))
+		assert.Equal(t, "main: 100 of 101 rows abandoned; 1 left: run the command again, or raise --limit\n", s.does(append(args, "--limit", "100")...))
 		assert.Equal(t, "main: 1 row abandoned\n", s.does(args...))
 		assert.Equal(t, "main: 101 rows requeued\n", s.does("messages", "requeue", "--broker", "default", "--yes"))
 	})

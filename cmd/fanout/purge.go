@@ -28,7 +28,7 @@ func purgeCommand() *cobra.Command {
 	limit := cmd.Flags().Int("limit", 0, "most rows to remove in each database (default: all)")
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
-	act := changeFlags(cmd, change{verb: monitor.VerbPurge, past: "removed", question: "Remove"})
+	act := changeFlags(cmd, change{verb: monitor.VerbPurge, past: "removed", question: "Remove", of: "finished messages"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		action := monitor.Action{Filter: admin.Filter{Broker: *broker}, Reason: *reason, Limit: *limit}
 		if *limit < 0 {
@@ -52,6 +52,9 @@ func purgeCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
+		if err := session.exist(cmd.Context(), action.Filter, ""); err != nil {
+			return err
+		}
 		if *published != "" || *abandoned != "" {
 			return act.do(cmd, session, actor(), action)
 		}
@@ -69,7 +72,7 @@ func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, c *cha
 		windows[window] = append(windows[window], broker)
 	}
 	if action.Filter.Broker != "" || len(windows) == 1 {
-		return c.do(cmd, session, actor, within(action, session.cfg.Retention(action.Filter.Broker), action.Filter.Broker))
+		return c.do(cmd, session, actor, aged(action, session.cfg.Retention(action.Filter.Broker), action.Filter.Broker))
 	}
 	// Finished rows of brokers that were removed from the configuration are purged, too.
 	brokers := slices.Clone(session.cfg.BrokerNames())
@@ -83,16 +86,16 @@ func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, c *cha
 	slices.Sort(brokers)
 	for _, broker := range slices.Compact(brokers) {
 		of := *c
-		of.broker, of.question = broker, "Remove what is finished for broker "+broker+":"
-		if err := of.do(cmd, session, actor, within(action, session.cfg.Retention(broker), broker)); err != nil {
+		of.broker = broker
+		if err := of.do(cmd, session, actor, aged(action, session.cfg.Retention(broker), broker)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// within gives a purge its windows.
-func within(action monitor.Action, window cleanup.Retention, broker string) monitor.Action {
+// aged gives a purge its windows.
+func aged(action monitor.Action, window cleanup.Retention, broker string) monitor.Action {
 	action.Filter.Broker, action.PublishedBefore, action.AbandonedBefore = broker, window.Published, window.Abandoned
 	return action
 }

@@ -134,39 +134,39 @@ func (s *session) each(ask func(database string) error) error {
 	return errors.Join(append(problems, s.problem())...)
 }
 
-// show fills an output database by database.
-func (t *target) show(out *output, nothing string, ask func(session *session, database string) error) error {
+// show fills an output database by database. It fails where nothing is found and the broker, unless it
+// is empty, is unknown.
+func (t *target) show(out *output, broker, nothing string, ask func(session *session, database string) error) error {
 	session, err := t.open(out.cmd)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	return out.end(session.each(func(database string) error { return ask(session, database) }), nothing)
+	err = session.each(func(database string) error { return ask(session, database) })
+	if err == nil && out.found == 0 {
+		if err := session.exist(out.cmd.Context(), admin.Filter{Broker: broker}, ""); err != nil {
+			return err
+		}
+	}
+	return out.end(err, nothing)
 }
 
 // asUsage marks what the console refuses.
 func asUsage(err error) error {
-	var (
-		refused *monitor.RefusedError
-		missing *monitor.NotFoundError
-	)
-	switch {
-	case errors.As(err, &refused):
+	var refused *monitor.RefusedError
+	if errors.As(err, &refused) {
 		return usageError{errors.New(refused.Reason)}
-	case errors.As(err, &missing):
-		return usageError{errors.New(missing.Reason)}
-	default:
-		return err
 	}
+	return err
 }
 
-// checkUsed refuses a broker that neither the configuration nor, as far as the caller knows, a
-// table has: a typing error must not look like a success.
-func checkUsed(cfg *config.Config, broker string) error {
-	if !slices.Contains(cfg.BrokerNames(), broker) {
-		return usageError{fmt.Errorf("the configuration uses no broker %q: it has %q", broker, cfg.BrokerNames())}
+// exist fails where a name in a filter is unknown: a typing error must not look like a success. What a
+// database has that does not answer is not known.
+func (s *session) exist(ctx context.Context, filter admin.Filter, fingerprint string) error {
+	if len(s.failed) > 0 {
+		return nil
 	}
-	return nil
+	return s.Exist(ctx, nil, filter, fingerprint)
 }
 
 // actorFlag adds --by; what it returns names who acts, for the audit.

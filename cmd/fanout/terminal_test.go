@@ -101,7 +101,7 @@ func TestTerminal(t *testing.T) {
 	args := []string{"messages", "abandon", "--broker", "default"}
 	code, screen := s.on("n\n", args...)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, screen, "Abandon 101 rows? [y/N]")
+	assert.Contains(t, screen, "Abandon 101 messages of broker default in database main? [y/N]")
 	assert.Contains(t, screen, "nothing was changed")
 	assert.Equal(t, 101, s.count("target_broker = 'default' AND status = 'pending'"))
 	code, screen = s.on("y\n", args...)

@@ -22,7 +22,7 @@ func workersCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		now := time.Now()
 		out := newOutput(cmd, *asJSON, "DATABASE", "NAME", "HOST", "PID", "VERSION", "STARTED", "SEEN", "CLAIMED")
-		return target.show(out, "no relay runs: a relay that stops leaves the list", func(session *session, database string) error {
+		return target.show(out, "", "no relay runs: a relay that stops leaves the list", func(session *session, database string) error {
 			instances, err := session.Workers(cmd.Context(), database)
 			for i := range instances {
 				p := &instances[i]
