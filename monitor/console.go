@@ -100,9 +100,47 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Rec
 	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
 		return nil, refusef("%v", err)
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
+	records, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
 		return store.Message(ctx, id)
 	})
+	if err == nil {
+		err = c.outages(ctx, database, records)
+	}
+	return records, err
+}
+
+// maxStranded is how many deferred rows of a broker [Console.Stranded] looks at.
+const maxStranded = 20_000
+
+// Stranded lists open rows that no rule can ever make due, of all brokers: see
+// [outbox.StateStranded]. Of each broker 20,000 deferred rows are looked at; more is true where there
+// are others.
+func (c *Console) Stranded(ctx context.Context, database string) (rows []admin.Record, more bool, err error) {
+	brokers, err := c.brokersOf(ctx, database, "")
+	if err != nil {
+		return nil, false, err
+	}
+	for _, broker := range brokers {
+		var after admin.Position
+		for looked := 0; ; {
+			page, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
+				return store.Stranded(ctx, broker, after, scanPage)
+			})
+			if err != nil {
+				return nil, false, err
+			}
+			rows = append(rows, page.Records...)
+			looked += page.Scanned
+			if after = page.Next; after == (admin.Position{}) {
+				break
+			}
+			if looked >= maxStranded {
+				more = true
+				break
+			}
+		}
+	}
+	return rows, more, nil
 }
 
 // ActionReveal is what the audit calls a look at payload and headers.
