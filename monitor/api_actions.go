@@ -75,10 +75,16 @@ type resultAnswer struct {
 	Refused int64 `json:"refused"`
 	Changed int64 `json:"changed"`
 	AuditID int64 `json:"audit_id"`
+	// Left is never nil.
+	Left map[string]int64 `json:"left"`
 }
 
 func newResultAnswer(r *Result) resultAnswer {
-	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, AuditID: r.AuditID}
+	left := r.Left
+	if left == nil {
+		left = map[string]int64{}
+	}
+	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, AuditID: r.AuditID, Left: left}
 }
 
 type progressAnswer struct {

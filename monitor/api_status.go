@@ -34,6 +34,8 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 			continue
 		}
 		one := api.NewDatabase[brokerAnswer](database.Counts)
+		silent := database.Silent(h.now())
+		one.Relays, one.SilentRelays = len(database.Relays)-silent, silent
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
 			one.Brokers[broker.Broker] = h.brokerAnswer(name, broker, stats[series{name, broker.Broker}])
@@ -45,6 +47,12 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 
 func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *relay.Stats) brokerAnswer {
 	a := brokerAnswer{Broker: api.NewBroker(&b.BrokerOverview, b.Paused, b.Unknown), UnavailableDestinations: []string{}}
+	if stats == nil { // no relay in this process: what others said in their heartbeats
+		a.UnavailableDestinations = append(a.UnavailableDestinations, b.UnavailableDestinations...)
+		if b.Unavailable {
+			a.Breaker = relay.BreakerOpen
+		}
+	}
 	if stats != nil {
 		a.Breaker, a.Listener = stats.Breaker, stats.Listener
 		a.UnavailableDestinations = append(a.UnavailableDestinations, stats.UnavailableDestinations...)

@@ -101,9 +101,52 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Rec
 	if err := checkMessage(id); err != nil {
 		return nil, err
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
+	return c.rowsOf(ctx, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
 		return store.Message(ctx, id)
 	})
+}
+
+// rowsOf asks for rows, and marks those that are unavailable.
+func (c *Console) rowsOf(ctx context.Context, database string, of func(context.Context, admin.Administration) ([]admin.Record, error)) ([]admin.Record, error) {
+	records, err := ask(ctx, c, database, of)
+	if err == nil {
+		err = c.outages(ctx, database, records)
+	}
+	return records, err
+}
+
+// maxStranded is how many deferred rows of a broker [Console.Stranded] looks at.
+const maxStranded = 20_000
+
+// Stranded lists open rows that no rule can ever make due, of all brokers: see
+// [outbox.StateStranded]. Of each broker 20,000 deferred rows are looked at; more is true where there
+// are others.
+func (c *Console) Stranded(ctx context.Context, database string) (rows []admin.Record, more bool, err error) {
+	brokers, err := c.brokersOf(ctx, database, "")
+	if err != nil {
+		return nil, false, err
+	}
+	for _, broker := range brokers {
+		var after admin.Position
+		for looked := 0; ; {
+			page, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
+				return store.Stranded(ctx, broker, after, scanPage)
+			})
+			if err != nil {
+				return nil, false, err
+			}
+			rows = append(rows, page.Records...)
+			looked += page.Scanned
+			if after = page.Next; after == (admin.Position{}) {
+				break
+			}
+			if looked >= maxStranded {
+				more = true
+				break
+			}
+		}
+	}
+	return rows, more, nil
 }
 
 // Event returns the rows of the event that a message is of, with payload and headers: those of [Console.Message], and
@@ -112,7 +155,7 @@ func (c *Console) Event(ctx context.Context, database, id string) ([]admin.Recor
 	if err := checkMessage(id); err != nil {
 		return nil, err
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
+	return c.rowsOf(ctx, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
 		return store.Event(ctx, id)
 	})
 }

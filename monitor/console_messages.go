@@ -50,6 +50,35 @@ type MessagesPage struct {
 
 // Messages lists one page.
 func (c *Console) Messages(ctx context.Context, database string, query MessagesQuery) (MessagesPage, error) {
+	page, err := c.messages(ctx, database, query)
+	if err == nil {
+		err = c.outages(ctx, database, page.Records)
+	}
+	return page, err
+}
+
+// outages makes rows that are due unavailable where relays say that their broker or their destination
+// is: a database does not know of breakers.
+func (c *Console) outages(ctx context.Context, database string, records []admin.Record) error {
+	due := func(r *admin.Record) bool { return r.State == outbox.StateDue }
+	if !slices.ContainsFunc(records, func(r admin.Record) bool { return due(&r) }) {
+		return nil
+	}
+	relays, err := c.Workers(ctx, database)
+	if err != nil {
+		return err
+	}
+	out := unavailable(relays, time.Now())
+	for i := range records {
+		r := &records[i]
+		if due(r) && (slices.Contains(out, admin.Unavailable{Broker: r.Broker}) || slices.Contains(out, admin.Unavailable{Broker: r.Broker, Destination: r.Stream})) {
+			r.State = outbox.StateUnavailable
+		}
+	}
+	return nil
+}
+
+func (c *Console) messages(ctx context.Context, database string, query MessagesQuery) (MessagesPage, error) {
 	from, err := query.check()
 	if err != nil {
 		return MessagesPage{}, err

@@ -1,11 +1,14 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -21,6 +24,19 @@ type DatabaseStatus struct {
 	Counts map[outbox.Status]admin.Count
 	// Brokers sorted by name.
 	Brokers []BrokerStatus
+	// Relays are the processes that run a relay, oldest first, those that are silent included: these
+	// were killed, or do not reach the database.
+	Relays []admin.Instance
+}
+
+// Silent counts the relays that are silent at a time: for longer than [api.SilentAfter].
+func (s *DatabaseStatus) Silent(now time.Time) (n int) {
+	for i := range s.Relays {
+		if now.Sub(s.Relays[i].SeenAt) > api.SilentAfter {
+			n++
+		}
+	}
+	return n
 }
 
 // BrokerStatus is where one broker of one database stands.
@@ -32,6 +48,10 @@ type BrokerStatus struct {
 	// Unknown is true for rows of a broker that the configuration does not have: no processor
 	// delivers them.
 	Unknown bool
+	// Unavailable is true where a relay that is not silent said in its last heartbeat that the broker is
+	// unavailable, and UnavailableDestinations are those of its streams or topics that are, sorted.
+	Unavailable             bool
+	UnavailableDestinations []string
 }
 
 // Status asks all databases at once. It never fails as a whole: a database that cannot be asked
@@ -72,7 +92,11 @@ func (c *Console) statusOf(ctx context.Context, store admin.Administration, maxC
 	if err != nil {
 		return DatabaseStatus{}, err
 	}
-	status := DatabaseStatus{Counts: counts(nil)}
+	relays, err := store.Instances(ctx)
+	if err != nil {
+		return DatabaseStatus{}, err
+	}
+	status := DatabaseStatus{Counts: counts(nil), Relays: relays}
 	for i := range overview {
 		overview[i].Counts = counts(overview[i].Counts)
 		status.Brokers = append(status.Brokers, BrokerStatus{BrokerOverview: overview[i]})
@@ -91,6 +115,13 @@ func (c *Console) statusOf(ctx context.Context, store admin.Administration, maxC
 	for i := range pauses {
 		named(pauses[i].Broker).Paused = &pauses[i]
 	}
+	for _, out := range unavailable(relays, time.Now()) {
+		if broker := named(out.Broker); out.Destination == "" {
+			broker.Unavailable = true
+		} else {
+			broker.UnavailableDestinations = append(broker.UnavailableDestinations, out.Destination)
+		}
+	}
 	slices.SortFunc(status.Brokers, func(a, b BrokerStatus) int { return strings.Compare(a.Broker, b.Broker) })
 	for i := range status.Brokers {
 		broker := &status.Brokers[i]
@@ -101,6 +132,19 @@ func (c *Console) statusOf(ctx context.Context, store admin.Administration, maxC
 		}
 	}
 	return status, nil
+}
+
+// unavailable lists what relays said that it is unavailable, each once, sorted.
+func unavailable(relays []admin.Instance, now time.Time) (list []admin.Unavailable) {
+	for i := range relays {
+		if now.Sub(relays[i].SeenAt) <= api.SilentAfter {
+			list = append(list, relays[i].Unavailable...)
+		}
+	}
+	slices.SortFunc(list, func(a, b admin.Unavailable) int {
+		return cmp.Or(strings.Compare(a.Broker, b.Broker), strings.Compare(a.Destination, b.Destination))
+	})
+	return slices.Compact(list)
 }
 
 // counts has an entry for every status.

@@ -165,7 +165,7 @@ func full(id string) *fake {
 	f := (&fake{
 		pauses:    []admin.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
 		blocked:   []admin.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "backoff", Since: start, Until: start, Followers: admin.Count{N: 3}, LastError: last}},
-		instances: []admin.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []admin.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
+		instances: []admin.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []admin.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unavailable: []admin.Unavailable{{Broker: "default", Destination: "s"}}, Unreadable: "column pid is no whole number"}},
 		audit:     []admin.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
 		overview: func(o *admin.BrokerOverview) {
 			o.Deferred = admin.Count{N: 7, More: true}

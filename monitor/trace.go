@@ -164,6 +164,9 @@ func (t *tracing) ask(ctx context.Context, database string, request admin.FindRe
 	found, err := ask(ctx, t.console, database, func(ctx context.Context, store admin.Administration) (admin.Found, error) {
 		return store.Find(ctx, request)
 	})
+	if err == nil {
+		err = t.console.outages(ctx, database, found.Records)
+	}
 	if err != nil {
 		return nil, false, err
 	}

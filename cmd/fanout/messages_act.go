@@ -123,7 +123,7 @@ func someCondition(verb string) func(*filterFlags) error {
 	}
 }
 
-func repairCommand(cmd *cobra.Command, r repair) *cobra.Command { //nolint:gocognit // flags, one after the other
+func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	cmd.Args = noArgs
 	if r.one != nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -151,17 +151,8 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command { //nolint:gocog
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			return r.one(args[0], filters, func(action monitor.Action, say func(changed, dryRun bool) string) error {
-				session, err := target.open(cmd)
-				if err != nil {
-					return err
-				}
-				defer session.Close()
 				action.Reason, action.DryRun = *reason, *act.dryRun
-				somewhere, err := one(cmd, session, actor(), action, *act.asJSON, func(changed bool) string { return say(changed, *act.dryRun) })
-				if err == nil && !somewhere {
-					err = session.exist(cmd.Context(), admin.Filter{Broker: action.Filter.Broker, Key: action.Key}, "")
-				}
-				return err
+				return act.single(cmd, target, actor(), action, func(changed bool) string { return say(changed, *act.dryRun) })
 			})
 		}
 		if err := r.check(filters); err != nil {
@@ -188,4 +179,18 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command { //nolint:gocog
 		return act.do(cmd, session, actor(), action)
 	}
 	return cmd
+}
+
+// single acts on one thing, which must be known where nothing changes.
+func (c *change) single(cmd *cobra.Command, target *target, actor monitor.Actor, action monitor.Action, say func(changed bool) string) error {
+	session, err := target.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	somewhere, err := one(cmd, session, actor, action, *c.asJSON, say)
+	if err == nil && !somewhere {
+		err = session.exist(cmd.Context(), admin.Filter{Broker: action.Filter.Broker, Key: action.Key}, "")
+	}
+	return err
 }

@@ -24,13 +24,20 @@ func statusCommand() *cobra.Command {
 		Short: "Show the state of every broker: what waits, since when, and why",
 		Long: "Show the state of every broker: what waits, since when, and why. It queries only the databases, and needs no relay and no broker.\n" +
 			"Counts stop at 10,000 (\"10,000+\") unless --exact counts every row, which may take long in a large table. With --watch the output\n" +
-			"has rates from the second sample on. Circuit breakers belong to each relay: its log and its metrics show them.",
+			"has rates from the second sample on. Which brokers and destinations are unavailable is what relays said in their last heartbeat.\n" +
+			"--check prints only what needs a person, and exits with 1 where there is something, for probes and cron: no relay that runs, a database\n" +
+			"that does not answer, unavailable brokers and destinations, blocked keys, abandoned messages that are not acknowledged, stranded\n" +
+			"messages, those of brokers that are not configured, and a lag of more than a minute.",
 		Args: noArgs,
 	}
 	target := targetFlags(cmd)
 	asJSON := jsonFlag(cmd, "print one JSON object; with --watch one per line")
 	watch := cmd.Flags().BoolP("watch", "w", false, "repeat every two seconds, with rates")
 	exact := cmd.Flags().Bool("exact", false, "count every row")
+	checks := cmd.Flags().Bool("check", false, "only say what needs a person, and exit with 1 where there is something")
+	cmd.MarkFlagsMutuallyExclusive("check", "watch")
+	cmd.MarkFlagsMutuallyExclusive("check", "json")
+	cmd.MarkFlagsMutuallyExclusive("check", "exact")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		session, err := target.open(cmd)
 		if err != nil {
@@ -40,10 +47,14 @@ func statusCommand() *cobra.Command {
 		sampler := &sampler{session: session, exact: *exact}
 		if !*watch {
 			status := sampler.sample(cmd.Context(), time.Now())
+			found := lookForStranded(cmd.Context(), session, status)
+			if *checks {
+				return check(cmd, faults(status, found, time.Now()))
+			}
 			if *asJSON {
 				err = printJSON(cmd, toStatus(status, sampler.rates))
 			} else {
-				err = printStatus(cmd, status, nil)
+				err = printStatus(cmd, status, nil, found)
 			}
 			return errors.Join(err, problems(status))
 		}
@@ -74,7 +85,7 @@ func repeat(cmd *cobra.Command, sampler *sampler, asJSON bool) error {
 		cmd.Print("\x1b[H\x1b[2J") // from the top of an empty screen
 	}
 	cmd.Printf("%s\n", moment(time.Now()))
-	if err := printStatus(cmd, status, sampler.rates); err != nil {
+	if err := printStatus(cmd, status, sampler.rates, nil); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) {

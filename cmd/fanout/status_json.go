@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/monitor/api"
 )
@@ -9,7 +11,9 @@ import (
 type wireBroker struct {
 	api.Broker
 
-	MorePublishedPerSecond bool `json:"more_published_per_second,omitempty"`
+	MorePublishedPerSecond  bool     `json:"more_published_per_second,omitempty"`
+	Unavailable             bool     `json:"unavailable"`
+	UnavailableDestinations []string `json:"unavailable_destinations"`
 }
 
 func toStatus(status map[string]monitor.DatabaseStatus, rated map[spot]rates) map[string]api.Database[wireBroker] {
@@ -20,9 +24,14 @@ func toStatus(status map[string]monitor.DatabaseStatus, rated map[spot]rates) ma
 			continue
 		}
 		line := api.NewDatabase[wireBroker](database.Counts)
+		line.SilentRelays = database.Silent(time.Now())
+		line.Relays = len(database.Relays) - line.SilentRelays
 		for i := range database.Brokers {
 			b := &database.Brokers[i]
-			broker := wireBroker{Broker: api.NewBroker(&b.BrokerOverview, b.Paused, stray(b))}
+			broker := wireBroker{
+				Broker:      api.NewBroker(&b.BrokerOverview, b.Paused, stray(b)),
+				Unavailable: b.Unavailable, UnavailableDestinations: append([]string{}, b.UnavailableDestinations...),
+			}
 			if r, ok := rated[spot{name, b.Broker}]; ok {
 				broker.PublishedPerSecond, broker.MorePublishedPerSecond = &r.Published, r.AtLeast
 				if r.Known {

@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// printStatus shows one line per broker, and below them the pauses. nil rates have no columns.
-func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, rated map[spot]rates) error {
+// printStatus shows one line per broker, and below them the pauses and what needs a person. nil rates have
+// no columns.
+func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, rated map[spot]rates, found map[string]stranded) error {
 	head := []string{"DATABASE", "BROKER", "PENDING", "PROCESSING", "FAILED", "PUBLISHED", "ABANDONED", "DEFERRED", "OLDEST", "LAG", "LAST SENT"}
 	if rated != nil {
 		head = append(head, "SENT/S", "RETRY")
@@ -51,6 +52,7 @@ func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, r
 				notes = append(notes, pauseNote(name, b.Paused, now))
 			}
 		}
+		notes = append(notes, statusNotes(name, &database, found[name], now)...)
 		if strangers >= admin.MaxStrangers {
 			notes = append(notes, fmt.Sprintf("%s: of brokers that are not configured, the first %d by name are shown: there may be more", name, admin.MaxStrangers))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
@@ -46,6 +47,16 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: no processor delivers them\n", name, broker)
 		warnings++
+	}
+	if err == nil {
+		var rows []admin.Record
+		console := monitor.NewConsole(map[string]admin.Administration{name: store}, monitor.WithBrokers(cfg.BrokerNames()...))
+		found := stranded{}
+		if rows, found.more, err = console.Stranded(ctx, name); len(rows) > 0 {
+			found.rows = rows
+			cmd.PrintErrf("warning: database %s: %s\n", name, printable(strandedNote(found)))
+			warnings++
+		}
 	}
 	if err == nil {
 		err = known.see(ctx, store)

@@ -170,10 +170,13 @@ func TestValidateWarnings(t *testing.T) {
 	p.migrate()
 	exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 	      VALUES ('01a1fd9d-d6b8-7eca-9afc-e5aa4aba856a', 'removed', 's', 't', '{}')`)
+	exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, deferred)
+	      VALUES ('01a1fd9d-d6b8-7eca-9afc-e5aa4aba856b', 'default', 's', 't', '{}', 1)`)
 	code, stdout, stderr := p.run("validate")
 	assert.Zero(t, code, "a relay works in spite of it")
 	assert.Contains(t, stderr, "warning: database main: busy_timeout is 0: ")
 	assert.Contains(t, stderr, `warning: database main: rows wait for broker "removed", which is not configured: no processor delivers them`)
+	assert.Contains(t, stderr, "warning: database main: 1 row stranded: no rule can ever make them due; the first is 01a1fd9d-d6b8-7eca-9afc-e5aa4aba856b of type t and key - for broker default")
 	assert.Contains(t, stdout, "the schema is up to date")
 }
 

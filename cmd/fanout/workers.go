@@ -28,7 +28,7 @@ func workersCommand() *cobra.Command {
 				p := &instances[i]
 				object, seen := api.NewInstance(database, p, now), text(since(p.SeenAt, now))
 				if object.Silent {
-					seen = styled(seen.text+" (silent)", red)
+					seen = styled(seen.text+" (gone: killed, or cut off)", red)
 				}
 				if err := out.add(object, text(database), styled(p.Name, bold), text(p.Host), textf("%d", p.PID), text(orDash(p.Version)),
 					text(since(p.StartedAt, now)), seen, claimed(p)); err != nil {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,6 +124,9 @@ func (a *Admin) Pauses(ctx context.Context) (pauses []admin.Pause, err error) {
 // Heartbeat implements driver.Delivery.
 func (a *Admin) Heartbeat(ctx context.Context, instance admin.Instance) error {
 	work, err := json.Marshal(append([]admin.Work{}, instance.Work...)) // none is an empty list, not null
+	if err == nil && len(instance.Unavailable) > 0 {
+		work, err = json.Marshal(heartbeatWork{append([]admin.Work{}, instance.Work...), instance.Unavailable})
+	}
 	if err != nil {
 		return a.failed(err, "encode the work of instance %q", instance.Name)
 	}
@@ -132,6 +137,12 @@ func (a *Admin) Heartbeat(ctx context.Context, instance admin.Instance) error {
 		return a.failed(err, "enter instance %q in %s_instances", instance.Name, a.table)
 	}
 	return nil
+}
+
+// heartbeatWork is the column work where something is unavailable; else it holds the batches alone.
+type heartbeatWork struct {
+	Batches     []admin.Work        `json:"batches"`
+	Unavailable []admin.Unavailable `json:"unavailable"`
 }
 
 // Leave implements driver.Delivery.
@@ -203,8 +214,18 @@ func setRow(i *admin.Instance, id, work string) {
 	if i.ID, err = uuid.Parse(id); err != nil {
 		spoil(i, "instance_id", fmt.Sprintf("%.50q is no UUID", id))
 	}
-	if err := strictjson.Unmarshal([]byte(work), &i.Work); err != nil {
-		i.Work = nil
+	if strings.HasPrefix(work, "{") {
+		var both heartbeatWork
+		err = strictjson.Unmarshal([]byte(work), &both)
+		i.Work, i.Unavailable = both.Batches, both.Unavailable
+		if err == nil && both.Batches == nil {
+			err = errors.New("an object without batches")
+		}
+	} else {
+		err = strictjson.Unmarshal([]byte(work), &i.Work)
+	}
+	if err != nil {
+		i.Work, i.Unavailable = nil, nil
 		spoil(i, "work", "is no list of batches: "+err.Error())
 	}
 	if len(i.Work) == 0 {

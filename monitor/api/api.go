@@ -159,24 +159,26 @@ const SilentAfter = 2 * time.Minute
 
 // Instance is a process that runs a relay.
 type Instance struct {
-	Database   string       `json:"database,omitempty"`
-	ID         string       `json:"id"`
-	Name       string       `json:"name"`
-	Host       string       `json:"host"`
-	PID        int          `json:"pid"`
-	Version    string       `json:"version"`
-	StartedAt  time.Time    `json:"started_at"`
-	SeenAt     time.Time    `json:"seen_at"`
-	Silent     bool         `json:"silent"`
-	Work       []admin.Work `json:"work"`
-	Unreadable string       `json:"unreadable,omitempty"` // what is wrong with a row that cannot be read
+	Database  string       `json:"database,omitempty"`
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Host      string       `json:"host"`
+	PID       int          `json:"pid"`
+	Version   string       `json:"version"`
+	StartedAt time.Time    `json:"started_at"`
+	SeenAt    time.Time    `json:"seen_at"`
+	Silent    bool         `json:"silent"`
+	Work      []admin.Work `json:"work"`
+	// Unavailable are the brokers and destinations to which it sends nothing for the moment.
+	Unavailable []admin.Unavailable `json:"unavailable,omitempty"`
+	Unreadable  string              `json:"unreadable,omitempty"` // what is wrong with a row that cannot be read
 }
 
 // NewInstance converts p.
 func NewInstance(database string, p *admin.Instance, now time.Time) Instance {
 	return Instance{
 		Database: database, ID: p.ID.String(), Name: p.Name, Host: p.Host, PID: p.PID, Version: p.Version, StartedAt: p.StartedAt.UTC(), SeenAt: p.SeenAt.UTC(),
-		Silent: now.Sub(p.SeenAt) > SilentAfter, Work: append([]admin.Work{}, p.Work...), Unreadable: p.Unreadable,
+		Silent: now.Sub(p.SeenAt) > SilentAfter, Work: append([]admin.Work{}, p.Work...), Unavailable: p.Unavailable, Unreadable: p.Unreadable,
 	}
 }
 
@@ -210,11 +212,14 @@ func NewAuditEntry(database string, e *admin.AuditEntry) AuditEntry {
 
 // Database is the status of a database, with brokers by their names. B is [Broker], or has more.
 type Database[B any] struct {
-	Status  string                  `json:"status"` // ok or error
-	Error   string                  `json:"error,omitempty"`
-	Counts  map[outbox.Status]int64 `json:"counts,omitempty"`
-	Capped  bool                    `json:"capped,omitempty"`
-	Brokers map[string]B            `json:"brokers,omitempty"`
+	Status string                  `json:"status"` // ok or error
+	Error  string                  `json:"error,omitempty"`
+	Counts map[outbox.Status]int64 `json:"counts,omitempty"`
+	Capped bool                    `json:"capped,omitempty"`
+	// Relays that run on the database, and those that fell silent: killed, or cut off from it.
+	Relays       int          `json:"relays"`
+	SilentRelays int          `json:"silent_relays"`
+	Brokers      map[string]B `json:"brokers,omitempty"`
 }
 
 // NewDatabase has no brokers yet.

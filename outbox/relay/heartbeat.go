@@ -68,9 +68,10 @@ func (p *heartbeat) run(ctx context.Context) {
 }
 
 func (p *heartbeat) beat(ctx context.Context) {
-	p.instance.Work = nil
+	p.instance.Work, p.instance.Unavailable = nil, nil
 	for _, processor := range p.processors {
 		p.instance.Work = append(p.instance.Work, processor.inHand.list()...)
+		p.instance.Unavailable = append(p.instance.Unavailable, processor.unavailable()...)
 	}
 	bounded, cancel := context.WithTimeout(ctx, heartbeatTime)
 	defer cancel()
@@ -86,6 +87,21 @@ func (p *heartbeat) beat(ctx context.Context) {
 			p.log.InfoContext(ctx, "heartbeat restored")
 		}
 	}
+}
+
+// maxUnavailable is how many destinations of a broker a heartbeat names.
+const maxUnavailable = 20
+
+// unavailable is what of the broker does not take messages.
+func (p *Processor) unavailable() (list []admin.Unavailable) {
+	if !p.breaker.closed() {
+		list = append(list, admin.Unavailable{Broker: p.broker})
+	}
+	destinations := p.destinations.unavailable()
+	for _, name := range destinations[:min(len(destinations), maxUnavailable)] {
+		list = append(list, admin.Unavailable{Broker: p.broker, Destination: name})
+	}
+	return list
 }
 
 // inHand is what the workers of one processor have claimed, by worker.

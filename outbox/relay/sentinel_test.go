@@ -3,10 +3,12 @@ package relay_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -130,4 +133,51 @@ func (g *guarded) take() string {
 	defer g.mu.Unlock()
 	defer g.text.Reset()
 	return g.text.String()
+}
+
+// A relay says in its heartbeats which brokers and destinations are unavailable, and that they are again.
+func TestHeartbeatsSayWhatIsUnavailable(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		var gone atomic.Bool
+		gone.Store(true)
+		broker := memory.New()
+		broker.Fail = func(m brokers.Message) error {
+			if gone.Load() && m.Destination == "missing" {
+				return brokers.Unavailable(brokers.ScopeDestination, errors.New("no such topic"))
+			}
+			return nil
+		}
+		r := newRig(t, path, broker, outbox.Policy{})
+		t.Cleanup(func() { _ = r.db.Close() })
+		engine, err := relay.NewEngine(relay.EngineConfig{
+			Stores: map[string]driver.Delivery{"db": r.store}, Brokers: map[string]relay.Target{"b": {Broker: broker}}, Log: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		for i, stream := range []string{"missing", "there", "missing", "there"} {
+			_, err := r.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES (?, 'b', ?, 'T', ?, x'')`,
+				fmt.Sprintf("00000000-0000-0000-0000-%012d", i), stream, fmt.Sprintf("key-%d", i))
+			require.NoError(t, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- engine.Run(ctx) }()
+		said := func() []admin.Unavailable {
+			t.Helper()
+			instances, err := r.store.Instances(t.Context())
+			require.NoError(t, err)
+			require.Len(t, instances, 1)
+			require.Empty(t, instances[0].Unreadable)
+			return instances[0].Unavailable
+		}
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"missing"}, engine.Stats()[0].UnavailableDestinations)
+		assert.Equal(t, []admin.Unavailable{{Broker: "b", Destination: "missing"}}, said())
+		gone.Store(false)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, engine.Stats()[0].UnavailableDestinations)
+		assert.Empty(t, said())
+		assert.EqualValues(t, 4, engine.Stats()[0].Published)
+		cancel()
+		require.NoError(t, <-ended)
+	})
 }

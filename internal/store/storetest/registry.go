@@ -83,13 +83,19 @@ func testHeartbeat(t *table) {
 	t.seen("seen_at", "relay", time.Hour)
 	got := t.instances()[0]
 	assert.WithinDuration(t, time.Now().Add(-time.Hour), got.SeenAt, time.Minute)
-	instance.Work = nil
+	instance.Unavailable = []admin.Unavailable{{Broker: broker}, {Broker: broker, Destination: "orders \"é\""}}
+	t.heartbeat(instance)
+	assert.Equal(t, instance.Unavailable, t.instances()[0].Unavailable)
+	assert.Equal(t, instance.Work, t.instances()[0].Work)
+	t.seen("seen_at", "relay", time.Hour)
+	instance.Work, instance.Unavailable = nil, nil
 	require.NoError(t, t.another().Heartbeat(t.Context(), instance))
 	again := t.instances()
 	require.Len(t, again, 1)
 	assert.Equal(t, got.StartedAt, again[0].StartedAt, "it did not start anew")
 	assert.WithinDuration(t, time.Now(), again[0].SeenAt, time.Minute)
 	assert.Empty(t, again[0].Work)
+	assert.Empty(t, again[0].Unavailable)
 }
 
 // Two processes of one name are two.

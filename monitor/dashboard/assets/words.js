@@ -182,6 +182,10 @@ export function headline(status, now = new Date()) {
       lines.push({ level: "bad", word: "Database", text: `Database ${database} does not answer: ${d.error}`, advice: "Its rows wait. Other databases go on." });
       continue;
     }
+    if (d.relays === 0) {
+      const waits = Object.values(d.brokers ?? {}).some((b) => waiting(b).n > 0);
+      lines.push({ level: waits ? "bad" : "warn", word: "No relay", text: `No relay runs on database ${database}${d.silent_relays ? `: ${count(d.silent_relays)} fell silent, killed or cut off` : ""}.`, advice: "Start one: fanout relay. Rows wait for it, and nothing is lost." });
+    }
     for (const [name, b] of Object.entries(d.brokers ?? {})) {
       brokers++;
       const v = verdict(databases.length > 1 ? `${name} (${database})` : name, b, now);

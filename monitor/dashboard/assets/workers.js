@@ -17,15 +17,16 @@ export default async function workers({ root, where, signal }) {
     h("div", { class: "filters" }, databasePicker(names, database, (name) => { location.hash = "#/workers" + query({ database: name }); })),
     instances.length ? table("Processes", [
       { head: "Name", cell: (i) => [h("strong", null, i.name), h("small", { class: "block mono" }, i.id)] },
-      { head: "State", cell: (i) => (i.unreadable ? [pill("bad", "unreadable row"), h("small", { class: "block" }, i.unreadable)] : i.silent ? pill("bad", "silent") : pill("ok", "alive")) },
+      { head: "State", cell: (i) => (i.unreadable ? [pill("bad", "unreadable row"), h("small", { class: "block" }, i.unreadable)] : i.silent ? pill("bad", "gone") : pill("ok", "alive")) },
       { head: "Last heard of", cell: (i) => when(i.seen_at), class: "time" },
       { head: "Started", cell: (i) => when(i.started_at), class: "time" },
       { head: "Host", cell: (i) => i.host },
       { head: "Process", cell: (i) => i.pid, class: "number" },
       { head: "Version", cell: (i) => mono(i.version || "–") },
+      { head: "Unavailable", cell: (i) => (i.unavailable ?? []).map((u) => u.destination ? `${u.broker}: ${u.destination}` : u.broker).join(", ") || "–" },
       { head: "Batches", cell: (i) => count((i.work ?? []).length), class: "number" },
     ], instances, (i) => (i.silent ? "silent" : null)) : empty("No relay works on this database.", "Start one: fanout relay. Rows wait for it, and nothing is lost."),
-    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had claimed is claimed again when the lease expires; it leaves this list after a day.") : null,
+    silent ? h("p", { class: "note" }, "A process that is gone was killed or is cut off from the database. What it had claimed is claimed again when the lease expires; it leaves this list after a day.") : null,
     h("h2", null, "Claimed"),
     h("p", { class: "advice" }, "Batches that workers had claimed when they were last heard of, every 30 seconds."),
     leases.length ? table("Claimed batches", [

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/monitor/api"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+)
+
+// beats says what a relay says in its heartbeat.
+func (s *shop) beats(instance admin.Instance) {
+	s.Helper()
+	store, ok := s.store.(interface {
+		Heartbeat(ctx context.Context, instance admin.Instance) error
+	})
+	require.True(s, ok)
+	require.NoError(s, store.Heartbeat(s.Context(), instance))
+}
+
+// silence moves the last heartbeats of all relays ten minutes into the past.
+func (s *shop) silence() {
+	s.Helper()
+	ago := map[outbox.Dialect]string{
+		outbox.Postgres: "now() - interval '10 minutes'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE",
+		outbox.SQLite: "seen_at - 600000000", outbox.SQLServer: "DATEADD(MINUTE, -10, SYSUTCDATETIME())",
+	}
+	s.exec("UPDATE outbox_messages_instances SET seen_at = " + ago[s.driver])
+}
+
+// The status says that no relay runs, what is unavailable and what waits for a person; and so does its
+// exit code, for whoever asks for that.
+func TestStatusCheck(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		fails := func(want ...string) {
+			t.Helper()
+			code, stdout, stderr := s.run("status", "--check")
+			assert.Equal(t, 1, code)
+			assert.Empty(t, stdout)
+			for _, text := range want {
+				assert.Contains(t, stderr, text)
+			}
+		}
+		fails("main: no relay runs: messages wait until one does (fanout relay)\n", "something needs a person")
+		assert.Contains(t, s.does("status"), "main: no relay runs")
+		relay := admin.Instance{ID: uuid.New(), Name: "relay-1", Host: "h", PID: 7}
+		s.beats(relay)
+		assert.Equal(t, "ok\n", s.does("status", "--check"))
+		assert.NotContains(t, s.does("status"), "no relay")
+
+		s.silence()
+		fails("main: no relay runs: the last one was seen 10m")
+		assert.Contains(t, s.does("workers"), "(gone: killed, or cut off)")
+		other := admin.Instance{ID: uuid.New(), Name: "relay-2"}
+		s.beats(other)
+		assert.Equal(t, "ok\n", s.does("status", "--check"), "one that runs will do")
+		assert.Contains(t, s.does("status"), "main: 1 of 2 relays are gone: killed, or cut off from the database")
+
+		other.Unavailable = []admin.Unavailable{{Broker: "default"}, {Broker: "partner", Destination: "ordering::order"}, {Broker: "partner", Destination: "gone"}}
+		s.beats(other)
+		s.write(1, "Ordering.OrderPlaced.v1", "order-1", "default", "partner")
+		fails("main: broker default: unavailable, as its relays say", "main: broker partner: unavailable: gone, ordering::order: create the stream or topic")
+		assert.Contains(t, s.does("status"), "main: broker partner: unavailable: gone, ordering::order")
+		rows := lines[api.Record](t, s.does("messages", "list", "--id", messageID(1), "--json"))
+		require.Len(t, rows, 2)
+		assert.Equal(t, []outbox.State{outbox.StateUnavailable, outbox.StateUnavailable}, []outbox.State{rows[0].State, rows[1].State}, "whatever the database knows")
+		_, traced, _ := s.run("trace", messageID(1))
+		assert.Contains(t, traced, "unavailable")
+		var answer map[string]api.Database[wireBroker]
+		require.NoError(t, json.Unmarshal([]byte(s.does("status", "--json")), &answer))
+		assert.Equal(t, []int{1, 1}, []int{answer["main"].Relays, answer["main"].SilentRelays})
+		assert.True(t, answer["main"].Brokers["default"].Unavailable)
+		assert.Equal(t, []string{"gone", "ordering::order"}, answer["main"].Brokers["partner"].UnavailableDestinations)
+		other.Unavailable = nil
+		s.beats(other)
+
+		s.poison(2, 1)
+		s.write(10, "Ordering.OrderShipped.v1", "poison-2", "partner")
+		fails("main: broker partner: 1 ordering key is blocked, with 1 row behind: \"fanout messages blocked\"", "main: broker partner: 1 row abandoned and not acknowledged")
+		s.does("messages", "acknowledge", "--broker", "partner")
+		s.does("messages", "unblock", "poison-2", "--broker", "partner")
+		assert.Equal(t, "ok\n", s.does("status", "--check"))
+
+		s.exec("UPDATE outbox_messages SET deferred = " + map[bool]string{true: "true", false: "1"}[s.driver == outbox.Postgres] + " WHERE " + s.is(10))
+		s.exec("DELETE FROM outbox_messages_key_blocks")
+		fails("main: 1 row stranded: no rule can ever make them due; the first is " + messageID(10) + " of type Ordering.OrderShipped.v1 and key poison-2 for broker partner")
+		assert.Contains(t, s.does("status"), "fanout messages requeue --id "+messageID(10)+" --broker partner")
+		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--id", messageID(10), "--broker", "partner"))
+		assert.Equal(t, "ok\n", s.does("status", "--check"))
+		s.write(30, "T", "k", "removed")
+		fails("main: broker removed: not configured, and 1 row wait for it")
+	})
+}
