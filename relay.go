@@ -127,7 +127,7 @@ type MonitorOptions struct {
 func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	var err error
 	cfg := monitor.Config{
-		Console: r.console(monitor.WithConsumers(opts.Consumers)), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
+		Console: r.Console(monitor.WithConsumers(opts.Consumers)), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
 		Version: programVersion(), Log: r.log, CSRFKey: cmp.Or(opts.CSRFKey, r.cfg.Monitor.CSRFKey.Reveal()),
 	}
 	if cfg.Assets == nil {
@@ -149,10 +149,8 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 }
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is
-// closed.
-func (r *Relay) Console() *monitor.Console { return r.console() }
-
-func (r *Relay) console(opts ...monitor.Option) *monitor.Console {
+// closed. The brokers and their retention are those of the configuration.
+func (r *Relay) Console(opts ...monitor.Option) *monitor.Console {
 	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {
 		stores[name] = store

@@ -173,6 +173,16 @@ func TestAlerts(t *testing.T) {
 			{"it was replaced", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x10 stale` + "\n" + `fanout_inbox_broker_up{consumer="c",instance="2"} _x12 1x110`, 0},
 			{"one of two crashed", `fanout_inbox_broker_up{consumer="c",instance="1"} 1x10 stale` + "\n" + `fanout_inbox_broker_up{consumer="c",instance="2"} 1x120`, 0},
 		},
+		"FanoutConsumerBehind": {
+			{"at the threshold", `fanout_inbox_behind_seconds{consumer="c",instance="1"} 600x120`, 0},
+			{"it died, and messages go on", `fanout_inbox_behind_seconds{consumer="c",instance="1"} 0x10 0+60x110`, 27 * time.Minute},
+			{"after an outage", `fanout_inbox_behind_seconds{consumer="c",instance="1"} 0 900 900 0x60`, 0},
+		},
+		"FanoutInboxSilent": {
+			{"it answers", `fanout_inbox_up{consumer="c",instance="1"} 1x60`, 0},
+			{"it answers one of two relays", `fanout_inbox_up{consumer="c",instance="1"} 0x60` + "\n" + `fanout_inbox_up{consumer="c",instance="2"} 1x60`, 0},
+			{"it does not", `fanout_inbox_up{consumer="c",instance="1"} 0x60`, 5 * time.Minute},
+		},
 		"FanoutInboxLate": {
 			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},
 			{"above", "fanout_inbox_pending_age_seconds" + consumer + "601x60", 5 * time.Minute},

@@ -80,6 +80,8 @@ func useConsumer(t *testing.T, provider metric.MeterProvider) {
 	require.NoError(t, err)
 	_, err = consumer.WatchLag("c", func(context.Context) ([]inbox.Lag, error) { return []inbox.Lag{{Source: "s"}}, nil })
 	require.NoError(t, err)
+	_, err = consumer.WatchBehind(func(_ context.Context, report func(string, time.Duration, error)) { report("c", time.Second, nil) })
+	require.NoError(t, err)
 	m := &inbox.Message{Consumer: "c", Source: "s", Envelope: &envelope.Message{}}
 	m.Envelope.Metadata.Headers.Time = time.Now()
 	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.DeadLettered} {

@@ -14,11 +14,11 @@ import (
 
 // The defaults of a purge.
 const (
-	DefaultPurgeInterval       = time.Hour
-	DefaultHandledRetention    = 7 * 24 * time.Hour
-	DefaultDeadLetterRetention = 30 * 24 * time.Hour
-	DefaultExpectedRetention   = 30 * 24 * time.Hour
-	DefaultPurgeBatch          = 2000
+	defaultPurgeInterval       = time.Hour
+	defaultHandledRetention    = 7 * 24 * time.Hour
+	defaultDeadLetterRetention = 30 * 24 * time.Hour
+	defaultExpectedRetention   = 30 * 24 * time.Hour
+	defaultPurgeBatch          = 2000
 )
 
 // PurgeConfig says how long rows stay, counted by the database's clock from when they got their
@@ -77,10 +77,10 @@ func NewPurger(db *gorm.DB, cfg PurgeConfig, opts ...Option) (*Purger, error) {
 		value    *time.Duration
 		fallback time.Duration
 	}{
-		{"Handled", &cfg.Handled, DefaultHandledRetention},
-		{"DeadLetters", &cfg.DeadLetters, DefaultDeadLetterRetention},
-		{"Expected", &cfg.Expected, DefaultExpectedRetention},
-		{"Interval", &cfg.Interval, DefaultPurgeInterval},
+		{"Handled", &cfg.Handled, defaultHandledRetention},
+		{"DeadLetters", &cfg.DeadLetters, defaultDeadLetterRetention},
+		{"Expected", &cfg.Expected, defaultExpectedRetention},
+		{"Interval", &cfg.Interval, defaultPurgeInterval},
 	} {
 		if *setting.value < 0 {
 			problems = append(problems, fmt.Errorf("inbox: purge: %s is %s: use a positive duration", setting.name, *setting.value))
@@ -96,7 +96,7 @@ func NewPurger(db *gorm.DB, cfg PurgeConfig, opts ...Option) (*Purger, error) {
 		return nil, err
 	}
 	if cfg.BatchSize == 0 {
-		cfg.BatchSize = DefaultPurgeBatch
+		cfg.BatchSize = defaultPurgeBatch
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/failure"
 )
 
-// DefaultRedeliverInterval is how often a [Redeliverer] polls for messages that were redriven.
-const DefaultRedeliverInterval = 10 * time.Second
+// defaultRedeliverInterval is how often a [Redeliverer] polls for messages that were redriven.
+const defaultRedeliverInterval = 10 * time.Second
 
 // RedeliverConfig says how redriven messages are handed out. Zero values take the defaults.
 type RedeliverConfig struct {
@@ -62,7 +62,7 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 		return nil, err
 	}
 	if cfg.Interval == 0 {
-		cfg.Interval = DefaultRedeliverInterval
+		cfg.Interval = defaultRedeliverInterval
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

@@ -23,6 +23,7 @@ type Console struct {
 	timeout time.Duration
 
 	consumers map[string]Consumer
+	habits    habits                                // of them
 	retention func(broker string) cleanup.Retention // nil: not known
 }
 
@@ -170,8 +171,8 @@ func checkMessage(id string) error {
 	return nil
 }
 
-// ActionReveal is what the audit calls a look at payload and headers.
-const ActionReveal = "reveal"
+// actionReveal is what the audit calls a look at payload and headers.
+const actionReveal = "reveal"
 
 // Reveal is [Console.Event] for an operator who wants to see payload and headers, which may hold
 // what not every user may see: it leaves an entry in the audit, with the message's id and the
@@ -181,7 +182,7 @@ func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) 
 		return nil, err
 	}
 	look := Action{Filter: admin.Filter{MessageIDs: []string{id}}}
-	entry := admin.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: ActionReveal, Filter: look.record()}
+	entry := admin.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: actionReveal, Filter: look.record()}
 	err = c.Record(ctx, database, entry, func(int64) (int64, error) {
 		var err error
 		records, err = c.Event(ctx, database, id)

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// DefaultMaxMessageBytes is what a topic takes where [Settings.MaxMessageBytes] says nothing: Kafka's
+	// defaultMaxMessageBytes is what a topic takes where [Settings.MaxMessageBytes] says nothing: Kafka's
 	// own default of max.message.bytes, for a batch with all its headers
 	// (https://kafka.apache.org/documentation/#topicconfigs_max.message.bytes).
-	DefaultMaxMessageBytes = 1_048_588
+	defaultMaxMessageBytes = 1_048_588
 
 	leastMaxMessageBytes = 16 << 10
 	mostMaxMessageBytes  = 64 << 20
@@ -50,7 +50,7 @@ type Settings struct {
 	// MaxMessageBytes is max.message.bytes of the topics, which bounds a batch, and so a message with its
 	// headers; 16 KiB to 64 MiB. A larger message is final; one that only the server finds too large is
 	// final as well, at the cost of its batch, which is sent again in parts. Default:
-	// [DefaultMaxMessageBytes].
+	// 1,048,588, as in Kafka.
 	MaxMessageBytes int `config:"max_message_bytes,min=16384,max=67108864"`
 
 	// The settings below exist in Go alone.
@@ -192,7 +192,7 @@ type options struct {
 // options are what the settings mean.
 func (s *Settings) options() (options, error) {
 	o := options{
-		topic: TopicName, maxBytes: DefaultMaxMessageBytes, timeout: defaultTimeout, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		topic: TopicName, maxBytes: defaultMaxMessageBytes, timeout: defaultTimeout, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		client: s.client,
 	}
 	if s.Topic != nil {

@@ -16,9 +16,9 @@ const (
 	// DefaultExchange is the exchange that messages go to where [Settings.Exchange] names no other one.
 	DefaultExchange = "fanout"
 
-	// DefaultMaxMessageBytes is the largest payload where [Settings.MaxMessageBytes] says nothing: that of
+	// defaultMaxMessageBytes is the largest payload where [Settings.MaxMessageBytes] says nothing: that of
 	// RabbitMQ 4.0 and later (max_message_size). Up to 3.13 the server's default is 128 MiB.
-	DefaultMaxMessageBytes = 16 << 20
+	defaultMaxMessageBytes = 16 << 20
 
 	defaultHeartbeat   = 10 * time.Second
 	defaultDialTimeout = 10 * time.Second
@@ -52,7 +52,7 @@ type Settings struct {
 	// MaxMessageBytes is the server's own limit (max_message_size), so that a payload above it fails for
 	// good and by itself; at most 512 MiB, as in RabbitMQ. A limit that is too high is corrected by the
 	// server's first refusal, at the cost of a channel and perhaps of duplicates. Default:
-	// [DefaultMaxMessageBytes].
+	// 16 MiB.
 	MaxMessageBytes int `config:"max_message_bytes,max=536870912"`
 	// TLS has the authorities that are trusted and a certificate of one's own, with a URL that begins with
 	// amqps://. The URL's own parameters (cacertfile, certfile, keyfile, server_name_indication) are then
@@ -121,7 +121,7 @@ func (s *Settings) Check(section adapter.Section) {
 func (s *Settings) options() options {
 	o := options{
 		exchange: DefaultExchange, routingKey: s.RoutingKey, optional: s.Unroutable == drop, declare: s.CreateDestinations,
-		maxBytes: DefaultMaxMessageBytes, heartbeat: defaultHeartbeat, tls: s.TLSConfig,
+		maxBytes: defaultMaxMessageBytes, heartbeat: defaultHeartbeat, tls: s.TLSConfig,
 	}
 	if s.Exchange != "" {
 		o.exchange = s.Exchange

@@ -14,8 +14,8 @@ import (
 const (
 	// DefaultConcurrency is how many requests are in progress at once.
 	DefaultConcurrency = 8
-	// DefaultTimeout bounds one request, from its beginning until the answer is there.
-	DefaultTimeout = 15 * time.Second
+	// defaultTimeout bounds one request, from its beginning until the answer is there.
+	defaultTimeout = 15 * time.Second
 )
 
 // Settings are those of one endpoint, in Go and in a configuration of type webhook.
@@ -30,7 +30,7 @@ type Settings struct {
 	// key are sent one after the other, whatever it is. Default: [DefaultConcurrency].
 	Concurrency int `config:"concurrency,max=256"`
 	// RequestTimeout bounds one request, within the context of the call. What is not answered by then
-	// counts as an outage of the endpoint. Default: [DefaultTimeout].
+	// counts as an outage of the endpoint. Default: 15 s.
 	RequestTimeout time.Duration `config:"request_timeout,min=1ms"`
 	// MaxMessageBytes is the largest body that the endpoint takes; a larger payload is final. Default:
 	// 0, no limit known.
@@ -99,6 +99,6 @@ func (s *Settings) Check(section adapter.Section) {
 
 func withDefaults(s Settings) Settings {
 	s.Concurrency = min(cmp.Or(max(s.Concurrency, 0), DefaultConcurrency), mostConcurrency)
-	s.RequestTimeout = cmp.Or(max(s.RequestTimeout, 0), DefaultTimeout)
+	s.RequestTimeout = cmp.Or(max(s.RequestTimeout, 0), defaultTimeout)
 	return s
 }

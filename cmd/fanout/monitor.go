@@ -13,6 +13,8 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
@@ -65,6 +67,11 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 	if err != nil {
 		return errors.Join(err, relay.Close()) //nolint:contextcheck // closing has its own time
 	}
+	unwatch, err := watchConsumers(scraped, relay.Console(monitor.WithConsumers(consumers.known())))
+	if err != nil {
+		return errors.Join(err, relay.Close()) //nolint:contextcheck // closing has its own time
+	}
+	defer unwatch()
 	if len(cfg.Monitor.ViewerTokens)+len(cfg.Monitor.OperatorTokens) == 0 {
 		handler = localNames(handler)
 	}
@@ -98,6 +105,26 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 	}
 	stop()
 	return errors.Join(problem, <-ended)
+}
+
+// watchConsumers measures how far the consumers of the configuration are behind, which they cannot say
+// themselves once they have died.
+func watchConsumers(scraped *prometheus.Exporter, console *monitor.Console) (stop func(), err error) {
+	if scraped == nil {
+		return func() {}, nil
+	}
+	telemetry, err := otelinbox.New(otelinbox.Config{MeterProvider: scraped})
+	if err != nil {
+		return nil, err
+	}
+	unregister, err := telemetry.WatchBehind(func(ctx context.Context, report func(consumer string, behind time.Duration, err error)) {
+		for _, status := range console.Consumers(ctx) {
+			if status.Err != nil || !status.Silent {
+				report(status.Name, status.Behind, status.Err)
+			}
+		}
+	})
+	return func() { _ = unregister() }, err
 }
 
 // localNames refuses requests for any host but this machine by a name that no one else can give it:

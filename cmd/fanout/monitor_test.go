@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,8 +20,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/monitor/api"
 )
 
@@ -111,15 +114,28 @@ func TestMonitorAsksConsumers(t *testing.T) {
 	db, err := sql.Open("sqlite", cfg.Databases["main"].DSN.Reveal())
 	require.NoError(t, err)
 	defer db.Close()
-	id := uuid.NewString()
-	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
-		VALUES (?, 'default', 's', 't', x'', 'published', ?, ?)`, id, time.Now().UnixMicro(), time.Now().UnixMicro())
-	require.NoError(t, err)
+	handled, id := uuid.NewString(), uuid.NewString()
+	for one, ago := range map[string]time.Duration{handled: time.Hour, id: 10 * time.Minute} {
+		at := time.Now().Add(-ago).UnixMicro()
+		_, err = db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
+			VALUES (?, 'default', 's', 't', x'', 'published', ?, ?)`, one, at, at)
+		require.NoError(t, err)
+	}
 	source, err := os.ReadFile(p.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(p.config, append(source, "consumers: {billing: {driver: sqlite, dsn: '"+cfg.Databases["main"].DSN.Reveal()+"'}}\n"...), 0o600))
 	code, _, stderr := p.run("inbox", "migrate")
 	require.Zero(t, code, stderr)
+	handle, err := openHandle(cfg.Databases["main"])
+	require.NoError(t, err)
+	pool, err := handle.DB()
+	require.NoError(t, err)
+	defer pool.Close()
+	m, err := inbox.Decode(fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/s","type":"t","data":{}}`, handled), nil)
+	require.NoError(t, err)
+	m.Consumer, m.Source = "billing", "s"
+	_, err = inbox.Handle(t.Context(), handle, m, func(*gorm.DB) error { return nil })
+	require.NoError(t, err)
 
 	url, stop := serve(t, p)
 	defer stop()
@@ -136,6 +152,17 @@ func TestMonitorAsksConsumers(t *testing.T) {
 	require.Len(t, row.Consumers, 1)
 	assert.Equal(t, "billing", row.Consumers[0].Consumer)
 	assert.Equal(t, api.StepQueued, row.Step, "its inbox has nothing of it")
+
+	// It measures them, too, which a consumer that has died does not do itself.
+	metrics, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"metrics", nil)
+	require.NoError(t, err)
+	scraped, err := client.Do(metrics)
+	require.NoError(t, err)
+	defer scraped.Body.Close()
+	body, err := io.ReadAll(scraped.Body)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^fanout_inbox_up\{.*consumer="billing".*\} 1$`, string(body))
+	assert.Regexp(t, `(?m)^fanout_inbox_behind_seconds\{.*consumer="billing".*\} 6\d\d\.`, string(body))
 }
 
 // However many connections somebody holds open, silent ones and ones that have begun to ask, there are

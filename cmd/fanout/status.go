@@ -27,7 +27,8 @@ func statusCommand() *cobra.Command {
 			"has rates from the second sample on. Which brokers and destinations are unavailable is what relays said in their last heartbeat.\n" +
 			"--check prints only what needs a person, and exits with 1 where there is something, for probes and cron: no relay that runs, a database\n" +
 			"that does not answer, unavailable brokers and destinations, blocked keys, abandoned messages that are not acknowledged, stranded\n" +
-			"messages, those of brokers that are not configured, and a lag of more than a minute.",
+			"messages, those of brokers that are not configured, a lag of more than a minute, and consumers of the configuration whose inboxes have\n" +
+			"lacked a published message for as long.",
 		Args: noArgs,
 	}
 	target := targetFlags(cmd)
@@ -48,13 +49,17 @@ func statusCommand() *cobra.Command {
 		if !*watch {
 			status := sampler.sample(cmd.Context(), time.Now())
 			found := lookForStranded(cmd.Context(), session, status)
+			consumers := session.Consumers(cmd.Context())
 			if *checks {
-				return check(cmd, faults(status, found, time.Now()))
+				return check(cmd, append(faults(status, found, time.Now()), consumerFaults(consumers)...))
 			}
 			if *asJSON {
 				err = printJSON(cmd, toStatus(status, sampler.rates))
 			} else {
 				err = printStatus(cmd, status, nil, found)
+				for _, note := range consumerNotes(consumers) {
+					cmd.Println(printable(note))
+				}
 			}
 			return errors.Join(err, problems(status))
 		}

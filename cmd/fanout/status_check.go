@@ -170,3 +170,37 @@ func check(cmd *cobra.Command, list []string) error {
 	}
 	return errUnhealthy
 }
+
+// consumerFaults say which consumers are late, so that a person should look.
+func consumerFaults(consumers []monitor.ConsumerStatus) (list []string) {
+	for i := range consumers {
+		if c := &consumers[i]; c.Err != nil || c.Behind > lateAfter {
+			list = append(list, consumerNote(c))
+		}
+	}
+	return list
+}
+
+// consumerNotes have also what need not be a fault.
+func consumerNotes(consumers []monitor.ConsumerStatus) (list []string) {
+	for i := range consumers {
+		if note := consumerNote(&consumers[i]); note != "" {
+			list = append(list, note)
+		}
+	}
+	return list
+}
+
+// consumerNote says how far a consumer is behind; empty where it is not.
+func consumerNote(c *monitor.ConsumerStatus) string {
+	switch {
+	case c.Err != nil:
+		return fmt.Sprintf("consumer %s: whether it is behind is not known: %v", c.Name, c.Err)
+	case c.Silent:
+		return fmt.Sprintf("consumer %s has recorded none of the newest messages of broker %s: it takes other types, or has not run for long", c.Name, c.Broker)
+	case c.Waiting.N > 0:
+		return fmt.Sprintf("consumer %s has not recorded the last %s of broker %s, the first of which was published %s ago: does it run?",
+			c.Name, rows(c.Waiting), c.Broker, age(c.Behind))
+	}
+	return ""
+}

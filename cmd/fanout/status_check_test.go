@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -96,5 +100,48 @@ func TestStatusCheck(t *testing.T) {
 		assert.Equal(t, "ok\n", s.does("status", "--check"))
 		s.write(30, "T", "k", "removed")
 		fails("main: broker removed: not configured, and 1 row wait for it")
+	})
+}
+
+// Messages wait for a consumer that has died: its own metrics have died with it, and its inbox says so.
+func TestStatusKnowsDeadConsumers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		db := s.consumers()
+		s.beats(admin.Instance{ID: uuid.New(), Name: "relay-1"})
+		for n := 1; n <= 6; n++ {
+			s.write(n, "Ordering.OrderPlaced.v1", fmt.Sprintf("order-%d", n), "default")
+		}
+		s.write(7, "Ordering.OrderShipped.v1", "order-7", "default") // which this consumer does not take
+		s.complete("default", func(string) *outbox.LastError { return nil })
+		console := func() string {
+			code, stdout, stderr := s.run("status", "--check")
+			return fmt.Sprint(code, " ", stdout, stderr)
+		}
+		published := func(ago time.Duration, conditions string) {
+			old := map[outbox.Dialect]string{
+				outbox.Postgres: "now() - interval '%d seconds'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL %d SECOND", outbox.SQLite: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - %d * 1000000)",
+			}[s.driver]
+			old = fmt.Sprintf(old, int(ago.Seconds()))
+			s.exec("UPDATE outbox_messages SET published_at = " + old + ", finished_at = " + old + conditions)
+		}
+		published(time.Hour, "")
+		assert.Equal(t, "0 ok\n", console(), "it may take other types")
+		assert.Contains(t, s.does("status"), "consumer billing has recorded none of the newest messages of broker default")
+
+		for n := 1; n <= 4; n++ {
+			require.NoError(t, s.consumes(db, n, func(*gorm.DB) error { return nil }))
+		}
+		published(2*time.Hour, " WHERE "+s.is(1)+" OR "+s.is(2)+" OR "+s.is(3)+" OR "+s.is(4))
+		want := "consumer billing has not recorded the last 2 rows of broker default, the first of which was published 1h0m"
+		assert.Contains(t, console(), "1 "+want)
+		assert.Contains(t, s.does("status"), want)
+		require.NoError(t, s.consumes(db, 5, func(*gorm.DB) error { return nil }))
+		require.Error(t, s.consumes(db, 6, func(*gorm.DB) error { return errors.New("later") }))
+		assert.Equal(t, "0 ok\n", console(), "one that fails runs")
+		assert.NotContains(t, s.does("status"), "consumer billing")
+
+		s.exec("DROP TABLE inbox_messages")
+		assert.Contains(t, console(), "1 consumer billing: whether it is behind is not known: the inbox of consumer billing does not answer")
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,23 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+// consumers puts the consumer billing into the configuration, and makes its inbox beside the outbox.
+func (s *shop) consumers() *gorm.DB {
+	s.Helper()
+	file, err := os.ReadFile(s.config)
+	require.NoError(s, err)
+	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
+	require.NoError(s, err)
+	require.NoError(s, os.WriteFile(s.config, fmt.Appendf(file, "consumers: {billing: {driver: %s, dsn: '%s'}}\n", s.driver, cfg.Databases["main"].DSN.Reveal()), 0o600))
+	s.does("inbox", "migrate")
+	db, err := openHandle(cfg.Databases["main"])
+	require.NoError(s, err)
+	pool, err := db.DB()
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, pool.Close()) })
+	return db
+}
+
 // consumes has the nth message handled by the consumer of the default broker.
 func (s *shop) consumes(db *gorm.DB, n int, handler func(*gorm.DB) error) error {
 	s.Helper()
@@ -33,17 +51,7 @@ func TestTrace(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		needBeside(t, beside.complete != nil && beside.claim != nil)
-		file, err := os.ReadFile(s.config)
-		require.NoError(t, err)
-		cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(s.config, fmt.Appendf(file, "consumers: {billing: {driver: %s, dsn: '%s'}}\n", s.driver, cfg.Databases["main"].DSN.Reveal()), 0o600))
-		s.does("inbox", "migrate")
-		db, err := openHandle(cfg.Databases["main"])
-		require.NoError(t, err)
-		pool, err := db.DB()
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+		db := s.consumers()
 
 		at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
 		scheduled := message(7, "Ordering.OrderPlaced.v1", "order-7", "partner")
@@ -138,7 +146,9 @@ func TestTrace(t *testing.T) {
 		code, _, stderr = s.run("trace", "order-1", "--by", "colour")
 		assert.Equal(t, exitUsage, code)
 		assert.Contains(t, stderr, `--by is "colour": use message, key,`)
-		require.NoError(t, os.WriteFile(s.config, fmt.Appendf(file, "consumers: {billing: {driver: %s, dsn: '%s', table: gone}}\n", s.driver, cfg.Databases["main"].DSN.Reveal()), 0o600))
+		file, err := os.ReadFile(s.config)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(s.config, bytes.Replace(file, []byte("consumers: {billing: {"), []byte("consumers: {billing: {table: gone, "), 1), 0o600))
 		code, stdout, stderr := s.run("trace", messageID(11))
 		assert.Equal(t, exitFailed, code)
 		assert.Contains(t, stdout, "default: published")

@@ -34,9 +34,9 @@ type Lag = inbox.Lag
 
 // gauges, and a counter, are observed at each collection.
 type gauges struct {
-	lag, pending, up metric.Int64ObservableGauge
-	oldest           metric.Float64ObservableGauge
-	unknown          metric.Int64ObservableCounter
+	lag, pending, up, inboxUp metric.Int64ObservableGauge
+	oldest, behind            metric.Float64ObservableGauge
+	unknown                   metric.Int64ObservableCounter
 }
 
 func (g *gauges) create(maker *instrument.Maker) {
@@ -45,6 +45,9 @@ func (g *gauges) create(maker *instrument.Maker) {
 	g.up = maker.Gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
 	g.oldest = maker.SecondsGauge("fanout.inbox.pending.age",
 		"How long ago the oldest message that was delivered and is not confirmed was sent to the broker; 0 where there is none.")
+	g.behind = maker.SecondsGauge("fanout.inbox.behind",
+		"How long ago the first message was published that the consumer has not recorded, of what it takes; 0 where there is none. Seen from outside of it.")
+	g.inboxUp = maker.Gauge("fanout.inbox.up", "{inbox}", "1 when the inbox of the consumer last answered, 0 when it did not. Seen from outside of it.")
 	g.unknown = maker.Counter("fanout.inbox.messages.unknown", "{message}", "Messages that were skipped since their type has no handler, by type.")
 }
 

@@ -25,9 +25,9 @@ import (
 // Scope is the name of the instrumentation scope.
 const Scope = "github.com/gorm-fanout/fanout/telemetry/otelinbox"
 
-// DefaultLinkAfter is the age from which on a message's span is linked with its producer's instead
+// defaultLinkAfter is the age from which on a message's span is linked with its producer's instead
 // of below it.
-const DefaultLinkAfter = 5 * time.Second
+const defaultLinkAfter = 5 * time.Second
 
 // The attributes of the instruments, which are labels in Prometheus.
 const (
@@ -86,7 +86,7 @@ func New(cfg Config) (*Telemetry, error) {
 	}
 	t := &Telemetry{linkAfter: cfg.LinkAfter, places: map[where]*place{}}
 	if t.linkAfter == 0 {
-		t.linkAfter = DefaultLinkAfter
+		t.linkAfter = defaultLinkAfter
 	}
 	if cfg.TracerProvider != nil {
 		t.tracer = cfg.TracerProvider.Tracer(Scope)

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// DefaultLinkAfter is the default of [TracerConfig.LinkAfter].
-	DefaultLinkAfter = 5 * time.Second
-	// DefaultMaxLinks is the default of [TracerConfig.MaxLinks]: OpenTelemetry's SDK drops links
+	// defaultLinkAfter is the default of [TracerConfig.LinkAfter].
+	defaultLinkAfter = 5 * time.Second
+	// defaultMaxLinks is the default of [TracerConfig.MaxLinks]: OpenTelemetry's SDK drops links
 	// beyond 128.
-	DefaultMaxLinks = 128
-	// DefaultMaxSpans is the default of [TracerConfig.MaxSpans].
-	DefaultMaxSpans = 128
+	defaultMaxLinks = 128
+	// defaultMaxSpans is the default of [TracerConfig.MaxSpans].
+	defaultMaxSpans = 128
 )
 
 // TracerConfig configures a [Tracer]. Zero values take the defaults.
@@ -51,9 +51,9 @@ func NewTracer(provider trace.TracerProvider, cfg TracerConfig) (*Tracer, error)
 	if provider == nil {
 		return nil, errors.New("otelrelay: no tracer provider: pass the one of your OpenTelemetry set-up")
 	}
-	cfg.LinkAfter = cmp.Or(cfg.LinkAfter, DefaultLinkAfter)
-	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, DefaultMaxLinks)
-	cfg.MaxSpans = cmp.Or(cfg.MaxSpans, DefaultMaxSpans)
+	cfg.LinkAfter = cmp.Or(cfg.LinkAfter, defaultLinkAfter)
+	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, defaultMaxLinks)
+	cfg.MaxSpans = cmp.Or(cfg.MaxSpans, defaultMaxSpans)
 	return &Tracer{cfg: cfg, tracer: provider.Tracer(Scope)}, nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
-// DefaultMaxUncommittedMessages is that of [Config].
-const DefaultMaxUncommittedMessages = 100_000
+// defaultMaxUncommittedMessages is that of [Config].
+const defaultMaxUncommittedMessages = 100_000
 
 // maxName bounds the names of topics (Kafka's own limit) and groups.
 const maxName = 249
@@ -63,8 +63,8 @@ type pace struct {
 // complete fills in what is not set, and reports all that is wrong.
 func (c *Config) complete(servers []string, group string, topics []string, handler inbox.Handler) error {
 	wrong := consumer.Complete("kafkaconsumer", &c.ConsumerConfig, handler, group, topics...)
-	c.MaxUncommittedMessages = cmp.Or(c.MaxUncommittedMessages, DefaultMaxUncommittedMessages)
-	wrong.If(c.MaxUncommittedMessages < 0, "MaxUncommittedMessages is %d: give a positive value, or 0 for %d", c.MaxUncommittedMessages, DefaultMaxUncommittedMessages)
+	c.MaxUncommittedMessages = cmp.Or(c.MaxUncommittedMessages, defaultMaxUncommittedMessages)
+	wrong.If(c.MaxUncommittedMessages < 0, "MaxUncommittedMessages is %d: give a positive value, or 0 for %d", c.MaxUncommittedMessages, defaultMaxUncommittedMessages)
 	wrong.If(len(servers) == 0, "there is no bootstrap server: give host:port")
 	wrong.If(group == "" || len(group) > maxName, "the group's name has %d bytes: give 1 to %d", len(group), maxName)
 	wrong.Sources("topic", topics, c.DeadLetters)

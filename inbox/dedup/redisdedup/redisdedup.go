@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 )
 
-// DefaultPrefix begins all keys where no other is given.
-const DefaultPrefix = "fanout:dedup:"
+// defaultPrefix begins all keys where no other is given.
+const defaultPrefix = "fanout:dedup:"
 
 // pageSize bounds the commands of one round trip.
 const pageSize = 500
@@ -33,7 +33,7 @@ type settings struct {
 	patience  time.Duration
 }
 
-// WithPrefix sets what all keys begin with; default [DefaultPrefix]. Users of one server that are
+// WithPrefix sets what all keys begin with; default "fanout:dedup:". Users of one server that are
 // not to see each other's entries need different ones.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
@@ -57,7 +57,7 @@ type base struct {
 }
 
 func newBase(client redis.UniversalClient, options []Option) (base, error) {
-	b := base{client: client, settings: settings{prefix: DefaultPrefix, retention: dedup.DefaultRetention}}
+	b := base{client: client, settings: settings{prefix: defaultPrefix, retention: dedup.DefaultRetention}}
 	for _, option := range options {
 		option(&b.settings)
 	}
