@@ -20,6 +20,11 @@ type cursor struct {
 	After  admin.Position
 }
 
+// position is the place within lists.
+func (c cursor) position() admin.Position {
+	return admin.Position{Broker: c.Broker, Status: c.Status, Time: c.After.Time, ID: c.After.ID}
+}
+
 // wireCursor is what the text holds.
 type wireCursor struct {
 	Broker string        `json:"b"`

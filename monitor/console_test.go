@@ -241,8 +241,11 @@ func TestMessagesPages(t *testing.T) {
 			}
 		})
 		query := MessagesQuery{
-			Broker: rapid.SampledFrom([]string{"", "b"}).Draw(rt, "of"), Type: rapid.SampledFrom([]string{"", "T.*"}).Draw(rt, "type"),
-			Statuses: rapid.SliceOfDistinct(rapid.SampledFrom(outbox.Statuses()), rapid.ID).Draw(rt, "statuses"), Limit: rapid.IntRange(1, 9).Draw(rt, "limit"),
+			Filter: admin.Filter{
+				Broker: rapid.SampledFrom([]string{"", "b"}).Draw(rt, "of"), Type: rapid.SampledFrom([]string{"", "T.*"}).Draw(rt, "type"),
+				Statuses: rapid.SliceOfDistinct(rapid.SampledFrom(outbox.Statuses()), rapid.ID).Draw(rt, "statuses"),
+			},
+			Limit: rapid.IntRange(1, 9).Draw(rt, "limit"),
 		}
 		var got []int64
 		for range 200 {
@@ -257,7 +260,7 @@ func TestMessagesPages(t *testing.T) {
 			}
 		}
 		var want []int64
-		filter := admin.Filter{Broker: query.Broker, Statuses: query.Statuses, Type: query.Type}
+		filter := query.Filter
 		for i := range store.rows {
 			if matches(&store.rows[i], &filter) {
 				want = append(want, store.rows[i].ID)
@@ -278,9 +281,9 @@ func TestMessagesRefuses(t *testing.T) {
 		{Limit: -1},
 		{Limit: MaxPage + 1},
 		{Cursor: "x"},
-		{Cursor: page.Next, Broker: "other"},
-		{Statuses: []outbox.Status{"done"}},
-		{Cursor: page.Next, Statuses: []outbox.Status{"failed"}},
+		{Cursor: page.Next, Filter: admin.Filter{Broker: "other"}},
+		{Filter: admin.Filter{Statuses: []outbox.Status{"done"}}},
+		{Cursor: page.Next, Filter: admin.Filter{Statuses: []outbox.Status{"failed"}}},
 	} {
 		var refused *RefusedError
 		_, err := console.Messages(t.Context(), "main", query)

@@ -200,7 +200,8 @@ func (f *fake) List(ctx context.Context, q admin.ListRequest) (admin.List, error
 		return cmp.Or(position(b).Time.Compare(position(a).Time), cmp.Compare(b.ID, a.ID))
 	})
 	var list admin.List
-	filter := admin.Filter{Type: q.Type, Key: q.Key, ErrorClass: q.ErrorClass, Since: q.Since, Until: q.Until}
+	filter := q.Filter
+	filter.Broker, filter.Statuses = "", nil
 	for i, r := range all {
 		p := position(r)
 		if q.After != (admin.Position{}) && (p.Time.After(q.After.Time) || p.Time.Equal(q.After.Time) && p.ID >= q.After.ID) {
