@@ -417,7 +417,7 @@ var includes = regexp.MustCompile(`\{\{(?:include|each shard) (\w+)\}\}`)
 // commentOf are the comments of a statement's file, and of the files that it includes.
 func commentOf(t *testing.T, name string) string {
 	t.Helper()
-	name = strings.TrimSuffix(name, "_unmarked")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "_unmarked"), " in lists")
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		text, err = os.ReadFile("../../internal/sqladmin/sql/mysql/" + name + ".sql")

@@ -367,7 +367,7 @@ func TestBrowseTexts(t *testing.T) {
 	}
 	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
 	inOrder(t, store.Text("followers"), "AS deferred_part", "AS behind")
-	assert.Equal(t, 8, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
+	assert.Equal(t, 7, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
 	assert.Equal(t, 2, strings.Count(store.Text("followers"), ".shard = f.shard AND"))
 	assert.Contains(t, store.Text("message"), "AS payload_bytes")
