@@ -38,7 +38,7 @@ type MessagesPage struct {
 	Records []admin.Record
 	// Next is the cursor of the next page; empty = there is none. A page may hold few messages, or
 	// none, and have a next one, where the query names no trace, correlation id, ordering key,
-	// aggregate, tenant or whole type: there is no index by which its rows were found at once.
+	// aggregate, tenant or whole type, by which rows are found at once; or where that took too long.
 	Next string
 	// Reached is the place of Next; zero = the end.
 	Reached admin.Position
@@ -65,6 +65,9 @@ func (c *Console) Messages(ctx context.Context, database string, query MessagesQ
 	}
 	var page MessagesPage
 	term, by := query.term()
+	if from.Walks && by != admin.ByTrace { // which a walk does not see
+		by = ""
+	}
 	for _, list := range listsFrom(brokers, query.Filter.Statuses, from) {
 		if len(page.Records) == query.Limit {
 			return page.end(list), nil
@@ -99,7 +102,7 @@ func (c *Console) Messages(ctx context.Context, database string, query MessagesQ
 }
 
 // searched adds what the index of searches finds from a place on. The search reads all rows of its term,
-// which may be most of the table, and takes too long then: there the page ends where it was.
+// which may be most of the table, and takes too long then: there the page ends where it was, and the list goes on row by row.
 func (c *Console) searched(ctx context.Context, database string, query *MessagesQuery, term string, by admin.FindBy, from cursor, page MessagesPage) (MessagesPage, error) {
 	found, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.Found, error) {
 		return store.Find(ctx, admin.FindRequest{
@@ -107,7 +110,8 @@ func (c *Console) searched(ctx context.Context, database string, query *Messages
 		})
 	})
 	switch {
-	case err != nil && ctx.Err() == nil && page.Scanned > 0:
+	case err != nil && ctx.Err() == nil && by != admin.ByTrace:
+		from.Walks = true
 		return page.end(from), nil
 	case err != nil:
 		return MessagesPage{}, err
@@ -127,8 +131,12 @@ func (q *MessagesQuery) term() (term string, by admin.FindBy) {
 		term string
 		by   admin.FindBy
 	}{
-		{q.Trace, admin.ByTrace}, {q.Filter.Correlation, admin.ByCorrelation}, {q.Filter.Key, admin.ByKey}, {q.Filter.Aggregate, admin.ByAggregate},
-		{q.Filter.Tenant, admin.ByTenant}, {exact, admin.ByType},
+		{q.Trace, admin.ByTrace},
+		{q.Filter.Correlation, admin.ByCorrelation},
+		{q.Filter.Key, admin.ByKey},
+		{q.Filter.Aggregate, admin.ByAggregate},
+		{q.Filter.Tenant, admin.ByTenant},
+		{exact, admin.ByType},
 	} {
 		if named.term != "" {
 			return named.term, named.by
@@ -181,7 +189,7 @@ func listsFrom(brokers []string, statuses []outbox.Status, from cursor) []cursor
 			continue
 		}
 		for _, status := range statuses {
-			list := cursor{Broker: broker, Status: status}
+			list := cursor{Broker: broker, Status: status, Walks: from.Walks}
 			if broker == from.Broker {
 				at, here := slices.Index(statuses, from.Status), slices.Index(statuses, status)
 				if here < at {

@@ -271,6 +271,35 @@ func TestMessagesPages(t *testing.T) {
 	})
 }
 
+// A search that takes too long is tried once: from there on the list looks at one row after the other, and loses none.
+func TestMessagesWithoutASearch(t *testing.T) {
+	t.Parallel()
+	store := (&fake{}).add(3*scanPage, func(i int, r *admin.Record) {
+		if i%(scanPage-1) == 0 {
+			r.Type = "Ordering.Refunded"
+		}
+	})
+	store.slow = true
+	query := MessagesQuery{Filter: admin.Filter{Type: "Ordering.Refunded"}}
+	var found, scanned int
+	for range 9 {
+		page, err := consoleOf(store).Messages(t.Context(), "main", query)
+		require.NoError(t, err)
+		require.LessOrEqual(t, page.Scanned, scanPage)
+		found, scanned = found+len(page.Records), scanned+page.Scanned
+		if query.Cursor = page.Next; page.Next == "" {
+			break
+		}
+		assert.Equal(t, "default", page.Reached.Broker)
+	}
+	assert.Empty(t, query.Cursor)
+	assert.Equal(t, 4, found)
+	assert.Equal(t, 3*scanPage, scanned)
+	assert.Equal(t, 1, store.searched)
+	_, err := consoleOf(store).Messages(t.Context(), "main", MessagesQuery{Trace: "4bf92f3577b34da6a3ce929d0e0e4736"})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "which no list shows")
+}
+
 func TestMessagesRefuses(t *testing.T) {
 	t.Parallel()
 	console := consoleOf((&fake{}).add(3, func(int, *admin.Record) {}))

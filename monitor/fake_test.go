@@ -31,6 +31,8 @@ type fake struct {
 	overview             func(*admin.BrokerOverview)
 	down                 error
 	busy                 bool
+	searched             int
+	slow                 bool           // searches take too long
 	calls                []admin.Filter // of requeue, replay and abandon
 	changed              []int64        // ids, in the order of their changes
 	after                func()         // is called after each change, with the lock held
@@ -241,6 +243,9 @@ func (f *fake) Event(ctx context.Context, id string) ([]admin.Record, error) {
 func (f *fake) Find(_ context.Context, q admin.FindRequest) (admin.Found, error) {
 	unlock, err := f.lock()
 	defer unlock()
+	if f.searched++; f.slow {
+		return admin.Found{}, context.DeadlineExceeded
+	}
 	if err != nil {
 		return admin.Found{}, err
 	}

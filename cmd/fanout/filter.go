@@ -132,10 +132,16 @@ func selects(f *admin.Filter, r *admin.Record) bool {
 	if r.LastError != nil {
 		class = r.LastError.Class
 	}
-	return (f.Broker == "" || r.Broker == f.Broker) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
-		keyMatches(f.Key, r.OrderingKey) && typeMatches(f.Type, r.Type) && (f.ErrorClass == "" || class == f.ErrorClass) &&
-		(f.Aggregate == "" || slices.Contains([]string{r.AggregateID, r.AggregateType + "-" + r.AggregateID, r.AggregateType + " " + r.AggregateID}, f.Aggregate)) &&
-		(f.Correlation == "" || r.CorrelationID == f.Correlation) && (f.Tenant == "" || r.TenantID == f.Tenant) &&
+	for _, is := range []struct{ asked, value string }{
+		{f.Broker, r.Broker}, {f.Correlation, r.CorrelationID}, {f.Tenant, r.TenantID}, {f.ErrorClass, class},
+	} {
+		if is.asked != "" && is.asked != is.value {
+			return false
+		}
+	}
+	aggregates := []string{"", r.AggregateID, r.AggregateType + "-" + r.AggregateID, r.AggregateType + " " + r.AggregateID}
+	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
+		keyMatches(f.Key, r.OrderingKey) && typeMatches(f.Type, r.Type) && slices.Contains(aggregates, f.Aggregate) &&
 		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) && (f.Until.IsZero() || r.CreatedAt.Before(f.Until))
 }
 

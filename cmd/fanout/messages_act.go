@@ -116,8 +116,8 @@ func discardCommand() *cobra.Command {
 func someCondition(verb string) func(*filterFlags) error {
 	return func(f *filterFlags) error {
 		if f.empty() {
-			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --aggregate, --correlation, --tenant, --type, "+
-				"--status, --error-class, --since or --until", verb)}
+			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --aggregate, --correlation, --tenant, "+
+				"--type, --status, --error-class, --since or --until", verb)}
 		}
 		return nil
 	}

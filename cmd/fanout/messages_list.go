@@ -197,5 +197,5 @@ func found(n int) string {
 	if n == 0 {
 		return "none of them matches"
 	}
-	return fmt.Sprintf("%s of them match", thousands(int64(n)))
+	return thousands(int64(n)) + " of them match"
 }

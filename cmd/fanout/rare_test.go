@@ -59,8 +59,14 @@ func TestTheOldestOfThousands(t *testing.T) {
 		}
 
 		for _, filter := range [][2]string{
-			{"key", "order-42"}, {"key", "ordering::order-42"}, {"type", "Ordering.OrderRefunded.v1"}, {"aggregate", "42"}, {"aggregate", "order-42"},
-			{"correlation", "corr-42"}, {"tenant", "acme"}, {"trace", trace},
+			{"key", "order-42"},
+			{"key", "ordering::order-42"},
+			{"type", "Ordering.OrderRefunded.v1"},
+			{"aggregate", "42"},
+			{"aggregate", "order-42"},
+			{"correlation", "corr-42"},
+			{"tenant", "acme"},
+			{"trace", trace},
 		} {
 			found := lines[api.Record](t, s.does("messages", "list", "--"+filter[0], filter[1], "--json"))
 			require.Len(t, found, 1, filter)

@@ -91,11 +91,11 @@ func planned(s plansSize) []plannedSQL {
 // or for a correlation id a range of it.
 func searches(s plansSize) (plans []plannedSQL) {
 	for _, by := range admin.FindBys()[1:] {
-		for suffix, page := range map[string]string{
-			"":          "broker ''; after_id 1::bigint << 40; limit 51",
-			" in lists": "broker ''; %filter; statuses '{pending,published,abandoned}'; after_broker ''; after_rank -1; after NULL; after_row 1::bigint << 40; limit 51",
+		for _, in := range []struct{ suffix, page string }{
+			{"", "broker ''; after_id 1::bigint << 40; limit 51"},
+			{" in lists", "broker ''; %filter; statuses '{pending,published,abandoned}'; after_broker ''; after_rank -1; after NULL; after_row 1::bigint << 40; limit 51"},
 		} {
-			plan := plannedSQL{name: string(by), text: "search_" + string(by) + suffix, settings: "settings_browse", indexes: []string{"search"}, args: "term 'no value of a row'; aggregate_type ''; " + page}
+			plan := plannedSQL{name: string(by), text: "search_" + string(by) + in.suffix, settings: "settings_browse", indexes: []string{"search"}, args: "term 'no value of a row'; aggregate_type ''; " + in.page}
 			plans = append(plans, plan)
 			if by == admin.ByKey {
 				plan.name, plan.args, plan.rows = "a key", strings.Replace(plan.args, "no value of a row", "block-7", 1), s.followers/1000

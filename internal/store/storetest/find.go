@@ -238,7 +238,7 @@ func testFindLists(t *table) {
 			}
 			found := []int64{}
 			request := admin.FindRequest{Term: term, By: []admin.FindBy{by}, Filter: &f, Limit: rapid.IntRange(1, 9).Draw(r, "limit")}
-			for range len(rows) {
+			for range rows {
 				page, err := t.Store.Find(t.Context(), request)
 				require.NoError(r, err)
 				require.LessOrEqual(r, len(page.Records), request.Limit)
