@@ -20,6 +20,9 @@ type actionRequest struct {
 	Type        string          `json:"type"`
 	Key         string          `json:"key"`
 	KeyPrefix   string          `json:"key_prefix"`
+	Aggregate   string          `json:"aggregate"`
+	Correlation string          `json:"correlation"`
+	Tenant      string          `json:"tenant"`
 	MessageIDs  []string        `json:"message_ids"`
 	ErrorClass  string          `json:"error_class"`
 	Fingerprint string          `json:"fingerprint"`
@@ -46,7 +49,8 @@ func (b *actionRequest) action(database string) (Action, error) {
 		guarded: true,
 		Verb:    b.Action, Database: database, Fingerprint: b.Fingerprint, Reason: b.Reason, Limit: b.Limit, DryRun: b.DryRun,
 		Filter: admin.Filter{
-			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, KeyPrefix: b.KeyPrefix, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
+			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, KeyPrefix: b.KeyPrefix, Aggregate: b.Aggregate,
+			Correlation: b.Correlation, Tenant: b.Tenant, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
 		},
 	}
 	if b.Action == VerbUnblock && b.Key != "" {

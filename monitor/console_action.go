@@ -162,6 +162,9 @@ func (c *Console) check(actor Actor, a *Action) error {
 		{"type", a.Filter.Type},
 		{"key", a.Filter.Key},
 		{"key prefix", a.Filter.KeyPrefix},
+		{"aggregate", a.Filter.Aggregate},
+		{"correlation id", a.Filter.Correlation},
+		{"tenant", a.Filter.Tenant},
 		{"error class", a.Filter.ErrorClass},
 	} {
 		if err := checkText(text.what, text.value); err != nil {

@@ -113,7 +113,7 @@ type pile struct {
 // in looks at one database.
 func (b *behind) in(ctx context.Context, database string) error {
 	piles, more := map[kind]*pile{}, false
-	request := admin.ListRequest{Broker: b.status.Broker, Status: outbox.StatusPublished, Since: b.now.Add(-lookBack), Limit: MaxPage, Scan: MaxPage}
+	request := admin.ListRequest{Broker: b.status.Broker, Status: outbox.StatusPublished, Filter: admin.Filter{Since: b.now.Add(-lookBack)}, Limit: MaxPage, Scan: MaxPage}
 	for looked := 0; ; {
 		page, err := ask(ctx, b.console, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
 			return store.List(ctx, request)

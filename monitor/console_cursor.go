@@ -18,6 +18,13 @@ type cursor struct {
 	Broker string
 	Status outbox.Status
 	After  admin.Position
+	// Walks tells that the index of searches has taken too long: rows are looked at one after the other from here on.
+	Walks bool
+}
+
+// position is the place within lists.
+func (c cursor) position() admin.Position {
+	return admin.Position{Broker: c.Broker, Status: c.Status, Time: c.After.Time, ID: c.After.ID}
 }
 
 // wireCursor is what the text holds.
@@ -26,10 +33,11 @@ type wireCursor struct {
 	Status outbox.Status `json:"s"`
 	Time   *time.Time    `json:"t,omitempty"`
 	ID     int64         `json:"i,omitempty"`
+	Walks  bool          `json:"w,omitempty"`
 }
 
 func (c cursor) encode() string {
-	wire := wireCursor{Broker: c.Broker, Status: c.Status, ID: c.After.ID}
+	wire := wireCursor{Broker: c.Broker, Status: c.Status, ID: c.After.ID, Walks: c.Walks}
 	if !c.After.Time.IsZero() {
 		at := c.After.Time.UTC()
 		wire.Time = &at
@@ -57,7 +65,7 @@ func decodeCursor(text string) (cursor, error) {
 	if strictjson.UnmarshalKnown(source, &wire) != nil || wire.Broker == "" || !wire.Status.Valid() || wire.ID < 0 || checkText("broker", wire.Broker) != nil {
 		return cursor{}, bad
 	}
-	c := cursor{Broker: wire.Broker, Status: wire.Status, After: admin.Position{ID: wire.ID}}
+	c := cursor{Broker: wire.Broker, Status: wire.Status, After: admin.Position{ID: wire.ID}, Walks: wire.Walks}
 	if wire.Time != nil {
 		c.After.Time = *wire.Time
 	}

@@ -140,6 +140,9 @@ func (a *Action) record() string {
 	note("type", a.Filter.Type)
 	note("key", a.Filter.Key+a.Key) // an action has one of them
 	note("key_prefix", a.Filter.KeyPrefix)
+	note("aggregate", a.Filter.Aggregate)
+	note("correlation", a.Filter.Correlation)
+	note("tenant", a.Filter.Tenant)
 	note("error_class", a.Filter.ErrorClass)
 	note("fingerprint", a.Fingerprint)
 	if len(a.Filter.Statuses) > 0 {

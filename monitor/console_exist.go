@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -19,6 +20,8 @@ const (
 	maxLookedUp = 1000
 	// maxNamed is how many names an answer holds.
 	maxNamed = 10
+	// maxLook is for how long a name is looked for that no index has.
+	maxLook = 10 * time.Second
 	// recentRows is how many rows of each broker and status are read for what may have been meant.
 	recentRows = 50
 )
@@ -27,8 +30,8 @@ const (
 // done. It checks that each name in the filter, and the fingerprint unless it is empty, is in one of
 // the databases at least, in all of them where none is named; a broker may be in the configuration
 // alone. The error is a [*NotFoundError] that says which name is unknown, and what is close to it. It
-// reads rows where a name has no index. What is not checked counts as known: statuses and times, and
-// message ids beyond a thousand.
+// reads rows where a name has no index, for ten seconds at most; one that it has not found by then counts
+// as known. So does what is not checked: statuses and times, and message ids beyond a thousand.
 func (c *Console) Exist(ctx context.Context, databases []string, filter admin.Filter, fingerprint string) error {
 	if len(databases) == 0 {
 		databases = c.Databases()
@@ -38,7 +41,15 @@ func (c *Console) Exist(ctx context.Context, databases []string, filter admin.Fi
 		name  string
 		check func(name string) (unknown string, err error)
 	}{
-		{filter.Broker, e.broker}, {filter.Type, e.eventType}, {filter.Key, e.key}, {filter.ErrorClass, e.class}, {fingerprint, e.fingerprint},
+		{filter.Broker, e.broker},
+		{filter.Type, e.eventType},
+		{filter.Key, e.key},
+		{filter.ErrorClass, e.class},
+		{fingerprint, e.fingerprint},
+		{filter.KeyPrefix, e.of("beginning of its ordering key", func(name string) admin.Filter { return admin.Filter{KeyPrefix: name} })},
+		{filter.Aggregate, e.of("aggregate", func(name string) admin.Filter { return admin.Filter{Aggregate: name} })},
+		{filter.Correlation, e.of("correlation id", func(name string) admin.Filter { return admin.Filter{Correlation: name} })},
+		{filter.Tenant, e.of("tenant", func(name string) admin.Filter { return admin.Filter{Tenant: name} })},
 	}
 	var reasons []string
 	for _, one := range checks {
@@ -129,32 +140,19 @@ func (e *existence) key(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	near, err := e.keyOf(name, recent)
-	if err != nil {
-		return "", err
-	}
-	if near == "" { // one with another number is another one
-		near = nearest.Of(name, slices.DeleteFunc(recent, func(known string) bool { return digits(known) != digits(name) }))
-	}
+	// One with another number is another one.
+	near := nearest.Of(name, slices.DeleteFunc(recent, func(known string) bool { return digits(known) != digits(name) }))
 	return fmt.Sprintf("no message has the ordering key %q%s", name, meant(near, nil)), nil
 }
 
-// keyOf finds the ordering key of an aggregate that is named without its context: ordering::order-42
-// for order-42.
-func (e *existence) keyOf(name string, recent []string) (string, error) {
-	tried := map[string]bool{}
-	for _, known := range recent {
-		bounded, _, ok := strings.Cut(known, "::")
-		if !ok || tried[bounded] || len(tried) == maxNamed {
-			continue
+// of checks a name that is like no other one.
+func (e *existence) of(what string, filter func(name string) admin.Filter) func(name string) (string, error) {
+	return func(name string) (string, error) {
+		if found, err := e.matches(filter(name)); found || err != nil {
+			return "", err
 		}
-		tried[bounded] = true
-		whole := bounded + "::" + name
-		if found, err := e.matches(admin.Filter{Key: whole}); found || err != nil {
-			return whole, err
-		}
+		return fmt.Sprintf("no message has the %s %q", what, name), nil
 	}
-	return "", nil
 }
 
 func digits(text string) string {
@@ -232,27 +230,22 @@ func (e *existence) messages(ids []string) (string, error) {
 	}
 }
 
-// matches reports whether a row of one of the databases has what a filter says.
+// matches reports whether a row of one of the databases has what a filter says, or may have: it looks for
+// no longer than maxLook where no index has the answer.
 func (e *existence) matches(filter admin.Filter) (bool, error) {
+	begun := time.Now()
 	for _, database := range e.databases {
-		found, err := ask(e.ctx, e.console, database, func(ctx context.Context, store admin.Administration) (bool, error) {
-			n, err := store.Matches(ctx, filter, 1)
-			return n > 0, err
-		})
-		if err != nil {
-			return false, errors.Join(errors.New("whether there is such a row could not be found out"), err)
-		}
-		if !found { // those that are claimed
-			page, err := e.console.Messages(e.ctx, database, MessagesQuery{
-				Broker: filter.Broker, Type: filter.Type, Key: filter.Key, ErrorClass: filter.ErrorClass, Statuses: []outbox.Status{outbox.StatusProcessing}, Limit: 1,
-			})
-			if err != nil {
-				return false, err
+		for query := (MessagesQuery{Filter: filter, Limit: 1}); ; {
+			page, err := e.console.Messages(e.ctx, database, query)
+			switch {
+			case err != nil:
+				return false, errors.Join(errors.New("whether there is such a row could not be found out"), err)
+			case len(page.Records) > 0 || time.Since(begun) > maxLook:
+				return true, nil
 			}
-			found = len(page.Records) > 0
-		}
-		if found {
-			return true, nil
+			if query.Cursor = page.Next; query.Cursor == "" {
+				break
+			}
 		}
 	}
 	return false, nil
@@ -267,7 +260,7 @@ func (e *existence) recent(name func(*admin.Record) string) (names []string, err
 		}
 		for _, broker := range brokers[:min(len(brokers), admin.MaxStrangers)] {
 			for _, status := range outbox.Statuses() {
-				page, err := e.console.Messages(e.ctx, database, MessagesQuery{Broker: broker, Statuses: []outbox.Status{status}, Limit: recentRows})
+				page, err := e.console.Messages(e.ctx, database, MessagesQuery{Filter: admin.Filter{Broker: broker, Statuses: []outbox.Status{status}}, Limit: recentRows})
 				if err != nil {
 					return nil, err
 				}

@@ -88,9 +88,7 @@ func (s *spared) selected(ctx context.Context, r *run) error {
 	}
 	for _, broker := range brokers {
 		for _, status := range statuses {
-			request := admin.ListRequest{
-				Broker: broker, Status: status, Type: filter.Type, Key: filter.Key, ErrorClass: filter.ErrorClass, Since: filter.Since, Until: filter.Until,
-			}
+			request := admin.ListRequest{Broker: broker, Status: status, Filter: *filter}
 			if _, err := r.console.walk(ctx, r.database, request, maxFailures, s.note); err != nil {
 				return err
 			}

@@ -189,9 +189,7 @@ func (r *run) collect(ctx context.Context, filter admin.Filter) (rows []taken, m
 	}
 	for _, broker := range brokers {
 		for _, status := range filter.Statuses {
-			request := admin.ListRequest{
-				Broker: broker, Status: status, Type: filter.Type, Key: filter.Key, ErrorClass: filter.ErrorClass, Since: filter.Since, Until: filter.Until,
-			}
+			request := admin.ListRequest{Broker: broker, Status: status, Filter: filter}
 			prints := newPrints(broker)
 			beyond, err := r.console.walk(ctx, r.database, request, maxCollected-len(rows), func(record *admin.Record) {
 				rows = r.take(rows, record, prints)

@@ -241,8 +241,11 @@ func TestMessagesPages(t *testing.T) {
 			}
 		})
 		query := MessagesQuery{
-			Broker: rapid.SampledFrom([]string{"", "b"}).Draw(rt, "of"), Type: rapid.SampledFrom([]string{"", "T.*"}).Draw(rt, "type"),
-			Statuses: rapid.SliceOfDistinct(rapid.SampledFrom(outbox.Statuses()), rapid.ID).Draw(rt, "statuses"), Limit: rapid.IntRange(1, 9).Draw(rt, "limit"),
+			Filter: admin.Filter{
+				Broker: rapid.SampledFrom([]string{"", "b"}).Draw(rt, "of"), Type: rapid.SampledFrom([]string{"", "T.*"}).Draw(rt, "type"),
+				Statuses: rapid.SliceOfDistinct(rapid.SampledFrom(outbox.Statuses()), rapid.ID).Draw(rt, "statuses"),
+			},
+			Limit: rapid.IntRange(1, 9).Draw(rt, "limit"),
 		}
 		var got []int64
 		for range 200 {
@@ -257,7 +260,7 @@ func TestMessagesPages(t *testing.T) {
 			}
 		}
 		var want []int64
-		filter := admin.Filter{Broker: query.Broker, Statuses: query.Statuses, Type: query.Type}
+		filter := query.Filter
 		for i := range store.rows {
 			if matches(&store.rows[i], &filter) {
 				want = append(want, store.rows[i].ID)
@@ -266,6 +269,35 @@ func TestMessagesPages(t *testing.T) {
 		require.Empty(rt, query.Cursor)
 		require.ElementsMatch(rt, want, got)
 	})
+}
+
+// A search that takes too long is tried once: from there on the list looks at one row after the other, and loses none.
+func TestMessagesWithoutASearch(t *testing.T) {
+	t.Parallel()
+	store := (&fake{}).add(3*scanPage, func(i int, r *admin.Record) {
+		if i%(scanPage-1) == 0 {
+			r.Type = "Ordering.Refunded"
+		}
+	})
+	store.slow = true
+	query := MessagesQuery{Filter: admin.Filter{Type: "Ordering.Refunded"}}
+	var found, scanned int
+	for range 9 {
+		page, err := consoleOf(store).Messages(t.Context(), "main", query)
+		require.NoError(t, err)
+		require.LessOrEqual(t, page.Scanned, scanPage)
+		found, scanned = found+len(page.Records), scanned+page.Scanned
+		if query.Cursor = page.Next; page.Next == "" {
+			break
+		}
+		assert.Equal(t, "default", page.Reached.Broker)
+	}
+	assert.Empty(t, query.Cursor)
+	assert.Equal(t, 4, found)
+	assert.Equal(t, 3*scanPage, scanned)
+	assert.Equal(t, 1, store.searched)
+	_, err := consoleOf(store).Messages(t.Context(), "main", MessagesQuery{Trace: "4bf92f3577b34da6a3ce929d0e0e4736"})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "which no list shows")
 }
 
 func TestMessagesRefuses(t *testing.T) {
@@ -278,9 +310,9 @@ func TestMessagesRefuses(t *testing.T) {
 		{Limit: -1},
 		{Limit: MaxPage + 1},
 		{Cursor: "x"},
-		{Cursor: page.Next, Broker: "other"},
-		{Statuses: []outbox.Status{"done"}},
-		{Cursor: page.Next, Statuses: []outbox.Status{"failed"}},
+		{Cursor: page.Next, Filter: admin.Filter{Broker: "other"}},
+		{Filter: admin.Filter{Statuses: []outbox.Status{"done"}}},
+		{Cursor: page.Next, Filter: admin.Filter{Statuses: []outbox.Status{"failed"}}},
 	} {
 		var refused *RefusedError
 		_, err := console.Messages(t.Context(), "main", query)

@@ -31,6 +31,8 @@ type fake struct {
 	overview             func(*admin.BrokerOverview)
 	down                 error
 	busy                 bool
+	searched             int
+	slow                 bool           // searches take too long
 	calls                []admin.Filter // of requeue, replay and abandon
 	changed              []int64        // ids, in the order of their changes
 	after                func()         // is called after each change, with the lock held
@@ -200,7 +202,8 @@ func (f *fake) List(ctx context.Context, q admin.ListRequest) (admin.List, error
 		return cmp.Or(position(b).Time.Compare(position(a).Time), cmp.Compare(b.ID, a.ID))
 	})
 	var list admin.List
-	filter := admin.Filter{Type: q.Type, Key: q.Key, ErrorClass: q.ErrorClass, Since: q.Since, Until: q.Until}
+	filter := q.Filter
+	filter.Broker, filter.Statuses = "", nil
 	for i, r := range all {
 		p := position(r)
 		if q.After != (admin.Position{}) && (p.Time.After(q.After.Time) || p.Time.Equal(q.After.Time) && p.ID >= q.After.ID) {
@@ -240,6 +243,9 @@ func (f *fake) Event(ctx context.Context, id string) ([]admin.Record, error) {
 func (f *fake) Find(_ context.Context, q admin.FindRequest) (admin.Found, error) {
 	unlock, err := f.lock()
 	defer unlock()
+	if f.searched++; f.slow {
+		return admin.Found{}, context.DeadlineExceeded
+	}
 	if err != nil {
 		return admin.Found{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/strictjson"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // maxQuery bounds the part of an address after "?".
@@ -99,8 +100,11 @@ func (q *request) messagesQuery() (MessagesQuery, error) {
 	since, sinceErr := moment("since", q.text("since"))
 	until, untilErr := moment("until", q.text("until"))
 	return MessagesQuery{
-		Broker: q.text("broker"), Statuses: q.statuses(), Type: q.text("type"), Key: q.text("key"), ErrorClass: q.text("error_class"),
-		Since: since, Until: until, Cursor: q.text("cursor"), Limit: int(limit),
+		Filter: admin.Filter{
+			Broker: q.text("broker"), Statuses: q.statuses(), Type: q.text("type"), Key: q.text("key"), Aggregate: q.text("aggregate"),
+			Correlation: q.text("correlation"), Tenant: q.text("tenant"), ErrorClass: q.text("error_class"), Since: since, Until: until,
+		},
+		Trace: q.text("trace"), Cursor: q.text("cursor"), Limit: int(limit),
 	}, errors.Join(limitErr, sinceErr, untilErr)
 }
 

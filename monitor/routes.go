@@ -36,7 +36,7 @@ const (
 func (r *route) maxBody() int64 { return r.body }
 
 func (h *Handler) table() []route {
-	messages := []string{"broker", "status", "type", "key", "error_class", "since", "until", "cursor", "limit"}
+	messages := []string{"broker", "status", "type", "key", "aggregate", "correlation", "tenant", "trace", "error_class", "since", "until", "cursor", "limit"}
 	return []route{
 		{method: "GET", path: "api/outbox", role: RoleViewer, serve: h.getStatus},
 		{method: "GET", path: "api/outbox/history", role: RoleViewer, serve: h.getHistory},

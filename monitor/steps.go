@@ -30,7 +30,7 @@ func explain(row *api.TracedRow, now time.Time) {
 func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 	switch r.State {
 	case outbox.StateDue:
-		return "it waits for a worker since " + shownSince(r.CreatedAt, now), "where that takes long: does a relay run? See the workers, and the lag"
+		return "it has waited for a worker for " + shownSince(r.CreatedAt, now), "where that takes long: does a relay run? See the workers, and the lag"
 	case outbox.StateClaimed:
 		return fmt.Sprintf("worker %s is sending it, under a lease until %s", r.LockedBy, shownTime(r.LockedUntil)), ""
 	case outbox.StateBackoff:

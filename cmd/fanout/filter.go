@@ -18,6 +18,7 @@ import (
 // filterFlags select rows.
 type filterFlags struct {
 	broker, eventType, key, keyPrefix, errorClass, fingerprint string
+	aggregate, correlation, tenant                             string
 	statuses, ids                                              []string
 	since, until                                               string
 }
@@ -28,7 +29,10 @@ func addFilter(cmd *cobra.Command, statuses ...outbox.Status) *filterFlags {
 	flags.StringVar(&f.broker, "broker", "", "rows for this broker")
 	flags.StringSliceVar(&f.statuses, "status", nil, "rows in these states: "+strings.Join(statusWords(statuses...), ", "))
 	flags.StringVar(&f.eventType, "type", "", "rows of this event type, or of those that begin like it where it ends with \"*\"")
-	flags.StringVar(&f.key, "key", "", "rows of this ordering key")
+	flags.StringVar(&f.key, "key", "", "rows of this ordering key, with its context (ordering::order-42) or, for that of all contexts, without (order-42)")
+	flags.StringVar(&f.aggregate, "aggregate", "", "rows of this aggregate, by its id with its type (order-42) or without (42)")
+	flags.StringVar(&f.correlation, "correlation", "", "rows with this correlation id")
+	flags.StringVar(&f.tenant, "tenant", "", "rows of this tenant")
 	flags.StringSliceVar(&f.ids, "id", nil, "rows of these messages")
 	flags.StringVar(&f.errorClass, "error-class", "", "rows whose last error is of this class")
 	flags.StringVar(&f.since, "since", "", "rows written since this `time`: an age such as 2h or 7d, or RFC 3339")
@@ -54,7 +58,9 @@ var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // filter checks the flags.
 func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (admin.Filter, error) {
-	filter := admin.Filter{Broker: f.broker, Type: f.eventType, Key: f.key, KeyPrefix: f.keyPrefix, ErrorClass: f.errorClass}
+	filter := admin.Filter{
+		Broker: f.broker, Type: f.eventType, Key: f.key, KeyPrefix: f.keyPrefix, Aggregate: f.aggregate, Correlation: f.correlation, Tenant: f.tenant, ErrorClass: f.errorClass,
+	}
 	for _, word := range f.statuses {
 		status := outbox.Status(word)
 		if !slices.Contains(allowed, status) {
@@ -86,7 +92,7 @@ func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (admin.Fil
 
 // empty reports whether nothing is selected.
 func (f *filterFlags) empty() bool {
-	return f.broker+f.eventType+f.key+f.keyPrefix+f.errorClass+f.fingerprint+f.since+f.until == "" && len(f.statuses) == 0 && len(f.ids) == 0
+	return f.broker+f.eventType+f.key+f.keyPrefix+f.aggregate+f.correlation+f.tenant+f.errorClass+f.fingerprint+f.since+f.until == "" && len(f.statuses) == 0 && len(f.ids) == 0
 }
 
 func checkID(id string) error {
@@ -118,6 +124,31 @@ func parseAge(text string) (time.Duration, error) {
 		err = fmt.Errorf("%q is not positive", text)
 	}
 	return d, err
+}
+
+// selects tests the conditions of a filter, but for the message id.
+func selects(f *admin.Filter, r *admin.Record) bool {
+	class := ""
+	if r.LastError != nil {
+		class = r.LastError.Class
+	}
+	for _, is := range []struct{ asked, value string }{
+		{f.Broker, r.Broker}, {f.Correlation, r.CorrelationID}, {f.Tenant, r.TenantID}, {f.ErrorClass, class},
+	} {
+		if is.asked != "" && is.asked != is.value {
+			return false
+		}
+	}
+	aggregates := []string{"", r.AggregateID, r.AggregateType + "-" + r.AggregateID, r.AggregateType + " " + r.AggregateID}
+	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
+		keyMatches(f.Key, r.OrderingKey) && typeMatches(f.Type, r.Type) && slices.Contains(aggregates, f.Aggregate) &&
+		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) && (f.Until.IsZero() || r.CreatedAt.Before(f.Until))
+}
+
+// keyMatches compares an ordering key with one that is asked for with its context or without.
+func keyMatches(asked, key string) bool {
+	_, bare, _ := strings.Cut(key, "::")
+	return asked == "" || asked == key || asked == bare && !strings.Contains(asked, "::")
 }
 
 // typeMatches compares an event type with what [admin.Filter] takes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -116,8 +117,8 @@ func discardCommand() *cobra.Command {
 func someCondition(verb string) func(*filterFlags) error {
 	return func(f *filterFlags) error {
 		if f.empty() {
-			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --type, --status, "+
-				"--error-class, --since or --until", verb)}
+			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --key-prefix, --aggregate, --correlation, --tenant, "+
+				"--type, --status, --error-class, --since or --until", verb)}
 		}
 		return nil
 	}
@@ -190,7 +191,25 @@ func (c *change) single(cmd *cobra.Command, target *target, actor monitor.Actor,
 	defer session.Close()
 	somewhere, err := one(cmd, session, actor, action, *c.asJSON, say)
 	if err == nil && !somewhere {
-		err = session.exist(cmd.Context(), admin.Filter{Broker: action.Filter.Broker, Key: action.Key}, "")
+		broker, key := action.Filter.Broker, action.Key
+		err = errors.Join(session.exist(cmd.Context(), admin.Filter{Broker: broker, Key: key}, ""), session.meantKey(cmd.Context(), broker, key))
 	}
 	return err
+}
+
+// meantKey fails where a key is that of an abandoned message once it has its context: ordering::order-42
+// for order-42. A key is unblocked by its whole name alone.
+func (s *session) meantKey(ctx context.Context, broker, key string) error {
+	for _, database := range s.Databases() {
+		page, err := s.Messages(ctx, database, monitor.MessagesQuery{Filter: admin.Filter{Broker: broker, Key: key, Statuses: admin.AbandonedStatuses()}, Limit: 1})
+		if err != nil {
+			return err
+		}
+		for i := range page.Records {
+			if whole := page.Records[i].OrderingKey; whole != key {
+				return fmt.Errorf("%s: did you mean the key %q?", database, whole)
+			}
+		}
+	}
+	return nil
 }

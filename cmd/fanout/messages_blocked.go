@@ -91,7 +91,7 @@ func unblockCommand() *cobra.Command {
 		Short: "Unblock ordering keys: they go on without the abandoned messages for which they wait",
 		Long: "Unblock an ordering key, or all those that wait for messages which the flags select: they go on without these messages, which stay\n" +
 			"abandoned. \"fanout messages discard\" removes the messages, too.",
-		Example: "  fanout messages blocked\n  fanout messages unblock order-42 --broker partner --reason \"sent by hand\"\n" +
+		Example: "  fanout messages blocked\n  fanout messages unblock ordering::order-42 --broker partner --reason \"sent by hand\"\n" +
 			"  fanout messages unblock --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages unblock --broker partner --type \"*\"",
 	}
 	return repairCommand(cmd, repair{

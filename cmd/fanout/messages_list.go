@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,11 +19,16 @@ type listing struct {
 	session     *session
 	filter      admin.Filter
 	fingerprint string
+	trace       string
 	cursor      string
 	limit       int
+	bound       time.Duration
 	out         *output
 	now         time.Time
 }
+
+// defaultListTime bounds how long rows are looked at that no index rules out.
+const defaultListTime = 30 * time.Second
 
 func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -33,7 +37,10 @@ func listCommand() *cobra.Command {
 		Long: "List messages, newest first within each broker and status: by the time at which they were written, or finished if they are.\n" +
 			"STATE says what happens to a message next that is not finished: due, claimed, backoff, scheduled, behind, blocked, paused,\n" +
 			"unconfigured or stranded. Of deferred messages WAITS FOR names the message that has to be done first, or the time for which they wait\n" +
-			"(\"fanout messages blocked\" lists the keys that wait).",
+			"(\"fanout messages blocked\" lists the keys that wait).\n\n" +
+			"--type (a whole one), --key, --aggregate, --correlation, --tenant and --trace are searched for by index, so the list is complete however\n" +
+			"large the table is. Where nothing but --type \"Order*\", --error-class, --fingerprint or times narrow the list, rows are looked at one after\n" +
+			"the other for as long as --max-time says; a list that ends there says how far it came and where it goes on, and the command fails.",
 		Example: "  fanout messages list --broker partner --status failed,abandoned\n  fanout messages list --key order-42\n" +
 			"  fanout messages list --since 2h --error-class permanent --json | jq -r .message_id",
 		Args: noArgs,
@@ -41,6 +48,8 @@ func listCommand() *cobra.Command {
 	target := targetFlags(cmd)
 	filters := addFilter(cmd, outbox.Statuses()...)
 	filters.withFingerprint(cmd)
+	trace := cmd.Flags().String("trace", "", "rows of this trace: its id of 32 hexadecimal digits, or a traceparent")
+	bound := cmd.Flags().Duration("max-time", defaultListTime, "most time to look at rows of each database before the list ends where it is")
 	limit := cmd.Flags().Int("limit", monitor.DefaultPage, "most messages to list in each database")
 	cursor := cmd.Flags().String("cursor", "", "go on where a list ended that said so")
 	asJSON := jsonFlag(cmd, jsonLines+"; where there is more, the last one has \"next\", for --cursor")
@@ -52,6 +61,12 @@ func listCommand() *cobra.Command {
 		if *limit < 1 {
 			return usageError{fmt.Errorf("--limit is %d: use at least 1", *limit)}
 		}
+		if *bound <= 0 {
+			return usageError{fmt.Errorf("--max-time is %s: use a positive duration", *bound)}
+		}
+		if *trace != "" && len(filter.MessageIDs) > 0 {
+			return usageError{errors.New("--id names messages, whatever their trace: leave --trace out, or --id")}
+		}
 		session, err := target.open(cmd)
 		if err != nil {
 			return err
@@ -61,7 +76,7 @@ func listCommand() *cobra.Command {
 			return usageError{errors.New("--cursor goes on in one database: name it with --database")}
 		}
 		list := &listing{
-			cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit, now: time.Now(),
+			cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, trace: *trace, cursor: *cursor, limit: *limit, bound: *bound, now: time.Now(),
 			out: newOutput(cmd, *asJSON, "DATABASE", "BROKER", "STATUS", "STATE", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"),
 		}
 		return list.run()
@@ -74,10 +89,12 @@ func (l *listing) run() error {
 	err := l.session.each(func(database string) error {
 		next, err := l.database(database)
 		switch {
-		case err != nil || next == "":
+		case next == "":
 			return err
 		case l.out.asJSON:
-			return printLine(l.cmd, map[string]string{"database": database, "next": next})
+			return errors.Join(err, printLine(l.cmd, map[string]string{"database": database, "next": next}))
+		case err != nil: // which says where to go on
+			return err
 		}
 		more = append(more, fmt.Sprintf("there is more: --database %s --cursor %s\n", database, next))
 		return nil
@@ -87,7 +104,7 @@ func (l *listing) run() error {
 		nothing = ""
 	}
 	if err == nil && l.out.found == 0 && nothing != "" && l.cursor == "" {
-		if err := l.session.exist(l.cmd.Context(), l.filter, l.fingerprint); err != nil {
+		if err := l.known(); err != nil {
 			return err
 		}
 	}
@@ -96,6 +113,24 @@ func (l *listing) run() error {
 		l.cmd.PrintErr(line)
 	}
 	return err
+}
+
+// known fails where a name is unknown.
+func (l *listing) known() error {
+	if l.trace != "" {
+		found := false
+		for _, database := range l.session.Databases() {
+			page, err := l.session.Messages(l.cmd.Context(), database, monitor.MessagesQuery{Trace: l.trace, Limit: 1})
+			if err != nil {
+				return err
+			}
+			found = found || len(page.Records) > 0
+		}
+		if !found {
+			return fmt.Errorf("no message has the trace %q", l.trace)
+		}
+	}
+	return l.session.exist(l.cmd.Context(), l.filter, l.fingerprint)
 }
 
 // emit shows a row.
@@ -111,13 +146,11 @@ func (l *listing) database(database string) (next string, err error) {
 	if len(l.filter.MessageIDs) > 0 {
 		return "", l.named(database)
 	}
-	query := monitor.MessagesQuery{
-		Broker: l.filter.Broker, Statuses: l.filter.Statuses, Type: l.filter.Type, Key: l.filter.Key, ErrorClass: l.filter.ErrorClass,
-		Since: l.filter.Since, Until: l.filter.Until, Cursor: l.cursor,
+	query := monitor.MessagesQuery{Filter: l.filter, Trace: l.trace, Cursor: l.cursor}
+	if l.fingerprint != "" && len(query.Filter.Statuses) == 0 {
+		query.Filter.Statuses = []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}
 	}
-	if l.fingerprint != "" && len(query.Statuses) == 0 {
-		query.Statuses = []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}
-	}
+	scanned, begun := 0, time.Now()
 	for left := l.limit; left > 0; {
 		query.Limit = min(left, monitor.MaxPage)
 		page, err := l.session.Messages(l.cmd.Context(), database, query)
@@ -136,7 +169,11 @@ func (l *listing) database(database string) (next string, err error) {
 		if page.Next == "" {
 			return "", nil
 		}
-		query.Cursor = page.Next
+		query.Cursor, scanned = page.Next, scanned+page.Scanned
+		if left > 0 && time.Since(begun) >= l.bound {
+			return page.Next, fmt.Errorf("%s: looked at %s in %s, %s, and %s; go on with --database %s --cursor %s, look for longer with --max-time, or narrow the list",
+				database, rows(admin.Count{N: int64(scanned)}), l.bound, reached(page.Reached), found(l.limit-left), database, page.Next)
+		}
 	}
 	return query.Cursor, nil
 }
@@ -169,13 +206,19 @@ func (l *listing) named(database string) error {
 	return nil
 }
 
-// selects tests the conditions of a filter, but for the message id.
-func selects(f *admin.Filter, r *admin.Record) bool {
-	class := ""
-	if r.LastError != nil {
-		class = r.LastError.Class
+// reached says how far a list came.
+func reached(at admin.Position) string {
+	text := fmt.Sprintf("as far as the %s ones of broker %s", at.Status, at.Broker)
+	if !at.Time.IsZero() {
+		text += " that were finished at " + moment(at.Time)
 	}
-	return (f.Broker == "" || r.Broker == f.Broker) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
-		(f.Key == "" || r.OrderingKey == f.Key) && typeMatches(f.Type, r.Type) && (f.ErrorClass == "" || class == f.ErrorClass) &&
-		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) && (f.Until.IsZero() || r.CreatedAt.Before(f.Until))
+	return text
+}
+
+// found says what was found by then.
+func found(n int) string {
+	if n == 0 {
+		return "none of them matches"
+	}
+	return thousands(int64(n)) + " of them match"
 }

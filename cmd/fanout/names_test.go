@@ -14,6 +14,7 @@ func TestUnknownNames(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
 		s.write(20, "Ordering.OrderPlaced.v1", "ordering::order-42", "default")
+		s.does("messages", "abandon", "--id", messageID(20))
 		broker := `there is no broker "partnr", in the configuration or in a table: did you mean "partner"?`
 		class := `there is no error class "permnent": did you mean "permanent"?`
 		eventType := `no message has the type "Ordering.OrderPlacd.v1": did you mean "Ordering.OrderPlaced.v1"?`
@@ -32,7 +33,7 @@ func TestUnknownNames(t *testing.T) {
 			"purge --broker partnr --published-before 1h --yes":                        broker,
 			"broker pause partnr":                                                      broker,
 			"broker resume partnr":                                                     broker,
-			"messages list --key order-42":                                             `no message has the ordering key "order-42": did you mean "ordering::order-42"?`,
+			"messages unblock order-42 --broker default":                               `main: did you mean the key "ordering::order-42"?`,
 			"messages list --key Order-1":                                              `no message has the ordering key "Order-1": did you mean "order-1"?`,
 			"messages list --key nothing-like-it":                                      `no message has the ordering key "nothing-like-it"`,
 			"messages requeue --key ordr-1 --yes":                                      `no message has the ordering key "ordr-1": did you mean "order-1"?`,

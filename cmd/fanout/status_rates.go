@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // maxRated bounds the rows that are read for a rate.
@@ -59,7 +60,7 @@ func (s *sampler) compare(ctx context.Context, database string, last, now *monit
 }
 
 func (s *sampler) publishedSince(ctx context.Context, database, broker string, since time.Time) (n int, more bool, err error) {
-	query := monitor.MessagesQuery{Broker: broker, Statuses: []outbox.Status{outbox.StatusPublished}, Limit: monitor.MaxPage}
+	query := monitor.MessagesQuery{Filter: admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusPublished}}, Limit: monitor.MaxPage}
 	for n < maxRated {
 		page, err := s.session.Messages(ctx, database, query)
 		if err != nil {

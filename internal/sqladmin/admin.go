@@ -224,14 +224,22 @@ func load(dialect Dialect) (map[string]statement, error) {
 		if strings.HasPrefix(name, "part_") {
 			continue
 		}
-		text = Macros(expand(texts["part_prelude"]+text, texts, dialect))
-		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
-		if content.MatchString(text) {
-			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
+		add := func(name, text string) {
+			text = Macros(expand(texts["part_prelude"]+text, texts, dialect))
+			statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
+			if content.MatchString(text) {
+				statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
+			}
+		}
+		if add(name, text); strings.Contains(text, searchPage) { // which searches within lists have another one of
+			add(name+inLists, strings.Replace(text, searchPage, "{{include part_search_lists}}", 1))
 		}
 	}
 	return statements, nil
 }
+
+// searchPage is the end of a search that is not within lists.
+const searchPage = "{{include part_search_page}}"
 
 // Part is the text of a file without its comments, for stores whose own statements have it in
 // common with these.

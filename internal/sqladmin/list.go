@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/google/uuid"
@@ -22,20 +23,12 @@ func (a *Admin) List(ctx context.Context, request admin.ListRequest) (list admin
 	if err != nil {
 		return list, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
-	exact, prefix := filter.TypePattern()
-	before := int64(math.MaxInt64)
-	if request.After != (admin.Position{}) {
-		before = request.After.ID
-	}
 	given := args{
-		"broker": request.Broker, "status": string(request.Status), "type": Text(exact), "type_prefix": Text(prefix), "key": Text(request.Key),
-		"class": Text(request.ErrorClass), "since": request.Since, "until": request.Until, "after": request.After.Time, "after_id": before,
+		"broker": request.Broker, "status": string(request.Status), "after": request.After.Time, "after_id": beforeID(request.After),
 		"limit": int64(request.Limit), "scan": int64(request.Scan),
 	}
+	maps.Copy(given, matchArgs(&filter))
 	statement := "list_" + string(request.Status)
-	if request.Status == outbox.StatusPending && request.Key != "" {
-		statement = "list_key"
-	}
 	err = a.withContent(func(suffix string) error {
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
 			list = admin.List{}
@@ -51,9 +44,31 @@ func (a *Admin) List(ctx context.Context, request admin.ListRequest) (list admin
 	return list, nil
 }
 
+// beforeID is the id before which a list goes on.
+func beforeID(after admin.Position) int64 {
+	if after.ID == 0 && after.Time.IsZero() {
+		return math.MaxInt64
+	}
+	return after.ID
+}
+
+// matchArgs are what part_matches.sql uses.
+func matchArgs(f *admin.Filter) args {
+	exact, prefix := f.TypePattern()
+	correlated := f.Correlation
+	if id, ok := parsedID(correlated); ok {
+		correlated = id.String()
+	}
+	return args{
+		"type": Text(exact), "type_prefix": Text(prefix), "key": Text(f.Key), "aggregate": Text(f.Aggregate), "correlation": Text(f.Correlation),
+		"correlated": Text(correlated), "tenant": Text(f.Tenant), "class": Text(f.ErrorClass), "since": f.Since, "until": f.Until,
+	}
+}
+
 // listFilter refuses what cannot be meant.
 func listFilter(r *admin.ListRequest) (admin.Filter, error) {
-	filter := admin.Filter{Broker: r.Broker, Statuses: []outbox.Status{r.Status}, Type: r.Type, Key: r.Key, ErrorClass: r.ErrorClass, Since: r.Since, Until: r.Until}
+	filter := r.Filter
+	filter.Broker, filter.Statuses = r.Broker, []outbox.Status{r.Status}
 	_, err := filter.For("list", r.Limit, outbox.Statuses()...)
 	if r.Broker == "" {
 		err = errors.Join(err, errors.New("list: name the broker"))

@@ -216,13 +216,12 @@ func (a *Admin) search(ctx context.Context, conn Conn, statement string, filter 
 }
 
 func findArgs(f *admin.Filter, limit int, do *action) args {
-	exact, prefix := f.TypePattern()
-	return args{
-		"broker": Text(f.Broker), "statuses": List{words(f.Statuses)}, "type": Text(exact), "type_prefix": Text(prefix), "key": Text(f.Key),
-		"key_prefix": Text(f.KeyPrefix), "unacknowledged": f.Unacknowledged,
-		"message_ids": List{f.MessageIDs}, "class": Text(f.ErrorClass), "since": f.Since, "until": f.Until,
-		"waiting": do.waiting, "refused": Text(do.refused), "limit": int64(min(limit, mostRows)),
+	given := args{
+		"broker": Text(f.Broker), "statuses": List{words(f.Statuses)}, "key_prefix": Text(f.KeyPrefix), "unacknowledged": f.Unacknowledged,
+		"message_ids": List{f.MessageIDs}, "waiting": do.waiting, "refused": Text(do.refused), "limit": int64(min(limit, mostRows)),
 	}
+	maps.Copy(given, matchArgs(f))
+	return given
 }
 
 func words(statuses []outbox.Status) []string {

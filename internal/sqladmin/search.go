@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -30,16 +32,15 @@ func (a *Admin) Find(ctx context.Context, request admin.FindRequest) (found admi
 	if err != nil {
 		return found, a.failed(err, "find messages in %s", a.table)
 	}
-	before := int64(math.MaxInt64)
-	if request.After != (admin.Position{}) {
-		before = request.After.ID
-	}
+	before, common := pageArgs(&request)
 	err = a.withContent(func(suffix string) error {
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
-			s := search{limit: request.Limit}
+			s := search{limit: request.Limit, lists: request.Filter != nil}
 			for _, look := range looksFor(request) {
 				look.broker, look.before = request.Broker, before
-				look.given["broker"], look.given["after_id"], look.given["limit"] = request.Broker, before, int64(request.Limit)+1
+				if maps.Copy(look.given, common); s.lists {
+					look.statement += inLists
+				}
 				if err := s.take(ctx, a, conn, look, suffix); err != nil {
 					return err
 				}
@@ -52,6 +53,24 @@ func (a *Admin) Find(ctx context.Context, request admin.FindRequest) (found admi
 		return admin.Found{}, a.failed(err, "find messages by %.100q in %s", request.Term, a.table)
 	}
 	return found, nil
+}
+
+// inLists is added to the name of a statement for a search within lists.
+const inLists = " in lists"
+
+// pageArgs are what part_search_page.sql and part_search_lists.sql use, and the id before which rows are looked for.
+func pageArgs(request *admin.FindRequest) (before int64, given args) {
+	before = beforeID(request.After)
+	given = args{"broker": request.Broker, "after_id": before, "limit": int64(request.Limit) + 1}
+	if request.Filter == nil {
+		return before, given
+	}
+	maps.Copy(given, matchArgs(request.Filter))
+	maps.Copy(given, args{
+		"broker": cmp.Or(request.Broker, request.Filter.Broker), "statuses": List{words(request.Filter.Statuses)}, "after_id": int64(math.MaxInt64),
+		"after_broker": request.After.Broker, "after_rank": int64(slices.Index(outbox.Statuses(), request.After.Status)), "after": request.After.Time, "after_row": before,
+	})
+	return before, given
 }
 
 // looksFor are the statements of a search.
@@ -68,10 +87,10 @@ func looksFor(request admin.FindRequest) (looks []look) {
 				add(by, args{}).message = id
 			}
 		case admin.ByAggregate:
-			add(by, args{"term": Text(term), "type": ""})
+			add(by, args{"term": Text(term), "aggregate_type": Text("")})
 			for _, separator := range []string{"-", " "} { // no type has either
 				if kind, id, ok := strings.Cut(term, separator); ok && kind != "" && id != "" {
-					add(by, args{"term": Text(id), "type": Text(kind)})
+					add(by, args{"term": Text(id), "aggregate_type": Text(kind)})
 				}
 			}
 		case admin.ByTrace:
@@ -115,6 +134,7 @@ func traceID(term string) (string, bool) {
 // search puts together what statements find.
 type search struct {
 	limit int
+	lists bool // within lists
 	found admin.Found
 }
 
@@ -166,14 +186,40 @@ func (s *search) page() admin.Found {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.found.Records[j].ID, s.found.Records[i].ID) })
+	slices.SortStableFunc(order, func(i, j int) int {
+		one, other := &s.found.Records[i], &s.found.Records[j]
+		if !s.lists {
+			return cmp.Compare(other.ID, one.ID)
+		}
+		statuses := outbox.Statuses()
+		return cmp.Or(
+			cmp.Compare(one.Broker, other.Broker), cmp.Compare(slices.Index(statuses, one.Status), slices.Index(statuses, other.Status)),
+			position(other).Time.Compare(position(one).Time), cmp.Compare(other.ID, one.ID),
+		)
+	})
 	var page admin.Found
 	for _, i := range order {
 		if len(page.Records) == s.limit {
-			page.Next = admin.Position{ID: page.Records[s.limit-1].ID}
+			last := &page.Records[s.limit-1]
+			if page.Next = (admin.Position{ID: last.ID}); s.lists {
+				page.Next = position(last)
+			}
 			break
 		}
 		page.Records, page.By = append(page.Records, s.found.Records[i]), append(page.By, s.found.By[i])
 	}
 	return page
+}
+
+// position is the place of a row within lists.
+func position(r *admin.Record) admin.Position {
+	at := admin.Position{ID: r.ID, Broker: r.Broker, Status: r.Status}
+	switch r.Status {
+	case outbox.StatusPublished:
+		at.Time = r.PublishedAt
+	case outbox.StatusAbandoned:
+		at.Time = r.FinishedAt
+	default: // rows that are not finished are ordered by their ids
+	}
+	return at
 }

@@ -108,10 +108,9 @@ type ListRequest struct {
 	// Broker and Status are required.
 	Broker string
 	Status outbox.Status
-	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Deferred rows are listed in
-	// their status like all others.
-	Type, Key, ErrorClass string
-	Since, Until          time.Time
+	// Filter says which of the rows are listed, by Type, Key, Aggregate, Correlation, Tenant,
+	// ErrorClass, Since and Until. Deferred rows are listed in their status like all others.
+	Filter Filter
 	// After is where the page before ended; zero = the first page.
 	After Position
 	// Limit is the most rows to return, at least 1, and Scan the most to look at, at least Limit.
@@ -119,10 +118,13 @@ type ListRequest struct {
 }
 
 // A Position is a place in a list, which is ordered by time and id, both descending. Time is zero
-// where the status is not terminal.
+// where the status is not terminal, and ID is 0 at its beginning. Broker and Status tell which list
+// it is, where a search within lists ([FindRequest.Filter]) goes through several.
 type Position struct {
-	Time time.Time
-	ID   int64
+	Time   time.Time
+	ID     int64
+	Broker string
+	Status outbox.Status
 }
 
 // A List is one page.

@@ -18,8 +18,13 @@ type Filter struct {
 	// Type is an event type on the wire, or the beginning of some when it ends with "*". Nothing
 	// else in it is a wildcard.
 	Type string
-	// Key is an ordering key, and KeyPrefix the beginning of some.
+	// Key is an ordering key, with its context or without: one without "::" matches that key in all
+	// contexts. KeyPrefix is the beginning of some, with their contexts.
 	Key, KeyPrefix string
+	// Aggregate is an aggregate's id, with its type or without: 42, order-42 or "order 42".
+	Aggregate string
+	// Correlation and Tenant are the ids of a process and of a tenant.
+	Correlation, Tenant string
 	// MessageIDs of the rows, in text form. Empty: any.
 	MessageIDs []string
 	// ErrorClass is the class in last_error.

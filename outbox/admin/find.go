@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // A FindBy is what a search term names.
@@ -39,13 +41,19 @@ type FindRequest struct {
 	By []FindBy
 	// Broker limits the search to one broker's rows. Default: all.
 	Broker string
-	// After is where the page before ended; zero = the first page.
+	// Filter makes it a search within lists: of the rows that the term names those that the filter
+	// selects, by its Broker, Statuses and what [ListRequest.Filter] has, in the order of lists: by
+	// broker, by status in the order of [outbox.Statuses], and then as [Administration] lists them.
+	// Default: all rows, newest first by the time at which they were written.
+	Filter *Filter
+	// After is where the page before ended; zero = the first page. Within lists it has Broker and
+	// Status.
 	After Position
 	// Limit is the most rows to return, at least 1.
 	Limit int
 }
 
-// Found is one page of a search, newest first by the time at which rows were written.
+// Found is one page of a search, in the order of the request.
 type Found struct {
 	Records []Record
 	// By says for each record what of it the term names.
@@ -72,6 +80,13 @@ func (r FindRequest) WithDefaults() (FindRequest, error) {
 		problems = append(problems, fmt.Errorf("search: the term has %d bytes, and no value has more than %d", len(r.Term), MaxTermBytes))
 	case !utf8.ValidString(r.Term) || strings.ContainsRune(r.Term, 0):
 		problems = append(problems, errors.New("search: the term is not valid UTF-8 without NUL, as all values are"))
+	}
+	if r.Filter != nil {
+		filter, err := r.Filter.For("search", max(r.Limit, 1), outbox.Statuses()...)
+		r.Filter, problems = &filter, append(problems, err)
+		if slices.Contains(r.By, ByMessage) {
+			problems = append(problems, errors.New("search: the rows of a message are no list: read them by its id"))
+		}
 	}
 	if r.Limit < 1 {
 		problems = append(problems, fmt.Errorf("search: the limit is %d: use at least 1", r.Limit))

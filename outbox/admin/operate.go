@@ -48,7 +48,14 @@ func (f Filter) For(action string, limit int, statuses ...outbox.Status) (Filter
 		refuse("nothing lies between since %s and until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
 	}
 	for _, field := range []struct{ name, value string }{
-		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"key prefix", f.KeyPrefix}, {"error class", f.ErrorClass},
+		{"broker", f.Broker},
+		{"type", f.Type},
+		{"key", f.Key},
+		{"key prefix", f.KeyPrefix},
+		{"error class", f.ErrorClass},
+		{"aggregate", f.Aggregate},
+		{"correlation id", f.Correlation},
+		{"tenant", f.Tenant},
 	} {
 		if strings.ContainsRune(field.value, 0) || !utf8.ValidString(field.value) {
 			refuse("the %s %q is no text that a row can hold", field.name, field.value)

@@ -94,12 +94,12 @@ func plans(s plansSize, ids planIDs) []plan {
 	}
 	window, page, perPage := planWindow, planPage, (planShards+2)*(planPage+2)
 	listed := args{
-		"type": "", "type_prefix": "", "class": "", "since": time.Time{}, "until": time.Time{}, "after": time.Time{}, "after_id": int64(1) << 60,
+		"type": "", "type_prefix": "", "aggregate": "", "correlation": "", "correlated": "", "tenant": "", "class": "", "since": time.Time{}, "until": time.Time{}, "after": time.Time{}, "after_id": int64(1) << 60,
 		"limit": int64(page), "scan": int64(page),
 	}
-	list := func(status, key string) args {
+	list := func(status string) args {
 		given := maps.Clone(listed)
-		given["status"], given["key"] = status, key
+		given["status"], given["key"] = status, ""
 		return given
 	}
 	found := maps.Clone(listed)
@@ -119,9 +119,11 @@ func plans(s plansSize, ids planIDs) []plan {
 	for i, id := range ids.troubles {
 		blockers[i] = map[string]any{"id": id, "shard": 1, "key": "key of trouble " + strconv.Itoa(i)}
 	}
-	searched := args{
-		"term": sqladmin.Text("no value of a row"), "type": sqladmin.Text(""), "after_id": int64(math.MaxInt64), "limit": int64(page),
-	}
+	searched := maps.Clone(found)
+	maps.Copy(searched, args{
+		"term": sqladmin.Text("no value of a row"), "aggregate_type": sqladmin.Text(""), "broker": "", "after_id": int64(math.MaxInt64), "limit": int64(page),
+		"after_broker": "", "after_rank": int64(-1), "after_row": int64(math.MaxInt64),
+	})
 	without := database{&Store{}}.Marks()
 	n := len(ids.troubles)
 	return []plan{
@@ -187,24 +189,30 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "matches", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "matches_everywhere", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "matches_by_message", given: found, reads: 5 * n},
-		{name: "list_pending", given: list("pending", ""), reads: 4*perPage + 4*page},
-		{name: "list_key", given: list("pending", "key of trouble 1"), reads: 4*perPage + 4*page},
-		{name: "list_processing", given: list("processing", ""), reads: 4*perPage + 4*page + 4*min(planShards*planHead, s.open())},
-		{name: "list_failed", given: list("failed", ""), reads: 15 * page},
-		{name: "list_published", given: list("published", ""), reads: 15 * page},
-		{name: "list_abandoned", given: list("abandoned", ""), reads: 15 * page},
+		{name: "list_pending", given: list("pending"), reads: 4*perPage + 4*page},
+		{name: "list_processing", given: list("processing"), reads: 4*perPage + 4*page + 4*min(planShards*planHead, s.open())},
+		{name: "list_failed", given: list("failed"), reads: 15 * page},
+		{name: "list_published", given: list("published"), reads: 15 * page},
+		{name: "list_abandoned", given: list("abandoned"), reads: 15 * page},
 		{name: "states", given: picked, reads: 12 * n},
 		{name: "key_heads", given: args{"shard": ids.large, "keys": jsonList([]string{"large"})}, reads: 4 * page},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "siblings", given: args{"message_id": ids.messages[0], "first": uuid.Nil.String(), "last": uuid.Max.String(), "shown": 1000, "limit": int64(page)}, reads: 3 * page},
 		// One pass through the index of searches, whose entries are small, and no row but those that are found.
 		{name: "search_correlation", given: searched, reads: 4 * page},
+		{name: "search_correlation in lists", given: searched, reads: 4 * page},
 		{name: "search_key", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_key in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "search_aggregate", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_aggregate in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "search_causation", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_causation in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "search_trace", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_trace in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "search_tenant", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_tenant in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "search_type", given: searched, reads: s.all() + 10*page, whole: true},
+		{name: "search_type in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
 		{name: "beside", given: args{"stream": "none", "id": 0, "limit": int64(page)}, reads: 5 * page},
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},
@@ -409,7 +417,7 @@ var includes = regexp.MustCompile(`\{\{(?:include|each shard) (\w+)\}\}`)
 // commentOf are the comments of a statement's file, and of the files that it includes.
 func commentOf(t *testing.T, name string) string {
 	t.Helper()
-	name = strings.TrimSuffix(name, "_unmarked")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "_unmarked"), " in lists")
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		text, err = os.ReadFile("../../internal/sqladmin/sql/mysql/" + name + ".sql")

@@ -88,21 +88,21 @@ func TestListPages(t *testing.T) {
 			want    []int64
 		}{
 			"pending":           {admin.ListRequest{Status: outbox.StatusPending}, append(down(140, 131), down(50, 1)...)},
-			"pending of a key":  {admin.ListRequest{Status: outbox.StatusPending, Key: "key-3"}, []int64{38, 31, 24, 17, 10, 3}},
-			"deferred of a key": {admin.ListRequest{Status: outbox.StatusPending, Key: "deferred"}, down(50, 41)},
+			"pending of a key":  {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Key: "key-3"}}, []int64{38, 31, 24, 17, 10, 3}},
+			"deferred of a key": {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Key: "deferred"}}, down(50, 41)},
 			"processing":        {admin.ListRequest{Status: outbox.StatusProcessing}, down(120, 101)},
 			"failed":            {admin.ListRequest{Status: outbox.StatusFailed}, down(130, 121)},
-			"failed of a key":   {admin.ListRequest{Status: outbox.StatusFailed, Key: "f"}, down(130, 121)},
-			"failed of none":    {admin.ListRequest{Status: outbox.StatusFailed, Key: "g"}, nil},
+			"failed of a key":   {admin.ListRequest{Status: outbox.StatusFailed, Filter: admin.Filter{Key: "f"}}, down(130, 121)},
+			"failed of none":    {admin.ListRequest{Status: outbox.StatusFailed, Filter: admin.Filter{Key: "g"}}, nil},
 			"published":         {admin.ListRequest{Status: outbox.StatusPublished}, down(230, 201)},
 			"abandoned":         {admin.ListRequest{Status: outbox.StatusAbandoned}, down(250, 231)},
-			"type":              {admin.ListRequest{Status: outbox.StatusPublished, Type: "T.20*"}, down(209, 201)},
-			"deferred type":     {admin.ListRequest{Status: outbox.StatusPending, Type: "T.4*"}, append(down(49, 40), 4)},
-			"one type":          {admin.ListRequest{Status: outbox.StatusPending, Type: "T.20"}, []int64{20}},
-			"class":             {admin.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "retryable"}, down(250, 231)},
-			"another class":     {admin.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "permanent"}, nil},
-			"since":             {admin.ListRequest{Status: outbox.StatusPending, Since: time.Now().Add(-time.Hour)}, append(down(140, 131), down(50, 1)...)},
-			"until":             {admin.ListRequest{Status: outbox.StatusPending, Until: time.Now().Add(-time.Hour)}, nil},
+			"type":              {admin.ListRequest{Status: outbox.StatusPublished, Filter: admin.Filter{Type: "T.20*"}}, down(209, 201)},
+			"deferred type":     {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Type: "T.4*"}}, append(down(49, 40), 4)},
+			"one type":          {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Type: "T.20"}}, []int64{20}},
+			"class":             {admin.ListRequest{Status: outbox.StatusAbandoned, Filter: admin.Filter{ErrorClass: "retryable"}}, down(250, 231)},
+			"another class":     {admin.ListRequest{Status: outbox.StatusAbandoned, Filter: admin.Filter{ErrorClass: "permanent"}}, nil},
+			"since":             {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Since: time.Now().Add(-time.Hour)}}, append(down(140, 131), down(50, 1)...)},
+			"until":             {admin.ListRequest{Status: outbox.StatusPending, Filter: admin.Filter{Until: time.Now().Add(-time.Hour)}}, nil},
 		} {
 			c.request.Broker, c.request.Limit, c.request.Scan = "b", sizes[0], sizes[1]
 			assert.Equal(t, c.want, walk(t, store, c.request), "%s, pages of %v", name, sizes)
@@ -128,8 +128,8 @@ func TestListRefuses(t *testing.T) {
 		"there is no status":   {Broker: "b", Limit: 1, Scan: 1},
 		"the limit is 0":       {Broker: "b", Status: outbox.StatusPending, Scan: 1},
 		"use at least as many": {Broker: "b", Status: outbox.StatusPending, Limit: 2, Scan: 1},
-		"no text":              {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Key: "\x00"},
-		"nothing lies between": {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Since: time.Unix(1, 0), Until: time.Unix(1, 0)},
+		"no text":              {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Filter: admin.Filter{Key: "\x00"}},
+		"nothing lies between": {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Filter: admin.Filter{Since: time.Unix(1, 0), Until: time.Unix(1, 0)}},
 	} {
 		_, err := store.List(t.Context(), request)
 		assert.ErrorContains(t, err, want)

@@ -37,12 +37,12 @@ func TestFindPlans(t *testing.T) {
 		args string
 		want []string
 	}{
-		"requeue":     {"broker 'b'; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
-		"requeue all": {"broker ''; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
-		"abandoned":   {"broker 'b'; statuses '{abandoned}'; type 't'; type_prefix ''; key 'key-1'; key_prefix 'k'; unacknowledged true; message_ids '{}'; class 'permanent'; since '2026-01-01'; until '2026-02-01'; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned"}},
-		"failed":      {"broker 'b'; statuses '{failed}'; type ''; type_prefix 't'; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_deferred_key", "searched_open"}},
+		"requeue":     {"broker 'b'; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
+		"requeue all": {"broker ''; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
+		"abandoned":   {"broker 'b'; statuses '{abandoned}'; type 't'; type_prefix ''; key 'key-1'; key_prefix 'k'; aggregate 'a'; correlation 'c'; correlated 'c'; tenant 't'; unacknowledged true; message_ids '{}'; class 'permanent'; since '2026-01-01'; until '2026-02-01'; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned"}},
+		"failed":      {"broker 'b'; statuses '{failed}'; type ''; type_prefix 't'; key ''; key_prefix ''; unacknowledged false; message_ids '{}'; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_deferred_key", "searched_open"}},
 		"ids": {
-			"broker ''; statuses '{published}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; class ''; since NULL; until null; waiting false; limit 100; refused ''", []string{"searched_pkey"},
+			"broker ''; statuses '{published}'; type ''; type_prefix ''; key ''; key_prefix ''; unacknowledged false; message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until null; waiting false; limit 100; refused ''", []string{"searched_pkey"},
 		},
 	} {
 		for _, text := range []string{"find", "matches"} {

@@ -16,13 +16,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // planned are the statements that run while messages flow and while an operator looks, with
 // arguments as SQL literals, the indexes of the outbox table that each may read, the first of which
 // it must read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
-	return []plannedSQL{
+	return append(searches(s), []plannedSQL{
 		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", indexes: []string{"open"}, rows: 2 * 500, blocks: 1 + 500},
 		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216, '{}', '{}', 0", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
 		{text: "window", args: "'b', 1, 500, false, 0, 0, '{}', '{}', 0", indexes: []string{"open"}, rows: 500, blocks: 1 + 500},
@@ -63,10 +64,9 @@ func planned(s plansSize) []plannedSQL {
 		},
 		{text: "beside", settings: "settings_browse", args: "broker 'b'; stream 'none'; id 0; limit 1000", indexes: []string{"open", "deferred"}, rows: 2 * 1000},
 		{text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-		{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since now(); until '2040-01-01'; after_id %mark", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
-		{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since NULL; until NULL; after_id %deferred", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+		{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; aggregate ''; correlation ''; correlated ''; tenant ''; class 'y'; since now(); until '2040-01-01'; after_id %mark", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
+		{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; aggregate ''; correlation ''; correlated ''; tenant ''; class 'y'; since NULL; until NULL; after_id %deferred", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
 		{text: "list_processing", settings: "settings_browse", args: "broker 'b'; status 'processing'; scan 1000; limit 50; %filter; after_id 1::bigint << 40", indexes: []string{"open"}, rows: 1001 + shards + shards*4001},
-		{text: "list_key", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; type ''; type_prefix ''; key 'block-7'; class ''; since NULL; until NULL; after_id 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 4},
 		{text: "list_failed", settings: "settings_browse", args: "broker 'b'; status 'failed'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
 		// Published rows of one instant are read together: 500 in this table, of which this broker
 		// has four in five.
@@ -84,7 +84,26 @@ func planned(s plansSize) []plannedSQL {
 		{text: "errors_of", settings: "settings_browse", args: "broker 'b'; message_ids %messages", indexes: []string{"pkey"}, rows: 1000},
 		{text: "stranded", args: "broker 'b'; heads true; after_id -1::bigint << 40; limit 1000", indexes: []string{"deferred"}, rows: 1000},
 		{text: "entries", settings: "settings_browse", args: "broker 'b'; limit 100", blocks: 2 * shards * 100},
+	}...)
+}
+
+// searches read no row that the term does not name: one pass through the index of searches, whose entries tell which rows have it,
+// or for a correlation id a range of it.
+func searches(s plansSize) (plans []plannedSQL) {
+	for _, by := range admin.FindBys()[1:] {
+		for _, in := range []struct{ suffix, page string }{
+			{"", "broker ''; after_id 1::bigint << 40; limit 51"},
+			{" in lists", "broker ''; %filter; statuses '{pending,published,abandoned}'; after_broker ''; after_rank -1; after NULL; after_row 1::bigint << 40; limit 51"},
+		} {
+			plan := plannedSQL{name: string(by), text: "search_" + string(by) + in.suffix, settings: "settings_browse", indexes: []string{"search"}, args: "term 'no value of a row'; aggregate_type ''; " + in.page}
+			plans = append(plans, plan)
+			if by == admin.ByKey {
+				plan.name, plan.args, plan.rows = "a key", strings.Replace(plan.args, "no value of a row", "block-7", 1), s.followers/1000
+				plans = append(plans, plan)
+			}
+		}
 	}
+	return plans
 }
 
 // jitAboveCost is PostgreSQL's default of jit_above_cost.
@@ -139,7 +158,7 @@ type plannedSQL struct {
 func (p plannedSQL) literals(t *testing.T, s plansSize) string {
 	t.Helper()
 	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%shards", repeated("1", 1000), "%flags", repeated("false", 1000), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
+		"%ints", repeated("1", 500), "%shards", repeated("1", 1000), "%flags", repeated("false", 1000), "%filter", "type ''; type_prefix ''; key ''; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, state string) {

@@ -27,7 +27,6 @@ func TestBrowsePlans(t *testing.T) {
 		wants []string
 	}{
 		{"pending", []string{shard, "_deferred (target_broker=? AND id<?)"}},
-		{"key", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"}},
 		{"processing", []string{shard}},
 		{"failed", []string{"_failing (target_broker=? AND id<?)"}},
 		{"published", []string{tied, finished}},
@@ -39,6 +38,19 @@ func TestBrowsePlans(t *testing.T) {
 		}
 		assert.NotRegexp(t, walk, plan, c.list)
 		assert.NotContains(t, plan, "TEMP B-TREE", c.list)
+	}
+	// A search is one pass through the entries of the index of searches, and reads no row but those that it finds.
+	for _, by := range admin.FindBys()[1:] {
+		for _, suffix := range []string{"", " in lists"} {
+			plan := explainPlan(t, store, store.Text("search_"+string(by)+suffix))
+			entries, rows := "SCAN s USING COVERING INDEX outbox_messages_search", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"
+			if by == admin.ByCorrelation {
+				entries, rows = "", "SEARCH m USING INDEX outbox_messages_search (correlation_id=?"
+			}
+			assert.Contains(t, plan, entries, "%s%s", by, suffix)
+			assert.Contains(t, plan, rows, "%s%s", by, suffix)
+			assert.NotContains(t, plan, "SCAN m", "%s%s", by, suffix)
+		}
 	}
 	for name, c := range map[string]struct {
 		text  string
@@ -155,7 +167,7 @@ func TestBrowseIsBounded(t *testing.T) {
 		request.Limit = 4
 		_, err = store.List(t.Context(), request)
 		require.ErrorContains(t, err, "attempts", "%s: and one more", status)
-		request.Scan, request.Limit, request.Type = 3, 3, "another"
+		request.Scan, request.Limit, request.Filter.Type = 3, 3, "another"
 		page, err = store.List(t.Context(), request)
 		require.NoError(t, err, status)
 		assert.Equal(t, 3, page.Scanned, status)

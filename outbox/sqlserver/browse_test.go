@@ -206,7 +206,7 @@ func TestListAsks(t *testing.T) {
 	again.err = serverError(601)
 	list := listed(outbox.StatusFailed, 1, 1)
 	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, behind, heads(), listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
-	got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
+	got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Filter: admin.Filter{Type: "Ordering.*", Key: "k "}, Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
 	deferred.Deferral, deferred.State = &admin.Deferral{Reason: "operator", MessageID: otherID, Since: created}, outbox.StateBlocked
@@ -216,19 +216,19 @@ func TestListAsks(t *testing.T) {
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[4].args)
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	want := map[string]any{
-		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "class": text(""), "since": text(""),
+		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "aggregate": text(""), "correlation": text(""), "correlated": text(""), "tenant": text(""), "class": text(""), "since": text(""),
 		"until": text(""), "after_id": int64(math.MaxInt64), "limit": int64(2), "scan": int64(5),
 	}
 	assert.Equal(t, want, server.requests[1].args)
 
 	request := admin.ListRequest{
-		Broker: "b", Status: outbox.StatusPublished, Type: "T.v1", ErrorClass: "permanent", Since: created, Until: created.Add(time.Second),
+		Broker: "b", Status: outbox.StatusPublished, Filter: admin.Filter{Type: "T.v1", ErrorClass: "permanent", Since: created, Until: created.Add(time.Second)},
 		After: admin.Position{Time: created, ID: 7}, Limit: 2, Scan: 1000,
 	}
 	_, err = store.List(t.Context(), request)
 	require.NoError(t, err)
 	want = map[string]any{
-		"broker": "b", "status": "published", "type": text("T.v1"), "type_prefix": text(""), "key": text(""), "class": text("permanent"),
+		"broker": "b", "status": "published", "type": text("T.v1"), "type_prefix": text(""), "key": text(""), "aggregate": text(""), "correlation": text(""), "correlated": text(""), "tenant": text(""), "class": text("permanent"),
 		"since": text("2026-01-02T03:04:05.000006"), "until": text("2026-01-02T03:04:06.000006"), "after": text("2026-01-02T03:04:05.000006"),
 		"after_id": int64(7), "limit": int64(2), "scan": int64(1000),
 	}
@@ -330,7 +330,6 @@ func TestBrowseTexts(t *testing.T) {
 		"list_failed":        {index("failing", passing), tested},
 		"list_processing":    {open, tested},
 		"list_pending":       {open, index("deferred", passing), tested},
-		"list_key":           {open, index("deferred_key", passing), tested},
 		"states":             {tested, index("deferred_key", "NOLOCK"), tested, index("blocks_key", passing), "FORCESEEK, NOLOCK"},
 		"key_heads":          {open},
 		"message":            {index("once", "ROWLOCK")},
@@ -368,7 +367,7 @@ func TestBrowseTexts(t *testing.T) {
 	}
 	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
 	inOrder(t, store.Text("followers"), "AS deferred_part", "AS behind")
-	assert.Equal(t, 8, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
+	assert.Equal(t, 7, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
 	assert.Equal(t, 2, strings.Count(store.Text("followers"), ".shard = f.shard AND"))
 	assert.Contains(t, store.Text("message"), "AS payload_bytes")

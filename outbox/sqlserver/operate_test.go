@@ -71,7 +71,7 @@ func TestRequeue(t *testing.T) {
 	assert.Equal(t, slices.Concat([]string{store.Text("find"), store.Text("find")}, once, once), server.texts(), "what is decided is decided anew; less than asked for: there is no more")
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	assert.Equal(t, map[string]any{
-		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key_prefix": text(""), "unacknowledged": false, "key": text("k"),
+		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key_prefix": text(""), "unacknowledged": false, "key": text("k"), "aggregate": text(""), "correlation": text(""), "correlated": text(""), "tenant": text(""),
 		"message_ids": text(`["` + id + `"]`), "class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
 		"refused": text(""),
 	}, server.requests[1].args)

@@ -104,7 +104,7 @@ func TestRoles(t *testing.T) {
 	overview, err := relay.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Len(t, overview, 1)
-	_, err = relay.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Key: "k", Limit: 1, Scan: 1})
+	_, err = relay.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Filter: admin.Filter{Key: "k"}, Limit: 1, Scan: 1})
 	require.NoError(t, err)
 	_, err = relay.KeyBlocks(t.Context(), "b", 1, 1)
 	require.NoError(t, err)

@@ -19,10 +19,12 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var listParams = []string{"broker", "status", "type", "type_prefix", "key", "class", "since", "until", "after_id", "limit", "scan"}
+var matchParams = []string{"type", "type_prefix", "key", "aggregate", "correlation", "correlated", "tenant", "class", "since", "until"}
+
+var listParams = append(matchParams[:10:10], "broker", "status", "after_id", "limit", "scan")
 
 var (
-	findParams   = []string{"limit", "broker", "statuses", "type", "type_prefix", "key", "key_prefix", "unacknowledged", "message_ids", "class", "refused", "since", "until", "waiting"}
+	findParams   = append(matchParams[:10:10], "limit", "broker", "statuses", "key_prefix", "unacknowledged", "message_ids", "refused", "waiting")
 	changeParams = []string{"lock_brokers", "rows", "known", "forgotten", "moves"}
 )
 
@@ -30,15 +32,15 @@ var searchParams = []string{"term", "broker", "after_id", "limit"}
 
 // administrationParams are what the administration gives to its statements, by their names.
 var administrationParams = map[string][]string{
-	"search_aggregate": append(searchParams[:4:4], "type"), "search_key": searchParams, "search_correlation": searchParams,
+	"search_aggregate": append(searchParams[:4:4], "aggregate_type"), "search_key": searchParams, "search_correlation": searchParams,
 	"search_causation": searchParams, "search_trace": searchParams, "search_tenant": searchParams, "search_type": searchParams,
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
 	"overview": {"broker", "limit"}, "message": {"message_id", "shown", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"},
 	"followers": {"broker", "keys", "ids", "shards", "max_count"}, "deferred_followers": {"broker", "blockers", "max_count"}, "entries": {"broker", "limit"}, "stranded": {"broker", "heads", "after_id", "limit"}, "errors_of": {"ids"},
 	"blocking": findParams, "acknowledge": changeParams[:3:3], "discard": changeParams, "states": {"ids"}, "key_heads": {"broker", "shard", "keys"}, "blocked_keys": {"broker", "limit"},
-	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
-	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
+	"list_pending": listParams, "list_processing": listParams, "list_failed": listParams,
+	"list_published": append(listParams[:15:15], "after"), "list_abandoned": append(listParams[:15:15], "after"),
 	"find": findParams, "matches": findParams, "requeue": append(changeParams[:5:5], "ttl_seconds", "ttl_micros"),
 	"abandon": append(changeParams[:5:5], "error"), "pick": {"ids"}, "blocks_of": {"ids"}, "blocks_of_key": {"broker", "key"}, "move_blocks": {"lock_brokers", "moves"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
@@ -68,6 +70,12 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	shared, _ := store.Texts()
 	maps.Copy(texts, shared)
 	maps.Copy(params, administrationParams)
+	for name, search := range administrationParams {
+		if strings.HasPrefix(name, "search_") {
+			params[name+" in lists"] = slices.Concat(slices.DeleteFunc(slices.Clone(search), func(param string) bool { return param == "after_id" }),
+				matchParams, []string{"statuses", "after_broker", "after_rank", "after", "after_row"})
+		}
+	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
 			continue

@@ -217,13 +217,13 @@ func (l *looker) glances() []glance {
 			return seen(len(entries) > 0 && entries[0].ID == id, err)
 		}},
 		list("list processing", 0, func(r *admin.ListRequest) { r.Status = outbox.StatusProcessing }),
-		list("list pending, a key", 0, func(r *admin.ListRequest) { r.Status, r.Key = outbox.StatusPending, "blocked-1" }),
+		list("list pending, a key", 0, func(r *admin.ListRequest) { r.Status, r.Filter.Key = outbox.StatusPending, "blocked-1" }),
 		list("list failed, 500", pagesFailures/100, func(r *admin.ListRequest) { r.Status, r.Limit = outbox.StatusFailed, pagesFailures }),
 	}
 	for _, status := range []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusPublished, outbox.StatusAbandoned} {
 		glances = append(glances,
 			list("list "+string(status), 1, func(r *admin.ListRequest) { r.Status = status }),
-			list("list "+string(status)+", none matches", 0, func(r *admin.ListRequest) { r.Status, r.Type = status, "Nothing*" }),
+			list("list "+string(status)+", none matches", 0, func(r *admin.ListRequest) { r.Status, r.Filter.Type = status, "Nothing*" }),
 			list("list "+string(status)+", deep", 0, func(r *admin.ListRequest) { r.Status, r.After = status, l.anywhere(status) }))
 	}
 	return glances

@@ -29,11 +29,11 @@ type browsed struct {
 
 // matches says whether a request asks for the row.
 func (b *browsed) matches(r admin.ListRequest) bool {
-	exact, prefix := admin.Filter{Type: r.Type}.TypePattern()
+	exact, prefix := r.Filter.TypePattern()
 	return b.broker == r.Broker && b.status == r.Status &&
 		(exact == "" || b.eventType == exact) && len(b.eventType) >= len(prefix) && b.eventType[:len(prefix)] == prefix &&
-		(r.Key == "" || b.key == r.Key) && (r.ErrorClass == "" || b.class == r.ErrorClass) &&
-		(r.Since.IsZero() || !b.created.Before(r.Since)) && (r.Until.IsZero() || b.created.Before(r.Until))
+		(r.Filter.Key == "" || b.key == r.Filter.Key) && (r.Filter.ErrorClass == "" || b.class == r.Filter.ErrorClass) &&
+		(r.Filter.Since.IsZero() || !b.created.Before(r.Filter.Since)) && (r.Filter.Until.IsZero() || b.created.Before(r.Filter.Until))
 }
 
 // write writes rows as they are said to be, and fills in their ids.

@@ -61,26 +61,28 @@ func testListModel(t *table) {
 		require.Greater(t, len(want), 2*request.Limit, "there is more than a page of each")
 		assert.Equal(t, want, recordIDs(t.pages(request, nil)), status)
 		middle := slices.IndexFunc(rows, func(row browsed) bool { return row.id == want[len(want)/2] })
-		request.Since = rows[middle].created
+		request.Filter.Since = rows[middle].created
 		assert.Contains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "from since on")
-		request.Since, request.Until = time.Time{}, request.Since
+		request.Filter.Since, request.Filter.Until = time.Time{}, request.Filter.Since
 		assert.NotContains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "before until")
 	}
 	rapid.Check(t.T, func(r *rapid.T) {
 		request := admin.ListRequest{
 			Broker: rapid.SampledFrom([]string{broker, "another", "nobody"}).Draw(r, "broker"), Status: rapid.SampledFrom(outbox.Statuses()).Draw(r, "status"),
-			Type: rapid.SampledFrom([]string{"", "Shipped", "Ordering.*", "Ordering.P*", "*", "Ship"}).Draw(r, "type"),
-			Key:  rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(r, "key"), ErrorClass: rapid.SampledFrom([]string{"", "", "retryable", "permanent", "x"}).Draw(r, "class"),
+			Filter: admin.Filter{
+				Type: rapid.SampledFrom([]string{"", "Shipped", "Ordering.*", "Ordering.P*", "*", "Ship"}).Draw(r, "type"),
+				Key:  rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(r, "key"), ErrorClass: rapid.SampledFrom([]string{"", "", "retryable", "permanent", "x"}).Draw(r, "class"),
+			},
 			Limit: rapid.SampledFrom([]int{1, 2, 7, 1000}).Draw(r, "limit"),
 		}
 		request.Scan = request.Limit + rapid.SampledFrom([]int{0, 1, 5, 1000}).Draw(r, "scan")
 		if rapid.Bool().Draw(r, "since") {
-			request.Since = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "first")].created
+			request.Filter.Since = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "first")].created
 		}
 		if rapid.Bool().Draw(r, "until") {
-			request.Until = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "end")].created
-			if !request.Since.IsZero() && !request.Since.Before(request.Until) {
-				request.Since = time.Time{}
+			request.Filter.Until = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "end")].created
+			if !request.Filter.Since.IsZero() && !request.Filter.Since.Before(request.Filter.Until) {
+				request.Filter.Since = time.Time{}
 			}
 		}
 		want := listed(rows, request)
@@ -101,7 +103,7 @@ func testListScan(t *table) {
 		rows[0].eventType = "rare"
 		rows[25].eventType = "rare"
 		t.write(rows)
-		request := admin.ListRequest{Broker: string(status), Status: status, Type: "rare", Limit: 2, Scan: 10}
+		request := admin.ListRequest{Broker: string(status), Status: status, Filter: admin.Filter{Type: "rare"}, Limit: 2, Scan: 10}
 		list, err := t.Store.List(t.Context(), request)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, list.Scanned, 10, status)
@@ -162,13 +164,13 @@ func testListDeferred(t *table) {
 	message, err := t.Store.Message(t.Context(), t.messageID(ids[1]))
 	require.NoError(t, err)
 	behind(message)
-	request.Key = k[0]
+	request.Filter.Key = k[0]
 	records = t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[1]}, recordIDs(records))
 	assert.Equal(t, []bool{false, true}, []bool{records[0].Deferred, records[1].Deferred})
 	behind(records)
 	request.Status = outbox.StatusFailed
-	for _, request.Key = range []string{k[0], ""} {
+	for _, request.Filter.Key = range []string{k[0], ""} {
 		records = t.pages(request, nil)
 		assert.Equal(t, ids[:1], recordIDs(records))
 		behind(records) // of itself
@@ -282,12 +284,12 @@ func testListHostile(t *table) {
 		row := newRow(text)
 		row.TargetBroker, row.Type = text, text
 		id := t.insert(row)
-		request := admin.ListRequest{Broker: text, Status: outbox.StatusPending, Type: text, Key: text, Limit: 10, Scan: 10}
+		request := admin.ListRequest{Broker: text, Status: outbox.StatusPending, Filter: admin.Filter{Type: text, Key: text}, Limit: 10, Scan: 10}
 		if strings.HasSuffix(text, "*") {
-			request.Type = text + "*"
+			request.Filter.Type = text + "*"
 		}
 		assert.Equal(t, id, recordIDs(t.pages(request, nil)), "%q", text)
-		request.ErrorClass = text
+		request.Filter.ErrorClass = text
 		assert.Empty(t, t.pages(request, nil), "%q", text)
 		for _, status := range outbox.Statuses() {
 			request.Status = status
@@ -316,8 +318,8 @@ func testListWrong(t *table) {
 		"negative limit":    func(r *admin.ListRequest) { r.Limit = -1 },
 		"scan below limit":  func(r *admin.ListRequest) { r.Scan = 1 },
 		"broker of no row":  func(r *admin.ListRequest) { r.Broker = "a\x00" },
-		"key of no row":     func(r *admin.ListRequest) { r.Key = "\xff" },
-		"until before then": func(r *admin.ListRequest) { r.Since, r.Until = time.Now(), time.Now().Add(-time.Hour) },
+		"key of no row":     func(r *admin.ListRequest) { r.Filter.Key = "\xff" },
+		"until before then": func(r *admin.ListRequest) { r.Filter.Since, r.Filter.Until = time.Now(), time.Now().Add(-time.Hour) },
 	} {
 		request := good
 		change(&request)

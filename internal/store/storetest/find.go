@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/internal/eventid"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -19,6 +21,7 @@ var findTests = []test{
 	{name: "Terms", run: testFindTerms},
 	{name: "Exact", run: testFindExact},
 	{name: "Pages", run: testFindPages},
+	{name: "Lists", run: testFindLists},
 	{name: "Refused", run: testFindRefused},
 }
 
@@ -182,6 +185,73 @@ func testFindPages(t *table) {
 	assert.Empty(t, t.find(ids, admin.FindRequest{Term: "two"}))
 }
 
+// Lists and searches within them select the same rows in the same order, page by page, which is what a naive reader finds. Each row has
+// its key as the id of its aggregate and of its process, and its type as its tenant.
+func testFindLists(t *table) {
+	random := rand.New(rand.NewPCG(3, 4))
+	rows := someRows(90, random)
+	keys := []string{"ordering::k1", "billing::k1", "k1", "k2", "K1", "ordering::k1 "}
+	for i := range rows {
+		rows[i].key = keys[random.IntN(len(keys))]
+	}
+	t.write(rows)
+	t.exec("UPDATE {t} SET aggregate_type = 'order', aggregate_id = ordering_key, correlation_id = ordering_key, tenant_id = type")
+	selects := func(f *admin.Filter, row *browsed) bool {
+		exact, prefix := f.TypePattern()
+		return slices.Contains(f.Statuses, row.status) && (f.Broker == "" || f.Broker == row.broker) && (exact == "" || row.eventType == exact) && strings.HasPrefix(row.eventType, prefix) &&
+			(f.Key == "" || row.key == f.Key || !strings.Contains(f.Key, "::") && strings.HasSuffix(row.key, "::"+f.Key)) &&
+			slices.Contains([]string{"", row.key, "order-" + row.key, "order " + row.key}, f.Aggregate) && slices.Contains([]string{"", row.key}, f.Correlation) &&
+			slices.Contains([]string{"", row.eventType}, f.Tenant) && slices.Contains([]string{"", row.class}, f.ErrorClass) &&
+			(f.Since.IsZero() || !row.created.Before(f.Since)) && (f.Until.IsZero() || row.created.Before(f.Until))
+	}
+	rapid.Check(t.T, func(r *rapid.T) {
+		draw := func(name string, values ...string) string { return rapid.SampledFrom(values).Draw(r, name) }
+		f := admin.Filter{
+			Broker: draw("broker", "", "", broker), Type: draw("type", "", "", "Shipped", "Ordering.*"), Key: draw("key", "", "", "k1", "ordering::k1", "K1", "k3"),
+			Aggregate: draw("aggregate", "", "", "", "k1", "order-ordering::k1", "order k2"), Correlation: draw("correlation", "", "", "", "k1", "ordering::k1 "),
+			Tenant: draw("tenant", "", "", "", "Shipped"), ErrorClass: draw("class", "", "", "", "retryable"),
+			Statuses: rapid.SampledFrom([][]outbox.Status{outbox.Statuses(), outbox.Statuses(), {outbox.StatusAbandoned, outbox.StatusPending}}).Draw(r, "statuses"),
+		}
+		if rapid.Bool().Draw(r, "since") {
+			f.Since = rows[len(rows)/4].created
+		}
+		var want []int64
+		for _, name := range []string{"another", broker} {
+			for _, status := range outbox.Statuses() {
+				var kept []browsed
+				for i := range rows {
+					if rows[i].broker == name && selects(&f, &rows[i]) {
+						kept = append(kept, rows[i])
+					}
+				}
+				request := admin.ListRequest{Broker: name, Status: status, Limit: 7, Scan: 50}
+				here := listed(kept, request)
+				want = append(want, here...)
+				if request.Filter = f; slices.Contains(f.Statuses, status) && (f.Broker == "" || f.Broker == name) {
+					require.Equal(r, here, recordIDs(t.pages(request, nil)), "%s %s", name, status)
+				}
+			}
+		}
+		for by, term := range map[admin.FindBy]string{admin.ByType: f.Type, admin.ByKey: f.Key, admin.ByAggregate: f.Aggregate, admin.ByCorrelation: f.Correlation, admin.ByTenant: f.Tenant} {
+			if term == "" || strings.HasSuffix(term, "*") {
+				continue
+			}
+			found := []int64{}
+			request := admin.FindRequest{Term: term, By: []admin.FindBy{by}, Filter: &f, Limit: rapid.IntRange(1, 9).Draw(r, "limit")}
+			for range rows {
+				page, err := t.Store.Find(t.Context(), request)
+				require.NoError(r, err)
+				require.LessOrEqual(r, len(page.Records), request.Limit)
+				found = append(found, recordIDs(page.Records)...)
+				if request.After = page.Next; page.Next == (admin.Position{}) {
+					break
+				}
+			}
+			require.Equal(r, append([]int64{}, want...), found, by)
+		}
+	})
+}
+
 // What cannot be a term is refused, and what was never written is not there.
 func testFindRefused(t *table) {
 	for _, bad := range []struct {
@@ -194,6 +264,8 @@ func testFindRefused(t *table) {
 		{admin.FindRequest{Term: "a\xffb", Limit: 1}, "not valid UTF-8 without NUL"},
 		{admin.FindRequest{Term: "x", By: []admin.FindBy{"colour"}, Limit: 1}, `"colour" is nothing that a term can name: use message, key,`},
 		{admin.FindRequest{Term: "x"}, "the limit is 0"},
+		{admin.FindRequest{Term: "x", Limit: 1, Filter: &admin.Filter{}}, "the rows of a message are no list"},
+		{admin.FindRequest{Term: "x", By: []admin.FindBy{admin.ByKey}, Limit: 1, Filter: &admin.Filter{Tenant: "\x00"}}, "the tenant"},
 	} {
 		_, err := t.Store.Find(t.Context(), bad.request)
 		require.ErrorContains(t, err, bad.want)

@@ -28,6 +28,7 @@ var operateTests = []test{
 	{name: "TableNames", run: testOperateTableNames},
 	{name: "Filters", run: testFilters},
 	{name: "FiltersCombined", run: testFiltersCombined},
+	{name: "FiltersOfSearches", run: testFiltersOfSearches},
 	{name: "FilterByTime", run: testFilterByTime},
 	{name: "RequeueABlock", run: testRequeueBlock},
 	{name: "RequeueAScheduledBlock", run: testRequeueScheduled},

@@ -216,6 +216,46 @@ func testFilters(t *table) {
 	}
 }
 
+// What a search finds, an action takes: an ordering key with its context and without, an aggregate with its type and without, the ids of
+// a process and of a tenant.
+func testFiltersOfSearches(t *table) {
+	rows := make([]outbox.Row, 6)
+	for i, key := range []string{"ordering::order-42", "billing::order-42", "order-42", "ordering::order-420", "a::b::order-42", "ordering::ORDER-42"} {
+		rows[i] = newRow(key)
+	}
+	rows[0].AggregateType, rows[0].AggregateID, rows[0].CorrelationID, rows[0].TenantID = "order", "42", "c-1", "acme"
+	rows[1].AggregateType, rows[1].AggregateID, rows[1].CorrelationID, rows[1].TenantID = "invoice", "42", "c-1 ", "acme "
+	rows[2].AggregateType, rows[2].AggregateID, rows[2].CorrelationID, rows[2].TenantID = "order", "420", "C-1", "ACME"
+	rows[3].AggregateID, rows[3].CorrelationID = "order-42", rows[0].MessageID.String()
+	ids := t.insert(rows...)
+	t.exec("UPDATE {t} SET status = 'failed', last_error = ?", `{"class":"retryable"}`)
+	for _, c := range []struct {
+		filter admin.Filter
+		want   []int
+	}{
+		{admin.Filter{Key: "order-42"}, []int{0, 1, 2}},
+		{admin.Filter{Key: "ordering::order-42"}, []int{0}},
+		{admin.Filter{Key: "b::order-42"}, []int{}},
+		{admin.Filter{Key: "a::b::order-42"}, []int{4}},
+		{admin.Filter{Key: "order-4%"}, []int{}},
+		{admin.Filter{Key: "::order-42"}, []int{}},
+		{admin.Filter{Aggregate: "42"}, []int{0, 1}},
+		{admin.Filter{Aggregate: "order-42"}, []int{0, 3}},
+		{admin.Filter{Aggregate: "order 42"}, []int{0}},
+		{admin.Filter{Aggregate: "-42"}, []int{}},
+		{admin.Filter{Correlation: "c-1"}, []int{0}},
+		{admin.Filter{Correlation: "c-1 "}, []int{1}},
+		{admin.Filter{Correlation: strings.ToUpper(rows[0].MessageID.String())}, []int{3}},
+		{admin.Filter{Tenant: "acme"}, []int{0}},
+		{admin.Filter{Tenant: "ACME"}, []int{2}},
+		{admin.Filter{Tenant: "acm_"}, []int{}},
+		{admin.Filter{Key: "order-42", Tenant: "acme ", Aggregate: "42"}, []int{1}},
+		{admin.Filter{Key: "order-42", Tenant: "acme", Aggregate: "invoice-42"}, []int{}},
+	} {
+		assert.Equal(t, c.want, t.selected(ids, c.filter), "%+v", c.filter)
+	}
+}
+
 func testFiltersCombined(t *table) {
 	ids := t.oddRows()
 	all := admin.Filter{

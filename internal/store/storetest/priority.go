@@ -186,7 +186,7 @@ func testPriorityOperators(t *table) {
 		counts[block.Class] = block.Followers.N
 	}
 	assert.Equal(t, map[outbox.Class]int64{outbox.ClassNormal: 2, outbox.ClassBackfill: 1}, counts)
-	list, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Key: k, Limit: 10, Scan: 100})
+	list, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Filter: admin.Filter{Key: k}, Limit: 10, Scan: 100})
 	require.NoError(t, err)
 	assert.Len(t, list.Records, len(behind), "those of both classes")
 	assert.Equal(t, 1, t.requeue(t.these(low[0])), "the row of one of them")
@@ -216,7 +216,7 @@ func testPriorityApart(t *table) {
 	t.abandonAndBlock(normal[0])
 	assert.Equal(t, 2, t.deferred(), "rows before the new block, and of the other class")
 	assert.Equal(t, 1, t.deferRows())
-	list, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Key: k, Limit: 10, Scan: 100})
+	list, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Filter: admin.Filter{Key: k}, Limit: 10, Scan: 100})
 	require.NoError(t, err)
 	waitFor := map[int64]string{}
 	for i := range list.Records {

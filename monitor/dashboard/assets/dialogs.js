@@ -102,7 +102,7 @@ export function actionDialog(database, action, subject) {
 
 // describe says in words which rows are meant.
 function describe(database, action) {
-  const said = [["Database", database], ["Broker", action.broker || "all"], ["Status", action.status?.join(", ")], ["Type", action.type], ["Ordering key", action.key], ["Keys that begin with", action.key_prefix],
+  const said = [["Database", database], ["Broker", action.broker || "all"], ["Status", action.status?.join(", ")], ["Type", action.type], ["Ordering key", action.key], ["Keys that begin with", action.key_prefix], ["Aggregate", action.aggregate], ["Correlation id", action.correlation], ["Tenant", action.tenant],
     ["Error class", action.error_class], ["Failure group", action.fingerprint], ["Message", action.message_ids?.join(", ")], ["Written from", action.since], ["Written before", action.until]];
   return said.filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)));
 }

@@ -5,7 +5,7 @@ import { get, path, query } from "./api.js";
 import { databasePicker, empty, field, heading, messageLink, mono, select, statePill, statusPill, table, trouble, when } from "./parts.js";
 import { count, statuses, waitsFor } from "./words.js";
 
-const filters = ["broker", "status", "type", "key", "error_class", "since", "until"];
+const filters = ["broker", "status", "type", "key", "aggregate", "correlation", "tenant", "trace", "error_class", "since", "until"];
 
 export default async function messages({ root, where, signal, fail }) {
   const status = await get("api/outbox", signal);
@@ -35,7 +35,7 @@ export default async function messages({ root, where, signal, fail }) {
   const draw = () => {
     more.disabled = false;
     fill(results,
-      shown.length ? list(database, shown) : empty(cursor ? "Nothing among the rows looked at so far." : "No message matches.", cursor ? null : "Loosen the filter, or look in another database."),
+      shown.length ? list(database, shown) : empty(cursor ? `No match among the ${count(scanned)} rows looked at. There are older ones.` : "No message matches.", cursor ? null : "Loosen the filter, or look in another database."),
       h("div", { class: "after" }, cursor ? more : shown.length ? h("span", null, "No older ones.") : null,
         h("small", null, `${count(shown.length)} shown, ${count(scanned)} looked at`)));
   };
@@ -78,7 +78,11 @@ function filterForm(database, names, brokers, chosen) {
   field("Broker", select("broker", [["", "all"], ...brokers.map((b) => [b, b])], chosen.broker)),
   field("Status", select("status", [["", "all"], ["open", "not finished"], ...statuses.map((s) => [s, s])], chosen.status)),
   field("Type", input("type", { placeholder: "OrderPlaced or Order*" })),
-  field("Ordering key", input("key")),
+  field("Ordering key", input("key", { placeholder: "order-42" })),
+  field("Aggregate", input("aggregate", { placeholder: "order-42" })),
+  field("Correlation id", input("correlation")),
+  field("Tenant", input("tenant")),
+  field("Trace id", input("trace")),
   field("Error class", input("error_class")),
   field("Written from", input("since", { type: "datetime-local", step: 1 })),
   field("Written before", input("until", { type: "datetime-local", step: 1 })),

@@ -402,14 +402,18 @@ SELECT TOP (@limit) m.id AS fanout_found, LOWER(CONVERT(char(36), m.message_id))
    AND (@by_id = 0 OR m.message_id IN (SELECT message_id FROM @ids))
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
    AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
         OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
                           AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
@@ -898,23 +902,23 @@ END;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
-  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.aggregate_type, t.aggregate_id, t.correlation_id, t.tenant_id, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -922,14 +926,18 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
  WHERE m.status IN (SELECT status FROM @wanted)
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
    AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
         OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
                           AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
@@ -1242,12 +1250,17 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
                                         AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
 
@@ -1307,89 +1320,17 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
                                         AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
- WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
- ORDER BY s.place;
-
--- list_key
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET DEADLOCK_PRIORITY LOW;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @seen TABLE (
-    place  bigint       NOT NULL PRIMARY KEY,
-    id     bigint       NOT NULL,
-    at     datetime2(6) NULL,
-    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
-);
-INSERT INTO @seen (place, id, status)
-SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
-  FROM (SELECT TOP (@scan + 1) entry.id, entry.status
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
-         CROSS APPLY (SELECT head.id, head.status
-                        FROM (SELECT TOP (@scan + 1) m.id, m.status
-                                FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
-                                 AND m.finished_at IS NULL AND m.deferred = 0
-                               ORDER BY m.id DESC) AS head
-                       UNION ALL
-                      SELECT deferred_rows.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
-                        FROM (SELECT TOP (@scan + 1) m.id
-                                FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
-                                 AND m.shard = shards.shard AND m.id < @after_id AND m.deferred = 1 AND m.finished_at IS NULL
-                               ORDER BY m.id DESC) AS deferred_rows) AS entry
-         ORDER BY entry.id DESC) AS o;
-SELECT TOP (@limit + 2) s.place AS fanout_place
-     , tested.matches
-     , s.at AS position
-     , s.id
-     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
-     , m.target_broker
-     , m.status
-     , m.stream
-     , m.type
-     , m.ordering_key
-     , m.shard
-     , m.priority
-     , m.deferred
-     , m.content_type
-     , m.aggregate_type
-     , m.aggregate_id
-     , m.correlation_id
-     , m.causation_id
-     , m.tenant_id
-     , m.attempts
-     , m.crashes
-     , m.created_at
-     , m.available_at
-     , m.expires_at
-     , m.locked_until
-     , m.published_at
-     , m.finished_at
-     , m.locked_by
-     , m.broker_message_id
-     , m.last_error
-     , DATALENGTH(m.payload) AS payload_bytes
-  FROM @seen AS s
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
- CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
-                                        AND m.target_broker = @broker
-                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
 
@@ -1461,12 +1402,17 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
                                         AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
 
@@ -1531,12 +1477,17 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
                                         AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
 
@@ -1607,12 +1558,17 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
                                         AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
 
@@ -1644,23 +1600,23 @@ END;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
-  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.aggregate_type, t.aggregate_id, t.correlation_id, t.tenant_id, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -1668,14 +1624,18 @@ SELECT TOP (@limit) m.id, m.message_id, m.target_broker
  WHERE m.status IN (SELECT status FROM @wanted)
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
    AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
         OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
                           AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS block WITH (INDEX(outbox_blocks_key), FORCESEEK)
@@ -2261,9 +2221,69 @@ SELECT TOP (@limit) m.id AS fanout_row
      , DATALENGTH(m.payload) AS payload_bytes
   FROM app.outbox AS m
  WITH (INDEX(outbox_search))
- WHERE m.search_aggregate = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.aggregate_id = @term AND DATALENGTH(m.aggregate_id) = DATALENGTH(@term) AND (@type = N'' OR m.aggregate_type = @type AND DATALENGTH(m.aggregate_type) = DATALENGTH(@type))
+ WHERE m.search_aggregate = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.aggregate_id = @term AND DATALENGTH(m.aggregate_id) = DATALENGTH(@term) AND (@aggregate_type = N'' OR m.aggregate_type = @aggregate_type AND DATALENGTH(m.aggregate_type) = DATALENGTH(@aggregate_type))
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
+
+-- search_aggregate in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_aggregate = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.aggregate_id = @term AND DATALENGTH(m.aggregate_id) = DATALENGTH(@term) AND (@aggregate_type = N'' OR m.aggregate_type = @aggregate_type AND DATALENGTH(m.aggregate_type) = DATALENGTH(@aggregate_type))
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
 
 -- search_causation
 SET NOCOUNT ON;
@@ -2307,6 +2327,66 @@ SELECT TOP (@limit) m.id AS fanout_row
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
 
+-- search_causation in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_causation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.causation_id = @term AND DATALENGTH(m.causation_id) = DATALENGTH(@term)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
+
 -- search_correlation
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -2348,6 +2428,66 @@ SELECT TOP (@limit) m.id AS fanout_row
  WHERE m.search_correlation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.correlation_id = @term AND DATALENGTH(m.correlation_id) = DATALENGTH(@term)
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
+
+-- search_correlation in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_correlation = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.correlation_id = @term AND DATALENGTH(m.correlation_id) = DATALENGTH(@term)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
 
 -- search_key
 SET NOCOUNT ON;
@@ -2392,6 +2532,67 @@ SELECT TOP (@limit) m.id AS fanout_row
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
 
+-- search_key in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_key = BINARY_CHECKSUM(CONVERT(nvarchar(512), CASE CHARINDEX(N'::', @term) WHEN 0 THEN @term ELSE SUBSTRING(@term, CHARINDEX(N'::', @term) + 2, 512) END)) AND (m.ordering_key = @term AND DATALENGTH(m.ordering_key) = DATALENGTH(@term) OR CHARINDEX(N'::', @term) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @term AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@term))
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
+
 -- search_tenant
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -2433,6 +2634,66 @@ SELECT TOP (@limit) m.id AS fanout_row
  WHERE m.search_tenant = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.tenant_id = @term AND DATALENGTH(m.tenant_id) = DATALENGTH(@term)
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
+
+-- search_tenant in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_tenant = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.tenant_id = @term AND DATALENGTH(m.tenant_id) = DATALENGTH(@term)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
 
 -- search_trace
 SET NOCOUNT ON;
@@ -2476,6 +2737,66 @@ SELECT TOP (@limit) m.id AS fanout_row
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
 
+-- search_trace in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_trace = BINARY_CHECKSUM(CONVERT(nvarchar(32), @term)) AND SUBSTRING(m.headers, CHARINDEX(N'"traceparent":"00-', m.headers) + 18, 32) = @term AND CHARINDEX(N'"traceparent":"00-', m.headers) > 0
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
+
 -- search_type
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -2517,6 +2838,66 @@ SELECT TOP (@limit) m.id AS fanout_row
  WHERE m.search_type = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.type = @term AND DATALENGTH(m.type) = DATALENGTH(@term)
    AND m.id < @after_id AND (@broker = N'' OR m.target_broker = @broker)
  ORDER BY m.id DESC;
+
+-- search_type in lists
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET DEADLOCK_PRIORITY LOW;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT TOP (@limit) m.id AS fanout_row
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m
+ WITH (INDEX(outbox_search))
+ WHERE m.search_type = BINARY_CHECKSUM(CONVERT(nvarchar(512), @term)) AND m.type = @term AND DATALENGTH(m.type) = DATALENGTH(@term)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)) OR CHARINDEX(N'::', @key) = 0 AND CHARINDEX(N'::', m.ordering_key) > 0
+        AND (SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512) = @key AND DATALENGTH(SUBSTRING(m.ordering_key, CHARINDEX(N'::', m.ordering_key) + 2, 512)) = DATALENGTH(@key)))
+   AND (@aggregate = N'' OR (m.aggregate_id = @aggregate AND DATALENGTH(m.aggregate_id) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N'-' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N'-' + m.aggregate_id)) = DATALENGTH(@aggregate)) OR ((m.aggregate_type + N' ' + m.aggregate_id) = @aggregate AND DATALENGTH((m.aggregate_type + N' ' + m.aggregate_id)) = DATALENGTH(@aggregate)))
+   AND (@correlation = N'' OR (m.correlation_id = @correlation AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlation)) OR (m.correlation_id = @correlated AND DATALENGTH(m.correlation_id) = DATALENGTH(@correlated)))
+   AND (@tenant = N'' OR (m.tenant_id = @tenant AND DATALENGTH(m.tenant_id) = DATALENGTH(@tenant)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                             THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND m.status IN (SELECT wanted.status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$') AS wanted)
+   AND (@broker = N'' OR m.target_broker = @broker)
+   AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND (CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ > @after_rank
+        OR CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+ = @after_rank
+           AND (@after = N'' AND m.finished_at IS NOT NULL OR m.finished_at < CONVERT(datetime2(6), @after, 126) OR (m.finished_at IS NULL OR m.finished_at = CONVERT(datetime2(6), @after, 126)) AND m.id < @after_row)))
+ ORDER BY m.target_broker, CASE m.status WHEN N'pending' THEN 0 WHEN N'processing' THEN 1 WHEN N'failed' THEN 2 WHEN N'published' THEN 3 ELSE 4 END
+, m.finished_at DESC, m.id DESC;
 
 -- states
 SET NOCOUNT ON;

@@ -7,7 +7,7 @@ SELECT {{include part_columns}}
   FROM {{table}} AS m
  WHERE m.target_broker = @broker AND m.published_at IS NOT NULL AND (m.published_at, m.id) < (coalesce(@after::timestamptz, 'infinity'), @after_id)
    AND m.published_at < 'infinity' AND m.published_at > '-infinity'
-) AS rows ORDER BY position DESC, id DESC LIMIT @scan::bigint + 1) AS rows_read
+) AS rows ORDER BY position DESC, id DESC LIMIT @scan::bigint + 1) AS m
         WINDOW place AS (ORDER BY position DESC, id DESC)) AS page
  WHERE matches OR last OR n >= @scan
  ORDER BY position DESC, id DESC

@@ -1,18 +1,13 @@
 -- What an operator's filter selects of the rows m, without those that a worker has claimed.
--- @broker or '', @statuses, @type or '', @type_prefix or '', @key or '', @key_prefix or '', @message_ids, none = any, @class of the error or '',
--- @since or NULL, @until or NULL, @waiting whether pending rows count only when they wait for a time, or are deferred behind nothing, @refused class of the error of rows that
+-- @broker or '', @statuses, what part_matches.sql uses, @key_prefix or '', @message_ids, none = any,
+-- @waiting whether pending rows count only when they wait for a time, or are deferred behind nothing, @refused class of the error of rows that
 -- are left out, or '', @unacknowledged whether acknowledged rows are left out
  WHERE m.status = ANY (@statuses::text[])
    AND (@broker::text = '' OR m.target_broker = @broker)
-   AND (@type::text = '' OR m.type = @type)
-   AND (@type_prefix::text = '' OR starts_with(m.type, @type_prefix))
-   AND (@key::text = '' OR m.ordering_key = @key)
+   AND {{include part_matches}}
    AND (@key_prefix::text = '' OR starts_with(m.ordering_key, @key_prefix))
    AND (cardinality(@message_ids::text[]) = 0 OR m.message_id = ANY (@message_ids::text[]::uuid[]))
-   AND (@class::text = '' OR substring(m.last_error FROM '"class" *: *"([^"]*)"') = @class)
    AND (@refused::text = '' OR substring(m.last_error FROM '"class" *: *"([^"]*)"') IS DISTINCT FROM @refused)
-   AND (@since::timestamptz IS NULL OR m.created_at >= @since)
-   AND (@until::timestamptz IS NULL OR m.created_at < @until)
    AND (NOT @waiting::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp()
         -- Values, not EXISTS, of which the planner would make joins that read all blocks.
         OR m.deferred AND (SELECT w.block_id FROM {{table}}_key_blocks AS w

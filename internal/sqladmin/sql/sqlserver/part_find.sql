@@ -26,23 +26,23 @@ END;
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
-  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.aggregate_type, t.aggregate_id, t.correlation_id, t.tenant_id, t.last_error, t.created_at, t.locked_until, t.available_at, t.deferred, t.shard, t.key_hash
           FROM @ids AS i
          INNER JOIN {{table}} AS t WITH (INDEX({{name}}_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id

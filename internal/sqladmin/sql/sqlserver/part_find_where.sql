@@ -1,17 +1,10 @@
 -- What an operator's filter selects of the rows m beside their statuses, without those that a worker has claimed.
--- @type or '', @type_prefix or '', @key or '', @key_prefix or '', @class or '', @refused (class of rows that are left out) or '', @since or '' and
--- @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for a time, or are deferred behind nothing, @unacknowledged: acknowledged rows are left out
-       -- = ignores trailing spaces, the length does not.
-   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+-- What part_matches.sql uses, @key_prefix or '', @refused (class of rows that are left out) or '',
+-- @waiting: pending rows count only when they wait for a time, or are deferred behind nothing, @unacknowledged: acknowledged rows are left out
+   AND {{include part_matches}}
    AND (@key_prefix = N'' OR CASE WHEN DATALENGTH(@key_prefix) > 1024 THEN 0 ELSE CHARINDEX(@key_prefix, m.ordering_key) END = 1)
-   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
-   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now
         OR m.deferred = 1 AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS own WITH (FORCESEEK) WHERE own.block_id = m.id)
                           AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS block WITH (INDEX({{name}}_blocks_key), FORCESEEK)

@@ -1,6 +1,5 @@
 -- The rows that are read for a page, in the order in which they are read.
--- @broker, @status, @type or '', @type_prefix or '', @key or '', @class of the error or '', @since or '' and @until or '' as ISO 8601 in UTC,
--- @after or '' (the same) and @after_id the position behind which to read, @limit rows at most of @scan that are read
+-- @broker, @status, what part_matches.sql uses, @after or '' (the same) and @after_id the position behind which to read, @limit rows at most of @scan that are read
 -- Rows that another transaction is writing are passed over: a list does not wait for locks.
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,

@@ -11,13 +11,7 @@ SELECT TOP (@limit + 2) s.place AS fanout_place
     ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
  CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
                                         AND m.target_broker = @broker
-                                            -- = ignores trailing spaces, the length does not.
-                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
-                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+                                        AND {{include part_matches}}
+                                        THEN 1 ELSE 0 END) AS matches) AS tested
  WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
