@@ -85,7 +85,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	grouped(root, groupSetUp, "Set up:", validateCommand(), migrateCommand(), contractCommand())
+	grouped(root, groupSetUp, "Set up:", schemaCommand(), validateCommand(), migrateCommand(), contractCommand())
 	grouped(root, groupRun, "Deliver:", relayCommand(), purgeCommand())
 	grouped(root, groupLook, "Look:", statusCommand(), traceCommand(), workersCommand(), auditCommand())
 	grouped(root, groupAct, "Look and act:", messagesCommand(), brokerCommand(), inboxCommand())
