@@ -47,7 +47,7 @@ func TestImage(t *testing.T) {
 	entry := commands["entrypoint"].(*instructions.EntrypointCommand)
 	assert.False(t, entry.PrependShell, "there is no shell")
 	assert.False(t, commands["cmd"].(*instructions.CmdCommand).PrependShell, "there is no shell")
-	assert.Equal(t, []string{"/usr/local/bin/fanout"}, []string(entry.CmdLine))
+	assert.Equal(t, []string{"/usr/local/bin/fanout"}, entry.CmdLine)
 	for _, command := range last.Commands {
 		_, runs := command.(*instructions.RunCommand)
 		assert.False(t, runs, "there is nothing that could run: %s", command)
