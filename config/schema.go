@@ -26,7 +26,7 @@ func Schema(opts ...Option) []byte {
 	r.lookup = func(string) (string, bool) { return "", false }
 	r.describes = new(shape)
 	// A document that has the reader ask for every key; all that it misses is of no interest.
-	document := bytes.NewBufferString("databases: {x: {}}\nconsumers: {x: {}}\nbrokers:\n  " + otherType + ": {}\n")
+	document := bytes.NewBufferString("databases: {x: {}}\nconsumers: {x: {}}\nbrokers:\n  \"" + otherType + "\": {}\n")
 	for _, kind := range r.types {
 		fmt.Fprintf(document, "  %q: {type: %q}\n", kind.Name, kind.Name)
 	}
@@ -58,8 +58,8 @@ func named(entry map[string]any, description string) map[string]any {
 	}
 }
 
-// otherType is the broker of the document that has no type.
-const otherType = "other"
+// otherType is the broker of the document that has no type: no type has this name.
+const otherType = "?"
 
 // brokers is the schema of one broker. Each type has a definition of its own, with its keys and those
 // that all brokers have; of a type that the program does not link only the latter are known.
@@ -78,8 +78,12 @@ func (s *shape) brokers(definitions map[string]any, comments comments) map[strin
 		for key := range s.entries[otherType].keys {
 			properties[key] = refTo("broker/properties/" + key)
 		}
-		definitions[name] = own
-		alternatives = append(alternatives, map[string]any{"if": ofType(map[string]any{"const": name}), "then": refTo(name)})
+		definition := "type-" + name // which no other definition is called
+		definitions[definition] = own
+		alternatives = append(alternatives, map[string]any{"if": ofType(map[string]any{"const": name}), "then": refTo(definition)})
+	}
+	if len(types) == 0 {
+		return refTo("broker")
 	}
 	alternatives = append(alternatives, map[string]any{"if": ofType(map[string]any{"enum": types}), "else": refTo("broker")})
 	common["properties"].(map[string]any)["type"] = map[string]any{ //nolint:forcetypeassert // as above

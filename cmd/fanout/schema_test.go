@@ -16,6 +16,6 @@ func TestSchema(t *testing.T) {
 	require.Zero(t, code, stderr)
 	assert.Equal(t, string(config.Schema(config.WithBrokerTypes(clients.Types()...))), stdout)
 	for _, name := range clients.Names() {
-		assert.Contains(t, stdout, `"$ref": "#/definitions/`+name+`"`)
+		assert.Contains(t, stdout, `"$ref": "#/definitions/type-`+name+`"`)
 	}
 }

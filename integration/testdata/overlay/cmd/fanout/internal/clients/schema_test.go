@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/golden"
@@ -38,10 +39,13 @@ func TestSchemaIsUpToDate(t *testing.T) {
 	assert.Equal(t, string(written), string(made), "write it with FANOUT_UPDATE_GOLDEN=1")
 }
 
-// schema is the one of all types, as an editor has it.
-func schema(t *testing.T) *jsonschema.Schema {
+// schema is the one of these types, of all where there are none, as an editor has it.
+func schema(t *testing.T, opts ...config.Option) *jsonschema.Schema {
 	t.Helper()
-	made, err := jsonschema.UnmarshalJSON(bytes.NewReader(config.Schema(config.WithBrokerTypes(clients.Types()...))))
+	if opts == nil {
+		opts = []config.Option{config.WithBrokerTypes(clients.Types()...)}
+	}
+	made, err := jsonschema.UnmarshalJSON(bytes.NewReader(config.Schema(opts...)))
 	require.NoError(t, err)
 	compiler := jsonschema.NewCompiler()
 	require.NoError(t, compiler.AddResource("fanout.schema.json", made))
@@ -261,4 +265,22 @@ func TestSchemaOfATypeThatIsNotLinked(t *testing.T) {
 	require.NoError(t, schema(t).Validate(own), "its settings are its adapter's")
 	_, wrong := asJSON(t, map[string]any{"brokers": map[string]any{"default": map[string]any{"type": "sqs", "workers": "two"}}})
 	require.Error(t, schema(t).Validate(wrong), "those of all brokers are known")
+
+	none := config.WithBrokerTypes()
+	require.NoError(t, schema(t, none).Validate(own), "so it is where a program links no type at all")
+	require.Error(t, schema(t, none).Validate(wrong))
+}
+
+// A program's own types have sections like those that are built in, whatever they are called.
+func TestSchemaOfOwnTypes(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"sqs", "broker", "variable", "duration", "other"} {
+		kind := fanout.BrokerTypes()[0]
+		kind.Name = name
+		compiled := schema(t, config.WithBrokerTypes(kind))
+		_, right := asJSON(t, map[string]any{"brokers": map[string]any{"default": map[string]any{"type": name, "url": "redis://a", "workers": 2, "ttl": "1h", "max_age": "${AGE}"}}})
+		require.NoError(t, compiled.Validate(right), name)
+		_, wrong := asJSON(t, map[string]any{"brokers": map[string]any{"default": map[string]any{"type": name, "uri": "redis://a"}}})
+		require.ErrorContains(t, compiled.Validate(wrong), "uri", name)
+	}
 }
