@@ -69,7 +69,7 @@ func (o *object) overrides(dst *outbox.Overrides) {
 		o.check(f, outbox.ValidateContentType(dst.ContentType))
 	}
 	attributes := o.object("attributes")
-	attributes.takesAny("", textShape())
+	attributes.takesAny("", textShape)
 	for _, f := range attributes.fields {
 		var value string
 		if attributes.text(f.name, &value) == nil {
@@ -109,7 +109,7 @@ func (o *object) extensions(format envelope.Format) (names []string) {
 func (o *object) include(format envelope.Format) (include envelope.Include) {
 	all := envelope.Include{FQN: true, OriginStream: true, IdempotencyKey: true, Nulls: true, TraceState: true}.Names()
 	items := o.list("include")
-	o.takes("include", listShape(choiceShape(all)))
+	o.takes("include", func() map[string]any { return listShape(choiceShape(all)) })
 	for _, item := range items {
 		switch {
 		case slices.Contains(include.Names(), item.text):

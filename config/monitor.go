@@ -74,7 +74,7 @@ func isLoopback(host string) bool {
 // token ("t") was met first.
 func (o *object) tokens(name string, first map[string]string) (map[string]Secret, *object) {
 	section := o.object(name)
-	section.takesAny(namePattern.String(), textShape())
+	section.takesAny(namePattern.String(), textShape)
 	var tokens map[string]Secret
 	for _, f := range section.fields {
 		if !namePattern.MatchString(f.name) {

@@ -44,17 +44,17 @@ func (s *shape) entry(name string) *shape {
 	return s.entries[name]
 }
 
-// takes notes what a key holds.
-func (o *object) takes(name string, value map[string]any) {
+// takes notes what a key holds. The value is made only where it is noted.
+func (o *object) takes(name string, value func() map[string]any) {
 	if s := o.shape.below(name); s != nil {
-		s.value = value
+		s.value = value()
 	}
 }
 
 // takesAny notes that the keys of a mapping are of the user's choice, and what each of them holds.
-func (o *object) takesAny(names string, value map[string]any) {
+func (o *object) takesAny(names string, value func() map[string]any) {
 	if o.shape != nil {
-		o.shape.names, o.shape.any = names, value
+		o.shape.names, o.shape.any = names, value()
 	}
 }
 
