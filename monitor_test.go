@@ -17,15 +17,8 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/monitor"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
-
-// The two packages that check tokens agree about them.
-func TestMinToken(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, monitor.MinToken, config.MinToken)
-}
 
 // The tokens of the configuration are those of the handler, which is ready exactly while the relay
 // runs.

@@ -131,8 +131,16 @@ func (r *Relay) wakenBy(database string, source wakeup.Source) {
 	r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool { return r.engine.Wake(database, wakeUps...) }))
 }
 
-// programVersion is the version in the build information of the program that runs the relay.
+// stampedVersion is the version of a program that is built of files alone, as in an image:
+// -ldflags "-X github.com/gorm-fanout/fanout.stampedVersion=v1.2.3".
+var stampedVersion string //nolint:gochecknoglobals // the linker sets it
+
+// programVersion is the version of the program that runs the relay: the one that the linker was
+// given, or else that of the build information.
 func programVersion() string {
+	if stampedVersion != "" {
+		return stampedVersion
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
 	}

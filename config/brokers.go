@@ -69,6 +69,7 @@ func (o *object) overrides(dst *outbox.Overrides) {
 		o.check(f, outbox.ValidateContentType(dst.ContentType))
 	}
 	attributes := o.object("attributes")
+	attributes.takesAny("", textShape)
 	for _, f := range attributes.fields {
 		var value string
 		if attributes.text(f.name, &value) == nil {
@@ -107,7 +108,9 @@ func (o *object) extensions(format envelope.Format) (names []string) {
 // include reads what leaves beside what always does.
 func (o *object) include(format envelope.Format) (include envelope.Include) {
 	all := envelope.Include{FQN: true, OriginStream: true, IdempotencyKey: true, Nulls: true, TraceState: true}.Names()
-	for _, item := range o.list("include") {
+	items := o.list("include")
+	o.takes("include", func() map[string]any { return listShape(choiceShape(all)) })
+	for _, item := range items {
 		switch {
 		case slices.Contains(include.Names(), item.text):
 			o.rejectf(item, "%s is listed twice: list it once", shown(item.source))

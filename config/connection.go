@@ -43,9 +43,7 @@ func (r *reader) readType(entry *object, broker *Broker) (kind adapter.Type, fou
 		names = append(names, linked.Name)
 	}
 	f := entry.text("type", &broker.Type)
-	if !entry.broken && !entry.has("type") {
-		r.problemf(entry.at, entry.path, "type is missing%s", suggest("", names))
-	}
+	entry.require("type", suggest("", names))
 	if f == nil {
 		return adapter.Type{}, false
 	}

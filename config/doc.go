@@ -5,7 +5,7 @@
 //
 // Reading is strict. Unknown keys, wrong types, undeclared names and values that cannot
 // work together are all reported at once, each with its line; see [Error]. A key that is accepted
-// has an effect. [Reference] is a complete example with every key and its default.
+// has an effect. [Reference] is a complete example with every key and its default; Schema describes all of it to editors.
 //
 // # Environment
 //

@@ -11,10 +11,18 @@ import (
 // maxDuration bounds every duration: a hundred years.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
+// durationPattern is what ParseDuration takes, but for durations that are too long, and notZero what the
+// positive ones have, for editors, in what regular expressions have in common everywhere.
+const (
+	durationPattern = `^\+?([0-9]+d)?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`
+	notZero         = `[1-9]`
+)
+
 const durationExamples = "such as 500ms, 30s, 5m, 24h or 30d"
 
 var (
 	dayPart    = regexp.MustCompile(`^([-+]?[0-9]+)d(.*)$`)
+	wellFormed = regexp.MustCompile(durationPattern)
 	bareNumber = regexp.MustCompile(`^[-+]?[0-9]*\.?[0-9]+$`)
 
 	errNotADuration = errors.New("is not a duration: write one " + durationExamples)
@@ -46,6 +54,9 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	duration, err := time.ParseDuration(rest)
 	if err != nil {
+		if unsigned := strings.TrimPrefix(text, "-"); wellFormed.MatchString(unsigned) && strings.ContainsAny(unsigned, "123456789") {
+			return 0, errTooLong() // for package time
+		}
 		return 0, errNotADuration
 	}
 	if duration.Abs() > maxDuration || (days+duration).Abs() > maxDuration {

@@ -86,6 +86,7 @@ func (r *reader) read(source []byte) *Config {
 		return cfg
 	}
 	root := r.open(content, "", position{1, 1})
+	root.shape = r.describes
 	r.readDatabases(root.object("databases"), cfg)
 	consumers := r.readConsumers(root.object("consumers"), cfg)
 	shared := r.readOutbox(root.object("outbox"), cfg)

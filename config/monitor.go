@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // Monitor is the HTTP interface for the people who run the outbox, see package monitor.
@@ -24,9 +26,6 @@ type Monitor struct {
 	CSRFKey Secret
 }
 
-// MinToken is the length that a token must have at least, in bytes.
-const MinToken = 16
-
 // DefaultMonitor is the section where the configuration has none.
 func DefaultMonitor() Monitor { return Monitor{Metrics: true} }
 
@@ -40,8 +39,8 @@ func (r *reader) readMonitor(o *object, cfg *Config) {
 	m.OperatorTokens, operators = o.tokens("operator_tokens", first)
 	key := o.text("csrf_key", (*string)(&m.CSRFKey))
 	o.close()
-	if n := len(m.CSRFKey); key != nil && n > 0 && n < MinToken {
-		o.rejectf(key, "is shorter than %d characters, so it could be guessed: use a random text, as of \"openssl rand -hex 32\"", MinToken)
+	if n := len(m.CSRFKey); key != nil && n > 0 && n < limits.MinToken {
+		o.rejectf(key, "is shorter than %d characters, so it could be guessed: use a random text, as of \"openssl rand -hex 32\"", limits.MinToken)
 	}
 	if listen == nil {
 		return
@@ -75,6 +74,7 @@ func isLoopback(host string) bool {
 // token ("t") was met first.
 func (o *object) tokens(name string, first map[string]string) (map[string]Secret, *object) {
 	section := o.object(name)
+	section.takesAny(namePattern.String(), textShape)
 	var tokens map[string]Secret
 	for _, f := range section.fields {
 		if !namePattern.MatchString(f.name) {
@@ -87,8 +87,8 @@ func (o *object) tokens(name string, first map[string]string) (map[string]Secret
 		}
 		folded := strings.ToLower(f.name)
 		switch {
-		case len(token) < MinToken:
-			o.rejectf(f, "is shorter than %d characters, so it could be guessed: use a random text, as of \"openssl rand -hex 32\"", MinToken)
+		case len(token) < limits.MinToken:
+			o.rejectf(f, "is shorter than %d characters, so it could be guessed: use a random text, as of \"openssl rand -hex 32\"", limits.MinToken)
 		case first["n"+folded] != "":
 			o.rejectf(f, "has the name of %s: an operator may look, too, and each name is one person's", first["n"+folded])
 		case first["t"+token.Reveal()] != "":

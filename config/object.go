@@ -18,6 +18,7 @@ type object struct {
 	broken bool // what stands there is no mapping; reported
 	// Ignored are known keys that were refused where they are there, and that no message recommends.
 	ignored func(name string) bool
+	shape   *shape // what it takes; nil unless that is being described
 	// Sections are the mappings below this one that an adapter's settings were decoded from.
 	sections map[string]*object
 }
@@ -142,15 +143,20 @@ func (r *reader) rejectf(f *field, format string, args ...any) {
 
 // object opens a mapping below this one.
 func (o *object) object(name string) *object {
-	f := o.get(name)
+	f, below := o.get(name), o.shape.below(name)
 	if f == nil {
-		return &object{reader: o.reader, path: join(o.path, name), at: o.at, broken: o.has(name)}
+		return &object{reader: o.reader, path: join(o.path, name), at: o.at, broken: o.has(name), shape: below}
 	}
-	return o.open(f.value, f.path, f.key)
+	opened := o.open(f.value, f.path, f.key)
+	opened.shape = below
+	return opened
 }
 
 // close reports the keys that are not settings.
 func (o *object) close() {
+	if o.shape != nil {
+		o.shape.closed = true
+	}
 	known := make(map[string]bool, len(o.known))
 	for _, name := range o.known {
 		known[name] = true

@@ -21,7 +21,8 @@ type reader struct {
 	warnings []Problem
 	unlinked []Problem // warnings, or problems where there are others: the type may be misspelt all the same
 
-	unsetIn []string // sections that may name variables that are not set
+	describes *shape   // what the document may be; nil unless that is asked for
+	unsetIn   []string // sections that may name variables that are not set
 }
 
 func (r *reader) problemf(at position, path, format string, args ...any) {

@@ -78,6 +78,7 @@ func (r *reader) readTextWithout(f *field, refused func(rune) bool) (ok bool) {
 
 // text reads a text into dst. It returns nil when there is none, or a problem was reported.
 func (o *object) text(name string, dst *string) *field {
+	o.takes(name, textShape)
 	f := o.get(name)
 	if f == nil || !o.readText(f) {
 		return nil
@@ -95,6 +96,7 @@ func (o *object) secret(name string, dst *Secret) {
 func (o *object) choice(name string, words ...string) string {
 	var word string
 	f := o.text(name, &word)
+	o.takes(name, func() map[string]any { return choiceShape(words) })
 	if f == nil {
 		return ""
 	}
@@ -107,6 +109,7 @@ func (o *object) choice(name string, words ...string) string {
 
 // list reads a list of texts and returns those that are in order.
 func (o *object) list(name string) []*field {
+	o.takes(name, func() map[string]any { return listShape(textShape()) })
 	f := o.get(name)
 	if f == nil || f.value.Type() == ast.NullType {
 		return nil
@@ -130,6 +133,7 @@ func (o *object) list(name string) []*field {
 
 // boolean reads true or false into dst.
 func (o *object) boolean(name string, dst *bool) {
+	o.takes(name, booleanShape)
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
 		return
@@ -147,6 +151,7 @@ var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 // integer reads a whole number from 1 to most; math.MaxInt32 where there is no upper end.
 func (o *object) integer(name string, dst *int, most int) {
+	o.takes(name, func() map[string]any { return integerShape(1, most) })
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
 		return
@@ -170,6 +175,7 @@ func (o *object) integer(name string, dst *int, most int) {
 
 // limit reads a whole number that may be negative, and reports whether there was one.
 func (o *object) limit(name string, dst *int, least, most int) bool {
+	o.takes(name, func() map[string]any { return integerShape(least, most) })
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
 		return false
@@ -189,6 +195,7 @@ func (o *object) limit(name string, dst *int, least, most int) bool {
 
 // number reads a finite number; most is math.MaxFloat64 where there is no upper end.
 func (o *object) number(name string, dst *float64, least, most float64) *field {
+	o.takes(name, func() map[string]any { return numberShape(least, most) })
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
 		return nil
@@ -212,6 +219,7 @@ func (o *object) number(name string, dst *float64, least, most float64) *field {
 
 // duration reads a duration of at least the given length; at least 0 means a positive one.
 func (o *object) duration(name string, dst *time.Duration, least time.Duration) {
+	o.takes(name, durationShape)
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
 		return

@@ -28,7 +28,9 @@ func (r *reader) readNamed(section *object, read func(name string, entry *object
 		}
 		byFolded[folded] = f
 		if value := r.plain(f.value, f.path); value != nil {
-			read(f.name, r.open(value, f.path, f.key))
+			entry := r.open(value, f.path, f.key)
+			entry.shape = section.shape.entry(f.name)
+			read(f.name, entry)
 		}
 	}
 }
@@ -55,9 +57,7 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 // connection reads how a database is reached.
 func (r *reader) connection(entry *object) (driver outbox.Dialect, dsn Secret) {
 	driver = outbox.Dialect(entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite)))
-	if !entry.broken && !entry.has("driver") {
-		r.problemf(entry.at, entry.path, "driver is missing: use %s", outbox.DialectNames)
-	}
+	entry.require("driver", ": use "+outbox.DialectNames)
 	entry.secret("dsn", &dsn)
 	r.checkURL(entry, "dsn", dsn)
 	return driver, dsn
@@ -68,9 +68,7 @@ func (r *reader) readConsumers(section *object, cfg *Config) (brokers []*field) 
 	r.readNamed(section, func(name string, entry *object) {
 		var consumer Consumer
 		consumer.Driver, consumer.DSN = r.connection(entry)
-		if !entry.broken && !entry.has("dsn") {
-			r.problemf(entry.at, entry.path, "dsn is missing: use the connection string of the database with the consumer's inbox")
-		}
+		entry.require("dsn", ": use the connection string of the database with the consumer's inbox")
 		if f := entry.text("table", &consumer.Table); f != nil && dbtable.CheckName(consumer.Table, "inbox_messages") != nil {
 			entry.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
 				shown(f.source), "app.inbox_messages")

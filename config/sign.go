@@ -35,6 +35,7 @@ func signingKeys(texts map[string]Secret) (*signature.Keys, error) {
 // sign reads keys by their ids. Each is looked at by itself, so that every problem has its line.
 func (o *object) sign() map[string]Secret {
 	section := o.object(signKey)
+	section.takesAny("", textShape)
 	if f := o.find(signKey); f != nil && !f.bad && !section.broken && len(section.fields) == 0 {
 		o.rejectf(f, "is empty: name a key by its id, as in 2026-11: ${PARTNER_KEY}, or remove it")
 	}

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gorm-fanout/fanout/internal/limits"
 )
 
 // A Role is what an operator may do.
@@ -44,7 +46,7 @@ type tokenEntry struct {
 
 // MinToken is the length that a token must have at least, in bytes: it has to withstand guessing.
 // Take a random one.
-const MinToken = 16
+const MinToken = limits.MinToken
 
 // NewTokens takes tokens by the names of their holders, who are known by them in the audit. All
 // problems are reported in one error: a token that is too short, one that two have, a name in both

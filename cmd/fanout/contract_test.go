@@ -64,11 +64,11 @@ func TestContract(t *testing.T) {
 	assert.NotContains(t, stdout, "audit")
 
 	for reason, args := range map[string][]string{
-		"there is no broker \"nowhere\"":                   {"asyncapi", before, "--broker", "nowhere"},
-		`give "diff" the files ["OLD" "NEW"]`:              {"diff", before},
-		"no such file":                                     {"diff", before, filepath.Join(t.TempDir(), "none.json")},
-		"-: unexpected end of JSON input":                  {"asyncapi", "-"},
-		`unknown argument "nothing" for "fanout contract"`: {"nothing"},
+		"there is no broker \"nowhere\"":                  {"asyncapi", before, "--broker", "nowhere"},
+		`give "diff" the files ["OLD" "NEW"]`:             {"diff", before},
+		"no such file":                                    {"diff", before, filepath.Join(t.TempDir(), "none.json")},
+		"-: unexpected end of JSON input":                 {"asyncapi", "-"},
+		`unknown command "nothing" for "fanout contract"`: {"nothing"},
 	} {
 		code, _, stderr := runWith("", args...)
 		assert.Equal(t, exitUsage, code, args)

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -80,30 +79,20 @@ func rootCommand() *cobra.Command {
 		Short:         "A transactional outbox for GORM that fans out to many brokers",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version(),
+		Version:       thisBuild().Version,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(migrateCommand(), validateCommand(), relayCommand(), statusCommand(), traceCommand(), messagesCommand(), brokerCommand(),
-		purgeCommand(), workersCommand(), auditCommand(), inboxCommand(), contractCommand(), noticesCommand())
+	root.SetFlagErrorFunc(unknownFlag)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	grouped(root, groupSetUp, "Set up:", schemaCommand(), validateCommand(), migrateCommand(), contractCommand())
+	grouped(root, groupRun, "Deliver:", relayCommand(), purgeCommand())
+	grouped(root, groupLook, "Look:", statusCommand(), traceCommand(), workersCommand(), auditCommand())
+	grouped(root, groupAct, "Look and act:", messagesCommand(), brokerCommand(), inboxCommand())
+	grouped(root, groupOther, "Other:", versionCommand(), noticesCommand())
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
 	return root
-}
-
-// version is that of the module, as the build knows it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
-}
-
-// noArgs refuses words that no command wants.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown argument %q for %q: see \"%s --help\"", args[0], cmd.CommandPath(), cmd.CommandPath())}
-	}
-	return nil
 }
 
 // configFlag adds --config, which every command that works on a real outbox needs.

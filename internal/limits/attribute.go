@@ -9,6 +9,10 @@ import (
 	"unicode/utf8"
 )
 
+// MinToken is the length that a token of the monitor must have at least, in bytes: it has to withstand
+// guessing.
+const MinToken = 16
+
 // The most bytes that the name and the value of a flat field have that an application sets: what Google Cloud
 // Pub/Sub takes, which has the lowest limits.
 const (

@@ -1,4 +1,4 @@
-// Package limits has the bounds that envelopes, rows and inboxes have in common.
+// Package limits has the bounds that envelopes, rows, inboxes and tokens have in common.
 package limits
 
 // The most bytes of UTF-8 that the texts of a message may have. They become columns, entries of

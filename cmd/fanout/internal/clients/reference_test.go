@@ -125,7 +125,7 @@ func TestReferenceLoads(t *testing.T) {
 // each key to its default.
 func TestReferenceNamesTheDefaults(t *testing.T) {
 	t.Parallel()
-	_, shared, _ := strings.Cut(config.Reference(), "\noutbox:\n")
+	_, shared, _ := strings.Cut(config.Reference(), "\noutbox:")
 	shared, rest, _ := strings.Cut(shared, "\nbrokers:")
 	_, schedule, _ := strings.Cut(rest, "\ncleanup:")
 
