@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkFind measures searches among 300,000 published rows of 700 bytes, three million in the long
-// run, whose numbers begin at 10^12 and have gaps of 10^9 between every 20,000 rows.
+// run, whose ids begin at 10^12 and have gaps of 10^9 between every 20,000 rows.
 func BenchmarkFind(b *testing.B) {
 	rows := 300_000
 	if testenv.Long() {

@@ -115,12 +115,12 @@ CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at, id) WH
 -- predicate, and a row that is published without a failure is never in it.
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- Searches for messages: "where is order 42?". An entry has the row's number, and two bytes of a hash of each value that a message is found by: the
--- ordering key without its context, ..., the trace id among the headers, and the broker. A search goes through the index from the highest number down and
+-- Searches for messages: "where is order 42?". An entry has the row's id, and two bytes of a hash of each value that a message is found by: the
+-- ordering key without its context, ..., the trace id among the headers, and the broker. A search goes through the index from the highest id down and
 -- reads no row but those that have the hash, so its pages are in order without a sort. Rows of one time have their entries side by side: after a checkpoint
 -- PostgreSQL logs each page whole that changes, and an index that began with a hash would be changed all over. NULL has a value of its own, since one
 -- of all rows must share no hash with a text, and would make an entry longer. A claim changes none of these columns; a mark, which leaves the page anyway,
--- writes a second entry for the row, for which the fill factor leaves room. That the number stands in an expression keeps the planner from this
+-- writes a second entry for the row, for which the fill factor leaves room. That the id stands in an expression keeps the planner from this
 -- index in all other statements.
 CREATE INDEX {{name}}_search ON {{table}} (
     (id + 0),
