@@ -73,6 +73,16 @@ func planned(s plansSize) []plannedSQL {
 		{text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"published"}, rows: 1001 + 2*500},
 		{name: "a later page", text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 200000; after now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
 		{text: "list_abandoned", settings: "settings_browse", args: "broker 'b'; status 'abandoned'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"abandoned"}, rows: 1001},
+		// Searches read the rows that have the hash, of which some have it by chance.
+		{text: "search_key", settings: "settings_browse", args: "term 'block-7'; broker ''; %page", indexes: []string{"search"}, rows: s.followers/1000 + s.byChance()},
+		{name: "a page", text: "search_type", settings: "settings_browse", args: "term 't'; broker ''; %page", indexes: []string{"search"}, rows: 51},
+		{name: "a later page", text: "search_type", settings: "settings_browse", args: "term 't'; broker 'b'; after_id %mark; limit 51", indexes: []string{"search"}, rows: 51 + s.byChance()},
+		{name: "of a broker without rows", text: "search_type", settings: "settings_browse", args: "term 't'; broker 'none'; %page", indexes: []string{"search"}, rows: s.byChance()},
+		{text: "search_aggregate", settings: "settings_browse", args: "term 'no'; aggregate_type 'order'; broker ''; %page", indexes: []string{"search"}, rows: s.byChance()},
+		{text: "search_correlation", settings: "settings_browse", args: "term 'no'; broker ''; %page", indexes: []string{"search"}, rows: s.byChance()},
+		{text: "search_causation", settings: "settings_browse", args: "term 'no'; broker ''; %page", indexes: []string{"search"}, rows: s.byChance()},
+		{text: "search_tenant", settings: "settings_browse", args: "term 'no'; broker ''; %page", indexes: []string{"search"}, rows: s.byChance()},
+		{text: "search_trace", settings: "settings_browse", args: "term '4bf92f3577b34da6a3ce929d0e0e4736'; broker ''; %page", indexes: []string{"search"}, rows: s.byChance()},
 		{text: "states", settings: "settings_browse", args: "ids array_fill(1, ARRAY[1000]); brokers %brokers; message_ids %messages; keys array_fill('block-7'::text, ARRAY[1000]); shards array_fill(1, ARRAY[1000])", indexes: []string{"pkey", "deferred_key"}, rows: 2 * 1000, blocks: 2 * 1000},
 		{text: "key_heads", settings: "settings_browse", args: "broker 'b'; shard 1; keys array_fill('block-7'::text, ARRAY[1000])", indexes: []string{"open"}, rows: 1000},
 		{text: "message", settings: "settings_browse", args: "message_id lpad(to_hex(%first), 32, '0'); shown 1000; limit 100", indexes: []string{"pkey"}, rows: 1},
@@ -87,20 +97,18 @@ func planned(s plansSize) []plannedSQL {
 	}...)
 }
 
-// searches read no row that the term does not name: one pass through the index of searches, whose entries tell which rows have it,
-// or for a correlation id a range of it.
+// searches within lists read no row but those with the hash of the term: one pass through the index of searches.
 func searches(s plansSize) (plans []plannedSQL) {
+	const page = "broker ''; %filter; statuses '{pending,published,abandoned}'; after_broker ''; after_rank -1; after NULL; after_row 1::bigint << 40; limit 51"
 	for _, by := range admin.FindBys()[1:] {
-		for _, in := range []struct{ suffix, page string }{
-			{"", "broker ''; after_id 1::bigint << 40; limit 51"},
-			{" in lists", "broker ''; %filter; statuses '{pending,published,abandoned}'; after_broker ''; after_rank -1; after NULL; after_row 1::bigint << 40; limit 51"},
-		} {
-			plan := plannedSQL{name: string(by), text: "search_" + string(by) + in.suffix, settings: "settings_browse", indexes: []string{"search"}, args: "term 'no value of a row'; aggregate_type ''; " + in.page}
+		plan := plannedSQL{
+			name: string(by), text: "search_" + string(by) + " in lists", settings: "settings_browse", indexes: []string{"search"},
+			args: "term 'no value of a row'; aggregate_type ''; " + page, rows: s.byChance(),
+		}
+		plans = append(plans, plan)
+		if by == admin.ByKey {
+			plan.name, plan.args, plan.rows = "a key", strings.Replace(plan.args, "no value of a row", "block-7", 1), s.followers/1000+s.byChance()
 			plans = append(plans, plan)
-			if by == admin.ByKey {
-				plan.name, plan.args, plan.rows = "a key", strings.Replace(plan.args, "no value of a row", "block-7", 1), s.followers/1000
-				plans = append(plans, plan)
-			}
 		}
 	}
 	return plans
@@ -130,6 +138,10 @@ func (s plansSize) rows() int      { return s.finished + s.claimable + s.schedul
 func (s plansSize) failed() int    { return s.claimable / 1000 }
 func (s plansSize) abandoned() int { return s.finished / 100 }
 
+// byChance is how many rows may share the hash of a key with another: each key has a thousandth of
+// those that are claimable or finished.
+func (s plansSize) byChance() int { return (s.claimable + s.finished) / 1000 }
+
 // claimed and last are the range of ids of a claim.
 func (s plansSize) claimed() int { return s.finished + s.claimable/4 }
 func (s plansSize) last() int    { return s.claimed() + 5000 }
@@ -158,7 +170,7 @@ type plannedSQL struct {
 func (p plannedSQL) literals(t *testing.T, s plansSize) string {
 	t.Helper()
 	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%shards", repeated("1", 1000), "%flags", repeated("false", 1000), "%filter", "type ''; type_prefix ''; key ''; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
+		"%ints", repeated("1", 500), "%shards", repeated("1", 1000), "%flags", repeated("false", 1000), "%page", "after_id 1::bigint << 62; limit 51", "%filter", "type ''; type_prefix ''; key ''; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, state string) {

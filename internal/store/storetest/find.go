@@ -109,14 +109,14 @@ func testFindTerms(t *table) {
 // What is nearly the same is not found: texts whose hashes are equal, that differ in case or in spaces at their end, or
 // that a pattern would match.
 func testFindExact(t *table) {
-	// Two texts with one CRC-32.
-	const plumless, buckeroo = "plumless", "buckeroo"
+	// Two texts with one CRC-32, and two with one of PostgreSQL's short hashes.
+	const plumless, buckeroo, order242, order817 = "plumless", "buckeroo", "order-242", "order-817"
 	row := func(value string) outbox.Row {
 		r := newRow("ordering::" + value)
 		r.AggregateType, r.AggregateID, r.CorrelationID, r.CausationID, r.TenantID, r.Type = "order", value, value, value, value, value
 		return r
 	}
-	values := []string{plumless, buckeroo, "Plumless", "plumless ", "plum%", "plum_ess", `a'b"c\d`, "日本", "::", ":x", "x", strings.Repeat("y", 400)}
+	values := []string{plumless, buckeroo, order242, order817, "Plumless", "plumless ", "plum%", "plum_ess", `a'b"c\d`, "日本", "::", ":x", "x", strings.Repeat("y", 400)}
 	rows := make([]outbox.Row, len(values))
 	for i, value := range values {
 		rows[i] = row(value)

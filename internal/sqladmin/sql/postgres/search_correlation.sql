@@ -1,4 +1,4 @@
 -- The rows of a correlation id. @term, @broker ('': all), @after_id (rows before it), @limit. Texts are compared, too: their hashes collide.
--- Plan, with settings_browse.sql: {{name}}_search by its first column.
-{{include part_search}} WHERE hashtext(m.correlation_id) = hashtext(@term::text) AND m.correlation_id = @term::text
+-- Plan, with settings_browse.sql: one pass through {{name}}_search from the highest id down, until the page is full; it reads the rows that have the hash.
+{{include part_search}} WHERE coalesce(hashtext(m.correlation_id) % 32767, 32767)::smallint = (hashtext(@term::text) % 32767)::smallint AND m.correlation_id = @term::text
 {{include part_search_page}}
