@@ -130,7 +130,7 @@ test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race
 	    stage $(WITHSERVERS) -each-postgres -- env FANOUT_TEST_REQUIRE= FANOUT_TEST_MYSQL= \
 	        $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m $(ARGS) $(POSTGRES_PACKAGES); \
 	    stage env $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; \
-	    [ -n '$(ARGS)' ] || stage $(TESTREPORT) -tested-with $(RECORDS) docs/tested-with.json README.md; \
+	    [ -n '$(ARGS)' ] || stage $(TESTREPORT) -tested-with $(RECORDS) docs/tested-with.json docs/tested.md; \
 	fi; exit $$failed
 
 cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, across packages

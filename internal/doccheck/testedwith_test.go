@@ -10,16 +10,16 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testreport/testedwith"
 )
 
-// The README says what the last whole run of make test-all did, nothing else.
+// The page says what the last whole run of make test-all did, nothing else.
 func TestTestedWith(t *testing.T) {
 	t.Parallel()
 	said, err := os.ReadFile(root + "docs/tested-with.json")
 	require.NoError(t, err)
 	var result testedwith.Result
 	require.NoError(t, json.Unmarshal(said, &result))
-	readme, err := os.ReadFile(root + "README.md")
+	page, err := os.ReadFile(root + "docs/tested.md")
 	require.NoError(t, err)
-	want, err := testedwith.Splice(readme, result.Table())
+	want, err := testedwith.Splice(page, result.Table())
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(readme), "the table of servers is written by make test-all, out of docs/tested-with.json: do not edit it")
+	require.Equal(t, string(want), string(page), "the table of servers is written by make test-all, out of docs/tested-with.json: do not edit it")
 }

@@ -1,4 +1,4 @@
-// Package testedwith makes the table of servers and versions in README.md out of what the runs of
+// Package testedwith makes the table of servers and versions in docs/tested.md out of what the runs of
 // make test-all record: which tests ran on which server, and how they ended.
 package testedwith
 
