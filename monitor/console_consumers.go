@@ -148,6 +148,9 @@ func (b *behind) in(ctx context.Context, database string) error {
 
 // pile puts rows on their piles, newest first, up to what the consumer has recorded.
 func (b *behind) pile(ctx context.Context, database string, records []admin.Record, piles map[kind]*pile) error {
+	if len(records) == 0 {
+		return nil
+	}
 	ids := make([]uuid.UUID, len(records))
 	for i := range records {
 		ids[i], _ = uuid.Parse(records[i].MessageID) // one that cannot be read is a message that no inbox knows

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -71,6 +72,8 @@ type Handler struct {
 	turns   map[string]chan struct{} // of those who look into one database
 	latest  latest[map[string]DatabaseStatus]
 	ready   latest[[]string]
+	// behind is asked for less often than the rest: it looks at what was published.
+	behind latest[[]ConsumerStatus]
 
 	failures rested[failuresOf, FailureGroups]
 }
@@ -102,7 +105,7 @@ func New(cfg Config) (*Handler, error) { //nolint:cyclop // a check for each set
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	h := &Handler{console: cfg.Console, cfg: cfg, log: cfg.Log, now: time.Now, history: newHistory()}
+	h := &Handler{console: cfg.Console, cfg: cfg, log: cfg.Log, now: time.Now, history: newHistory(), behind: latest[[]ConsumerStatus]{keep: keepBehind}}
 	h.guesses = newGuesses(h.log, func() time.Time { return h.now() })
 	switch { // the same in all processes that have the same key or the same tokens, so that any of them may answer
 	case cfg.CSRFKey != "":
@@ -225,18 +228,20 @@ type request struct {
 // latest keeps an answer for a short while, so that many who look cost the database no more than
 // one. One asks, and the others wait for it.
 type latest[T any] struct {
+	// keep is how long; default keepLatest.
+	keep  time.Duration
 	mu    sync.Mutex
 	at    time.Time
 	value T
 }
 
-// keepLatest is how long.
+// keepLatest is how long most answers are kept.
 const keepLatest = time.Second
 
 func (l *latest[T]) get(ctx context.Context, now func() time.Time, ask func(context.Context) T) T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if age := now().Sub(l.at); l.at.IsZero() || age < 0 || age >= keepLatest {
+	if age := now().Sub(l.at); l.at.IsZero() || age < 0 || age >= cmp.Or(l.keep, keepLatest) {
 		value := ask(context.WithoutCancel(ctx)) // others will read it, also when this one has gone
 		l.value, l.at = value, now()
 	}

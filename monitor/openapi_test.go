@@ -256,6 +256,7 @@ func TestOpenAPI(t *testing.T) {
 	db := "/api/outbox/{db}/"
 	check("/api/outbox", "GET", "/api/outbox", "", 200, viewer)
 	check("/api/outbox/history", "GET", "/api/outbox/history", "", 200, viewer)
+	check("/api/outbox/consumers", "GET", "/api/outbox/consumers", "", 200, viewer)
 	check(db+"messages", "GET", "/api/outbox/main/messages", "", 200, viewer)
 	check(db+"messages/{id}", "GET", "/api/outbox/main/messages/"+id+"?payload=1", "", 200, operator)
 	check(db+"trace", "GET", "/api/outbox/main/trace?term=c", "", 200, viewer)

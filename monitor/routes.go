@@ -40,6 +40,7 @@ func (h *Handler) table() []route {
 	return []route{
 		{method: "GET", path: "api/outbox", role: RoleViewer, serve: h.getStatus},
 		{method: "GET", path: "api/outbox/history", role: RoleViewer, serve: h.getHistory},
+		{method: "GET", path: "api/outbox/consumers", role: RoleViewer, serve: h.getConsumers},
 		{method: "GET", path: "api/outbox/{db}/messages", role: RoleViewer, params: messages, serve: h.getMessages},
 		{method: "GET", path: "api/outbox/{db}/messages/{id}", role: RoleViewer, params: []string{"payload"}, serve: h.getMessage},
 		{method: "GET", path: "api/outbox/{db}/trace", role: RoleViewer, params: []string{"term", "by"}, serve: h.getTrace},

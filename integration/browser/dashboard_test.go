@@ -5,6 +5,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -109,6 +110,21 @@ func TestOverview(t *testing.T) {
 	p.do(scheme("dark"), chromedp.Navigate("about:blank"))
 	p.visit("#/")
 	p.screenshot("overview-dark")
+}
+
+// A consumer that has died is named: its inbox lacks what was published.
+func TestOverviewOfADeadConsumer(t *testing.T) {
+	p := newPlace(t)
+	p.eventually("m WHERE target_broker = 'default' AND status = 'published'", rows)
+	_, err := p.db.ExecContext(t.Context(), "UPDATE outbox_messages SET published_at = published_at - 600000000, finished_at = finished_at - 600000000 WHERE target_broker = 'default'")
+	require.NoError(t, err)
+	var first string
+	require.NoError(t, p.db.QueryRowContext(t.Context(), "SELECT message_id FROM outbox_messages WHERE target_broker = 'default' ORDER BY published_at, id LIMIT 1").Scan(&first))
+	p.mu.Lock()
+	p.recorded = map[uuid.UUID]bool{uuid.MustParse(first): true}
+	p.mu.Unlock()
+	p.visit("#/")
+	p.says("The consumer billing has not recorded the last 39 rows of default, for 10 min")
 }
 
 // Every page fits a phone, in the light and in the dark.

@@ -81,11 +81,25 @@ type place struct {
 	page    context.Context
 
 	mu       sync.Mutex
-	problems []string // what the browser complained about
+	recorded map[uuid.UUID]bool // what the consumer billing has recorded
+	problems []string           // what the browser complained about
 	origins  map[string]bool
 }
 
 const rows = 40
+
+// progress is what the inbox of the consumer billing says.
+func (p *place) progress(_ context.Context, messages []uuid.UUID, _ []string) (map[uuid.UUID][]monitor.ConsumerProgress, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := map[uuid.UUID][]monitor.ConsumerProgress{}
+	for _, id := range messages {
+		if p.recorded[id] {
+			found[id] = []monitor.ConsumerProgress{{Source: "ordering::order", Status: "handled"}}
+		}
+	}
+	return found, nil
+}
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
@@ -106,9 +120,12 @@ brokers: {default: {type: memory}, partner: {type: memory}}
 	require.NoError(t, errors.Join(err, store.Close()))
 	relay, err := fanout.Open(t.Context(), cfg, fanout.WithBroker("partner", p.partner), fanout.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
-	handler, err := relay.Monitor(fanout.MonitorOptions{Authorise: func(*http.Request) (monitor.Identity, error) {
-		return monitor.Identity{Name: "ada", Role: monitor.RoleOperator}, nil
-	}})
+	handler, err := relay.Monitor(fanout.MonitorOptions{
+		Authorise: func(*http.Request) (monitor.Identity, error) {
+			return monitor.Identity{Name: "ada", Role: monitor.RoleOperator}, nil
+		},
+		Consumers: map[string]monitor.Consumer{"billing": {Broker: "default", Progress: p.progress}},
+	})
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

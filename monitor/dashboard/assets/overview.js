@@ -8,15 +8,17 @@ import { heading, pill, shape, readOnlyNote, trouble, when } from "./parts.js";
 import { count, clock, duration, headline, percent, rate, rows, verdict, waiting } from "./words.js";
 
 const every = 2000;
+const consumersEvery = 10; // turns
 
 export default async function overview({ root, signal, fail }) {
   const view = h("div", { class: "overview" });
-  let status = null, history = null, mark = null, problem = null, at = null;
+  let status = null, history = null, consumers = [], turns = 0, mark = null, problem = null, at = null;
 
-  const draw = () => morph(view, page({ status, history, mark, problem, at }));
+  const draw = () => morph(view, page({ status, history, consumers, mark, problem, at }));
   const load = async () => {
     try {
       [status, history] = await Promise.all([get("api/outbox", signal), get("api/outbox/history", signal)]);
+      if (turns++ % consumersEvery === 0) consumers = (await get("api/outbox/consumers", signal)).consumers;
       problem = null;
       at = new Date();
     } catch (e) {
@@ -67,9 +69,9 @@ function live(load, signal, fail) {
   next();
 }
 
-function page({ status, history, mark, problem, at }) {
+function page({ status, history, consumers, mark, problem, at }) {
   const databases = Object.entries(status).sort(([a], [b]) => a.localeCompare(b));
-  const lines = headline(status);
+  const lines = headline(status, consumers);
   return [
     h("div", { class: ["headline", lines[0].level] },
       heading(lines[0].text, h("p", { class: ["fresh", problem && "stale"] }, problem ? `Not up to date since ${clock(at)}` : `Live, ${clock(at)}`)),

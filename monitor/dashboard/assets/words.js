@@ -172,8 +172,15 @@ export function verdict(name, b, now = new Date()) {
 
 const order = { bad: 0, paused: 1, warn: 2, ok: 3 };
 
+// late is what there is to say of a consumer that does not record what is published for it.
+function late(c) {
+  if (c.error) return { level: "warn", word: "Unknown", text: `Whether the consumer ${c.name} is behind is not known: ${c.error}.`, advice: "See its database." };
+  if (c.silent || c.behind_seconds < behindSeconds) return null;
+  return { level: "bad", word: "Behind", text: `The consumer ${c.name} has not recorded the last ${rows(c.waiting, c.waiting_more)} of ${c.broker}, for ${duration(c.behind_seconds)}.`, advice: "Does it run? Its messages stay at the broker until it does." };
+}
+
 // headline is what to read first: the worst first, or one sentence that all is well.
-export function headline(status, now = new Date()) {
+export function headline(status, consumers = [], now = new Date()) {
   const lines = [];
   let brokers = 0;
   const databases = Object.entries(status);
@@ -192,6 +199,7 @@ export function headline(status, now = new Date()) {
       if (v.level !== "ok") lines.push({ ...v, database, broker: name });
     }
   }
+  lines.push(...consumers.map(late).filter(Boolean));
   lines.sort((a, b) => order[a.level] - order[b.level]);
   if (lines.length) return lines;
   const all = brokers === 0 ? "No rows yet, and no broker." : brokers === 1 ? "The broker keeps up." : `All ${brokers} brokers keep up.`;
