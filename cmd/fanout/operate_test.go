@@ -158,3 +158,27 @@ func TestOneOfTwoDatabases(t *testing.T) {
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, "the cursor is none that was given out")
 }
+
+// What a requeue leaves alone is not to be requeued by another run, and is not said to have changed, however much of it there is.
+func TestRequeueOfRowsThatWaitForNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		const due = 10_002 // more than an action looks at to say what it leaves
+		rows := make([]outbox.Row, due)
+		for n := range rows {
+			rows[n] = message(n+1, "T", fmt.Sprint("k-", n), "default")
+			rows[n].Payload = []byte("{}")
+		}
+		s.insert(rows...)
+		requeue := []string{"messages", "requeue", "--status", "pending", "--broker", "default", "--yes"}
+		assert.Equal(t, "main: up to 2 rows would be requeued; left alone: 10,000+ due\n", s.does(append(requeue, "--dry-run")...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 10,000+ due\n", s.does(requeue...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 10,000+ due\n", s.does(append(requeue, "--limit", "1")...))
+		assert.JSONEq(t, `{"database":"main","matched":10002,"changed":0,"left":{"due":10000},"left_more":true,"audit_id":3}`, s.does(append(requeue, "--json")...))
+
+		s.write(due+1, "Few", "few", "partner")
+		few := []string{"messages", "requeue", "--status", "pending", "--broker", "partner", "--yes"}
+		assert.Equal(t, "main: 0 rows would be requeued; left alone: 1 due\n", s.does(append(few, "--dry-run")...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 1 due\n", s.does(few...))
+	})
+}
