@@ -145,3 +145,30 @@ func TestStatusKnowsDeadConsumers(t *testing.T) {
 		assert.Contains(t, console(), "1 consumer billing: whether it is behind is not known: the inbox of consumer billing does not answer")
 	})
 }
+
+// However much was published since a consumer died, it is known as dead.
+func TestStatusKnowsConsumersThatDiedLongAgo(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		db := s.consumers()
+		s.beats(admin.Instance{ID: uuid.New(), Name: "relay-1"})
+		const since = 10_001 // more than is looked at
+		rows := make([]outbox.Row, since)
+		for n := range rows {
+			rows[n] = message(n+1, "Ordering.OrderPlaced.v1", "", "default")
+		}
+		s.insert(rows...)
+		at := map[outbox.Dialect]string{
+			outbox.Postgres: "now() - interval '1 hour'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 1 HOUR", outbox.SQLite: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 3600 * 1000000)",
+		}[s.driver]
+		s.exec("UPDATE outbox_messages SET status = 'published', published_at = " + at + ", finished_at = " + at)
+		check := func() string {
+			_, stdout, stderr := s.run("status", "--check")
+			return stdout + stderr
+		}
+		assert.Equal(t, "ok\n", check(), "it may take other types")
+		require.NoError(t, s.consumes(db, since+1, func(*gorm.DB) error { return nil })) // purged meanwhile, or of another order
+		assert.Contains(t, check(), "consumer billing has not recorded the last 10,000+ rows of broker default, the first of which was published 1h0m")
+		assert.Contains(t, s.does("status"), "consumer billing has not recorded the last 10,000+ rows of broker default")
+	})
+}
