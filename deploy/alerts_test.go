@@ -141,6 +141,12 @@ func TestAlerts(t *testing.T) {
 			{"one relay works", lag("300x60") + "fanout_outbox_messages_published_total" + at + "5x60\nfanout_outbox_messages_published_total" + at2 + "0+10x60\n", 0},
 			{"none has ever published", lag("300x60"), 5 * time.Minute},
 			{"paused", lag("300x60") + published("100x60") + paused("1x60"), 0},
+			{
+				"another system publishes to a broker of this name",
+				`fanout_outbox_lag_seconds{database="d",broker="b",job="shop",instance="1"} 300x60` + "\n" +
+					`fanout_outbox_messages_published_total{database="d",broker="b",job="shop",instance="1"} 7x60` + "\n" +
+					`fanout_outbox_messages_published_total{database="d",broker="b",job="billing",instance="1"} 0+10x60`, 5 * time.Minute,
+			},
 		},
 		"FanoutBrokerPaused": {
 			{"no", paused("0x120"), 0},
@@ -187,6 +193,16 @@ func TestAlerts(t *testing.T) {
 			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},
 			{"above", "fanout_inbox_pending_age_seconds" + consumer + "601x60", 5 * time.Minute},
 			{"after an outage", "fanout_inbox_pending_age_seconds" + consumer + "0 900 900 0x60", 0},
+		},
+		"FanoutRelayGone": {
+			{"it runs", `fanout_outbox_database_up{database="d",instance="1"} 1x120`, 0},
+			{"its database does not answer", `fanout_outbox_database_up{database="d",instance="1"} 0x120`, 0},
+			{
+				"it was killed, and those of other databases and systems run",
+				`fanout_outbox_database_up{database="d",job="shop",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_database_up{database="e",job="shop",instance="2"} 1x120` + "\n" +
+					`fanout_outbox_database_up{database="d",job="billing",instance="3"} 1x120`, 16 * time.Minute,
+			},
+			{"it was replaced", `fanout_outbox_database_up{database="d",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} _x12 1x110`, 0},
 		},
 		"FanoutNoRelay": {
 			{"one", alive, 0},
