@@ -85,6 +85,15 @@ func TestStatusCheck(t *testing.T) {
 		other.Unavailable = nil
 		s.beats(other)
 
+		s.does("broker", "pause", "partner", "--reason", "they move")
+		assert.Equal(t, "ok\n", s.does("status", "--check"), "it was paused just now")
+		s.exec("UPDATE outbox_messages_pauses SET since = " + map[outbox.Dialect]string{
+			outbox.Postgres: "now() - interval '2 hours'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 2 HOUR",
+			outbox.SQLite: "since - 7200000000", outbox.SQLServer: "DATEADD(HOUR, -2, SYSUTCDATETIME())",
+		}[s.driver])
+		fails("main: broker partner has been paused for 2h0m")
+		s.does("broker", "resume", "partner")
+
 		s.poison(2, 1)
 		s.write(10, "Ordering.OrderShipped.v1", "poison-2", "partner")
 		fails("main: broker partner: 1 ordering key is blocked, with 1 row behind: \"fanout messages blocked\"", "main: broker partner: 1 row abandoned and not acknowledged")
