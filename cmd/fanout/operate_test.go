@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,14 +145,26 @@ func TestOneOfTwoDatabases(t *testing.T) {
 		assert.Equal(t, exitFailed, code, args)
 		assert.Contains(t, stderr, `fanout: database "east": postgres: cannot reach the database`, args)
 		assert.NotContains(t, stdout+stderr, "hunter2")
+		assert.NotContains(t, stderr, `\u00`, "the driver's lines are one")
 		if args != "workers" {
 			assert.Contains(t, stdout, "main", args)
 		}
 		code, _, stderr = s.run(append(strings.Fields(args), "--database", "main")...)
 		assert.Zero(t, code, stderr)
 	}
+	code, stdout, _ := s.run("trace", messageID(1), "--json")
+	assert.Equal(t, exitFailed, code)
+	var trace api.Trace
+	require.NoError(t, json.Unmarshal([]byte(stdout), &trace))
+	assert.Len(t, trace.Messages, 1)
+	require.Len(t, trace.Unasked, 1, "a script that reads the answer alone must not take it for all")
+	assert.Equal(t, "east", trace.Unasked[0].Database)
+	code, stdout, stderr := s.run("trace", messageID(99), "--json")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stdout, "no row of database main has")
+	assert.Equal(t, 1, strings.Count(stderr, "cannot reach the database"), stderr)
 	assert.Contains(t, func() string { _, stdout, _ := s.run("status"); return stdout }(), "east      -")
-	code, _, stderr := s.run("messages", "list", "--cursor", "x")
+	code, _, stderr = s.run("messages", "list", "--cursor", "x")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, "--cursor goes on in one database: name it with --database")
 	code, _, stderr = s.run("messages", "list", "--cursor", "x", "--database", "main")
