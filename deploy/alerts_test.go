@@ -94,11 +94,13 @@ func TestAlerts(t *testing.T) {
 			{"for a moment", both(rows+"pending", "0 5000 5000 0x60") + both(rows+"failed", "0x60") + none, 0},
 			{"scheduled rows", both(rows+"pending", "1500x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "0x60"), 0},
 			{"followers of a blocked key", both(rows+"pending", "1200x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "0x60") + both(rows+"held", "1200x60"), 0},
+			{"while the broker is paused", both(rows+"pending", "3000x30 3000x30") + both(rows+"failed", "0x60") + none + paused("1x30 0x30"), 33 * time.Minute},
 			{"beside both", both(rows+"pending", "3701x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "1200x60"), 2 * time.Minute},
 		},
 		"FanoutBacklogLarge": {
 			{"at the threshold", both(rows+"pending", "10000x60") + both(rows+"failed", "0x60") + none, 0},
 			{"above", both(rows+"pending", "0 10001x60") + both(rows+"failed", "0x60") + none, 3 * time.Minute},
+			{"while the broker is paused", both(rows+"pending", "20000x60") + both(rows+"failed", "0x60") + none + paused("1x60"), 0},
 		},
 		"FanoutMessagesAbandoned": {
 			{"none", both(rows+"unacknowledged", "0x60"), 0},
