@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
@@ -43,18 +44,30 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, erro
 	return r, nil
 }
 
+// openStores opens all at once: one that does not answer must not use up the time of the others, which
+// would be reported, too.
 func (r *Relay) openStores(ctx context.Context, cfg *config.Config, o *options) error {
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
-		store, err := openStore(ctx, cfg, name, o)
-		if err == nil {
-			r.stores[name] = store
-			err = examine(ctx, name, store, o.log)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("fanout: database %q: %w", name, err))
-		}
+	names := slices.Sorted(maps.Keys(cfg.Databases))
+	problems := make([]error, len(names))
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+	)
+	for i, name := range names {
+		group.Go(func() {
+			store, err := openStore(ctx, cfg, name, o)
+			if err == nil {
+				mu.Lock()
+				r.stores[name] = store
+				mu.Unlock()
+				err = examine(ctx, name, store, o.log)
+			}
+			if err != nil {
+				problems[i] = fmt.Errorf("fanout: database %q: %w", name, err)
+			}
+		})
 	}
+	group.Wait()
 	return errors.Join(problems...)
 }
 

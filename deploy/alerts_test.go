@@ -94,11 +94,13 @@ func TestAlerts(t *testing.T) {
 			{"for a moment", both(rows+"pending", "0 5000 5000 0x60") + both(rows+"failed", "0x60") + none, 0},
 			{"scheduled rows", both(rows+"pending", "1500x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "0x60"), 0},
 			{"followers of a blocked key", both(rows+"pending", "1200x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "0x60") + both(rows+"held", "1200x60"), 0},
+			{"while the broker is paused", both(rows+"pending", "3000x30 3000x30") + both(rows+"failed", "0x60") + none + paused("1x30 0x30"), 33 * time.Minute},
 			{"beside both", both(rows+"pending", "3701x60") + both(rows+"failed", "0x60") + both(rows+"scheduled", "1500x60") + both(rows+"held", "1200x60"), 2 * time.Minute},
 		},
 		"FanoutBacklogLarge": {
 			{"at the threshold", both(rows+"pending", "10000x60") + both(rows+"failed", "0x60") + none, 0},
 			{"above", both(rows+"pending", "0 10001x60") + both(rows+"failed", "0x60") + none, 3 * time.Minute},
+			{"while the broker is paused", both(rows+"pending", "20000x60") + both(rows+"failed", "0x60") + none + paused("1x60"), 0},
 		},
 		"FanoutMessagesAbandoned": {
 			{"none", both(rows+"unacknowledged", "0x60"), 0},
@@ -141,6 +143,12 @@ func TestAlerts(t *testing.T) {
 			{"one relay works", lag("300x60") + "fanout_outbox_messages_published_total" + at + "5x60\nfanout_outbox_messages_published_total" + at2 + "0+10x60\n", 0},
 			{"none has ever published", lag("300x60"), 5 * time.Minute},
 			{"paused", lag("300x60") + published("100x60") + paused("1x60"), 0},
+			{
+				"another system publishes to a broker of this name",
+				`fanout_outbox_lag_seconds{database="d",broker="b",job="shop",instance="1"} 300x60` + "\n" +
+					`fanout_outbox_messages_published_total{database="d",broker="b",job="shop",instance="1"} 7x60` + "\n" +
+					`fanout_outbox_messages_published_total{database="d",broker="b",job="billing",instance="1"} 0+10x60`, 5 * time.Minute,
+			},
 		},
 		"FanoutBrokerPaused": {
 			{"no", paused("0x120"), 0},
@@ -187,6 +195,16 @@ func TestAlerts(t *testing.T) {
 			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},
 			{"above", "fanout_inbox_pending_age_seconds" + consumer + "601x60", 5 * time.Minute},
 			{"after an outage", "fanout_inbox_pending_age_seconds" + consumer + "0 900 900 0x60", 0},
+		},
+		"FanoutRelayGone": {
+			{"it runs", `fanout_outbox_database_up{database="d",instance="1"} 1x120`, 0},
+			{"its database does not answer", `fanout_outbox_database_up{database="d",instance="1"} 0x120`, 0},
+			{
+				"it was killed, and those of other databases and systems run",
+				`fanout_outbox_database_up{database="d",job="shop",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_database_up{database="e",job="shop",instance="2"} 1x120` + "\n" +
+					`fanout_outbox_database_up{database="d",job="billing",instance="3"} 1x120`, 16 * time.Minute,
+			},
+			{"it was replaced", `fanout_outbox_database_up{database="d",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} _x12 1x110`, 0},
 		},
 		"FanoutNoRelay": {
 			{"one", alive, 0},

@@ -6,7 +6,7 @@ func StatementsOf(dialect, table string) map[string]string {
 	texts := map[string]string{}
 	for name, statement := range map[string]statement{
 		"claim": s.claim, "claim_token": s.claimToken, "look": s.look, "count": s.count, "count_token": s.countToken,
-		"dead_letter": s.deadLetters, "redriven": s.redriven, "redrive": s.redrive, "redrive_all": s.redriveAll, "finish": s.finish, "finish_token": s.finishToken, "progress": s.progress,
+		"dead_letter": s.deadLetters, "redriven": s.redriven, "redrive": s.redrive, "redrive_all": s.redriveAll, "finish": s.finish, "finish_token": s.finishToken, "progress": s.progress, "types": s.types,
 		"expect": s.expect, "migrate": s.migrate, "versions": s.versions, "record": s.record, "lock": s.lock,
 	} {
 		texts[name] = statement.text

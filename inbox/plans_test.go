@@ -60,6 +60,7 @@ func TestPlans(t *testing.T) {
 		"finish_token":      {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
 		"look":              {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
 		"count":             {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
+		"types":             {[]string{"'c1'", "1000"}, []string{p.table + "_pkey"}},
 		"progress":          {[]string{"'c1'", `'["` + uuid.NewString() + `"]'`, "100"}, []string{p.table + "_pkey"}},
 		"probe":             {[]string{"'c1'", id, "'s'"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
 		"finish":            {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},

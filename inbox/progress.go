@@ -41,6 +41,7 @@ const (
 	maxProgress        = 1000
 	maxProgressSources = 20
 	maxProbes          = 100
+	maxTypesOf         = 1000
 )
 
 // WhatBecame tells how far a consumer is with messages, by their keys, sorted by key and source. A message of which the
@@ -73,6 +74,27 @@ func WhatBecame(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.U
 	}
 	slices.SortFunc(found, func(a, b Progress) int { return compareProgress(&a, &b) })
 	return found, nil
+}
+
+// HandledTypes tells of which types a consumer takes messages: those of the ones that its inbox has recorded as handled, of
+// the thousand newest messages by their ids, each once. None is in the answer where the inbox keeps nothing of what was
+// handled ([WithTokens]), or where that was purged. It changes nothing, and of the options it uses [WithTable].
+func HandledTypes(ctx context.Context, db *gorm.DB, consumer string, opts ...Option) ([]string, error) {
+	s, statements, err := prepare(db, opts)
+	if err == nil {
+		err = ValidateConsumer(consumer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	types, err := queryAll(ctx, outside(db), statements.types, []any{consumer, maxTypesOf}, func(rows *sql.Rows) (name string, err error) {
+		err = rows.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inbox: look at the types that %s takes in %s: %w", consumer, s.table, explain(err))
+	}
+	return types, nil
 }
 
 // looking is one call of WhatBecame.

@@ -107,3 +107,27 @@ func TestWhatBecameRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
+
+// Of which types a consumer takes messages, its inbox says by what was handled.
+func TestHandledTypes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		types := func(consumer string) []string {
+			found, err := inbox.HandledTypes(t.Context(), p.db, consumer, p.at())
+			require.NoError(t, err)
+			return found
+		}
+		require.Empty(t, types(consumer))
+		_, err := p.handleWith(func(*gorm.DB) error { return errors.New("boom") }, p.message())
+		require.Error(t, err)
+		require.Empty(t, types(consumer), "it has handled none")
+		for range 2 {
+			_, err = p.handle(p.message())
+			require.NoError(t, err)
+		}
+		require.Equal(t, []string{"Test.Happened.v1"}, types(consumer))
+		require.Empty(t, types("another"))
+		_, err = inbox.HandledTypes(t.Context(), p.db, "", p.at())
+		require.Error(t, err)
+	})
+}

@@ -114,7 +114,7 @@ type statements struct {
 	claim, claimToken, look   statement
 	count, countToken         statement
 	deadLetters, redriven     statement // lists
-	progress                  statement
+	progress, types           statement
 	probing                   statement // on PostgreSQL
 	redrive, redriveAll       statement
 	finish, finishToken       statement
@@ -235,8 +235,8 @@ func newStatements(dialect, table string) *statements {
 		look: read("look"), deadLetters: withStatus("list", statusDeadLetter), redriven: withStatus("list", statusRedriven),
 		redrive: read("redrive"), redriveAll: read("redrive_all"), finish: read("finish"), finishToken: read("finish_token"),
 		expect: read("expect"), purge: map[string]statement{},
-		progress: read("progress"),
-		migrate:  read("migrate"), versions: read("versions"), record: read("record"),
+		progress: read("progress"), types: read("types"),
+		migrate: read("migrate"), versions: read("versions"), record: read("record"),
 	}
 	for _, status := range []string{statusHandled, statusFailed, statusDeadLetter, statusRedriven, statusExpected} {
 		s.purge[status] = withStatus("purge", status)

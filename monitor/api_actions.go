@@ -80,7 +80,8 @@ type resultAnswer struct {
 	Changed int64 `json:"changed"`
 	AuditID int64 `json:"audit_id"`
 	// Left is never nil.
-	Left map[string]int64 `json:"left"`
+	Left     map[string]int64 `json:"left"`
+	LeftMore bool             `json:"left_more"`
 }
 
 func newResultAnswer(r *Result) resultAnswer {
@@ -88,7 +89,7 @@ func newResultAnswer(r *Result) resultAnswer {
 	if left == nil {
 		left = map[string]int64{}
 	}
-	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, AuditID: r.AuditID, Left: left}
+	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, AuditID: r.AuditID, Left: left, LeftMore: r.LeftMore}
 }
 
 type progressAnswer struct {

@@ -99,6 +99,9 @@ type Result struct {
 	// [outbox.State], such as behind; of messages that the filter names by their ids also the status
 	// that the action is not for. Nil where there are none.
 	Left map[string]int64
+	// LeftMore is true where not all rows were looked at that the action may leave: there can be more
+	// of them than Left says.
+	LeftMore bool
 	// Refused is how many rows a requeue has left out since they are malformed, and would be
 	// abandoned again at once: they have to be corrected in the table, and then requeued by a
 	// filter that names the error class malformed.

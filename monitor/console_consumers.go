@@ -33,8 +33,8 @@ type ConsumerStatus struct {
 	// Behind is how long ago the first of these was published; 0 where there is none.
 	Behind time.Duration
 	// Silent is true where it has recorded none of the messages that were looked at, of which there are
-	// some: it takes none of these types, or it has not run since before the first of them, or it keeps
-	// nothing of what was handled (inbox.WithTokens). Waiting and Behind say nothing then.
+	// some, and none of their types: it takes other ones, or it has not run since its records were purged,
+	// or it keeps nothing of what was handled (inbox.WithTokens). Waiting and Behind say nothing then.
 	Silent bool
 	// Err is why it, or one of the databases, could not be asked.
 	Err error
@@ -72,7 +72,8 @@ func (t *habits) has(consumer string, k kind) bool {
 
 // Consumers asks the inboxes of all consumers ([WithConsumers]) at once, by name, how far they are behind.
 // It looks at published messages, newest first, until it has found what each consumer has recorded
-// last: 10,000 of each database at most, and none that is older than six days.
+// last: 10,000 of each database at most, and none that is older than six days. One of which it finds
+// nothing there is behind with those of the types that its inbox has recorded ([Consumer.Types]).
 func (c *Console) Consumers(ctx context.Context) []ConsumerStatus {
 	names := slices.Sorted(maps.Keys(c.consumers))
 	all := make([]ConsumerStatus, len(names))
@@ -82,6 +83,9 @@ func (c *Console) Consumers(ctx context.Context) []ConsumerStatus {
 			status := &all[i]
 			status.Name, status.Broker = name, c.consumers[name].Broker
 			looking := &behind{console: c, status: status, now: time.Now()}
+			if status.Err = looking.learn(ctx); status.Err != nil {
+				return
+			}
 			for _, database := range c.Databases() {
 				if status.Err = looking.in(ctx, database); status.Err != nil {
 					return
@@ -99,8 +103,45 @@ type behind struct {
 	console  *Console
 	status   *ConsumerStatus
 	now      time.Time
+	types    map[string]bool // that it has recorded
 	seen     int
 	recorded bool
+}
+
+// learn asks which types the consumer takes: one that died has recorded none of what was published since, however much that is.
+func (b *behind) learn(ctx context.Context) error {
+	ask := b.console.consumers[b.status.Name].Types
+	if ask == nil {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, b.console.timeout)
+	defer cancel()
+	types, err := ask(asking)
+	if err != nil {
+		return fmt.Errorf("the inbox of consumer %s does not answer: %w", b.status.Name, err)
+	}
+	b.types = make(map[string]bool, len(types))
+	for _, name := range types {
+		b.types[name] = true
+	}
+	return nil
+}
+
+// takes reports whether the consumer takes messages of a kind of which it has recorded none so far. Of a type that it has recorded from
+// another stream it need not take them from this one.
+func (b *behind) takes(k kind, piles map[kind]*pile) bool {
+	if b.console.habits.has(b.status.Name, k) {
+		return true
+	}
+	if !b.types[k.eventType] {
+		return false
+	}
+	for other, p := range piles {
+		if other.eventType == k.eventType && p.found {
+			return false
+		}
+	}
+	return true
 }
 
 // pile is what of one kind is newer than what the consumer has recorded.
@@ -135,7 +176,7 @@ func (b *behind) in(ctx context.Context, database string) error {
 		}
 	}
 	for k, p := range piles {
-		if p.waiting == 0 || !p.found && !b.console.habits.has(b.status.Name, k) {
+		if p.waiting == 0 || !p.found && !b.takes(k, piles) {
 			continue
 		}
 		b.recorded = true
@@ -186,7 +227,7 @@ func (b *behind) pile(ctx context.Context, database string, records []admin.Reco
 // enough reports whether it is known of all kinds that the consumer takes what it has recorded last.
 func (b *behind) enough(piles map[kind]*pile) bool {
 	for k, p := range piles {
-		if !p.found && b.console.habits.has(b.status.Name, k) {
+		if !p.found && b.takes(k, piles) {
 			return false
 		}
 	}

@@ -29,7 +29,7 @@ type run struct {
 func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database string) Result {
 	r := &run{console: c, store: c.stores[database], database: database, action: action, actor: actor, result: Result{Database: database}}
 	if _, rows := actionStatuses[action.Verb]; rows {
-		if r.result.Left, r.result.Err = r.spared(ctx); r.result.Err != nil {
+		if r.result.Err = r.spared(ctx); r.result.Err != nil {
 			return r.result
 		}
 	}

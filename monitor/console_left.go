@@ -17,20 +17,22 @@ var hurried = []outbox.State{outbox.StateScheduled, outbox.StateBackoff, outbox.
 // message of their key; or, of messages that are named by their ids, of a status that the action is
 // not for. No more rows than maxFailures are read for each broker and status, and no more ids than
 // maxLookedUp.
-func (r *run) spared(ctx context.Context) (map[string]int64, error) {
+func (r *run) spared(ctx context.Context) error {
 	s := &spared{action: &r.action}
 	look := s.selected
 	if len(r.action.Filter.MessageIDs) > 0 {
 		look = s.named
 	}
 	err := look(ctx, r)
-	return s.left, err
+	r.result.Left, r.result.LeftMore = s.left, s.more
+	return err
 }
 
 // spared is what an action leaves as it is.
 type spared struct {
 	action *Action
 	left   map[string]int64
+	more   bool // not all rows were looked at
 }
 
 // note counts a row if it is left.
@@ -55,6 +57,7 @@ func (s *spared) note(record *admin.Record) {
 // named looks at the rows of messages that the filter names.
 func (s *spared) named(ctx context.Context, r *run) error {
 	ids := s.action.Filter.MessageIDs
+	s.more = len(ids) > maxLookedUp
 	for _, id := range ids[:min(len(ids), maxLookedUp)] {
 		records, err := r.console.Message(ctx, r.database, id)
 		if err != nil {
@@ -89,9 +92,11 @@ func (s *spared) selected(ctx context.Context, r *run) error {
 	for _, broker := range brokers {
 		for _, status := range statuses {
 			request := admin.ListRequest{Broker: broker, Status: status, Filter: *filter}
-			if _, err := r.console.walk(ctx, r.database, request, maxFailures, s.note); err != nil {
+			more, err := r.console.walk(ctx, r.database, request, maxFailures, s.note)
+			if err != nil {
 				return err
 			}
+			s.more = s.more || more
 		}
 	}
 	return nil

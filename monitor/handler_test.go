@@ -301,14 +301,14 @@ func TestActionsOverHTTP(t *testing.T) {
 	store := (&fake{}).add(1100, failed("retryable", "x %d"))
 	h := newHandler(t, store)
 	w := call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as(operatorToken))
-	assert.JSONEq(t, `{"matched": 1100, "more": false, "refused": 0, "changed": 0, "audit_id": 0, "left": {}}`, w.Body.String())
+	assert.JSONEq(t, `{"matched": 1100, "more": false, "refused": 0, "changed": 0, "audit_id": 0, "left": {}, "left_more": false}`, w.Body.String())
 
 	w = call(h, "POST", actions, `{"action": "requeue", "type": "*", "reason": "fixed"}`, as(operatorToken).with("Accept", ndjson))
 	assert.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type"))
 	assert.Equal(t, `{"matched":1100,"more":false,"done":500}
 {"matched":1100,"more":false,"done":1000}
 {"matched":1100,"more":false,"done":1100}
-{"result":{"matched":1100,"more":false,"refused":0,"changed":1100,"audit_id":1,"left":{}}}
+{"result":{"matched":1100,"more":false,"refused":0,"changed":1100,"audit_id":1,"left":{},"left_more":false}}
 `, w.Body.String())
 	assert.Equal(t, "oncall", store.audit[0].Actor)
 	assert.Equal(t, "http", store.audit[0].Via)

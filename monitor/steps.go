@@ -30,11 +30,15 @@ func explain(row *api.TracedRow, now time.Time) {
 func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 	switch r.State {
 	case outbox.StateDue:
-		return "it has waited for a worker for " + shownSince(r.CreatedAt, now), "where that takes long: does a relay run? See the workers, and the lag"
+		return "it has waited for a worker for " + waited(r, now), "where that takes long: does a relay run? See the workers, and the lag"
 	case outbox.StateClaimed:
 		return fmt.Sprintf("worker %s is sending it, under a lease until %s", r.LockedBy, shownTime(r.LockedUntil)), ""
 	case outbox.StateBackoff:
-		return fmt.Sprintf("%s failed; the next one is due %s", attempts(r.Attempts), shownUntil(next(r, r.LockedUntil), now)),
+		failed := attempts(r.Attempts) + " failed"
+		if r.Attempts == 0 {
+			failed = "it was tried, which counts as no attempt"
+		}
+		return fmt.Sprintf("%s; the next one is due %s", failed, shownUntil(next(r, r.LockedUntil), now)),
 			"repair the cause; requeue it to try at once"
 	case outbox.StateScheduled:
 		return "it is not to be sent before " + shownTime(next(r, r.AvailableAt)), ""
@@ -51,6 +55,19 @@ func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 	default:
 		return "nothing makes it due any more: it was changed by hand, or there is a defect", "requeue it; abandon it first where it is pending"
 	}
+}
+
+// waited says for how long a row has been due, as far as it tells: not before its schedule, and not before what was last done with
+// it. When it was requeued since then, it does not say.
+func waited(r *api.Record, now time.Time) string {
+	since := r.CreatedAt
+	if r.AvailableAt.After(since) {
+		since = r.AvailableAt
+	}
+	if r.LastError != nil && r.LastError.At.After(since) {
+		return "up to " + shownSince(r.LastError.At, now)
+	}
+	return shownSince(since, now)
 }
 
 // next is when what a row waits for ends: by its deferral, or else at a time of its own.

@@ -32,6 +32,10 @@ type Consumer struct {
 	Broker string
 	// Progress tells what the inbox has recorded of messages, by their ids; sources are the streams that they went to.
 	Progress func(ctx context.Context, messages []uuid.UUID, sources []string) (map[uuid.UUID][]ConsumerProgress, error)
+	// Types tells of which types the inbox has recorded that messages were handled: see inbox.HandledTypes. Optional:
+	// without it a consumer counts as one that takes other types as soon as so much was published since its last
+	// message that this one is not found.
+	Types func(ctx context.Context) ([]string, error)
 }
 
 // WithConsumers names the consumers whose inboxes a trace looks into. Default: none.

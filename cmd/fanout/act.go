@@ -46,6 +46,7 @@ type wireResult struct {
 	Refused  int64            `json:"refused,omitempty"`
 	Changed  int64            `json:"changed"`
 	Left     map[string]int64 `json:"left,omitempty"`
+	LeftMore bool             `json:"left_more,omitempty"`
 	DryRun   bool             `json:"dry_run,omitempty"`
 	AuditID  int64            `json:"audit_id,omitempty"`
 	Error    string           `json:"error,omitempty"`
@@ -156,7 +157,8 @@ func (c *change) tell(cmd *cobra.Command, results []monitor.Result, limit int) e
 	for _, r := range results {
 		if *c.asJSON {
 			line := wireResult{
-				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, Left: r.Left, DryRun: *c.dryRun, AuditID: r.AuditID,
+				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed,
+				Left: r.Left, LeftMore: r.LeftMore, DryRun: *c.dryRun, AuditID: r.AuditID,
 			}
 			if r.Err != nil {
 				line.Error = r.Err.Error()
@@ -197,20 +199,26 @@ func (c *change) sentence(r monitor.Result, limit int) string {
 		return c.amount(n) + " of broker " + c.broker
 	}
 	changed := admin.Count{N: r.Changed}
-	beyond := admin.Count{N: r.Matched.N - int64(limit), More: r.Matched.More}
-	limited := limit > 0 && beyond.N > 0
+	// Those that match and are left alone are not changed by another run either.
+	can := admin.Count{N: max(r.Matched.N-spared(&r), 0), More: r.Matched.More}
+	upTo := ""
+	if r.LeftMore && !can.More {
+		upTo = "up to "
+	}
+	limited := limit > 0 && (can.N > int64(limit) || can.More)
 	switch {
 	case *c.dryRun && limited:
-		return fmt.Sprintf("%s of %s would be %s%s", thousands(int64(limit)), of(r.Matched), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s of %s%s would be %s%s", thousands(int64(limit)), upTo, of(can), c.past, leftAlone(&r))
 	case *c.dryRun:
-		return fmt.Sprintf("%s would be %s%s", of(r.Matched), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s%s would be %s%s", upTo, of(can), c.past, leftAlone(&r))
 	case r.Err != nil:
 		return fmt.Sprintf("%s %s before an error; repeat the command to go on", of(changed), c.past)
-	case limited:
-		left := admin.Count{N: r.Matched.N - r.Changed, More: r.Matched.More}
-		return fmt.Sprintf("%s of %s %s; %s left: run the command again, or raise --limit%s", thousands(r.Changed), of(r.Matched), c.past, countText(left), leftAlone(&r))
-	case !r.Matched.More && r.Changed < r.Matched.N-spared(&r):
-		return fmt.Sprintf("%s of %s %s; the others have changed meanwhile%s", thousands(r.Changed), of(r.Matched), c.past, leftAlone(&r))
+	case limited && r.Changed >= int64(limit):
+		left := admin.Count{N: can.N - r.Changed, More: can.More}
+		return fmt.Sprintf("%s of %s%s %s; %s%s left: run the command again, or raise --limit%s",
+			thousands(r.Changed), upTo, of(can), c.past, upTo, countText(left), leftAlone(&r))
+	case !can.More && !r.LeftMore && r.Changed < can.N:
+		return fmt.Sprintf("%s of %s %s; the others have changed meanwhile%s", thousands(r.Changed), of(can), c.past, leftAlone(&r))
 	default:
 		return fmt.Sprintf("%s %s%s", of(changed), c.past, leftAlone(&r))
 	}
@@ -230,7 +238,7 @@ func spared(r *monitor.Result) (n int64) {
 func leftAlone(r *monitor.Result) string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(r.Left)) {
-		n := thousands(r.Left[what])
+		n := countText(admin.Count{N: r.Left[what], More: r.LeftMore})
 		switch what {
 		case string(outbox.StateClaimed):
 			parts = append(parts, n+" claimed by a worker, whose lease has not expired")

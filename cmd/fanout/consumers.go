@@ -42,7 +42,7 @@ func openConsumers(cfg *config.Config) consumers {
 func (c consumers) known() map[string]monitor.Consumer {
 	all := make(map[string]monitor.Consumer, len(c))
 	for name, one := range c {
-		all[name] = monitor.Consumer{Broker: one.Broker, Progress: one.progress}
+		all[name] = monitor.Consumer{Broker: one.Broker, Progress: one.progress, Types: one.types}
 	}
 	return all
 }
@@ -84,14 +84,10 @@ func (c *consumer) progress(ctx context.Context, messages []uuid.UUID, sources [
 	if err != nil {
 		return nil, err
 	}
-	var options []inbox.Option
-	if c.Table != "" {
-		options = append(options, inbox.WithTable(c.Table))
-	}
 	const atOnce, mostSources = 1000, 20 // of inbox.WhatBecame
 	all := make(map[uuid.UUID][]monitor.ConsumerProgress, len(messages))
 	for some := range slices.Chunk(messages, atOnce) {
-		found, err := inbox.WhatBecame(ctx, db, c.name, some, sources[:min(len(sources), mostSources)], options...)
+		found, err := inbox.WhatBecame(ctx, db, c.name, some, sources[:min(len(sources), mostSources)], c.options()...)
 		if err != nil {
 			return nil, err
 		}
@@ -100,4 +96,20 @@ func (c *consumer) progress(ctx context.Context, messages []uuid.UUID, sources [
 		}
 	}
 	return all, nil
+}
+
+// types are those of what the consumer has handled.
+func (c *consumer) types(ctx context.Context) ([]string, error) {
+	db, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	return inbox.HandledTypes(ctx, db, c.name, c.options()...)
+}
+
+func (c *consumer) options() (options []inbox.Option) {
+	if c.Table != "" {
+		options = append(options, inbox.WithTable(c.Table))
+	}
+	return options
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -150,5 +153,31 @@ func TestActOnDeferredRows(t *testing.T) {
 			assert.Zero(t, waiting.Deferral.Until, "the message that it waits for can go at once")
 		}
 		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "backoff of "+messageID(deferredHead)+" now")
+	})
+}
+
+// However many rows are scheduled, the count of these reaches as far as that of the pending ones: the alert for a backlog is the difference.
+func TestManyScheduledRowsAreNoBacklog(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		const scheduled, counted = 13_000, 12_000
+		rows := make([]outbox.Row, scheduled)
+		for n := range rows {
+			rows[n] = message(n+1, "T", fmt.Sprint("k-", n), "partner")
+			rows[n].AvailableAt = time.Now().Add(time.Hour)
+		}
+		s.insert(rows...)
+		since, value := "", "" // as a relay defers them
+		if s.driver == outbox.SQLite {
+			since, value = ", since", ", created_at"
+		}
+		s.exec("INSERT INTO outbox_messages_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason" + since +
+			") SELECT target_broker, shard, ordering_key, id, message_id, available_at, 'scheduled'" + value + " FROM outbox_messages")
+		s.exec("UPDATE outbox_messages SET deferred = " + map[bool]string{true: "true", false: "1"}[s.driver == outbox.Postgres])
+		brokers, err := s.store.Overview(t.Context(), counted)
+		require.NoError(t, err)
+		partner := brokers[slices.IndexFunc(brokers, func(b admin.BrokerOverview) bool { return b.Broker == "partner" })]
+		assert.Equal(t, admin.Count{N: counted, More: true}, partner.Counts[outbox.StatusPending])
+		assert.Equal(t, admin.Count{N: counted, More: true}, partner.Scheduled)
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,17 +145,53 @@ func TestOneOfTwoDatabases(t *testing.T) {
 		assert.Equal(t, exitFailed, code, args)
 		assert.Contains(t, stderr, `fanout: database "east": postgres: cannot reach the database`, args)
 		assert.NotContains(t, stdout+stderr, "hunter2")
+		assert.NotContains(t, stderr, `\u00`, "the driver's lines are one")
 		if args != "workers" {
 			assert.Contains(t, stdout, "main", args)
 		}
 		code, _, stderr = s.run(append(strings.Fields(args), "--database", "main")...)
 		assert.Zero(t, code, stderr)
 	}
+	code, stdout, _ := s.run("trace", messageID(1), "--json")
+	assert.Equal(t, exitFailed, code)
+	var trace api.Trace
+	require.NoError(t, json.Unmarshal([]byte(stdout), &trace))
+	assert.Len(t, trace.Messages, 1)
+	require.Len(t, trace.Unasked, 1, "a script that reads the answer alone must not take it for all")
+	assert.Equal(t, "east", trace.Unasked[0].Database)
+	code, stdout, stderr := s.run("trace", messageID(99), "--json")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stdout, "no row of database main has")
+	assert.Equal(t, 1, strings.Count(stderr, "cannot reach the database"), stderr)
 	assert.Contains(t, func() string { _, stdout, _ := s.run("status"); return stdout }(), "east      -")
-	code, _, stderr := s.run("messages", "list", "--cursor", "x")
+	code, _, stderr = s.run("messages", "list", "--cursor", "x")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, "--cursor goes on in one database: name it with --database")
 	code, _, stderr = s.run("messages", "list", "--cursor", "x", "--database", "main")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, "the cursor is none that was given out")
+}
+
+// What a requeue leaves alone is not to be requeued by another run, and is not said to have changed, however much of it there is.
+func TestRequeueOfRowsThatWaitForNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		const due = 10_002 // more than an action looks at to say what it leaves
+		rows := make([]outbox.Row, due)
+		for n := range rows {
+			rows[n] = message(n+1, "T", fmt.Sprint("k-", n), "default")
+			rows[n].Payload = []byte("{}")
+		}
+		s.insert(rows...)
+		requeue := []string{"messages", "requeue", "--status", "pending", "--broker", "default", "--yes"}
+		assert.Equal(t, "main: up to 2 rows would be requeued; left alone: 10,000+ due\n", s.does(append(requeue, "--dry-run")...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 10,000+ due\n", s.does(requeue...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 10,000+ due\n", s.does(append(requeue, "--limit", "1")...))
+		assert.JSONEq(t, `{"database":"main","matched":10002,"changed":0,"left":{"due":10000},"left_more":true,"audit_id":3}`, s.does(append(requeue, "--json")...))
+
+		s.write(due+1, "Few", "few", "partner")
+		few := []string{"messages", "requeue", "--status", "pending", "--broker", "partner", "--yes"}
+		assert.Equal(t, "main: 0 rows would be requeued; left alone: 1 due\n", s.does(append(few, "--dry-run")...))
+		assert.Equal(t, "main: 0 rows requeued; left alone: 1 due\n", s.does(few...))
+	})
 }

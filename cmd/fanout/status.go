@@ -27,8 +27,8 @@ func statusCommand() *cobra.Command {
 			"has rates from the second sample on. Which brokers and destinations are unavailable is what relays said in their last heartbeat.\n" +
 			"--check prints only what needs a person, and exits with 1 where there is something, for probes and cron: no relay that runs, a database\n" +
 			"that does not answer, unavailable brokers and destinations, blocked keys, abandoned messages that are not acknowledged, stranded\n" +
-			"messages, those of brokers that are not configured, a lag of more than a minute, and consumers of the configuration whose inboxes have\n" +
-			"lacked a published message for as long.",
+			"messages, those of brokers that are not configured, a lag of more than a minute, pauses of more than an hour, and consumers of the\n" +
+			"configuration whose inboxes have lacked a published message for more than a minute.",
 		Args: noArgs,
 	}
 	target := targetFlags(cmd)

@@ -39,6 +39,9 @@ func lookForStranded(ctx context.Context, session *session, status map[string]mo
 	return found
 }
 
+// forgottenAfter is the age of a pause from which it counts as forgotten, as for the alert FanoutBrokerPaused.
+const forgottenAfter = time.Hour
+
 // faults are the sentences about what needs a person, database by database.
 func faults(status map[string]monitor.DatabaseStatus, found map[string]stranded, now time.Time) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(status)) {
@@ -52,8 +55,12 @@ func faults(status map[string]monitor.DatabaseStatus, found map[string]stranded,
 			say("%s", note)
 		}
 		for i := range database.Brokers {
-			for _, fault := range brokerFaults(&database.Brokers[i]) {
-				say("broker %s: %s", database.Brokers[i].Broker, fault)
+			b := &database.Brokers[i]
+			if b.Paused != nil && now.Sub(b.Paused.Since) > forgottenAfter {
+				list = append(list, pauseNote(name, b.Paused, now))
+			}
+			for _, fault := range brokerFaults(b) {
+				say("broker %s: %s", b.Broker, fault)
 			}
 		}
 		if note := strandedNote(found[name]); note != "" {

@@ -85,6 +85,15 @@ func TestStatusCheck(t *testing.T) {
 		other.Unavailable = nil
 		s.beats(other)
 
+		s.does("broker", "pause", "partner", "--reason", "they move")
+		assert.Equal(t, "ok\n", s.does("status", "--check"), "it was paused just now")
+		s.exec("UPDATE outbox_messages_pauses SET since = " + map[outbox.Dialect]string{
+			outbox.Postgres: "now() - interval '2 hours'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 2 HOUR",
+			outbox.SQLite: "since - 7200000000", outbox.SQLServer: "DATEADD(HOUR, -2, SYSUTCDATETIME())",
+		}[s.driver])
+		fails("main: broker partner has been paused for 2h0m")
+		s.does("broker", "resume", "partner")
+
 		s.poison(2, 1)
 		s.write(10, "Ordering.OrderShipped.v1", "poison-2", "partner")
 		fails("main: broker partner: 1 ordering key is blocked, with 1 row behind: \"fanout messages blocked\"", "main: broker partner: 1 row abandoned and not acknowledged")
@@ -143,5 +152,32 @@ func TestStatusKnowsDeadConsumers(t *testing.T) {
 
 		s.exec("DROP TABLE inbox_messages")
 		assert.Contains(t, console(), "1 consumer billing: whether it is behind is not known: the inbox of consumer billing does not answer")
+	})
+}
+
+// However much was published since a consumer died, it is known as dead.
+func TestStatusKnowsConsumersThatDiedLongAgo(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		db := s.consumers()
+		s.beats(admin.Instance{ID: uuid.New(), Name: "relay-1"})
+		const since = 10_001 // more than is looked at
+		rows := make([]outbox.Row, since)
+		for n := range rows {
+			rows[n] = message(n+1, "Ordering.OrderPlaced.v1", "", "default")
+		}
+		s.insert(rows...)
+		at := map[outbox.Dialect]string{
+			outbox.Postgres: "now() - interval '1 hour'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 1 HOUR", outbox.SQLite: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 3600 * 1000000)",
+		}[s.driver]
+		s.exec("UPDATE outbox_messages SET status = 'published', published_at = " + at + ", finished_at = " + at)
+		check := func() string {
+			_, stdout, stderr := s.run("status", "--check")
+			return stdout + stderr
+		}
+		assert.Equal(t, "ok\n", check(), "it may take other types")
+		require.NoError(t, s.consumes(db, since+1, func(*gorm.DB) error { return nil })) // purged meanwhile, or of another order
+		assert.Contains(t, check(), "consumer billing has not recorded the last 10,000+ rows of broker default, the first of which was published 1h0m")
+		assert.Contains(t, s.does("status"), "consumer billing has not recorded the last 10,000+ rows of broker default")
 	})
 }

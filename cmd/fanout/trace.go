@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,10 @@ func traceCommand() *cobra.Command {
 		if err != nil {
 			return asUsage(err)
 		}
-		err = errors.Join(session.problem(), incomplete(&trace))
+		for _, name := range slices.Sorted(maps.Keys(session.failed)) {
+			trace.Unasked = append(trace.Unasked, api.Unasked{Database: name, Error: session.failed[name].Error()})
+		}
+		err = incomplete(&trace)
 		if *asJSON {
 			return errors.Join(err, printJSON(cmd, trace))
 		}
@@ -75,7 +79,7 @@ func incomplete(trace *api.Trace) error {
 		if u.Consumer != "" {
 			problems = append(problems, fmt.Errorf("consumer %s was not asked: %s", u.Consumer, u.Error))
 		} else {
-			problems = append(problems, fmt.Errorf("database %s was not asked: %s", u.Database, u.Error))
+			problems = append(problems, fmt.Errorf("database %s was not asked: %s", u.Database, strings.TrimPrefix(u.Error, "fanout: ")))
 		}
 	}
 	if trace.Nothing != "" {

@@ -139,6 +139,16 @@ func TestTrace(t *testing.T) {
 		assert.NotContains(t, text, "hunter2")
 		assert.Contains(t, s.does("trace", messageID(12)), "consumer billing: dead_letter")
 
+		// One that was requeued, or scheduled, has not waited for a worker since it was written.
+		old := map[outbox.Dialect]string{
+			outbox.Postgres: "now() - interval '5 hours'", outbox.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 5 HOUR",
+			outbox.SQLite: "created_at - 5 * 3600000000", outbox.SQLServer: "DATEADD(HOUR, -5, SYSUTCDATETIME())",
+		}[s.driver]
+		s.exec("UPDATE outbox_messages SET created_at = " + old)
+		s.does("messages", "requeue", "--id", messageID(1))
+		assert.Contains(t, step(messageID(1)).Says, "it has waited for a worker for up to 1m")
+		assert.Contains(t, step(messageID(5)).Says, "it has waited for a worker for 5h0m")
+
 		// What is not there is said, with what it means; and what could not be asked.
 		code, _, stderr := s.run("trace", messageID(99))
 		assert.Equal(t, exitFailed, code)

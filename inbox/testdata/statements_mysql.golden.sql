@@ -223,6 +223,11 @@ SELECT consumer, LOWER(HEX(message_id)), COALESCE(type, ''), source, attempts, T
 -- release
 SELECT RELEASE_LOCK(CONCAT('fanout:', LEFT(SHA2(CONCAT(DATABASE(), '.', LOWER(?)), 256), 48)))
 
+-- types
+SELECT DISTINCT newest.type
+  FROM (SELECT type, status FROM app.inbox_messages FORCE INDEX (PRIMARY) WHERE consumer = ? ORDER BY message_id DESC, source DESC LIMIT ?) AS newest
+ WHERE newest.status = 'handled' AND newest.type IS NOT NULL
+
 -- versions
 SELECT version FROM app.inbox_messages_migrations ORDER BY version
 

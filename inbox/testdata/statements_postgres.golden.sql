@@ -214,6 +214,11 @@ SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), att
  ORDER BY consumer, message_id, source
  LIMIT $5
 
+-- types
+SELECT DISTINCT newest.type
+  FROM (SELECT type, status FROM app.inbox_messages WHERE consumer = $1 ORDER BY consumer DESC, message_id DESC, source DESC LIMIT $2) AS newest
+ WHERE newest.status = 'handled' AND newest.type IS NOT NULL
+
 -- versions
 SELECT version FROM app.inbox_messages_migrations ORDER BY version
 

@@ -186,6 +186,11 @@ SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts,
  ORDER BY consumer, message_id, source
  LIMIT ?5
 
+-- types
+SELECT DISTINCT newest.type
+  FROM (SELECT type, status FROM app.inbox_messages WHERE consumer = ?1 ORDER BY message_id DESC, source DESC LIMIT ?2) AS newest
+ WHERE newest.status = 'handled' AND newest.type IS NOT NULL
+
 -- versions
 SELECT version FROM app.inbox_messages_migrations ORDER BY version
 

@@ -264,6 +264,11 @@ SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), C
         OR (message_id = CONVERT(uniqueidentifier, @p4) AND source > @p6))))
  ORDER BY consumer, message_id, source;
 
+-- types
+SELECT DISTINCT newest.type
+  FROM (SELECT TOP (@p2) type, status FROM app.inbox_messages WHERE consumer = @p1 ORDER BY message_id DESC, source DESC) AS newest
+ WHERE newest.status = N'handled' AND newest.type IS NOT NULL;
+
 -- versions
 SELECT version FROM app.inbox_messages_migrations ORDER BY version
 

@@ -73,9 +73,10 @@ func scanOverview(scan scanner, name string, limit int64) (admin.BrokerOverview,
 	}, err
 }
 
-// standing adds what of a broker's rows waits for an operator or for a schedule.
+// standing adds what of a broker's rows waits for an operator or for a schedule: entries up to the limit, as the
+// pending rows from which they are subtracted, and the rows behind the first 10,000 of them.
 func (a *Admin) standing(ctx context.Context, conn Conn, broker *admin.BrokerOverview, limit int64) error {
-	most := min(limit, maxBlockers) + 1 // entries of each kind
+	most := limit + 1 // entries of each kind
 	var (
 		blocked, scheduled []blocker
 		loose              int64 // rows that wait alone
@@ -101,15 +102,19 @@ func (a *Admin) standing(ctx context.Context, conn Conn, broker *admin.BrokerOve
 	}
 	cut := int64(len(blocked)) >= most
 	broker.BlockedKeys = counted(int64(len(blocked)), limit, cut)
-	if broker.Held, err = a.behind(ctx, conn, broker.Broker, blocked[:min(len(blocked), int(most))], limit, a.compare); err != nil {
+	if broker.Held, err = a.behind(ctx, conn, broker.Broker, first(blocked), limit, a.compare); err != nil {
 		return err
 	}
+	broker.Held.More = broker.Held.More || len(blocked) > len(first(blocked))
 	cut = loose+int64(len(scheduled)) >= most
-	behind, err := a.behind(ctx, conn, broker.Broker, scheduled[:min(len(scheduled), int(most))], limit, a.compareDeferred)
+	behind, err := a.behind(ctx, conn, broker.Broker, first(scheduled), limit, a.compareDeferred)
 	n := broker.Scheduled.N + loose + int64(len(scheduled)) + behind.N
 	broker.Scheduled = counted(n, limit, broker.Scheduled.More || cut || behind.More)
 	return err
 }
+
+// first are as many blockers as are looked at one by one.
+func first(blockers []blocker) []blocker { return blockers[:min(len(blockers), maxBlockers)] }
 
 // behind sums up the rows behind blockers.
 func (a *Admin) behind(ctx context.Context, conn Conn, broker string, blockers []blocker, limit int64,

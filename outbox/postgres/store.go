@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,7 +122,7 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	store.owned = true
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("postgres: cannot reach the database: %w", redact(err))
+		return nil, fmt.Errorf("postgres: cannot reach the database at %s: %w", addresses(poolConfig.ConnConfig), explain(redact(err)))
 	}
 	return store, nil
 }
@@ -205,8 +208,36 @@ const (
 	lockNotAvailable      = "55P03"
 )
 
+// addresses are those at which a connection is looked for, each once.
+func addresses(cfg *pgx.ConnConfig) string {
+	list := []string{net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
+	for _, other := range cfg.Fallbacks {
+		if at := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))); !slices.Contains(list, at) {
+			list = append(list, at)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// oneLine is an error whose text has no lines: the driver writes one for each try of an address, also of the same one.
+type oneLine struct{ error }
+
+func (e oneLine) Unwrap() error { return e.error }
+
+func (e oneLine) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return lines[0] + strings.TrimSuffix(" "+strings.Join(slices.Compact(lines[1:]), "; "), " ")
+}
+
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
+	var connecting *pgconn.ConnectError
+	if errors.As(err, &connecting) {
+		err = oneLine{err}
+	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return err
