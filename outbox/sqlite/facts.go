@@ -12,13 +12,14 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// wanted are the facts of this store's tables. SQLite's catalog names them without their schema.
-func (s *Store) wanted() (schemacheck.Facts, error) {
+// wanted are the facts of this store's tables after the first steps. SQLite's catalog names them
+// without their schema.
+func (s *Store) wanted(first int) (schemacheck.Facts, error) {
 	steps, err := Migrations(bareName(s.table))
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.SQLite, steps...)
+	return schemacheck.Wanted(outbox.SQLite, steps[:first]...)
 }
 
 func bareName(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }

@@ -9,6 +9,9 @@ import (
 // What to do about a schema that is not as it should be.
 const (
 	remedyMigrate = `run "fanout migrate"`
+	remedyForeign = `tables are there that "fanout migrate" has no record of, and they are not what it makes; nothing was changed. If another tool made them, bring them, ` +
+		`with that tool, to what "fanout migrate --print" shows, and run "fanout migrate" again, which records them; drop what a broken-off run has left; ` +
+		`if they are not the outbox's, rename them, or choose another name under outbox.table`
 	remedyTool    = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
 	remedyByHand  = `"fanout migrate" has no step left for it, so it was changed by hand: bring it back to what "fanout migrate --print" shows`
 )
