@@ -105,7 +105,7 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 
 // compare says whether a table of the outbox exists, and how the tables differ from what the steps make.
 func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) (exists bool, differences []string, err error) {
-	want, err := schemacheck.Wanted(outbox.Postgres, steps...)
+	want, err := schemacheck.Wanted(schemacheck.Postgres, steps...)
 	if err != nil {
 		return false, nil, err
 	}
@@ -179,7 +179,7 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.Postgres, steps...)
+	return schemacheck.Wanted(schemacheck.Postgres, steps...)
 }
 
 // facts reads what the named tables are made of.
@@ -209,7 +209,8 @@ func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (liv
 // be written here, what is not PostgreSQL's own is not called, and it does not take forever.
 func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.Postgres,
+		Dialect: schemacheck.Postgres,
+		Shard:   driver.ShardOf(outbox.Postgres),
 		ASCII:   conn.PgConn().ParameterStatus("server_encoding") != "UTF8",
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {

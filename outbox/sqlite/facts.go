@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -19,7 +20,7 @@ func (s *Store) wanted(first int) (schemacheck.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.SQLite, steps[:first]...)
+	return schemacheck.Wanted(schemacheck.SQLite, steps[:first]...)
 }
 
 func bareName(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
@@ -33,7 +34,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 	}
 	var (
 		live schemacheck.Facts
-		made = schemacheck.Reading{Dialect: outbox.SQLite}
+		made = schemacheck.Reading{Dialect: schemacheck.SQLite}
 	)
 	err = s.read(ctx, func(rows *sql.Rows) error {
 		var object, property, value string
@@ -59,7 +60,8 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 // those of this process, and a SELECT of values writes nothing.
 func (s *Store) evaluation() *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.SQLite,
+		Dialect: schemacheck.SQLite,
+		Shard:   driver.ShardOf(outbox.SQLite),
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = s.read(ctx, func(rows *sql.Rows) error {
 				var answer schemacheck.Answer

@@ -13,7 +13,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 //go:embed migrations/*.sql
@@ -165,7 +164,7 @@ func (s *Store) check(ctx context.Context) error {
 
 // compare says whether a table of the outbox exists, and how the tables differ from what the steps make.
 func (s *Store) compare(ctx context.Context, steps []driver.Migration) (exists bool, differences []string, err error) {
-	want, err := schemacheck.Wanted(outbox.SQLServer, steps...)
+	want, err := schemacheck.Wanted(schemacheck.SQLServer, steps...)
 	if err != nil {
 		return false, nil, err
 	}
