@@ -41,6 +41,8 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		return applied, nil
 	case numbered(err, 1049): // no such database
 		err = fmt.Errorf("%w: create the database first", err)
+	case numbered(err, 1050, 1060, 1061): // a table, column or index of that name
+		err = driver.NameTaken(err)
 	case numbered(err, 1044, 1142): // no permission
 		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
 	default:

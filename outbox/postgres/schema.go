@@ -80,7 +80,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	case errors.As(err, &pgErr) && pgErr.Code == invalidSchema:
 		return nil, fmt.Errorf("postgres: migrate %s: %w: create the schema first", s.table, err)
 	case errors.As(err, &pgErr) && slices.Contains(duplicates, pgErr.Code):
-		return nil, fmt.Errorf("postgres: migrate %s: %w: another tool is making the tables, or has an object of that name: run \"fanout migrate\" again when it has ended", s.table, err)
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, driver.NameTaken(err))
 	case err != nil:
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
 	}
@@ -94,7 +94,7 @@ var duplicates = []string{"42P07", "42710", "23505"}
 func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) ([]int, error) {
 	done, err := s.versions(ctx, conn)
 	var pgErr *pgconn.PgError
-	if err != nil && !(errors.As(err, &pgErr) && pgErr.Code == undefinedTable) {
+	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
 	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {

@@ -62,7 +62,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	case err == nil:
 		return applied, nil
 	case strings.Contains(err.Error(), " already exists"):
-		err = fmt.Errorf("%w: another tool is making the tables, or has an object of that name: run \"fanout migrate\" again when it has ended", err)
+		err = driver.NameTaken(err)
 	}
 	return nil, fmt.Errorf("sqlite: migrate %s: %w", s.table, err)
 }

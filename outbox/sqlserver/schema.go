@@ -52,7 +52,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	case numbered(err, 2760): // no such schema
 		err = fmt.Errorf("%w: create the schema first", err)
 	case numbered(err, 2714): // there is already an object of that name
-		err = fmt.Errorf("%w: another tool is making the tables, or has an object of that name: run \"fanout migrate\" again when it has ended", err)
+		err = driver.NameTaken(err)
 	case numbered(err, 262): // no permission to create
 		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
 	default:

@@ -35,6 +35,12 @@ func Adopt(steps []Migration, done []int, compare func(first []Migration) (Compa
 	return there, err
 }
 
+// NameTaken adds what to do to the error of a database whose step met an object of a name that it makes:
+// of the outbox's own tables [Adopt] would have known.
+func NameTaken(err error) error {
+	return fmt.Errorf("%w: another tool is making the tables, or has an object of that name: run \"fanout migrate\" again when it has ended", err)
+}
+
 // Migrations reads the steps from files named like 0001_outbox.sql at the root of files.
 func Migrations(files fs.FS, table string) ([]Migration, error) {
 	steps, err := dbtable.Migrations(files, table)

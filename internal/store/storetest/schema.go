@@ -23,6 +23,7 @@ var schemaTests = []test{
 	{name: "CheckNamesWhatIsWrong", run: testSpoils},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},
 	{name: "AnothersTable", run: testAnothersTable, bare: true},
+	{name: "AnothersIndex", run: testAnothersIndex, bare: true},
 	{name: "TableNames", run: testTableNames},
 }
 
@@ -228,4 +229,22 @@ func testAnothersTable(t *table) {
 	assert.Error(t, t.try("SELECT count(*) FROM {t}_key_blocks"), "nothing else was made")
 	_, err = t.Store.Migrate(t.Context())
 	require.Error(t, err, "also not when it is tried again")
+}
+
+// A name that something else has, where names of indexes are those of the whole schema, is an error
+// that says so.
+func testAnothersIndex(t *table) {
+	if t.Store.Dialect() != outbox.Postgres && t.Store.Dialect() != outbox.SQLite {
+		t.Skip("names of indexes are those of their table")
+	}
+	t.exec("CREATE TABLE {f}_notes (id INTEGER)")
+	t.exec("CREATE INDEX {f}_failing ON {f}_notes (id)")
+	_, err := t.Store.Migrate(t.Context())
+	require.ErrorContains(t, err, "step 0001_outbox: ")
+	require.ErrorContains(t, err, "has an object of that name")
+	require.NotErrorIs(t, err, outbox.ErrSchema, "it would tell to run what has just been run")
+	require.Error(t, t.try("SELECT count(*) FROM {t}"), "all is made, or nothing")
+	t.exec("DROP TABLE {f}_notes")
+	_, err = t.Store.Migrate(t.Context())
+	require.NoError(t, err)
 }
