@@ -11,9 +11,11 @@ import (
 )
 
 // Migrate creates or updates the outbox table in every database of the configuration, as "fanout migrate"
-// does. It is idempotent and safe to run from several processes at once. Of the options, [WithDB] counts:
-// a handle whose database the configuration does not name is migrated, too, where it names none. The
-// user of the database needs the right to create tables.
+// does. It is idempotent and safe to run from several processes at once. Tables that another migration
+// tool made from what "fanout migrate --print" shows are recorded; the error names how tables differ
+// that are not as they should be (*admin.SchemaError), and nothing of that database is changed then.
+// Of the options, [WithDB] counts: a handle whose database the configuration does not name is
+// migrated, too, where it names none. The user of the database needs the right to create tables.
 func Migrate(ctx context.Context, cfg *config.Config, opts ...Option) error {
 	o := gather(opts)
 	cfg = withHandles(cfg, o)

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 )
 
@@ -47,11 +49,15 @@ var errNoTable = errors.New(`the inbox schema is not up to date: run inbox.Migra
 func explain(err error) error { return dbtable.Explain(err, errNoTable) }
 
 // Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that
-// it has applied, none if there was nothing to do. Of several processes that call it at the same
-// time one does it, and the others wait. All steps are applied in one transaction, on a connection
-// of its own even where db is in a transaction. On MySQL, where making a table ends a transaction,
-// each commits by itself: what was broken off goes on where Migrate is called again. The table's schema, where one is named, must exist.
-// Of the options it uses [WithTable].
+// it has applied, none if there was nothing to do. A table that another migration tool has made from
+// [Migrations] is recorded, and its steps are returned as "0001_inbox is already there, recorded"; the
+// error names how a table differs that is neither.
+//
+// Of several processes that call it at the same time one does it, and the others wait. All steps are
+// applied in one transaction, on a connection of its own even where db is in a transaction. On MySQL,
+// where making a table ends a transaction, each commits by itself: what was broken off goes on where
+// Migrate is called again. The table's schema, where one is named, must exist. Of the options it uses
+// [WithTable].
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) ([]string, error) {
 	s, statements, err := prepare(db, opts)
 	if err != nil {
@@ -139,31 +145,26 @@ func migrate(ctx context.Context, on conn, statements *statements, steps []Migra
 	if err != nil {
 		return nil, err
 	}
-	return dbtable.Apply(steps, done, func(step Migration) error {
+	dialect := schemacheck.Dialect(statements.dialect)
+	there, strange, err := dbtable.There(steps, done, func(first []Migration) (dbtable.Comparison, error) {
+		return schemacheck.Outline(ctx, on, dialect, statements.table, first...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(strange) > 0 {
+		return nil, fmt.Errorf("a table is there that is not what the steps make (%s), and nothing of it was changed: if another tool made it, "+
+			"bring it to what inbox.Migrations and \"fanout inbox migrate --print\" show, and migrate again, which records it; "+
+			"if it is not the inbox's, rename it, or choose another name (inbox.WithTable, --table)", strings.Join(strange, "; "))
+	}
+	return dbtable.Apply(steps, done, there, func(step Migration) error {
 		// Without parameters the text may hold several statements.
-		if _, err := on.ExecContext(ctx, step.SQL); err != nil {
-			return err
-		}
-		if err := statements.checkOurs(ctx, on); err != nil {
-			return err
-		}
+		_, err := on.ExecContext(ctx, step.SQL)
+		return err
+	}, func(step Migration) error {
 		_, err := exec(ctx, on, statements.record, step.Version, step.Name)
 		return err
 	})
-}
-
-// checkOurs refuses a table of that name that is not the inbox's. On MySQL the step passes over one that
-// is there, as a migration that was broken off may have made it; elsewhere it has failed.
-func (s *statements) checkOurs(ctx context.Context, on conn) error {
-	if s.dialect != mySQL {
-		return nil
-	}
-	all := []any{"", "", "", "", 1, ""}
-	_, err := queryAll(ctx, on, s.deadLetters, all, func(*sql.Rows) (nothing struct{}, err error) { return nothing, nil })
-	if err != nil {
-		return fmt.Errorf("a table %s is there that is not the inbox's: rename it, or choose another name (inbox.WithTable, --table): %w", s.table, err)
-	}
-	return nil
 }
 
 // queryAll reads an answer.

@@ -136,14 +136,26 @@ func inboxMigrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or update the inbox table",
-		Args:  noArgs,
+		Long: "Create or update the inbox table. Running it again changes nothing. A table that another migration tool has made is recorded.\n" +
+			"With --print the SQL goes to standard output for another migration tool, and no database is touched.",
+		Args: noArgs,
 	}
 	target := inboxFlags(cmd)
+	printOnly := printFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *printOnly {
+			return printAll(cmd, target.target, func(cmd *cobra.Command, cfg *config.Config, database string) error {
+				steps, err := inbox.Migrations(string(cfg.Databases[database].Driver), *target.table)
+				for _, step := range steps {
+					printStep(cmd, cfg, database, step.String(), step.SQL)
+				}
+				return err
+			})
+		}
 		return target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error {
-			applied, err := inbox.Migrate(ctx, db, table)
+			steps, err := inbox.Migrate(ctx, db, table)
 			if err == nil {
-				printApplied(cmd, at.database, applied)
+				printSteps(cmd, at.database, steps)
 			}
 			return err
 		})

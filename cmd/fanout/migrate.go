@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,24 +20,28 @@ func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or update the outbox table in every configured database",
-		Long: "Create or update the outbox table in every configured database. Running it again changes nothing.\n" +
+		Long: "Create or update the outbox table in every configured database. Running it again changes nothing. Tables that another\n" +
+			"migration tool has made are recorded; where they are not as they should be, each difference is named, and nothing is changed.\n" +
 			"With --print the SQL goes to standard output for another migration tool, and no database is touched.",
-		Args: noArgs,
+		Example: "  fanout migrate\n  fanout migrate --print --database shop | psql -1 -v ON_ERROR_STOP=1 \"$SHOP_DSN\"",
+		Args:    noArgs,
 	}
-	path := configFlag(cmd)
-	printOnly := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
+	target := targetFlags(cmd)
+	printOnly := printFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(cmd, *path)
+		if *printOnly {
+			return printAll(cmd, target, printMigrations)
+		}
+		cfg, err := load(cmd, *target.config)
 		if err != nil {
 			return err
 		}
-		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
-			if *printOnly {
-				err = printMigrations(cmd, cfg, name)
-			} else {
-				err = migrate(cmd, cfg, name)
-			}
-			if err != nil {
+		names, err := target.names(cfg)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := migrate(cmd, cfg, name); err != nil {
 				return err
 			}
 		}
@@ -48,27 +50,59 @@ func migrateCommand() *cobra.Command {
 	return cmd
 }
 
+func printFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("print", false, "print the SQL instead of running it")
+}
+
+// printAll prints the steps of each database. No value that stands for a secret is needed.
+func printAll(cmd *cobra.Command, target *target, steps func(cmd *cobra.Command, cfg *config.Config, database string) error) error {
+	cfg, err := loadWith(cmd, *target.config, config.WithUnsetVariables("databases", "consumers", "brokers", "monitor"))
+	if err != nil {
+		return err
+	}
+	names, err := target.names(cfg)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := steps(cmd, cfg, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
 	store, err := fanout.OpenStore(cmd.Context(), cfg, name, clients.Options()...)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	applied, err := store.Migrate(cmd.Context())
+	steps, err := store.Migrate(cmd.Context())
 	if err != nil {
-		return fmt.Errorf("database %q: %w", name, err)
+		return fmt.Errorf("database %q: %w", name, spellOut(err))
 	}
-	printApplied(cmd, name, applied)
+	printSteps(cmd, name, steps)
 	return nil
 }
 
-// printApplied says which steps of a schema were applied.
-func printApplied(cmd *cobra.Command, database string, applied []string) {
-	if len(applied) == 0 {
-		cmd.Printf("%s: up to date\n", database)
-		return
+// printSteps says which steps of a schema were applied, and which were recorded: these have a note
+// behind their names.
+func printSteps(cmd *cobra.Command, database string, steps []string) {
+	var applied []string
+	for _, step := range steps {
+		if strings.Contains(step, " ") {
+			cmd.Printf("%s: %s\n", database, step)
+		} else {
+			applied = append(applied, step)
+		}
 	}
-	cmd.Printf("%s: applied %s\n", database, strings.Join(applied, ", "))
+	switch {
+	case len(steps) == 0:
+		cmd.Printf("%s: up to date\n", database)
+	case len(applied) > 0:
+		cmd.Printf("%s: applied %s\n", database, strings.Join(applied, ", "))
+	}
 }
 
 func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {
@@ -89,7 +123,14 @@ func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error 
 		return err
 	}
 	for _, step := range steps {
-		cmd.Printf("-- database %s (%s), step %04d_%s\n%s\n", name, cfg.Databases[name].Driver, step.Version, step.Name, strings.TrimSpace(step.SQL))
+		printStep(cmd, cfg, name, step.String(), step.SQL)
 	}
 	return nil
+}
+
+// printStep prints a step so that the command lines of databases take it: the last statement ends like
+// the others.
+func printStep(cmd *cobra.Command, cfg *config.Config, database, step, text string) {
+	text = strings.TrimSuffix(strings.TrimSpace(text), ";")
+	cmd.Printf("-- database %s (%s), step %s\n%s;\n", database, cfg.Databases[database].Driver, step, text)
 }

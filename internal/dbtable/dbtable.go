@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,20 +94,4 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 		steps = append(steps, Migration{Version: version, Name: rest, SQL: Render(string(text), table)})
 	}
 	return steps, nil
-}
-
-// Apply calls apply for each step whose version is not among those done, in order, and returns the
-// names of the steps that it applied. It stops at the first error.
-func Apply(steps []Migration, done []int, apply func(Migration) error) ([]string, error) {
-	var applied []string
-	for _, step := range steps {
-		if slices.Contains(done, step.Version) {
-			continue
-		}
-		if err := apply(step); err != nil {
-			return nil, fmt.Errorf("step %s: %w", step, err)
-		}
-		applied = append(applied, step.String())
-	}
-	return applied, nil
 }

@@ -1,7 +1,6 @@
 package dbtable_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -33,12 +32,4 @@ func TestMigrations(t *testing.T) {
 
 	_, err = dbtable.Migrations(fstest.MapFS{"0002_second.sql": {}}, "t")
 	require.EqualError(t, err, "migration 0002_second.sql: want version 0001 here")
-
-	var got []string
-	applied, err := dbtable.Apply(steps, []int{1}, func(m dbtable.Migration) error { got = append(got, m.SQL); return nil })
-	require.NoError(t, err)
-	require.Equal(t, []string{"0002_second"}, applied)
-	require.Equal(t, []string{"two"}, got)
-	_, err = dbtable.Apply(steps, nil, func(dbtable.Migration) error { return errors.New("no") })
-	require.EqualError(t, err, "step 0001_first: no")
 }

@@ -22,7 +22,7 @@ var metric = regexp.MustCompile(`^(fanout|messaging)\.[a-z_.]+$`)
 var exported = regexp.MustCompile(`^(fanout_(?:outbox|inbox)_[a-z_]+?)(_seconds|_bytes)?(_total|_bucket|_count|_sum)?$`)
 
 // others are the words of other programs: commands, and settings with their values.
-var others = regexp.MustCompile(`^((fanout|messages|make|go|gcloud|nats|openssl|kafka-consumer-groups|(no-)?appendfsync(-on-rewrite)?) |[a-z-]+: \S+$)`)
+var others = regexp.MustCompile(`^((fanout|messages|make|go|gcloud|nats|docker|atlas|openssl|kafka-consumer-groups|(no-)?appendfsync(-on-rewrite)?) |[a-z-]+: \S+$)`)
 
 // A log line or a metric that a page quotes is one that the source writes: who is on call looks for
 // exactly that.
@@ -54,10 +54,14 @@ func TestQuotedWords(t *testing.T) {
 // pages are what users read, but for the CHANGELOG: that speaks of what was as well.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(root + "docs/*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, found)
-	return append(found, root+"README.md")
+	found := []string{root + "README.md", root + "CONTRIBUTING.md"}
+	for _, folder := range []string{"docs/", "docs/howto/"} {
+		there, err := filepath.Glob(root + folder + "*.md")
+		require.NoError(t, err)
+		require.NotEmpty(t, there)
+		found = append(found, there...)
+	}
+	return found
 }
 
 // prose is a page without its blocks of code, line for line.

@@ -6,14 +6,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/google/uuid"
 )
 
 // A Database is how expressions are evaluated.
 type Database struct {
-	Dialect outbox.Dialect
+	Dialect Dialect
 	// ASCII is true where the database cannot hold other characters.
 	ASCII bool
+	// Shard is what Go computes for the column shard of a row, from its ordering key or "", its message
+	// id and its priority; nil where no table has such a column.
+	Shard func(key string, id uuid.UUID, priority int) int
 	// Ask sends a SELECT without parameters, which reads no table, and returns its rows. Run it so
 	// that nothing can be written, whatever functions the owner of the tables has put into an
 	// expression.

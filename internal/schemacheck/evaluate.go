@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // patience is how long a database may take to evaluate all expressions, which takes tens of
@@ -67,7 +65,7 @@ var number = regexp.MustCompile(`^\.?\d[\d.eE]*$`)
 // foreign is what an expression names with its schema: a function, a type, an operator or a sequence
 // of the owner's. The check runs with the rights of whoever asks for it, and does not call these. The
 // database's own need no schema.
-func foreign(dialect outbox.Dialect, expression string) string {
+func foreign(dialect Dialect, expression string) string {
 	tokens := Scan(dialect, expression)
 	for i, token := range tokens {
 		switch text := token.Text; {
@@ -109,7 +107,7 @@ WHERE %s`, i, live, want, c.rows.sql(db.Dialect), differ(db.Dialect, "fanout_liv
 }
 
 // results are the two expressions as they are compared.
-func (c *comparison) results(dialect outbox.Dialect) (live, want string) {
+func (c *comparison) results(dialect Dialect) (live, want string) {
 	switch {
 	case c.property == CheckExpression: // NULL passes
 		return "CASE WHEN NOT (" + c.live + ") THEN 0 ELSE 1 END", "CASE WHEN NOT (" + c.want + ") THEN 0 ELSE 1 END"

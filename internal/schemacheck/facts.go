@@ -13,6 +13,17 @@ import (
 	"strings"
 )
 
+// A Dialect is a kind of database, by the name that configurations have for it, which GORM has, too.
+type Dialect string
+
+// The databases.
+const (
+	Postgres  Dialect = "postgres"
+	SQLServer Dialect = "sqlserver"
+	SQLite    Dialect = "sqlite"
+	MySQL     Dialect = "mysql" // MariaDB, too
+)
+
 const (
 	// None is the value of a property that an object does not have.
 	None = "none"

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // A repeated character, which is shorter to write than the text.
@@ -21,15 +19,15 @@ func (r repeated) text() string { return strings.Repeat(r.character, r.times) }
 
 // literal writes a value of a probe: nil, int, string, repeated, uuid.UUID, []byte. It has the type
 // of a text where cast converts it.
-func literal(dialect outbox.Dialect, value any) string {
+func literal(dialect Dialect, value any) string {
 	switch value := value.(type) {
 	case nil:
-		if dialect == outbox.SQLServer { // where NULL alone is a number, which becomes no time
+		if dialect == SQLServer { // where NULL alone is a number, which becomes no time
 			return "CONVERT(nvarchar(4000), NULL)"
 		}
 		return "NULL"
 	case int:
-		if dialect == outbox.Postgres || dialect == outbox.SQLServer {
+		if dialect == Postgres || dialect == SQLServer {
 			return textLiteral(dialect, strconv.Itoa(value))
 		}
 		return strconv.Itoa(value)
@@ -38,7 +36,7 @@ func literal(dialect outbox.Dialect, value any) string {
 	case repeated:
 		return repeatedLiteral(dialect, value)
 	case uuid.UUID:
-		if dialect == outbox.MySQL {
+		if dialect == MySQL {
 			return bytesLiteral(dialect, value[:])
 		}
 		return textLiteral(dialect, value.String())
@@ -49,12 +47,12 @@ func literal(dialect outbox.Dialect, value any) string {
 	}
 }
 
-func repeatedLiteral(dialect outbox.Dialect, value repeated) string {
+func repeatedLiteral(dialect Dialect, value repeated) string {
 	character := textLiteral(dialect, value.character)
 	switch dialect {
-	case outbox.SQLite:
+	case SQLite:
 		return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', %s)", value.times, character)
-	case outbox.SQLServer:
+	case SQLServer:
 		if value.times > 4000 { // it would be cut
 			character = "CONVERT(nvarchar(max), " + character + ")"
 		}
@@ -64,26 +62,26 @@ func repeatedLiteral(dialect outbox.Dialect, value repeated) string {
 	}
 }
 
-func textLiteral(dialect outbox.Dialect, text string) string {
+func textLiteral(dialect Dialect, text string) string {
 	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
 	switch {
-	case dialect == outbox.Postgres: // whatever standard_conforming_strings says
+	case dialect == Postgres: // whatever standard_conforming_strings says
 		return "E" + strings.ReplaceAll(quoted, `\`, `\\`)
-	case dialect == outbox.SQLServer:
+	case dialect == SQLServer:
 		return "N" + quoted
-	case dialect == outbox.MySQL && text != "": // whatever the session's character set and sql_mode say
+	case dialect == MySQL && text != "": // whatever the session's character set and sql_mode say
 		return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
 	default:
 		return quoted
 	}
 }
 
-func bytesLiteral(dialect outbox.Dialect, value []byte) string {
+func bytesLiteral(dialect Dialect, value []byte) string {
 	digits := hex.EncodeToString(value)
 	switch dialect {
-	case outbox.Postgres:
+	case Postgres:
 		return `E'\\x` + digits + "'"
-	case outbox.SQLServer:
+	case SQLServer:
 		return "N'" + digits + "'"
 	default:
 		return "x'" + digits + "'"
@@ -91,12 +89,12 @@ func bytesLiteral(dialect outbox.Dialect, value []byte) string {
 }
 
 // cast makes of a literal what the column would hold.
-func cast(dialect outbox.Dialect, value string, of Object) string {
+func cast(dialect Dialect, value string, of Object) string {
 	kind := of.Value("type")
 	switch dialect {
-	case outbox.Postgres:
+	case Postgres:
 		return fmt.Sprintf("CAST(%s AS %s)", value, kind)
-	case outbox.MySQL:
+	case MySQL:
 		switch class(kind) {
 		case textClass:
 			return fmt.Sprintf("CONVERT(%s USING utf8mb4) COLLATE utf8mb4_bin", value)
@@ -107,7 +105,7 @@ func cast(dialect outbox.Dialect, value string, of Object) string {
 		default:
 			return fmt.Sprintf("CAST(%s AS SIGNED)", value)
 		}
-	case outbox.SQLServer:
+	case SQLServer:
 		switch collation := of.Value("collation"); {
 		case kind == None: // a computed column
 			return fmt.Sprintf("CONVERT(int, %s)", value)
@@ -125,17 +123,17 @@ func cast(dialect outbox.Dialect, value string, of Object) string {
 
 // compared makes of an expression what two of them are compared as: what the column would hold, in
 // bytes.
-func compared(dialect outbox.Dialect, expression, kind string) string {
+func compared(dialect Dialect, expression, kind string) string {
 	switch {
-	case dialect == outbox.Postgres && kind == None:
+	case dialect == Postgres && kind == None:
 		return "CAST((" + expression + ") AS text)"
-	case dialect == outbox.Postgres:
+	case dialect == Postgres:
 		return "CAST(CAST((" + expression + ") AS " + kind + ") AS text)"
-	case dialect == outbox.MySQL: // where texts are the same or not by collations
+	case dialect == MySQL: // where texts are the same or not by collations
 		return "HEX(CONCAT(" + expression + "))"
-	case dialect == outbox.SQLServer && kind == None:
+	case dialect == SQLServer && kind == None:
 		return "CONVERT(varbinary(8000), " + expression + ")"
-	case dialect == outbox.SQLServer:
+	case dialect == SQLServer:
 		return "CONVERT(varbinary(8000), CONVERT(" + kind + ", " + expression + "))"
 	default:
 		return "CAST((" + expression + ") AS TEXT)"
@@ -143,22 +141,22 @@ func compared(dialect outbox.Dialect, expression, kind string) string {
 }
 
 // clock is 1 where a default tells the time, as the wanted one does.
-func clock(dialect outbox.Dialect, live, want string) string {
+func clock(dialect Dialect, live, want string) string {
 	same := fmt.Sprintf("(%[2]s) <= (%[1]s) AND (%[1]s) <= (%[2]s)", live, want) // they are evaluated in this order
-	if dialect == outbox.SQLServer {                                             // which promises no order
+	if dialect == SQLServer {                                                    // which promises no order
 		same = fmt.Sprintf("ABS(DATEDIFF(second, %s, %s)) < 60", live, want)
 	}
 	return "CASE WHEN " + same + " THEN 1 ELSE 0 END"
 }
 
 // differ is a condition on two columns, of which either may be NULL.
-func differ(dialect outbox.Dialect, a, b string) string {
+func differ(dialect Dialect, a, b string) string {
 	switch dialect {
-	case outbox.Postgres:
+	case Postgres:
 		return a + " IS DISTINCT FROM " + b
-	case outbox.MySQL:
+	case MySQL:
 		return "NOT (" + a + " <=> " + b + ")"
-	case outbox.SQLServer:
+	case SQLServer:
 		return fmt.Sprintf("%[1]s <> %[2]s OR (%[1]s IS NULL AND %[2]s IS NOT NULL) OR (%[1]s IS NOT NULL AND %[2]s IS NULL)", a, b)
 	default:
 		return a + " IS NOT " + b

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // probes are the rows on which expressions are evaluated: every combination of the rows of lists. An
@@ -86,7 +84,7 @@ func (p probes) singly() list {
 }
 
 // sql selects the rows, each with its number.
-func (p probes) sql(dialect outbox.Dialect) string {
+func (p probes) sql(dialect Dialect) string {
 	number, columns := "0", ""
 	sources := make([]string, 0, len(p))
 	for i, one := range p {
@@ -110,7 +108,7 @@ func (p probes) sql(dialect outbox.Dialect) string {
 
 // sql is the list as a table, with the rows' numbers in a column of this name. MySQL and MariaDB have
 // no words in common for a list of values, and SQLite has no names for its columns.
-func (l list) sql(dialect outbox.Dialect, counter string) string {
+func (l list) sql(dialect Dialect, counter string) string {
 	names := []string{counter}
 	for _, object := range l.columns {
 		names = append(names, nameOf(object))
@@ -134,8 +132,8 @@ func (l list) sql(dialect outbox.Dialect, counter string) string {
 	return fmt.Sprintf("(SELECT %s) AS %s_list", strings.Join(rows, " UNION ALL SELECT "), counter)
 }
 
-func hasValues(dialect outbox.Dialect) bool {
-	return dialect == outbox.Postgres || dialect == outbox.SQLServer
+func hasValues(dialect Dialect) bool {
+	return dialect == Postgres || dialect == SQLServer
 }
 
 // describe a row for people.
@@ -314,7 +312,7 @@ func (db *Database) numbers(of Object, constants constants) []any {
 			}
 		}
 	}
-	if db.Dialect == outbox.SQLite { // whose columns take anything
+	if db.Dialect == SQLite { // whose columns take anything
 		values = append(values, "x")
 	}
 	return values
@@ -324,7 +322,7 @@ func (db *Database) numbers(of Object, constants constants) []any {
 func (db *Database) holds(of Object, n int) bool {
 	kind := strings.ToLower(of.Value("type"))
 	switch {
-	case db.Dialect == outbox.SQLite, strings.HasPrefix(kind, "bigint"):
+	case db.Dialect == SQLite, strings.HasPrefix(kind, "bigint"):
 		return true
 	case strings.HasPrefix(kind, "int"):
 		return n >= math.MinInt32 && n <= math.MaxInt32
@@ -338,9 +336,9 @@ func (db *Database) holds(of Object, n int) bool {
 func (db *Database) uuids() []any {
 	values := []any{ids[0], ids[1], ids[2]}
 	switch db.Dialect {
-	case outbox.MySQL:
+	case MySQL:
 		return append(values, []byte{}, ids[0][:15], append(ids[0][:], 1))
-	case outbox.SQLite:
+	case SQLite:
 		text := ids[0].String()
 		return append(values, strings.ToUpper(text), "{"+text+"}", strings.ReplaceAll(text, "-", ""), text[1:], text[:35]+"g", "-"+text[:8]+text[9:], "", []byte{1})
 	default:
@@ -392,15 +390,15 @@ func (db *Database) shardRows(c *comparison, constants constants) list {
 		}
 	}
 	add := func(key any, id uuid.UUID, priorities ...int) {
-		row := outbox.Row{MessageID: id}
+		var text string
 		switch key := key.(type) {
 		case string:
-			row.OrderingKey = key
+			text = key
 		case repeated:
-			row.OrderingKey = key.text()
+			text = key.text()
 		}
-		for _, row.Priority = range priorities {
-			l.rows = append(l.rows, append([]any{key, id, row.Priority, db.Dialect.Shard(&row)}, further...))
+		for _, priority := range priorities {
+			l.rows = append(l.rows, append([]any{key, id, priority, db.Shard(text, id, priority)}, further...))
 		}
 	}
 	for i, key := range keys {

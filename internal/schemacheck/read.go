@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Wanted reads the facts out of the migrations, in which the tables' names are filled in. They hold
 // CREATE TABLE, CREATE INDEX and few other statements; one that says something about the schema and
 // cannot be read is an error.
-func Wanted(dialect outbox.Dialect, steps ...dbtable.Migration) (Facts, error) {
+func Wanted(dialect Dialect, steps ...dbtable.Migration) (Facts, error) {
 	var tables []*Reading
 	for _, step := range steps {
 		for _, statement := range split(Scan(dialect, step.SQL), ";") {
@@ -31,7 +30,7 @@ func Wanted(dialect outbox.Dialect, steps ...dbtable.Migration) (Facts, error) {
 	return facts, nil
 }
 
-func wantedStatement(dialect outbox.Dialect, tables []*Reading, text []Token) ([]*Reading, error) {
+func wantedStatement(dialect Dialect, tables []*Reading, text []Token) ([]*Reading, error) {
 	name := 2 // where a table's name stands
 	switch {
 	case is(text, "set"), is(text, "insert"): // options of the session, rows
@@ -69,7 +68,7 @@ func bare(table string) string { return table[strings.LastIndexByte(table, '.')+
 // A Reading collects what CREATE statements say about one table: those of the migrations, or those
 // that SQLite and MySQL tell in place of a catalog of expressions.
 type Reading struct {
-	Dialect outbox.Dialect
+	Dialect Dialect
 	// Name of the table, and Owner what its columns have behind theirs: nothing, or " of " and the
 	// table's name.
 	Name, Owner string
@@ -99,7 +98,7 @@ func (r *Reading) create(text []Token) error {
 		return fmt.Errorf("schemacheck: a statement that cannot be read: %s", Text(text))
 	}
 	options := from(text, open+len(body)+2)
-	if r.Dialect == outbox.MySQL {
+	if r.Dialect == MySQL {
 		r.add(Table+r.Name, "engine", option(options, "engine"))
 	} else {
 		r.add(Table+r.Name, "kind", "table")
@@ -135,14 +134,14 @@ func (r *Reading) create(text []Token) error {
 func (r *Reading) check(object string, expression, rest []Token) {
 	r.add(object, CheckExpression, Text(expression))
 	switch r.Dialect {
-	case outbox.Postgres:
+	case Postgres:
 		r.add(object, "valid", yes)
-	case outbox.SQLServer:
+	case SQLServer:
 		r.add(object, "enabled", yes)
 		r.add(object, "trusted", yes)
-	case outbox.MySQL:
+	case MySQL:
 		r.add(object, "enforced", yesNo(!is(rest, "not", "enforced")))
-	case outbox.SQLite: // each constraint holds
+	case SQLite: // each constraint holds
 	}
 }
 
@@ -171,11 +170,11 @@ func option(tokens []Token, word string) string {
 func (r *Reading) key(name string, item, columns []Token) {
 	primary, unique := is(item, "primary"), !is(item, "key")
 	switch r.Dialect {
-	case outbox.SQLServer:
+	case SQLServer:
 		r.add(index+name, "kind", strings.ToUpper(item[find(item, "(")-1].Text))
 		r.indexed(index+name, unique, columns)
 		r.add(index+name, "enabled", yes)
-	case outbox.MySQL:
+	case MySQL:
 		object := index + "PRIMARY" + r.Owner
 		if !primary {
 			object = index + unquoted(item[find(item, "(")-1])
@@ -185,7 +184,7 @@ func (r *Reading) key(name string, item, columns []Token) {
 			r.add(object, "ignored", yes)
 		}
 	default:
-		if r.Dialect == outbox.SQLite && primary { // which its catalog tells of the columns
+		if r.Dialect == SQLite && primary { // which its catalog tells of the columns
 			for n, part := range split(columns, ",") {
 				r.add(column+unquoted(part[0])+r.Owner, "primary key", "part "+strconv.Itoa(n+1))
 			}
@@ -208,11 +207,11 @@ func (r *Reading) createIndex(text []Token) {
 	open := find(text, "(")
 	columns := group(text, open)
 	switch r.Dialect {
-	case outbox.Postgres:
+	case Postgres:
 		r.add(object, "kind", "btree")
-	case outbox.SQLServer:
+	case SQLServer:
 		r.add(object, "kind", "NONCLUSTERED")
-	case outbox.MySQL, outbox.SQLite: // there is one kind
+	case MySQL, SQLite: // there is one kind
 	}
 	r.indexed(object, is(text, "create", "unique"), columns)
 	rest := from(text, open+len(columns)+2)
@@ -227,18 +226,18 @@ func (r *Reading) createIndex(text []Token) {
 		r.add(object, Predicate, Text(rest[1:]))
 	}
 	switch r.Dialect {
-	case outbox.Postgres:
+	case Postgres:
 		r.add(object, "valid", yes)
-	case outbox.SQLServer:
+	case SQLServer:
 		r.add(object, "enabled", yes)
-	case outbox.MySQL, outbox.SQLite: // each index is in use
+	case MySQL, SQLite: // each index is in use
 	}
 }
 
 func (r *Reading) indexed(object string, unique bool, columns []Token) {
 	r.add(object, "unique", yesNo(unique))
 	r.add(object, "columns", r.list(columns))
-	if r.Dialect != outbox.Postgres {
+	if r.Dialect != Postgres {
 		return
 	}
 	var expressions []string
@@ -256,7 +255,7 @@ func (r *Reading) indexed(object string, unique bool, columns []Token) {
 func (r *Reading) list(columns []Token) string {
 	var names []string
 	for _, item := range split(columns, ",") {
-		if r.Dialect == outbox.Postgres && find(item, "(") < len(item) {
+		if r.Dialect == Postgres && find(item, "(") < len(item) {
 			names = append(names, "("+Expression+")")
 			continue
 		}
@@ -305,7 +304,7 @@ func (r *Reading) column(text []Token, collation string) {
 		r.add(object, "type", kind)
 		text = text[n:]
 	}
-	if r.Dialect != outbox.MySQL || class(kind) != textClass {
+	if r.Dialect != MySQL || class(kind) != textClass {
 		collation = None // a table's collation is that of its texts
 	}
 	nullable, persisted := true, false
@@ -325,14 +324,14 @@ func (r *Reading) column(text []Token, collation string) {
 		}
 		text = from(text, n)
 	}
-	if r.Dialect == outbox.SQLite {
+	if r.Dialect == SQLite {
 		collation = strings.ToUpper(collation)
 	}
 	if !strings.EqualFold(collation, None) {
 		r.add(object, "collation", collation)
 	}
 	r.add(object, "nullable", yesNo(nullable))
-	if r.Dialect == outbox.SQLServer && r.Facts.Find(object).Value(Generated) != None {
+	if r.Dialect == SQLServer && r.Facts.Find(object).Value(Generated) != None {
 		r.add(object, "persisted", yesNo(persisted))
 	}
 }
@@ -367,7 +366,7 @@ func (r *Reading) origin(object string, text []Token) int {
 		r.add(object, "autoincrement", yes)
 	case is(text, "auto_increment"):
 		r.add(object, "extra", "auto_increment")
-	case r.Dialect == outbox.MySQL && (is(text, "stored") || is(text, "virtual")):
+	case r.Dialect == MySQL && (is(text, "stored") || is(text, "virtual")):
 		r.add(object, "extra", text[0].Word()+" generated")
 	case is(text, "stored"), is(text, "virtual"):
 		r.add(object, "storage", text[0].Word())
@@ -382,16 +381,16 @@ var (
 )
 
 // typeName is a type as the catalog writes it.
-func typeName(dialect outbox.Dialect, tokens []Token) string {
+func typeName(dialect Dialect, tokens []Token) string {
 	name := blanks.ReplaceAllString(strings.ToLower(Text(tokens)), "$1")
 	switch {
-	case dialect == outbox.SQLite:
+	case dialect == SQLite:
 		return strings.ToUpper(name)
 	case name == "timestamptz":
 		return "timestamp with time zone"
-	case name == "boolean" && dialect == outbox.MySQL:
+	case name == "boolean" && dialect == MySQL:
 		return "tinyint(1)"
-	case dialect == outbox.MySQL:
+	case dialect == MySQL:
 		return MySQLType(name)
 	default:
 		return name

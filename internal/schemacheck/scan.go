@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // A Token is a piece of an SQL text: a string, a quoted name, a word, or any other character but a
@@ -31,9 +29,9 @@ var (
 )
 
 // Scan cuts an SQL text into tokens, without its comments.
-func Scan(dialect outbox.Dialect, text string) []Token {
+func Scan(dialect Dialect, text string) []Token {
 	pattern := tokens
-	if dialect == outbox.MySQL {
+	if dialect == MySQL {
 		pattern, text = mysqlTokens, mysqlComment.ReplaceAllString(text, "$1")
 	}
 	var (

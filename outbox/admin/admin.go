@@ -140,8 +140,11 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// does.
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
 
-	// Migrate brings the schema up to date and returns the names of the steps that it applied. It
-	// is idempotent and safe to run from several processes at once.
+	// Migrate brings the schema up to date and returns the names of the steps that it applied, such
+	// as "0001_outbox". It is idempotent and safe to run from several processes at once. Tables that
+	// another tool made from the same steps are recorded, and their steps are returned with a note:
+	// "0001_outbox is already there, recorded". Tables of which there is no record, and that are not
+	// what the steps make, are a [*SchemaError]; nothing is changed then.
 	Migrate(ctx context.Context) ([]string, error)
 	// Check compares the live schema with what this version needs: tables, columns with their
 	// types, defaults and generated expressions, indexes, constraints. What the schema has beyond

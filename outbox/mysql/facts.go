@@ -12,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/internal/store/contention"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -20,13 +21,13 @@ const keySlots = 1024
 
 const rowsProperty = "number of rows"
 
-// wanted are the facts of this store's tables.
-func (s *Store) wanted() (schemacheck.Facts, error) {
+// wanted are the facts of this store's tables after the first steps.
+func (s *Store) wanted(first int) (schemacheck.Facts, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}
-	want, err := schemacheck.Wanted(outbox.MySQL, steps...)
+	want, err := schemacheck.Wanted(schemacheck.MySQL, steps[:first]...)
 	return want.With(schemacheck.Table+s.table+"_key_slots", rowsProperty, strconv.Itoa(keySlots)), err
 }
 
@@ -44,7 +45,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (live schemacheck.Fa
 		if len(found) == 0 {
 			continue
 		}
-		made := schemacheck.Reading{Dialect: outbox.MySQL, Name: table, Owner: owner}
+		made := schemacheck.Reading{Dialect: schemacheck.MySQL, Name: table, Owner: owner}
 		if err := s.made(ctx, table, &made); err != nil {
 			return nil, err
 		}
@@ -123,7 +124,8 @@ func (s *Store) made(ctx context.Context, table string, into *schemacheck.Readin
 // written here. The time is that of a zone in which a clock that does not tell UTC goes wrong.
 func (s *Store) evaluation() *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.MySQL,
+		Dialect: schemacheck.MySQL,
+		Shard:   driver.ShardOf(outbox.MySQL),
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			conn, err := s.db.Conn(ctx)
 			if err != nil {

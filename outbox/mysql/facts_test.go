@@ -19,7 +19,7 @@ func TestCheckMutants(t *testing.T) {
 	t.Parallel()
 	testenv.OneStepAtATime(t)
 	store := newStore(t, openDB(t, testenv.MySQL(t)), "outbox")
-	want, err := store.wanted()
+	want, err := store.wanted(1)
 	require.NoError(t, err)
 	schematest.Mutants(t, store.evaluation(), want, `COALESCE\(LENGTH\(\w+\), (01|10)\)|, 256\), 10\)|\+ 18, (321|120)\)`)
 }
@@ -35,7 +35,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	settings, err := mysql.ParseDSN(dsn)
 	require.NoError(t, err)
-	want, err := store.wanted()
+	want, err := store.wanted(1)
 	require.NoError(t, err)
 	user := "check_" + strings.ToLower(rand.Text()[:12])
 	statements := []string{"CREATE USER " + user + " IDENTIFIED BY 'secret'"}

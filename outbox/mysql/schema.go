@@ -32,8 +32,8 @@ func Migrations(table string) ([]driver.Migration, error) {
 const migratePatience = time.Minute
 
 // Migrate implements admin.Administration. Statements that make tables commit by themselves: a
-// migration that was broken off goes on where it is run again. The table's database, where one is
-// named, must exist.
+// migration that was broken off goes on where it is run again. Steps that another tool has applied are
+// recorded. The table's database, where one is named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	applied, err := s.migrate(ctx)
 	switch {
@@ -41,6 +41,8 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		return applied, nil
 	case numbered(err, 1049): // no such database
 		err = fmt.Errorf("%w: create the database first", err)
+	case numbered(err, 1050, 1060, 1061): // a table, column or index of that name
+		err = driver.NameTaken(err)
 	case numbered(err, 1044, 1142): // no permission
 		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
 	default:
@@ -55,14 +57,9 @@ func (s *Store) migrate(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	// Before a connection is kept: those of other migrations in this process may be all that there are.
-	recorded, err := s.list(ctx, s.db, "applied", nil)
-	if err != nil && !numbered(err, 1146) {
+	there, err := s.adopt(ctx, steps)
+	if err != nil {
 		return nil, err
-	}
-	if len(recorded) == 0 {
-		if err := s.strangers(ctx); err != nil {
-			return nil, err
-		}
 	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -80,41 +77,47 @@ func (s *Store) migrate(ctx context.Context) ([]string, error) {
 	if _, err := s.exec(ctx, conn, "migrate", nil); err != nil {
 		return nil, err
 	}
-	done, err := s.list(ctx, conn, "applied", nil)
+	done, err := s.versions(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	versions := make([]int, len(done))
-	for i, version := range done {
-		versions[i] = int(version)
-	}
-	return driver.ApplyMigrations(steps, versions, func(step driver.Migration) error {
+	return driver.ApplyMigrations(steps, done, there, func(step driver.Migration) error {
 		for _, part := range parts(step) {
 			if _, err := conn.ExecContext(ctx, part.SQL); err != nil {
 				return err
 			}
 		}
+		return nil
+	}, func(step driver.Migration) error {
 		_, err := s.exec(ctx, conn, "record", args{"version": step.Version, "name": step.Name})
 		return err
 	})
 }
 
-// strangers refuses tables that have the names of the outbox's and are not its: before the first step is
-// recorded, statements that make tables pass over those that are there, as a migration that was broken
-// off may have made them.
-func (s *Store) strangers(ctx context.Context) error {
-	_, differences, err := s.compare(ctx)
-	if err != nil {
-		return err
+// adopt returns the steps that another tool has applied. A migration that was broken off, of whichever
+// tool, has left tables out: the statements that make them pass over those that are there.
+func (s *Store) adopt(ctx context.Context, steps []driver.Migration) ([]int, error) {
+	done, err := s.versions(ctx, s.db)
+	if err != nil && !numbered(err, 1146) {
+		return nil, err
 	}
-	ours := slices.DeleteFunc(differences, func(d string) bool { // what a migration that was broken off may not have come to
-		return strings.HasPrefix(d, "table ") && (strings.HasSuffix(d, ": missing") || strings.Contains(d, ": number of rows "))
+	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
+		exists, differences, err := s.compare(ctx, len(first))
+		broken := len(differences) > 0 && !slices.ContainsFunc(differences, func(d string) bool {
+			return !strings.HasPrefix(d, "table ") || !strings.HasSuffix(d, ": missing") && !strings.Contains(d, ": "+rowsProperty+" ")
+		})
+		return driver.Comparison{Begun: exists && !broken, Differences: differences}, err
 	})
-	if len(ours) > 0 {
-		return fmt.Errorf("a table is there that is not the outbox's (%s): rename it, or choose another name under outbox.table; no table of the outbox was made",
-			strings.Join(ours[:min(len(ours), 5)], "; "))
+}
+
+// versions are the steps that Migrate has recorded.
+func (s *Store) versions(ctx context.Context, on conn) ([]int, error) {
+	recorded, err := s.list(ctx, on, "applied", nil)
+	versions := make([]int, len(recorded))
+	for i, version := range recorded {
+		versions[i] = int(version)
 	}
-	return nil
+	return versions, err
 }
 
 // parts are the statements of a step: a session takes one at a time, unless its DSN says otherwise.
@@ -145,15 +148,12 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	exists, differences, err := s.compare(ctx)
+	exists, differences, err := s.compare(ctx, len(steps))
 	if err != nil {
 		return err
 	}
 	found := driver.LiveSchema{Differences: differences, Exists: exists}
-	recorded, err := s.list(ctx, s.db, "applied", nil)
-	for _, version := range recorded {
-		found.Versions = append(found.Versions, int(version))
-	}
+	found.Versions, err = s.versions(ctx, s.db)
 	found.Recorded = err == nil
 	if err != nil && !numbered(err, 1146, 1142) { // no record, or one that this user may not read: then the tables alone tell
 		return err
@@ -161,9 +161,10 @@ func (s *Store) check(ctx context.Context) error {
 	return found.Err(steps)
 }
 
-// compare says whether the outbox's table exists, and how the tables differ from what is wanted.
-func (s *Store) compare(ctx context.Context) (exists bool, differences []string, err error) {
-	want, err := s.wanted()
+// compare says whether a table of the outbox exists, and how the tables differ from what the first
+// steps make.
+func (s *Store) compare(ctx context.Context, steps int) (exists bool, differences []string, err error) {
+	want, err := s.wanted(steps)
 	if err != nil {
 		return false, nil, err
 	}
@@ -172,5 +173,5 @@ func (s *Store) compare(ctx context.Context) (exists bool, differences []string,
 		return false, nil, err
 	}
 	differences, err = s.evaluation().Differences(ctx, want, live)
-	return live.Has(want[0].Name), differences, err
+	return len(live) > 0, differences, err
 }

@@ -33,12 +33,21 @@ func Migrations(table string) ([]driver.Migration, error) {
 	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction. The
-// table's schema, where one is named, must exist.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
+// another tool has applied are recorded. The table's schema, where one is named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
+	}
+	var there []int
+	// Before the lock is taken: what another process migrates meanwhile is then in the record.
+	err = s.conn(ctx, func(conn *pgx.Conn) (err error) {
+		there, err = s.adopt(ctx, conn, steps)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
 	}
 	var applied []string
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted} // whatever the server's default
@@ -56,11 +65,11 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
+		applied, err = driver.ApplyMigrations(steps, done, there, func(step driver.Migration) error {
 			// The simple protocol lets the text hold several statements.
-			if _, err := tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
-				return err
-			}
+			_, err := tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol)
+			return err
+		}, func(step driver.Migration) error {
 			_, err := tx.Exec(ctx, "INSERT INTO "+s.table+"_migrations (version, name) VALUES ($1, $2)", step.Version, step.Name)
 			return err
 		})
@@ -70,10 +79,42 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	switch {
 	case errors.As(err, &pgErr) && pgErr.Code == invalidSchema:
 		return nil, fmt.Errorf("postgres: migrate %s: %w: create the schema first", s.table, err)
+	case errors.As(err, &pgErr) && slices.Contains(duplicates, pgErr.Code):
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, driver.NameTaken(err))
 	case err != nil:
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
 	}
 	return applied, nil
+}
+
+// duplicates are the errors of a CREATE whose name is taken: by a table, a type or an object.
+var duplicates = []string{"42P07", "42710", "23505"}
+
+// adopt returns the steps that another tool has applied.
+func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) ([]int, error) {
+	done, err := s.versions(ctx, conn)
+	var pgErr *pgconn.PgError
+	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
+		return nil, err
+	}
+	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
+		begun, differences, err := s.compare(ctx, conn, first)
+		return driver.Comparison{Begun: begun, Differences: differences}, err
+	})
+}
+
+// compare says whether a table of the outbox exists, and how the tables differ from what the steps make.
+func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) (exists bool, differences []string, err error) {
+	want, err := schemacheck.Wanted(schemacheck.Postgres, steps...)
+	if err != nil {
+		return false, nil, err
+	}
+	live, err := s.facts(ctx, conn, want.Tables())
+	if err != nil {
+		return false, nil, err
+	}
+	differences, err = s.evaluation(conn).Differences(ctx, want, live)
+	return len(live) > 0, differences, err
 }
 
 // querier is a connection or a transaction.
@@ -113,19 +154,11 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	want, err := s.wanted()
+	exists, differences, err := s.compare(ctx, conn, steps)
 	if err != nil {
 		return err
 	}
-	live, err := s.facts(ctx, conn, want.Tables())
-	if err != nil {
-		return err
-	}
-	differences, err := s.evaluation(conn).Differences(ctx, want, live)
-	if err != nil {
-		return err
-	}
-	found := driver.LiveSchema{Differences: differences, Exists: live.Has(schemacheck.Table + s.table)}
+	found := driver.LiveSchema{Differences: differences, Exists: exists}
 	found.Versions, err = s.versions(ctx, conn)
 	var pgErr *pgconn.PgError
 	switch {
@@ -146,7 +179,7 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.Postgres, steps...)
+	return schemacheck.Wanted(schemacheck.Postgres, steps...)
 }
 
 // facts reads what the named tables are made of.
@@ -176,7 +209,8 @@ func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (liv
 // be written here, what is not PostgreSQL's own is not called, and it does not take forever.
 func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.Postgres,
+		Dialect: schemacheck.Postgres,
+		Shard:   driver.ShardOf(outbox.Postgres),
 		ASCII:   conn.PgConn().ParameterStatus("server_encoding") != "UTF8",
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {

@@ -9,16 +9,18 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// wanted are the facts of this store's tables. SQLite's catalog names them without their schema.
-func (s *Store) wanted() (schemacheck.Facts, error) {
+// wanted are the facts of this store's tables after the first steps. SQLite's catalog names them
+// without their schema.
+func (s *Store) wanted(first int) (schemacheck.Facts, error) {
 	steps, err := Migrations(bareName(s.table))
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.SQLite, steps...)
+	return schemacheck.Wanted(schemacheck.SQLite, steps[:first]...)
 }
 
 func bareName(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
@@ -32,7 +34,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 	}
 	var (
 		live schemacheck.Facts
-		made = schemacheck.Reading{Dialect: outbox.SQLite}
+		made = schemacheck.Reading{Dialect: schemacheck.SQLite}
 	)
 	err = s.read(ctx, func(rows *sql.Rows) error {
 		var object, property, value string
@@ -58,7 +60,8 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 // those of this process, and a SELECT of values writes nothing.
 func (s *Store) evaluation() *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.SQLite,
+		Dialect: schemacheck.SQLite,
+		Shard:   driver.ShardOf(outbox.SQLite),
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = s.read(ctx, func(rows *sql.Rows) error {
 				var answer schemacheck.Answer

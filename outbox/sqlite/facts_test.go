@@ -16,7 +16,7 @@ func TestCheckMutants(t *testing.T) {
 	testenv.OneStepAtATime(t)
 	store, err := New(openDB(t, filepath.Join(t.TempDir(), "outbox.db")), "outbox")
 	require.NoError(t, err)
-	want, err := store.wanted()
+	want, err := store.wanted(1)
 	require.NoError(t, err)
 	schematest.Mutants(t, store.evaluation(), want, `coalesce\(\w+, (01|10)\)`)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -25,11 +26,17 @@ func Migrations(table string) ([]driver.Migration, error) {
 	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
+// another tool has applied are recorded.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
+	}
+	// Before the lock is taken: what another process migrates meanwhile is then in the record.
+	there, err := s.adopt(ctx, steps)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: migrate %s: %w", s.table, err)
 	}
 	var applied []string
 	err = s.write(ctx, func(conn *sql.Conn) error {
@@ -41,20 +48,59 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
-			if _, err := conn.ExecContext(ctx, step.SQL); err != nil {
-				return err
-			}
+		applied, err = driver.ApplyMigrations(steps, done, there, func(step driver.Migration) error {
+			_, err := conn.ExecContext(ctx, step.SQL)
+			return err
+		}, func(step driver.Migration) error {
 			insert := "INSERT INTO " + s.table + "_migrations (version, name, applied_at) VALUES (?, ?, ?)" //nolint:gosec // a checked name
 			_, err := conn.ExecContext(ctx, insert, step.Version, step.Name, s.micros())
 			return err
 		})
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: migrate %s: %w", s.table, err)
+	switch {
+	case err == nil:
+		return applied, nil
+	case strings.Contains(err.Error(), " already exists"):
+		err = driver.NameTaken(err)
 	}
-	return applied, nil
+	return nil, fmt.Errorf("sqlite: migrate %s: %w", s.table, err)
+}
+
+// adopt returns the steps that another tool has applied.
+func (s *Store) adopt(ctx context.Context, steps []driver.Migration) ([]int, error) {
+	done, _, err := s.recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
+		begun, differences, err := s.compare(ctx, len(first))
+		return driver.Comparison{Begun: begun, Differences: differences}, err
+	})
+}
+
+// compare says whether a table of the outbox exists, and how the tables differ from what the first
+// steps make.
+func (s *Store) compare(ctx context.Context, steps int) (exists bool, differences []string, err error) {
+	want, err := s.wanted(steps)
+	if err != nil {
+		return false, nil, err
+	}
+	live, err := s.facts(ctx, want.Tables())
+	if err != nil {
+		return false, nil, err
+	}
+	differences, err = s.evaluation().Differences(ctx, want, live)
+	return len(live) > 0, differences, err
+}
+
+// recorded are the steps that Migrate has recorded; found is false where it has not.
+func (s *Store) recorded(ctx context.Context) (versions []int, found bool, err error) {
+	err = s.read(ctx, func(rows *sql.Rows) error { return addVersion(rows, &versions) }, s.versionsSQL())
+	if errors.Is(err, outbox.ErrSchema) { // no such table: another tool has made the outbox, or it was not made
+		return nil, false, nil
+	}
+	return versions, err == nil, err
 }
 
 // versionsSQL lists the steps that Migrate has recorded.
@@ -91,25 +137,13 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, err := s.wanted()
+	exists, differences, err := s.compare(ctx, len(steps))
 	if err != nil {
 		return err
 	}
-	live, err := s.facts(ctx, want.Tables())
+	found := driver.LiveSchema{Differences: differences, Exists: exists}
+	found.Versions, found.Recorded, err = s.recorded(ctx)
 	if err != nil {
-		return err
-	}
-	differences, err := s.evaluation().Differences(ctx, want, live)
-	if err != nil {
-		return err
-	}
-	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
-	err = s.read(ctx, func(rows *sql.Rows) error { return addVersion(rows, &found.Versions) }, s.versionsSQL())
-	switch {
-	case err == nil:
-		found.Recorded = true
-	case errors.Is(err, outbox.ErrSchema): // no such table: another tool has made the outbox, or it was not made
-	default:
 		return err
 	}
 	return found.Err(steps)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // catalog tells facts as the catalog of a server does (2016 to 2022 and Azure SQL answer alike), by
@@ -46,7 +45,7 @@ func catalog(want schemacheck.Facts) schemacheck.Facts {
 func decoded(expression string) string {
 	var (
 		b      strings.Builder
-		tokens = schemacheck.Scan(outbox.SQLServer, expression)
+		tokens = schemacheck.Scan(schemacheck.SQLServer, expression)
 		spaced = false // after a keyword or a value, before the next
 	)
 	for i, token := range tokens {

@@ -10,6 +10,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -19,7 +20,7 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return schemacheck.Wanted(outbox.SQLServer, steps...)
+	return schemacheck.Wanted(schemacheck.SQLServer, steps...)
 }
 
 // facts reads what the wanted tables are made of, as far as it can be compared with what is wanted.
@@ -75,7 +76,8 @@ func leftToOthers(property string) bool {
 // with their schema, are not called.
 func (s *Store) evaluation() *schemacheck.Database {
 	return &schemacheck.Database{
-		Dialect: outbox.SQLServer,
+		Dialect: schemacheck.SQLServer,
+		Shard:   driver.ShardOf(outbox.SQLServer),
 		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
 			err = s.query(ctx, query, nil, resultSets{"fanout_expression": func(rows *sql.Rows) error {
 				var answer schemacheck.Answer

@@ -10,6 +10,7 @@ import (
 
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
@@ -27,8 +28,8 @@ func Migrations(table string) ([]driver.Migration, error) {
 	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction. The
-// table's schema, where one is named, must exist.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
+// another tool has applied are recorded. The table's schema, where one is named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
@@ -36,7 +37,13 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	}
 	var applied []string
 	err = retry(ctx, func() (err error) {
-		applied, err = s.migrate(ctx, steps)
+		// Before the lock is taken: what another process migrates meanwhile is then in the record. And
+		// outside of the transaction, which an expression that fails would end.
+		there, err := s.adopt(ctx, steps)
+		if err != nil {
+			return err
+		}
+		applied, err = s.migrate(ctx, steps, there)
 		return err
 	})
 	switch {
@@ -45,7 +52,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	case numbered(err, 2760): // no such schema
 		err = fmt.Errorf("%w: create the schema first", err)
 	case numbered(err, 2714): // there is already an object of that name
-		err = fmt.Errorf("%w: another tool has made it; go on with that tool, or record its steps in %s_migrations", err, s.table)
+		err = driver.NameTaken(err)
 	case numbered(err, 262): // no permission to create
 		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
 	default:
@@ -54,7 +61,22 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("sqlserver: migrate %s: %w", s.table, err)
 }
 
-func (s *Store) migrate(ctx context.Context, steps []driver.Migration) (applied []string, err error) {
+// adopt returns the steps that another tool has applied.
+func (s *Store) adopt(ctx context.Context, steps []driver.Migration) ([]int, error) {
+	done, recorded, err := s.appliedSteps(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	if !recorded {
+		done = nil
+	}
+	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
+		begun, differences, err := s.compare(ctx, first)
+		return driver.Comparison{Begun: begun, Differences: differences}, err
+	})
+}
+
+func (s *Store) migrate(ctx context.Context, steps []driver.Migration, there []int) (applied []string, err error) {
 	err = sqltx.Run(ctx, s.db, nil, func(tx *sql.Tx) error {
 		// Options that are set in a batch with parameters end with it; these stay.
 		if _, err := tx.ExecContext(ctx, "SET XACT_ABORT ON; SET NOCOUNT ON"); err != nil {
@@ -67,11 +89,11 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) (applied 
 		if err != nil {
 			return err
 		}
-		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
+		applied, err = driver.ApplyMigrations(steps, done, there, func(step driver.Migration) error {
 			// Without parameters the text is a batch of its own, which may hold several statements.
-			if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
-				return err
-			}
+			_, err := tx.ExecContext(ctx, step.SQL)
+			return err
+		}, func(step driver.Migration) error {
 			_, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name))
 			return err
 		})
@@ -128,22 +150,28 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, err := s.wanted()
+	exists, differences, err := s.compare(ctx, steps)
 	if err != nil {
 		return err
 	}
-	live, err := s.facts(ctx, want)
-	if err != nil {
-		return err
-	}
-	differences, err := s.evaluation().Differences(ctx, want, live)
-	if err != nil {
-		return err
-	}
-	found := driver.LiveSchema{Differences: differences, Exists: live.Has(want[0].Name)}
+	found := driver.LiveSchema{Differences: differences, Exists: exists}
 	found.Versions, found.Recorded, err = s.appliedSteps(ctx, s.db)
 	if err != nil && !numbered(err, permissionDenied) { // who may not read the record has the tables alone to judge by
 		return err
 	}
 	return found.Err(steps)
+}
+
+// compare says whether a table of the outbox exists, and how the tables differ from what the steps make.
+func (s *Store) compare(ctx context.Context, steps []driver.Migration) (exists bool, differences []string, err error) {
+	want, err := schemacheck.Wanted(schemacheck.SQLServer, steps...)
+	if err != nil {
+		return false, nil, err
+	}
+	live, err := s.facts(ctx, want)
+	if err != nil {
+		return false, nil, err
+	}
+	differences, err = s.evaluation().Differences(ctx, want, live)
+	return len(live) > 0, differences, err
 }

@@ -26,38 +26,73 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	steps, err := Migrations("app.outbox")
 	require.NoError(t, err)
-	store, server := newFake(t, "app.outbox", inTurn(reply{}, reply{}, versions(), reply{}, reply{}))
+	store, server := newFake(t, "app.outbox", inTurn(versions(nil), told(nil), reply{}, reply{}, versions(), reply{}, reply{}))
 	applied, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"0001_outbox"}, applied)
 	assert.Equal(t, []string{
+		store.sql.applied, store.sql.facts,
 		"BEGIN", "SET XACT_ABORT ON; SET NOCOUNT ON", store.sql.migrate, store.sql.applied, steps[0].SQL, store.sql.record, "COMMIT",
 	}, server.texts())
-	assert.Equal(t, map[string]any{"lock": "fanout:migrate:outbox"}, server.requests[2].args)
-	assert.Equal(t, map[string]any{"version": 1, "name": "outbox"}, server.requests[5].args)
-	assert.Empty(t, server.requests[4].args, "a batch of its own: with parameters it would be a procedure")
+	assert.Equal(t, map[string]any{"lock": "fanout:migrate:outbox"}, server.requests[4].args)
+	assert.Equal(t, map[string]any{"version": 1, "name": "outbox"}, server.requests[7].args)
+	assert.Empty(t, server.requests[6].args, "a batch of its own: with parameters it would be a procedure")
 
-	store, server = newFake(t, "app.outbox", inTurn(reply{}, reply{}, versions(int64(1))))
+	store, server = newFake(t, "app.outbox", inTurn(versions(int64(1)), reply{}, reply{}, versions(int64(1))))
 	applied, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, applied)
-	assert.Equal(t, "COMMIT", server.texts()[4])
+	assert.Equal(t, "COMMIT", server.texts()[5])
+}
+
+// Tables that another tool has made are recorded where they are what the steps make, and named with
+// what is wrong where they are not.
+func TestMigrateAfterAnotherTool(t *testing.T) {
+	t.Parallel()
+	facts := func(lacking string) (*Store, *fake) {
+		answers := inTurn(versions(nil), told(change(live(t, fakeStore(t)), lacking, "", "")), reply{}, reply{}, versions(), reply{})
+		return newFake(t, "app.outbox", func(r request) reply {
+			if strings.Contains(r.text, "fanout_expression") {
+				return evaluated(r.text, nil)
+			}
+			return answers(r)
+		})
+	}
+	store, server := facts("")
+	steps, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"0001_outbox is already there, recorded"}, steps)
+	texts := server.texts()
+	assert.Equal(t, []string{"BEGIN", "SET XACT_ABORT ON; SET NOCOUNT ON", store.sql.migrate, store.sql.applied, store.sql.record, "COMMIT"}, texts[len(texts)-6:])
+
+	store, server = facts("column shard")
+	_, err = store.Migrate(t.Context())
+	var schema *admin.SchemaError
+	require.ErrorAs(t, err, &schema)
+	assert.Equal(t, []string{"column shard: missing"}, schema.Differences)
+	assert.NotContains(t, server.texts(), "BEGIN", "nothing is changed")
+}
+
+func fakeStore(t *testing.T) *Store {
+	t.Helper()
+	store, _ := newFake(t, "app.outbox", inTurn())
+	return store
 }
 
 func TestMigrateFails(t *testing.T) {
 	t.Parallel()
 	for number, remedy := range map[int32]string{
-		2760: "create the schema first", 2714: "app.outbox_migrations", 262: "may create tables", 1934: "QUOTED_IDENTIFIER",
+		2760: "create the schema first", 2714: `run "fanout migrate" again`, 262: "may create tables", 1934: "QUOTED_IDENTIFIER",
 	} {
-		store, server := newFake(t, "app.outbox", inTurn(reply{}, reply{}, versions(), reply{err: serverError(number)}))
+		store, server := newFake(t, "app.outbox", inTurn(versions(nil), told(nil), reply{}, reply{}, versions(), reply{err: serverError(number)}))
 		_, err := store.Migrate(t.Context())
 		require.ErrorContains(t, err, "sqlserver: migrate app.outbox: step 0001_outbox: ")
 		require.ErrorContains(t, err, remedy)
 		require.NotErrorIs(t, err, outbox.ErrSchema, "it would tell to run what has just been run")
-		assert.Equal(t, "ROLLBACK", server.texts()[5])
+		assert.Equal(t, "ROLLBACK", server.texts()[7])
 	}
 	// The deadlock of two migrations is nobody's fault.
-	store, _ := newFake(t, "app.outbox", inTurn(reply{}, reply{err: serverError(1205)}, reply{}, reply{}, versions(int64(1))))
+	store, _ := newFake(t, "app.outbox", inTurn(versions(int64(1)), reply{}, reply{err: serverError(1205)}, versions(int64(1)), reply{}, reply{}, versions(int64(1))))
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 }

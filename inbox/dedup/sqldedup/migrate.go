@@ -6,18 +6,24 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 )
 
 // releaseTimeout bounds giving back the lock of a migration.
 const releaseTimeout = 5 * time.Second
 
 // Migrate brings the schema up to date, in one transaction, and returns the names of the steps that
-// it has applied. On MySQL, where making a table ends a transaction, each step commits by itself. Several processes can do so at a time. The clock is this process's; the account
-// needs the right to create tables.
+// it has applied, none if there was nothing to do. A table that another migration tool has made from
+// [Migrations] is recorded, and its steps are returned as "0001_deduplication is already there,
+// recorded"; the error names how a table differs that is neither. On MySQL, where making a table ends
+// a transaction, each step commits by itself. Several processes can do so at a time. The clock is this
+// process's; the account needs the right to create tables.
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string, err error) {
 	t, err := textsOf(db, opts)
 	if err != nil {
@@ -35,16 +41,21 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 		if err := tx.Raw(t.applied).Scan(&done).Error; err != nil {
 			return fmt.Errorf("record of steps: %w", err)
 		}
-		for _, step := range steps {
-			if slices.Contains(done, step.Version) {
-				continue
-			}
-			if err := t.apply(tx, step); err != nil {
-				return fmt.Errorf("step %s: %w", step, err)
-			}
-			applied = append(applied, step.String())
+		there, err := t.there(ctx, tx, steps, done)
+		if err != nil {
+			return err
 		}
-		return nil
+		applied, err = dbtable.Apply(steps, done, there, func(step Migration) error {
+			for _, statement := range statementsOf(step) {
+				if err := tx.Exec(statement).Error; err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func(step Migration) error {
+			return tx.Exec(t.record, named{"version": step.Version, "name": step.Name, "at": t.time(time.Now())}).Error
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sqldedup: migrate %s: %w", t.table, err)
@@ -52,22 +63,17 @@ func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string
 	return applied, nil
 }
 
-// apply executes a step, and records it.
-func (t *texts) apply(tx *gorm.DB, step Migration) error {
-	for _, statement := range statementsOf(step) {
-		if err := tx.Exec(statement).Error; err != nil {
-			return err
-		}
+// there are the steps that another tool has applied.
+func (t *texts) there(ctx context.Context, tx *gorm.DB, steps []Migration, done []int) ([]int, error) {
+	there, strange, err := dbtable.There(steps, done, func(first []Migration) (dbtable.Comparison, error) {
+		return schemacheck.Outline(ctx, tx.Statement.ConnPool, schemacheck.Dialect(t.dialect), t.table, first...)
+	})
+	if err == nil && len(strange) > 0 {
+		err = fmt.Errorf("a table is there that is not what the steps make (%s), and nothing of it was changed: if another tool made it, "+
+			"bring it to what sqldedup.Migrations returns, and migrate again, which records it; otherwise rename it, or choose another name (sqldedup.WithTable)",
+			strings.Join(strange, "; "))
 	}
-	if t.dialect == mySQL { // there a step passes over a table that is there
-		if err := tx.Exec(t.probe).Error; err != nil {
-			return fmt.Errorf("a table is there that is not this one: rename it, or choose another name (sqldedup.WithTable): %w", err)
-		}
-	}
-	if err := tx.Exec(t.record, named{"version": step.Version, "name": step.Name, "at": t.time(time.Now())}).Error; err != nil {
-		return fmt.Errorf("record: %w", err)
-	}
-	return nil
+	return there, err
 }
 
 // locked runs f while no other process migrates the table.

@@ -30,9 +30,8 @@ type texts struct {
 	dialect, table string
 
 	contains, add, create, remove, purge, lock, steps, applied, record string
-	// release gives the lock of a migration back, where that does not end with a transaction, and probe
-	// fails where the table is another's, where making one passes over it.
-	release, probe string
+	// release gives the lock of a migration back, where that does not end with a transaction.
+	release string
 }
 
 // newTexts reads and renders them.
@@ -56,7 +55,7 @@ func newTexts(dialect, table string) (*texts, error) {
 		"steps": &t.steps, "applied": &t.applied, "record": &t.record,
 	}
 	if dialect == mySQL {
-		all["release"], all["probe"] = &t.release, &t.probe
+		all["release"] = &t.release
 	}
 	for name, into := range all {
 		text, err := statements.ReadFile(path.Join("sql", dialect, name+".sql"))

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // A Migration is one step of the schema, with the table's name filled in: Version counts from 1
@@ -14,10 +15,30 @@ import (
 // database allows that, and recorded in "<table>_migrations".
 type Migration = dbtable.Migration
 
-// ApplyMigrations calls apply for each step whose version is not among those done, in order, and
-// returns the names of the steps that it applied. It stops at the first error.
-func ApplyMigrations(steps []Migration, done []int, apply func(Migration) error) ([]string, error) {
-	return dbtable.Apply(steps, done, apply)
+// ApplyMigrations is [dbtable.Apply]: it applies the steps that are neither done nor there, and records
+// them and those that are there.
+func ApplyMigrations(steps []Migration, done, there []int, apply, record func(Migration) error) ([]string, error) {
+	return dbtable.Apply(steps, done, there, apply, record)
+}
+
+// A Comparison is how a live schema differs from what some first steps make.
+type Comparison = dbtable.Comparison
+
+// Adopt returns the versions of the steps that another tool has applied, of which [Schema.Migrate] has
+// only to make a record. Tables that no record says to be the outbox's, and that are not what the steps
+// make, are a [*admin.SchemaError]; nothing may be changed then. compare is as in [dbtable.There].
+func Adopt(steps []Migration, done []int, compare func(first []Migration) (Comparison, error)) ([]int, error) {
+	there, strange, err := dbtable.There(steps, done, compare)
+	if err == nil && len(strange) > 0 {
+		err = &admin.SchemaError{Differences: strange, Remedy: remedyForeign}
+	}
+	return there, err
+}
+
+// NameTaken adds what to do to the error of a database whose step met an object of a name that it makes:
+// of the outbox's own tables [Adopt] would have known.
+func NameTaken(err error) error {
+	return fmt.Errorf("%w: another tool is making the tables, or has an object of that name: run \"fanout migrate\" again when it has ended", err)
 }
 
 // Migrations reads the steps from files named like 0001_outbox.sql at the root of files.

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,27 +44,19 @@ func TestLiveSchema(t *testing.T) {
 	}
 }
 
-func TestApplyMigrations(t *testing.T) {
+// Tables of which nothing is recorded, and which are not the outbox's, are named with what to do.
+func TestAdopt(t *testing.T) {
 	t.Parallel()
-	steps := []Migration{{Version: 1, Name: "outbox"}, {Version: 2, Name: "more"}, {Version: 3, Name: "most"}}
-	var run []int
-	broken := errors.New("broken")
-	apply := func(step Migration) error {
-		run = append(run, step.Version)
-		if step.Version == 3 {
-			return broken
-		}
-		return nil
-	}
-	applied, err := ApplyMigrations(steps[:2], []int{1}, apply)
+	steps := []Migration{{Version: 1, Name: "outbox"}}
+	found := Comparison{Begun: true}
+	compare := func([]Migration) (Comparison, error) { return found, nil }
+	there, err := Adopt(steps, nil, compare)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"0002_more"}, applied)
-	assert.Equal(t, []int{2}, run)
+	assert.Equal(t, []int{1}, there)
 
-	run = nil
-	applied, err = ApplyMigrations(append(steps, Migration{Version: 4}), []int{2}, apply)
-	require.ErrorIs(t, err, broken)
-	require.ErrorContains(t, err, "step 0003_most: ")
-	assert.Empty(t, applied)
-	assert.Equal(t, []int{1, 3}, run, "it stops there")
+	found.Differences = []string{"column shard: missing"}
+	_, err = Adopt(steps, nil, compare)
+	var schema *admin.SchemaError
+	require.ErrorAs(t, err, &schema)
+	assert.Equal(t, &admin.SchemaError{Differences: found.Differences, Remedy: remedyForeign}, schema)
 }

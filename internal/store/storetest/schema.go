@@ -16,10 +16,14 @@ import (
 var schemaTests = []test{
 	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
 	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true, concurrent: true},
+	{name: "MigrateAfterAnotherTool", run: testMigrateAfterAnotherTool, bare: true},
+	{name: "MigrateConcurrentlyAfterAnotherTool", run: testMigrateConcurrentlyAfterAnotherTool, bare: true, concurrent: true},
+	{name: "MigrateNamesWhatAnotherToolLeftOut", run: testMigrateHalf, bare: true},
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
 	{name: "CheckNamesWhatIsWrong", run: testSpoils},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},
 	{name: "AnothersTable", run: testAnothersTable, bare: true},
+	{name: "AnothersIndex", run: testAnothersIndex, bare: true},
 	{name: "TableNames", run: testTableNames},
 }
 
@@ -55,6 +59,71 @@ func testMigrateConcurrently(t *table) {
 	group.Wait()
 	assert.Len(t, applied, int(t.number("SELECT count(*) FROM {t}_migrations")), "each step once: %v", applied)
 	require.NoError(t, t.Store.Check(t.Context()))
+}
+
+// The tables are there, whole, and no record says who made them: the state that another migration tool
+// leaves. They are recorded as they are.
+func testMigrateAfterAnotherTool(t *table) {
+	_, err := t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	t.exec("DROP TABLE {t}_migrations")
+	ids := t.add("key")
+	require.NoError(t, t.Store.Check(t.Context()), "it does not matter which tool made the tables")
+
+	steps, err := t.another().Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"0001_outbox is already there, recorded"}, steps)
+	assert.Equal(t, ids, t.ids("SELECT id FROM {t}"), "rows stay")
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t}_migrations WHERE version = 1 AND name = 'outbox'"))
+	require.NoError(t, t.Store.Check(t.Context()))
+	steps, err = t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, steps)
+}
+
+func testMigrateConcurrentlyAfterAnotherTool(t *table) {
+	_, err := t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	t.exec("DROP TABLE {t}_migrations")
+	var (
+		mu    sync.Mutex
+		all   []string
+		group sync.WaitGroup
+	)
+	for range 6 {
+		store := t.another()
+		group.Go(func() {
+			steps, err := store.Migrate(t.Context())
+			assert.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, steps...)
+		})
+	}
+	group.Wait()
+	assert.Equal(t, []string{"0001_outbox is already there, recorded"}, all, "once")
+	require.NoError(t, t.Store.Check(t.Context()))
+}
+
+// Tables that are not what the steps make are refused before anything is changed, with what is
+// wrong and what to do, and not with the database's "already exists".
+func testMigrateHalf(t *table) {
+	_, err := t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	t.exec("DROP TABLE {t}_migrations")
+	t.exec("ALTER TABLE {t}_instances DROP COLUMN host")
+	t.add("key")
+	for range 2 { // also not when it is tried again
+		_, err = t.Store.Migrate(t.Context())
+		var schema *admin.SchemaError
+		require.ErrorAs(t, err, &schema)
+		require.ErrorIs(t, err, outbox.ErrSchema)
+		assert.Equal(t, []string{"column host of " + t.Table + "_instances: missing"}, schema.Differences)
+		assert.Contains(t, schema.Remedy, `"fanout migrate --print"`)
+		assert.NotContains(t, err.Error(), "already exists")
+		assert.Equal(t, 1, t.count(outbox.StatusPending), "rows stay")
+		require.Error(t, t.try("SELECT count(*) FROM {t}_migrations"), "nothing is recorded")
+	}
 }
 
 func testCheck(t *table) {
@@ -153,10 +222,29 @@ func testAnothersTable(t *table) {
 	t.exec("CREATE TABLE {t} (id INTEGER NOT NULL, note VARCHAR(20))")
 	t.exec("INSERT INTO {t} (id, note) VALUES (1, 'mine')")
 	_, err := t.Store.Migrate(t.Context())
-	require.Error(t, err)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	require.ErrorContains(t, err, "another name under outbox.table")
 	require.Error(t, t.another().Check(t.Context()))
 	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE note = 'mine'"))
 	assert.Error(t, t.try("SELECT count(*) FROM {t}_key_blocks"), "nothing else was made")
 	_, err = t.Store.Migrate(t.Context())
 	require.Error(t, err, "also not when it is tried again")
+}
+
+// A name that something else has, where names of indexes are those of the whole schema, is an error
+// that says so.
+func testAnothersIndex(t *table) {
+	if t.Store.Dialect() != outbox.Postgres && t.Store.Dialect() != outbox.SQLite {
+		t.Skip("names of indexes are those of their table")
+	}
+	t.exec("CREATE TABLE {f}_notes (id INTEGER)")
+	t.exec("CREATE INDEX {f}_failing ON {f}_notes (id)")
+	_, err := t.Store.Migrate(t.Context())
+	require.ErrorContains(t, err, "step 0001_outbox: ")
+	require.ErrorContains(t, err, "has an object of that name")
+	require.NotErrorIs(t, err, outbox.ErrSchema, "it would tell to run what has just been run")
+	require.Error(t, t.try("SELECT count(*) FROM {t}"), "all is made, or nothing")
+	t.exec("DROP TABLE {f}_notes")
+	_, err = t.Store.Migrate(t.Context())
+	require.NoError(t, err)
 }
