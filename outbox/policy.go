@@ -39,8 +39,8 @@ type Policy struct {
 	// goes on.
 	BlockAbandoned bool
 	// DeletePublished removes a row as soon as its broker has confirmed the message, in place of
-	// marking it as published: no history, no search and no replay of what was delivered, and half of
-	// what a delivery costs the database. What was published before stays until the purge, and
+	// marking it as published: no history, no search and no replay of what was delivered, for about
+	// 0.6 of the database's processor time. What was published before stays until the purge, and
 	// abandoned rows are kept in any case. Default: rows stay until the purge. See docs/operations.md.
 	DeletePublished bool
 	// Retry after failures that are the message's own.
