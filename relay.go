@@ -155,7 +155,7 @@ func (r *Relay) Console(opts ...monitor.Option) *monitor.Console {
 	for name, store := range r.stores {
 		stores[name] = store
 	}
-	return monitor.NewConsole(stores, append(opts, monitor.WithBrokers(r.cfg.BrokerNames()...), monitor.WithRetention(r.cfg.Retention))...)
+	return monitor.NewConsole(stores, append(opts, monitor.WithBrokers(r.cfg.BrokerNames()...), monitor.WithRetention(r.cfg.Retention), monitor.WithNotKept(r.cfg.NotKept()...))...)
 }
 
 func reveal(secrets map[string]config.Secret) map[string]string {

@@ -41,6 +41,9 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		breaker := entry.breaker(&broker.Breaker)
 		broker.Ordering = entry.ordering()
 		broker.OnAbandon = entry.onAbandon()
+		if keep := true; entry.boolean("keep", &keep) != nil {
+			broker.Keep = &keep
+		}
 		retry := entry.retry(&broker.Retry)
 		retention := entry.object("retention")
 		retention.duration("published", &broker.Retention.Published, 0)

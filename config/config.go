@@ -142,6 +142,9 @@ type Broker struct {
 	PublishTimeout                 time.Duration
 	Ordering                       Ordering
 	OnAbandon                      OnAbandon
+	// Keep overrides the outbox's Policy.DeletePublished: false removes a row as soon as the broker has
+	// confirmed it, true keeps it for as long as Retention says. Default: nil, as the outbox has it.
+	Keep *bool
 	// Retry overrides the outbox's, field by field. A negative Jitter means none.
 	Retry outbox.Retry
 	// Retention overrides the cleanup's, field by field.

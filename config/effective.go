@@ -56,6 +56,9 @@ func (c *Config) Policy(broker string) outbox.Policy {
 	if overrides.OnAbandon != "" {
 		policy.BlockAbandoned = overrides.OnAbandon == OnAbandonBlock
 	}
+	if overrides.Keep != nil {
+		policy.DeletePublished = !*overrides.Keep
+	}
 	retry := outbox.Retry{
 		MaxAttempts: cmp.Or(overrides.Retry.MaxAttempts, policy.Retry.MaxAttempts),
 		BaseDelay:   cmp.Or(overrides.Retry.BaseDelay, policy.Retry.BaseDelay),
@@ -82,6 +85,16 @@ func (c *Config) Retention(broker string) cleanup.Retention {
 		Published: cmp.Or(overrides.Published, c.Cleanup.PublishedRetention, defaults.PublishedRetention),
 		Abandoned: cmp.Or(overrides.Abandoned, c.Cleanup.AbandonedRetention, defaults.AbandonedRetention),
 	}
+}
+
+// NotKept lists the brokers in use whose rows are removed as they are delivered ("keep: false").
+func (c *Config) NotKept() (names []string) {
+	for _, name := range c.BrokerNames() {
+		if c.Policy(name).DeletePublished {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // BrokerNames lists the brokers in use: the internal one first, then the external ones in the order

@@ -126,7 +126,7 @@ monitor: {listen: x}
 			"21:3: outbox: unknown key \"serialise_keys\": did you mean \"serialize_keys\"?",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
+				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, keep or serialize_keys",
 			`24:19: monitor.listen: "x" is no address to listen on: use a host and a port, as in 127.0.0.1:8088`,
 		}},
 		{"wrong types", `outbox:
@@ -237,7 +237,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, rabbitmq, webhook, memory or strange",
 			"9:21: brokers.e.region: does nothing for a broker of type memory: remove it",
-			`9:32: brokers.e: unknown key "topic": use type, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`9:32: brokers.e: unknown key "topic": use type, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, keep, retry or retention`,
 			`9:51: brokers.e.workers: is "0": use at least 1`,
 			`9:66: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:82: brokers.e.batch_bytes: is "0": use at least 1`,

@@ -47,7 +47,7 @@ brokers:
 			"4:28: brokers.a.tls: cert_file and key_file go together: the certificate, and the private key that belongs to it",
 			`4:43: brokers.a.tls: unknown key "file": did you mean "ca_file"?`,
 			"5:38: brokers.b.tls: does nothing without TLS: let url begin with amqps://, or remove it",
-			`5:57: brokers.b: unknown key "compression": use type, url, exchange, unroutable, expiration, create_destinations, max_message_bytes, tls, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`5:57: brokers.b: unknown key "compression": use type, url, exchange, unroutable, expiration, create_destinations, max_message_bytes, tls, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, keep, retry or retention`,
 			"6:36: brokers.c.tls: does nothing for a broker of type redis: remove it",
 			"6:56: brokers.c.exchange: does nothing for a broker of type redis: remove it",
 			"6:69: brokers.c.unroutable: does nothing for a broker of type redis: remove it",

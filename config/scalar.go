@@ -132,17 +132,18 @@ func (o *object) list(name string) []*field {
 }
 
 // boolean reads true or false into dst.
-func (o *object) boolean(name string, dst *bool) {
+func (o *object) boolean(name string, dst *bool) *field {
 	o.takes(name, booleanShape)
 	f := o.get(name)
 	if f == nil || !o.scalar(f) {
-		return
+		return nil
 	}
 	if !o.looksLike(f, ast.BoolType) || f.text != "true" && f.text != "false" {
 		o.rejectf(f, "must be true or false")
-		return
+		return nil
 	}
 	*dst = f.text == "true"
+	return f
 }
 
 var integerTypes = []ast.NodeType{ast.IntegerType, ast.FloatType}

@@ -131,6 +131,9 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	section.breaker = o.breaker(&policy.Breaker)
 
 	policy.BlockAbandoned = o.onAbandon() == OnAbandonBlock
+	keep := true
+	o.boolean("keep", &keep)
+	policy.DeletePublished = !keep
 	o.boolean("serialize_keys", &out.SerializeKeys)
 	o.close()
 	r.checkShared(section, cfg)

@@ -47,6 +47,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 
 func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *relay.Stats) brokerAnswer {
 	a := brokerAnswer{Broker: api.NewBroker(&b.BrokerOverview, b.Paused, b.Unknown), UnavailableDestinations: []string{}}
+	a.NotKept = b.NotKept
 	if stats == nil { // no relay in this process: what others said in their heartbeats
 		a.UnavailableDestinations = append(a.UnavailableDestinations, b.UnavailableDestinations...)
 		if b.Unavailable {

@@ -25,6 +25,7 @@ type Console struct {
 	consumers map[string]Consumer
 	habits    habits                                // of them
 	retention func(broker string) cleanup.Retention // nil: not known
+	notKept   []string                              // brokers whose rows go as they are delivered
 }
 
 // An Option refines [NewConsole].

@@ -174,7 +174,7 @@ func (c *Console) check(actor Actor, a *Action) error {
 			return err
 		}
 	}
-	return errors.Join(c.checkBroker(a), a.checkFailureGroup(), a.checkPurge(), a.checkTTL(), a.checkFilter())
+	return errors.Join(c.checkBroker(a), c.checkReplay(a), a.checkFailureGroup(), a.checkPurge(), a.checkTTL(), a.checkFilter())
 }
 
 // checkBroker judges what is done to a broker as a whole, or to a key.
@@ -187,6 +187,16 @@ func (c *Console) checkBroker(a *Action) error {
 		return refusef("%s: the key of an action is the one to unblock: rows are selected by the key of the filter", a.Verb)
 	case a.Verb == VerbPause && len(c.brokers) > 0 && !slices.Contains(c.brokers, broker):
 		return refusef("pause: the configuration has no broker %q%s", broker, DidYouMean(broker, c.brokers))
+	}
+	return nil
+}
+
+// checkReplay refuses a replay of what is not there any more. Rows that were published before the broker's rows
+// were not kept any more can be named by their messages.
+func (c *Console) checkReplay(a *Action) error {
+	if broker := a.Filter.Broker; a.Verb == VerbReplay && !c.keeps(broker) && len(a.Filter.MessageIDs) == 0 {
+		return refusef("replay: the rows of broker %q are not kept after their delivery (keep: false), so there is nothing to be sent again. "+
+			"What was published before that was configured can be named by its message ids", broker)
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ type ConsumerStatus struct {
 	// some, and none of their types: it takes other ones, or it has not run since its records were purged,
 	// or it keeps nothing of what was handled (inbox.WithTokens). Waiting and Behind say nothing then.
 	Silent bool
+	// NotKept is true where rows of its broker are removed as they are delivered (WithNotKept): how far it is behind is not
+	// known then.
+	NotKept bool
 	// Err is why it, or one of the databases, could not be asked.
 	Err error
 }
@@ -82,6 +85,9 @@ func (c *Console) Consumers(ctx context.Context) []ConsumerStatus {
 		group.Go(func() {
 			status := &all[i]
 			status.Name, status.Broker = name, c.consumers[name].Broker
+			if status.NotKept = !c.keeps(status.Broker); status.NotKept {
+				return
+			}
 			looking := &behind{console: c, status: status, now: time.Now()}
 			if status.Err = looking.learn(ctx); status.Err != nil {
 				return

@@ -17,7 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-func open(t *testing.T) (*sql.DB, *monitor.Console) {
+func open(t *testing.T, opts ...monitor.Option) (*sql.DB, *monitor.Console) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func open(t *testing.T) (*sql.DB, *monitor.Console) {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	return db, monitor.NewConsole(map[string]admin.Administration{"main": store}, monitor.WithBrokers("default", "partner"))
+	return db, monitor.NewConsole(map[string]admin.Administration{"main": store}, append(opts, monitor.WithBrokers("default", "partner"))...)
 }
 
 func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, lastError string) string {

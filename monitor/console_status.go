@@ -48,6 +48,9 @@ type BrokerStatus struct {
 	// Unknown is true for rows of a broker that the configuration does not have: no processor
 	// delivers them.
 	Unknown bool
+	// NotKept is true where rows of the broker are removed as they are delivered (WithNotKept): its published rows
+	// are those of before, and tell nothing of what is delivered now.
+	NotKept bool
 	// Unavailable is true where a relay that is not silent said in its last heartbeat that the broker is
 	// unavailable, and UnavailableDestinations are those of its streams or topics that are, sorted.
 	Unavailable             bool
@@ -125,6 +128,7 @@ func (c *Console) statusOf(ctx context.Context, store admin.Administration, maxC
 	slices.SortFunc(status.Brokers, func(a, b BrokerStatus) int { return strings.Compare(a.Broker, b.Broker) })
 	for i := range status.Brokers {
 		broker := &status.Brokers[i]
+		broker.NotKept = !c.keeps(broker.Broker)
 		broker.Unknown = len(c.brokers) > 0 && !slices.Contains(c.brokers, broker.Broker)
 		for s, n := range broker.Counts {
 			sum := status.Counts[s]

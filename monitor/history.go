@@ -99,6 +99,9 @@ func (h *Handler) speeds(ctx context.Context, status map[string]DatabaseStatus) 
 	for database, one := range status {
 		for i := range one.Brokers {
 			broker := one.Brokers[i].Broker
+			if one.Brokers[i].NotKept {
+				continue // no row tells of it
+			}
 			if one.Brokers[i].LastPublished.IsZero() || h.now().Sub(one.Brokers[i].LastPublished) > 2*rateWindow {
 				speeds[series{database, broker}] = 0
 				continue

@@ -95,6 +95,19 @@ func TestHistoryOfTheDatabase(t *testing.T) {
 	})
 }
 
+// Rows that are not kept tell nothing of how fast a broker is: that is not known, which is not 0.
+func TestHistoryOfRowsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := (&fake{}).add(3, func(_ int, r *admin.Record) { r.Status = outbox.StatusPending })
+		h := newHandler(t, store, func(cfg *Config) { cfg.Console = consoleOf(store, WithNotKept("default")) })
+		h.sample(t.Context())
+		broker := decoded[map[string]databaseAnswer](t, call(h, "GET", "/api/outbox", "", as(viewerToken)))["main"].Brokers["default"]
+		assert.Nil(t, broker.PublishedPerSecond)
+		assert.True(t, broker.NotKept)
+	})
+}
+
 // The database is asked at each sample only while an operator looks.
 func TestSamplesAreSeldomUnlessWatched(t *testing.T) {
 	t.Parallel()

@@ -198,7 +198,7 @@ func TestOpenAPI(t *testing.T) {
 			return nil, http.ErrServerClosed
 		}
 		cfg.Console = NewConsole(map[string]admin.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}},
-			WithConsumers(map[string]Consumer{"billing": {Broker: "partner", Progress: progress}, "mail": {Broker: "partner", Progress: broken}}))
+			WithNotKept("default", "archive"), WithConsumers(map[string]Consumer{"billing": {Broker: "partner", Progress: progress}, "mail": {Broker: "partner", Progress: broken}}))
 		cfg.MaxCount = 1
 		cfg.Stats = func() []relay.Stats { return stats }
 		cfg.Metrics = http.NotFoundHandler()

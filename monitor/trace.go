@@ -49,6 +49,15 @@ func WithRetention(of func(broker string) cleanup.Retention) Option {
 	return func(c *Console) { c.retention = of }
 }
 
+// WithNotKept names the brokers whose rows are removed as they are delivered ("keep: false"): config.Config.NotKept.
+// What only such rows could tell is said to be not kept, in place of none. Default: none.
+func WithNotKept(brokers ...string) Option {
+	return func(c *Console) { c.notKept = append(c.notKept, brokers...) }
+}
+
+// keeps reports whether a broker's rows stay after they were delivered.
+func (c *Console) keeps(broker string) bool { return !slices.Contains(c.notKept, broker) }
+
 // A TraceQuery asks for the way of messages.
 type TraceQuery struct {
 	// Term is the id of a message, an ordering key, or another id: see [admin.FindBy].
@@ -189,9 +198,20 @@ func (t *tracing) ask(ctx context.Context, database string, request admin.FindRe
 		messages[at].Rows = append(messages[at].Rows, row)
 	}
 	for i := range messages {
+		messages[i].NotKept = t.console.notKeptBeside(messages[i].Rows)
 		slices.SortFunc(messages[i].Rows, func(a, b api.TracedRow) int { return cmp.Compare(a.Row.Broker, b.Row.Broker) })
 	}
 	return messages, found.Next != (admin.Position{}), nil
+}
+
+// notKeptBeside are the brokers whose rows are removed as they are delivered and that have none among these.
+func (c *Console) notKeptBeside(rows []api.TracedRow) (brokers []string) {
+	for _, broker := range c.notKept {
+		if !slices.ContainsFunc(rows, func(row api.TracedRow) bool { return row.Row.Broker == broker }) {
+			brokers = append(brokers, broker)
+		}
+	}
+	return brokers
 }
 
 // consumers asks all consumers about the messages of their brokers that are published.
@@ -287,6 +307,9 @@ func (t *tracing) nothing(databases []string) string {
 			least.Published, least.Abandoned = min(least.Published, r.Published), min(least.Abandoned, r.Abandoned)
 		}
 		kept = fmt.Sprintf(" (after %s where they were published, after %s where they were abandoned, or later)", least.Published, least.Abandoned)
+	}
+	if notKept := t.console.notKept; len(notKept) > 0 {
+		kept += fmt.Sprintf(", or it was delivered and its rows not kept (keep: false, of broker %s)", strings.Join(notKept, ", "))
 	}
 	return fmt.Sprintf("no row of database %s has %q as its %s: its transaction was rolled back, or it was never raised, or its rows were purged%s",
 		strings.Join(asked, ", "), t.request.Term, strings.Join(names, ", "), kept)

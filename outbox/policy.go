@@ -38,6 +38,11 @@ type Policy struct {
 	// was abandoned, until an operator requeues the message or lets the key go on. Default: the key
 	// goes on.
 	BlockAbandoned bool
+	// DeletePublished removes a row as soon as its broker has confirmed the message, in place of
+	// marking it as published: no history, no search and no replay of what was delivered, for about
+	// 0.6 of the database's processor time. What was published before stays until the purge, and
+	// abandoned rows are kept in any case. Default: rows stay until the purge. See docs/operations.md.
+	DeletePublished bool
 	// Retry after failures that are the message's own.
 	Retry Retry
 	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows

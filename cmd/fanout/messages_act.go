@@ -67,7 +67,8 @@ func replayCommand() *cobra.Command {
 		Use:   "replay",
 		Short: "Send published messages again, under the same ids",
 		Long: "Send published messages again, under the same ids: consumers that deduplicate by them ignore them. It needs a broker, and a bound:\n" +
-			"the time at which they were written, or message ids. What was purged cannot be replayed (cleanup.published_retention).",
+			"the time at which they were written, or message ids. What was purged cannot be replayed (cleanup.published_retention),\n" +
+			"nor what was not kept after its delivery (keep: false).",
 		Example: "  fanout messages replay --broker partner --since 2h --dry-run\n" +
 			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
 	}

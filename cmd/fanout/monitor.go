@@ -119,7 +119,7 @@ func watchConsumers(scraped *prometheus.Exporter, console *monitor.Console) (sto
 	}
 	unregister, err := telemetry.WatchBehind(func(ctx context.Context, report func(consumer string, behind time.Duration, err error)) {
 		for _, status := range console.Consumers(ctx) {
-			if status.Err != nil || !status.Silent {
+			if status.Err != nil || !status.Silent && !status.NotKept {
 				report(status.Name, status.Behind, status.Err)
 			}
 		}

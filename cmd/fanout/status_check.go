@@ -203,6 +203,8 @@ func consumerNote(c *monitor.ConsumerStatus) string {
 	switch {
 	case c.Err != nil:
 		return fmt.Sprintf("consumer %s: whether it is behind is not known: %v", c.Name, c.Err)
+	case c.NotKept:
+		return fmt.Sprintf("consumer %s: whether it is behind is not known, as the rows of broker %s are not kept after their delivery (keep: false)", c.Name, c.Broker)
 	case c.Silent:
 		return fmt.Sprintf("consumer %s has recorded none of the newest messages of broker %s: it takes other types, or has not run for long", c.Name, c.Broker)
 	case c.Waiting.N > 0:

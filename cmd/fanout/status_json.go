@@ -32,6 +32,7 @@ func toStatus(status map[string]monitor.DatabaseStatus, rated map[spot]rates) ma
 				Broker:      api.NewBroker(&b.BrokerOverview, b.Paused, stray(b)),
 				Unavailable: b.Unavailable, UnavailableDestinations: append([]string{}, b.UnavailableDestinations...),
 			}
+			broker.NotKept = b.NotKept
 			if r, ok := rated[spot{name, b.Broker}]; ok {
 				broker.PublishedPerSecond, broker.MorePublishedPerSecond = &r.Published, r.AtLeast
 				if r.Known {

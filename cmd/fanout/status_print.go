@@ -43,7 +43,7 @@ func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, r
 			for _, s := range outbox.Statuses() {
 				row = append(row, statusCell(s, b.Counts[s]))
 			}
-			row = append(row, text(countText(b.Deferred)), text(age(b.OldestPending)), lagCell(b.Lag), text(since(b.LastPublished, now)))
+			row = append(row, text(countText(b.Deferred)), text(age(b.OldestPending)), lagCell(b.Lag), lastSentCell(b, now))
 			if rated != nil {
 				row = append(row, rateCells(rated, spot{name, b.Broker})...)
 			}
@@ -107,6 +107,14 @@ func lagCell(lag time.Duration) cell {
 		c.style = red
 	}
 	return c
+}
+
+// lastSentCell is when a message was delivered last, which only rows that are kept tell.
+func lastSentCell(b *monitor.BrokerStatus, now time.Time) cell {
+	if b.NotKept {
+		return text("not kept")
+	}
+	return text(since(b.LastPublished, now))
 }
 
 func rateCells(rated map[spot]rates, at spot) []cell {

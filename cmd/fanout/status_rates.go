@@ -43,6 +43,9 @@ func (s *sampler) measure(ctx context.Context, status map[string]monitor.Databas
 // compare counts the rows published between two samples by their times: counts of published rows
 // are capped, and a purge reduces them.
 func (s *sampler) compare(ctx context.Context, database string, last, now *monitor.BrokerStatus, elapsed float64) (r rates, ok bool) {
+	if now.NotKept {
+		return rates{}, false // no row tells
+	}
 	published, more := 0, false
 	if now.LastPublished.After(last.LastPublished) {
 		var err error

@@ -118,6 +118,10 @@ func printTrace(cmd *cobra.Command, trace *api.Trace, now time.Time) {
 		for j := range m.Rows {
 			printRow(put, &m.Rows[j])
 		}
+		for _, broker := range m.NotKept {
+			put(1, broker+": no row", dim)
+			put(2, "it was delivered, after which its row is not kept (keep: false), or it was not written for this broker", plain)
+		}
 	}
 	if trace.More {
 		cmd.PrintErrln("there are more messages: give a term that names fewer, or --by and --database")

@@ -20,7 +20,7 @@ import (
 // collect reads all ledgers: the database, the brokers, and the files of the processes.
 func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	e := &evidence{
-		brokers: s.brokers, facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
+		brokers: s.brokers, notKept: s.options.NotKept, facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
 		seen: map[string]map[string]struct{}{}, dropped: map[string]int{}, peakMemory: map[string]int64{},
 	}
 	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e))

@@ -29,14 +29,20 @@ import (
 var (
 	//go:embed sql/postgres/business.sql
 	postgresBusiness string
+	//go:embed sql/postgres/watch_not_kept.sql
+	postgresWatchNotKept string
 	//go:embed sql/postgres/watch.sql
 	postgresWatch string
 	//go:embed sql/mysql/business.sql
 	mysqlBusiness string
+	//go:embed sql/mysql/watch_not_kept.sql
+	mysqlWatchNotKept string
 	//go:embed sql/mysql/watch.sql
 	mysqlWatch string
 	//go:embed sql/sqlserver/business.sql
 	sqlserverBusiness string
+	//go:embed sql/sqlserver/watch_not_kept.sql
+	sqlserverWatchNotKept string
 	//go:embed sql/sqlserver/watch.sql
 	sqlserverWatch string
 )
@@ -50,6 +56,7 @@ type database struct {
 	signals map[Kind]syscall.Signal // that end the server, by the faults of it that there are
 
 	business, watch string // tables, and what watches them
+	watchNotKept    string // what watches them otherwise, where rows go as they are delivered
 	strain          strain
 
 	pool    string // the driver of database/sql
@@ -72,7 +79,7 @@ var databases = []*database{
 			return testservers.OwnPostgres(ctx, "max_wal_size=256MB", "min_wal_size=80MB")
 		},
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGINT, DatabaseImmediate: syscall.SIGQUIT, DatabaseKill: syscall.SIGKILL},
-		business: postgresBusiness, watch: postgresWatch,
+		business: postgresBusiness, watch: postgresWatch, watchNotKept: postgresWatchNotKept,
 		strain: strain{
 			lock:   "SELECT id, status FROM outbox_messages WHERE id > $1 AND finished_at IS NULL ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED",
 			update: "UPDATE outbox_messages SET headers = headers WHERE id = $1",
@@ -94,7 +101,7 @@ var databases = []*database{
 		driver: string(outbox.MySQL), variable: testservers.MySQLVariable,
 		own:      func(ctx context.Context) (*testservers.Own, error) { return testservers.OwnMySQL(ctx) },
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGTERM, DatabaseKill: syscall.SIGKILL},
-		business: mysqlBusiness, watch: mysqlWatch,
+		business: mysqlBusiness, watch: mysqlWatch, watchNotKept: mysqlWatchNotKept,
 		strain: strain{
 			lock:   "SELECT id, status FROM outbox_messages WHERE id > ? AND finished_at IS NULL ORDER BY RAND() LIMIT ? FOR UPDATE SKIP LOCKED",
 			update: "UPDATE outbox_messages SET headers = headers WHERE id = ?",
@@ -127,7 +134,7 @@ var databases = []*database{
 	},
 	{
 		driver: string(outbox.SQLServer), variable: testservers.SQLServerVariable,
-		business: sqlserverBusiness, watch: sqlserverWatch,
+		business: sqlserverBusiness, watch: sqlserverWatch, watchNotKept: sqlserverWatchNotKept,
 		pool: "sqlserver", gorm: sqlserver.Open,
 		inside: func(server, name string) string {
 			return changed(server, func(u *url.URL) {

@@ -51,6 +51,7 @@ type fact struct {
 // evidence is everything recorded outside of the program under test.
 type evidence struct {
 	brokers    []*broker
+	notKept    bool // rows go as they are delivered
 	facts      map[event]fact
 	outcomes   map[string]outcome // by transaction
 	rows       []row

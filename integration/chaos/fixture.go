@@ -124,8 +124,12 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	for n := range accounts {
 		accounts[n] = fmt.Sprintf("('account-%03d')", n)
 	}
+	script := s.database.business + "\nGO\n" + s.database.watch
+	if s.options.NotKept {
+		script += "\nGO\n" + s.database.watchNotKept
+	}
 	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
-		for _, text := range append(batches(s.database.business+"\nGO\n"+s.database.watch), "INSERT INTO accounts (id) VALUES "+strings.Join(accounts, ", ")) {
+		for _, text := range append(batches(script), "INSERT INTO accounts (id) VALUES "+strings.Join(accounts, ", ")) {
 			if _, err := db.ExecContext(ctx, text); err != nil {
 				return fmt.Errorf("chaos: make the tables: %w", err)
 			}
@@ -149,6 +153,7 @@ databases:
   default: {driver: %s, dsn: %q}
 outbox:
   external_brokers: [%s]
+  keep: %t
   lease: %s
   publish_timeout: 1s
   shutdown_timeout: 3s
@@ -157,7 +162,7 @@ outbox:
   retry: {max_attempts: %d, base_delay: 200ms, max_delay: 2s}
   breaker: {min_delay: 100ms, max_delay: 1s}
 brokers:
-%s`, s.database.driver, dsn, strings.Join(external, ", "), s.options.Lease, maxAttempts, settings.String())
+%s`, s.database.driver, dsn, strings.Join(external, ", "), !s.options.NotKept, s.options.Lease, maxAttempts, settings.String())
 }
 
 // maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as

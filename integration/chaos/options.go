@@ -31,6 +31,8 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
+	// NotKept has rows removed as they are delivered ("keep: false"). Default: they are kept.
+	NotKept bool
 	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long;
 	// half of it for every second relay. Default 0.
 	Slow time.Duration

@@ -116,6 +116,24 @@ func TestRigSmoke(t *testing.T) {
 	})
 }
 
+// Half a minute of everything with rows that go as they are delivered, on one database a run.
+func TestRigNotKept(t *testing.T) {
+	testenv.NeedLong(t)
+	testenv.RabbitMQ(t)
+	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
+		report, err := chaos.Run(t.Context(), chaos.Options{
+			Seed: uint64(testenv.Seed(t)), Database: string(driver), For: 30 * time.Second, Every: time.Second, Rate: 10, NotKept: true, Log: writer{t},
+		})
+		require.NoError(t, err)
+		show(t, report)
+		assert.Empty(t, report.Violations)
+		for i, consumer := range report.Consumers {
+			assert.Greater(t, report.Brokers[i].Expected, 50, consumer.Broker)
+			assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
+		}
+	})
+}
+
 // The rig notices what is broken on purpose: without that, its silence about the others would mean
 // nothing. What is not tried here, is by make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {

@@ -21,6 +21,7 @@ const (
 	Phantom     Rule = "phantom"              // G2: never committed, or not meant for this broker, and published
 	Unconfirmed Rule = "unconfirmed"          // G3: published by its row, and not with the broker
 	Fence       Rule = "fence"                // G4, G5: a row was changed that another process had claimed, or after it was finished
+	Kept        Rule = "kept"                 // published by its row, where rows go as they are delivered
 	OutOfOrder  Rule = "out of order"         // G6: first deliveries of a key against the order of its commits
 	Abandoned   Rule = "abandoned"            // G7: abandoned, though no message was at fault
 	Attempts    Rule = "attempts"             // G7: more than the maximum
@@ -144,7 +145,7 @@ func (e *evidence) judgeBroker(d *findings, b *broker) BrokerVerdict {
 			v.Lost++
 			d.addf(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
 		}
-		if _, captured := rows[at]; !captured {
+		if _, captured := rows[at]; !captured && !(e.notKept && arrived[at]) {
 			d.addf(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
 		}
 	}
@@ -217,6 +218,9 @@ func (e *evidence) judgeRows(d *findings, v *BrokerVerdict, arrived map[event]bo
 		}
 		switch r.status {
 		case "published":
+			if e.notKept {
+				d.addf(Kept, v.Broker, "message %s", r.message)
+			}
 			if !arrived[r.event] {
 				d.addf(Unconfirmed, v.Broker, "message %s", r.message)
 			}

@@ -112,6 +112,13 @@ func TestCrimes(t *testing.T) {
 			e.held[scenario.Internal] = append(e.held[scenario.Internal], second)
 			e.seen[scenario.Internal]["other"] = struct{}{}
 		}, []Rule{TwoRows}},
+		"not kept": {func(e *evidence) { e.notKept, e.rows = true, nil }, nil},
+		"kept":     {func(e *evidence) { e.notKept = true }, []Rule{Kept}},
+		"not kept, and not there either": {func(e *evidence) {
+			lost := e.held[scenario.Internal][0].message
+			e.notKept, e.rows, e.held[scenario.Internal] = true, nil, e.held[scenario.Internal][1:]
+			delete(e.seen[scenario.Internal], lost)
+		}, []Rule{Lost, NoRow}},
 		"two rows":          {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Rule{TwoRows}},
 		"leak":              {func(e *evidence) { e.held[scenario.Partner][0].leaks = []string{"checksum"} }, []Rule{Leak}},
 		"unseen":            {func(e *evidence) { delete(e.seen[scenario.PubSub], "a0") }, []Rule{Unseen}},

@@ -190,10 +190,11 @@ func free(t *Table, f *driver.Freed) {
 
 // blockBehind makes the keys of abandoned rows wait for an operator (mark_other.sql). The first
 // abandoned row of a key is its block, in place of one that it may have had.
-func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
-	slices.SortFunc(abandoned, func(a, b *Row) int { return a.ID - b.ID })
-	for i, r := range abandoned {
-		if r.Key == 0 || slices.ContainsFunc(abandoned[:i], r.sameKey) {
+func (p *Protocol) blockBehind(t *Table, abandoned []int) {
+	slices.Sort(abandoned)
+	for i, id := range abandoned {
+		r := t.Row(id)
+		if r.Key == 0 || slices.ContainsFunc(abandoned[:i], func(id int) bool { return r.sameKey(t.Row(id)) }) {
 			continue
 		}
 		if g := t.blockOf(r.Key, r.Class); g != nil {

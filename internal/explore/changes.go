@@ -3,11 +3,9 @@ package explore
 import "slices"
 
 // checkChange looks at what one step made of a row. now is nil when the row is gone.
-func checkChange(old, now *Row, before *State, a *Action, report report) {
+func (p *Protocol) checkChange(old, now *Row, before *State, a *Action, report report) {
 	if now == nil {
-		if !old.Status.Terminal() || a.Kind != Remove {
-			report(FinalStates, "row %d was removed while it was %s", old.ID, old.Status)
-		}
+		p.checkRemoval(old, before, a, report)
 		return
 	}
 	if *old == *now {
@@ -18,6 +16,23 @@ func checkChange(old, now *Row, before *State, a *Action, report report) {
 	}
 	checkHolder(old, now, before, a, report)
 	checkAttempts(old, now, before, a, report)
+}
+
+// checkRemoval: a row is removed by a purge, when it is finished; or where published rows are not kept, by
+// the one who holds it, when the broker has it.
+func (p *Protocol) checkRemoval(old *Row, before *State, a *Action, report report) {
+	switch {
+	case p.DeletePublished && a.Kind == Complete:
+		if !old.leased() || old.Token != before.Workers[a.Worker].Token {
+			report(Fence, "row %d was removed by worker %d, who does not hold it", old.ID, a.Worker+1)
+		}
+		if before.Entry(old.ID).Delivered == 0 {
+			report(Confirmed, "row %d was removed and the broker never had it", old.ID)
+		}
+	case !old.Status.Terminal() || a.Kind != Remove:
+		report(FinalStates, "row %d was removed while it was %s", old.ID, old.Status)
+	default:
+	}
 }
 
 // checkHolder: a row that changes hands must be free, and one that is completed must be the

@@ -13,14 +13,15 @@ func (v Violation) String() string { return v.Name + ": " + v.Text }
 // The invariants. Their numbers are those of the list of faults that the project keeps;
 // docs/protocol.md has them in words.
 const (
-	// NothingLost (G1): a committed row is in the table until it is finished and purged; and while
+	// NothingLost (G1): a committed row is in the table until it is finished and purged, or delivered
+	// where delivered rows are not kept; and while
 	// it is open there is something that brings it to a worker: its place in the shard, or a block
 	// at or before it. That it gets to its end from there is tested by letting the world run on
 	// without faults.
 	NothingLost = "G1 nothing lost"
 	// NoPhantom (G2): what consumers see was committed.
 	NoPhantom = "G2 no phantom"
-	// Confirmed (G3): a published row was accepted by the broker.
+	// Confirmed (G3): a published row was accepted by the broker, and so was one that is removed instead.
 	Confirmed = "G3 published means accepted"
 	// FinalStates (G4): published and abandoned are left only by an operator's requeue or replay;
 	// so a failure never overwrites published, and a purge removes nothing else.
@@ -66,7 +67,7 @@ func (p *Protocol) Check(before *State, a *Action, reply *Reply, after *State) (
 	checkDeliveries(before, after, report)
 	for i := range before.Rows {
 		old := &before.Rows[i]
-		checkChange(old, after.Row(old.ID), before, a, report)
+		p.checkChange(old, after.Row(old.ID), before, a, report)
 	}
 	p.checkBlocked(before, after, a, report)
 	switch a.Kind {

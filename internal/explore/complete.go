@@ -1,5 +1,7 @@
 package explore
 
+import "slices"
+
 // An Outcome is what becomes of one claimed row.
 type Outcome struct {
 	ID int `json:",omitzero"`
@@ -10,15 +12,20 @@ type Outcome struct {
 	Spent  bool   `json:",omitzero"` // the attempt counts
 }
 
-// complete writes outcomes where the token still stands (mark_published.sql, mark_other.sql), and
-// returns how many rows carry it no more. blocks makes the keys of abandoned rows wait for an
-// operator.
-func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool) (lost int) {
-	var abandoned []*Row
+// complete writes outcomes where the token still stands (mark_published.sql or delete_published.sql,
+// mark_other.sql), and returns how many rows carry it no more, and which are gone. blocks makes the
+// keys of abandoned rows wait for an operator.
+func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool) (lost int, gone []int) {
+	var abandoned []int // a removal moves the rows behind it
 	for _, o := range outcomes {
 		r := t.Row(o.ID)
 		if !p.mayMark(r, token, o) {
 			lost++
+			continue
+		}
+		if p.DeletePublished && o.Status == Published {
+			gone = append(gone, o.ID)
+			t.Rows = slices.DeleteFunc(t.Rows, func(r Row) bool { return r.ID == o.ID })
 			continue
 		}
 		r.Status, r.Token, r.Waits = o.Status, 0, o.Wait && !o.Status.Terminal()
@@ -31,20 +38,20 @@ func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool
 			r.Crashes = 0 // it was sent and no process crashed with it
 		}
 		if o.Status == Abandoned {
-			abandoned = append(abandoned, r)
+			abandoned = append(abandoned, r.ID)
 		}
 	}
 	if blocks {
 		p.blockBehind(t, abandoned)
 	}
-	return lost
+	return lost, gone
 }
 
 func (p *Protocol) mayMark(r *Row, token int, o Outcome) bool {
 	switch {
 	case r == nil:
 		return false
-	case p.is(noFence):
+	case p.is(noFence), p.is(removesUnfenced) && o.Status == Published:
 		return r.leased()
 	case p.is(overwrites) && r.Status == Published:
 		return o.Status != Published

@@ -28,6 +28,7 @@ const (
 	guessesPublished
 	forgetsDelivered
 	blocksEveryClass
+	removesUnfenced
 
 	// Mistakes about the facts of a row.
 	countsDeferred

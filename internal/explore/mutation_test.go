@@ -44,6 +44,9 @@ var mutations = []struct {
 	{"blocks are changed as was decided before another change", changesStale, "blocks in halves", NothingLost},
 	{"a row becomes a block that waits for nothing any more", blocksBlindly, "blocks in halves", NothingLost},
 	{"a purge does not look again when it removes", purgesBlindly, "operators", FinalStates},
+	{"rows are removed without the token", removesUnfenced, "not kept", Fence},
+	{"followers pass a block whose row is still there", advancesEarly, "blocks of rows not kept", Order},
+	{"what failed is removed as if it was delivered", guessesPublished, "not kept", Confirmed},
 }
 
 // coreMutations are edits of the product's own code, package core, with which the same must happen.
@@ -155,7 +158,7 @@ func scenarioOf(t *testing.T, name string, w *world, breaks string) Scenario {
 	t.Logf("%s: found in %d states\n%s", name, len(x.origins), found)
 	return Scenario{
 		Name: name, Harm: found.Violation.String(), Workers: w.workers,
-		MaxAttempts: w.protocol.MaxAttempts, BlockAbandoned: w.protocol.BlockAbandoned, Steps: found.trace,
+		MaxAttempts: w.protocol.MaxAttempts, BlockAbandoned: w.protocol.BlockAbandoned, DeletePublished: w.protocol.DeletePublished, Steps: found.trace,
 	}
 }
 

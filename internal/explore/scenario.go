@@ -11,11 +11,13 @@ import (
 type Scenario struct {
 	Name string `json:"name"`
 	// Harm is what the mistake does.
-	Harm           string         `json:"harm"`
-	Workers        int            `json:"workers"`
-	MaxAttempts    int            `json:"max_attempts"`
-	BlockAbandoned bool           `json:"block_abandoned"`
-	Steps          []ScenarioStep `json:"steps"`
+	Harm           string `json:"harm"`
+	Workers        int    `json:"workers"`
+	MaxAttempts    int    `json:"max_attempts"`
+	BlockAbandoned bool   `json:"block_abandoned"`
+	// DeletePublished removes rows as they become published.
+	DeletePublished bool           `json:"delete_published,omitzero"`
+	Steps           []ScenarioStep `json:"steps"`
 }
 
 // A ScenarioStep is one action. Where the protocol is sound it can be impossible.

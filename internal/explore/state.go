@@ -64,7 +64,7 @@ type Entry struct {
 	LetGo     bool // it was abandoned and its key could go on, so later rows may come before it
 	Back      bool // an operator has brought it back
 	Shared    bool // the last claim of it took other rows, too
-	Gone      bool // it was purged
+	Gone      bool // it was purged, or removed as it was delivered
 }
 
 func (s *State) clone() State {

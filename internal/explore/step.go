@@ -16,6 +16,8 @@ type Protocol struct {
 	MaxAttempts int
 	// BlockAbandoned makes the key of an abandoned row wait for an operator.
 	BlockAbandoned bool
+	// DeletePublished removes a row as it becomes published.
+	DeletePublished bool
 	// AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are done, and
 	// followers of each of these.
 	AdvanceBlocks, AdvanceRows int

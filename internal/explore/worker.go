@@ -235,7 +235,11 @@ func (p *Protocol) stepComplete(s *State, a *Action) (Reply, error) {
 	if a.Fate != Missed {
 		before := s.clone()
 		blocks := p.BlockAbandoned && !w.Request.Unordered
-		reply.Lost = p.complete(&s.Table, w.Token, outcomes, blocks)
+		var gone []int
+		reply.Lost, gone = p.complete(&s.Table, w.Token, outcomes, blocks)
+		for _, id := range gone {
+			s.Entry(id).Gone = true
+		}
 		s.noteAbandoned(&before, blocks)
 	}
 	if a.Fate == Known {
@@ -252,7 +256,7 @@ func (s *State) noteAbandoned(before *State, blocks bool) {
 		r := &s.Rows[i]
 		g := s.blockOf(r.Key, r.Class)
 		held := blocks && g != nil && g.Row <= r.ID
-		if r.Status == Abandoned && before.Rows[i].Status != Abandoned && !held {
+		if r.Status == Abandoned && before.Row(r.ID).Status != Abandoned && !held {
 			s.Entry(r.ID).LetGo = true
 		}
 	}

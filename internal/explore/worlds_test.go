@@ -16,6 +16,12 @@ func deferring() Protocol {
 	return p
 }
 
+// notKept is a protocol that removes what is delivered.
+func notKept(p Protocol) Protocol {
+	p.DeletePublished = true
+	return p
+}
+
 // keyed lists rows of these keys. Their times run against their ids.
 func keyed(keys ...int) []NewRow {
 	rows := make([]NewRow, len(keys))
@@ -106,6 +112,16 @@ var worlds = []struct {
 	{world{ // leases that run out, and replays, around a claim in two halves
 		name: "replays in halves", rows: keyed(1, 1, 1), chunk: 2, split: true, repair: []Kind{Requeue, Replay},
 	}, [sizes]bound{{1, 0, 1}, {1, 0, 1}, {2, 0, 2}}},
+	{world{ // rows that go as they are delivered: crashes, stalls, and lost answers and claims
+		name: "not kept", protocol: notKept(small()), rows: keyed(1, 1, 2), anyOrder: true, chunk: 2, results: []Result{AnswerLost, Retryable}, undone: true,
+	}, [sizes]bound{{1, 1, 0}, {1, 1, 0}, {3, 1, 0}}},
+	{world{ // the same with blocks whose row goes, keys that wait for an operator, operators and the purge
+		name: "blocks of rows not kept", protocol: notKept(deferring()), rows: keyed(1, 1, 1), chunk: 1, results: []Result{Retryable, Refused}, defers: true,
+		purges: true, repair: []Kind{Requeue, UnblockKey, Drop},
+	}, [sizes]bound{{0, 1, 1}, {1, 1, 1}, {1, 2, 1}}},
+	{world{ // the same in claims and changes of blocks in two halves
+		name: "not kept, in halves", protocol: notKept(small()), rows: keyed(1, 1, 1), chunk: 1, results: []Result{Retryable}, split: true, defers: true,
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
 	{world{ // rows that others are writing while a window is read, of which only a dirty read knows
 		name: "held", rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable}, held: true, defers: true,
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},

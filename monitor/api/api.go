@@ -249,7 +249,8 @@ type Broker struct {
 	Paused               *Pause                  `json:"paused"`
 	LastPublished        time.Time               `json:"last_published,omitzero"`
 	LastError            *Error                  `json:"last_error,omitempty"`
-	Unknown              bool                    `json:"unknown"` // an unconfigured broker
+	Unknown              bool                    `json:"unknown"`            // an unconfigured broker
+	NotKept              bool                    `json:"not_kept,omitempty"` // its rows are removed as they are delivered
 }
 
 // Pause says why nothing is delivered to a broker.

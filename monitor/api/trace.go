@@ -55,6 +55,8 @@ type TracedMessage struct {
 	CausationID   string         `json:"causation_id,omitempty"`
 	// Rows are one for each broker.
 	Rows []TracedRow `json:"rows"`
+	// NotKept are the brokers without a row whose rows are removed as they are delivered: they have it, or it was not written for them.
+	NotKept []string `json:"not_kept,omitempty"`
 }
 
 // A TracedRow is a message on its way to one broker.

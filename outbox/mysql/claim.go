@@ -84,7 +84,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, c *dr
 	return answer, err
 }
 
-// together marks what was published, and claims what needs no decision, in one transaction. again
+// together marks or removes what was published, and claims what needs no decision, in one transaction. again
 // says that nothing of it was done; not so after an error of the commit, whose result is
 // unknown.
 func (s thin) together(ctx context.Context, completion *driver.Completion, c *driver.Claim) (answer claims.Answer, again bool, err error) {
@@ -94,8 +94,7 @@ func (s thin) together(ctx context.Context, completion *driver.Completion, c *dr
 	)
 	err = s.transaction(ctx, func(tx *sql.Tx) (err error) {
 		again = true
-		given := args{"token": completion.Lease.Token[:], "rows": publishedList(completion.Published)}
-		if marked, err = s.exec(ctx, tx, "mark_published", given); err != nil {
+		if marked, err = s.published(ctx, tx, completion); err != nil {
 			return err
 		}
 		if c.Unordered {

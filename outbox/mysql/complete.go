@@ -34,8 +34,7 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 		if len(completion.Published) == 0 {
 			return 0, nil
 		}
-		given["rows"] = publishedList(completion.Published)
-		return s.exec(ctx, on, "mark_published", given)
+		return s.published(ctx, on, completion)
 	}
 	err := completing(ctx, func() (err error) {
 		if len(completion.Other) == 0 {
@@ -59,6 +58,19 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 		s.water.changed(completion.Lease.Broker, completion.Lease.Shard, counted, nil)
 	}
 	return &driver.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}, nil
+}
+
+// published marks what was published, or removes it, and returns how many rows were still ours.
+func (s *Store) published(ctx context.Context, on conn, completion *driver.Completion) (int, error) {
+	if !completion.DeletePublished {
+		return s.exec(ctx, on, "mark_published", args{"token": completion.Lease.Token[:], "rows": publishedList(completion.Published)})
+	}
+	ids := make([]int64, len(completion.Published))
+	for i := range ids {
+		ids[i] = completion.Published[i].ID
+	}
+	slices.Sort(ids)
+	return s.exec(ctx, on, "delete_published", args{"token": completion.Lease.Token[:], "ids": jsonList(ids)})
 }
 
 // markOther writes the outcomes that are no success, under the shard's lock. The first abandoned row

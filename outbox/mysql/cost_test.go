@@ -22,9 +22,12 @@ import (
 // the commit and the messages.
 func TestCostOfABatch(t *testing.T) {
 	t.Parallel()
-	for unordered, want := range map[bool]int{false: 8, true: 7} {
+	for _, c := range []struct {
+		unordered, deleted bool
+		want, left         int // left: of a batch that was completed
+	}{{want: 8, left: 1}, {unordered: true, want: 7, left: 1}, {deleted: true, want: 8}, {unordered: true, deleted: true, want: 7}} {
 		for _, size := range []int{1, 400} {
-			t.Run(fmt.Sprintf("%d rows, unordered %t", size, unordered), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d rows, unordered %t, deleted %t", size, c.unordered, c.deleted), func(t *testing.T) {
 				t.Parallel()
 				db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
 				db.SetMaxOpenConns(1) // all that the store does is counted in this session
@@ -41,10 +44,10 @@ func TestCostOfABatch(t *testing.T) {
 				require.NoError(t, inserter.Insert(t.Context(), db, rows))
 				shard, err := strconv.Atoi(column[string](t, db, "SELECT shard FROM outbox_messages LIMIT 1")[0])
 				require.NoError(t, err)
-				claim := &driver.Claim{Broker: "b", Shard: shard, Limit: size, Window: size, Unordered: unordered, Lease: time.Minute, Worker: "w"}
+				claim := &driver.Claim{Broker: "b", Shard: shard, Limit: size, Window: size, Unordered: c.unordered, Lease: time.Minute, Worker: "w"}
 				exchanged, err := store.Exchange(t.Context(), nil, claim)
 				require.NoError(t, err)
-				completion := &driver.Completion{Lease: exchanged.Batch.Lease}
+				completion := &driver.Completion{Lease: exchanged.Batch.Lease, DeletePublished: c.deleted}
 				for i := range exchanged.Batch.Messages {
 					completion.Published = append(completion.Published, driver.Delivered{ID: exchanged.Batch.Messages[i].ID})
 				}
@@ -54,9 +57,10 @@ func TestCostOfABatch(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, exchanged.Batch.Messages, size)
 				require.Zero(t, exchanged.Completed.Lost)
-				assert.Equal(t, want, sessionStatus(t, db, "Questions")-statements-1, "one is the test's")
+				assert.Equal(t, c.want, sessionStatus(t, db, "Questions")-statements-1, "one is the test's")
 				assert.Equal(t, 1, sessionStatus(t, db, "Com_commit")-commits)
-				assert.Equal(t, []string{strconv.Itoa(size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages WHERE status = 'published'"))
+				assert.Equal(t, []string{strconv.Itoa(c.left * size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages WHERE status = 'published'"))
+				assert.Equal(t, []string{strconv.Itoa((2 + c.left) * size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages"))
 			})
 		}
 	}

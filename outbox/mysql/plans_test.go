@@ -156,6 +156,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "renew", reads: 4 * window},
 		{name: "mark_other", given: args{"rows": jsonList(back)}, reads: 5 * window},
 		{name: "mark_published", given: args{"rows": jsonList(sent)}, reads: 5 * window},
+		{name: "delete_published", given: args{"ids": jsonList(ids.open[:min(window, len(ids.open))])}, reads: 5 * window},
 		{name: "first_abandoned", reads: 5 * window},
 		{name: "replace_blocks", given: picked, reads: 5 * n},
 		{name: "block_abandoned", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},

@@ -56,6 +56,10 @@ func (x *exchange) countOther(answers pgx.BatchResults) error {
 func (x *exchange) markPublished() {
 	ids, brokerIDs := publishedArrays(x.completion.Published)
 	lease := &x.completion.Lease
+	if x.completion.DeletePublished {
+		x.send(x.countMarked, x.store.sql.deletePublished, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids)
+		return
+	}
 	x.send(x.countMarked, x.store.sql.markPublished,
 		lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, brokerIDs)
 }

@@ -36,6 +36,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "take", args: "'b', 1, 0, %message, 'w', %token, 60000000, true, %first, %last", indexes: []string{"open"}, rows: 1000},
 		{text: "fetch", args: "'b', 1, %token, 1000000", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
+		{text: "delete_published", args: "'b', 1, %token, %first, %last, %ids", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
 		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0, '{}', array_fill('{}'::text, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
@@ -259,7 +260,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
 		}
 		for text, run := range map[string]string{
-			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
+			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "delete_published": completion, "claim_unordered": "", "mark_other": completion,
 			"pick": operator, "blocks_of": operator, "blocks_of_key": operator, "forget_blocks": operator, "move_blocks": operator, "requeue": operator, "abandon": operator,
 		} {
 			exec(t, conn, "BEGIN")

@@ -29,7 +29,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 			exec(t, conn, "VACUUM (ANALYZE) small, small_key_blocks, small_shards")
 		}
 		for text, settings := range map[string]string{
-			"mark_published": "settings", "claim": "try_lock", "claim_unordered": "plan_settings", "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "fetch": "plan_settings",
+			"mark_published": "settings", "delete_published": "settings", "claim": "try_lock", "claim_unordered": "plan_settings", "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "fetch": "plan_settings",
 		} {
 			exec(t, conn, "BEGIN")
 			if settings == "try_lock" {

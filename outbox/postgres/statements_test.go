@@ -122,6 +122,8 @@ func TestStatements(t *testing.T) {
 	waking.Wake, freeWaking.Wake = true, true
 	lease := driver.Lease{Broker: "b", Duration: time.Hour}
 	published := &driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: 1}}}
+	deleted := *published
+	deleted.DeletePublished = true
 	failed := &driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: 1}}, Other: []driver.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
 	exchange := func(s *driver.Completion, c *driver.Claim) func() error {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
@@ -142,6 +144,7 @@ func TestStatements(t *testing.T) {
 		{"claim without order and wake", "BEGIN " + blocks + " SELECT WITH" + read, exchange(nil, &freeWaking)},
 		{"complete", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"complete and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
+		{"complete and claim where nothing is kept", "BEGIN SELECT DELETE COMMIT " + claimed, exchange(&deleted, claim)},
 		{"complete failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
 		{"renew", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
 		{"defer and find nothing", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Defer(t.Context(), claim); return err }},

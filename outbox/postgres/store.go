@@ -60,7 +60,7 @@ var _ driver.Store = (*Store)(nil)
 type statements struct {
 	lock, tryLock, claim, claimUnordered, window, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
 	blocks, turn, lift, free, deferRows                                                                                   string
-	settings, markPublished, markOther, renew, ready                                                                      string
+	settings, markPublished, deletePublished, markOther, renew, ready                                                     string
 	exclusive, exclusiveSettings, writers, holder                                                                         string
 	facts, diagnose, horizon, watch                                                                                       string
 	listen, notify                                                                                                        string
@@ -151,7 +151,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
-		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers, "holder": &s.sql.holder,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon,
 		"exclusive": &s.sql.exclusive, "exclusive_settings": &s.sql.exclusiveSettings,

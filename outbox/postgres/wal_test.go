@@ -30,6 +30,7 @@ const (
 	byHand    = "by hand"
 	ordered   = "ordered"
 	unordered = "unordered"
+	deleted   = "ordered, deleted"
 )
 
 // TestWAL compares what a message costs in the log, from its claim to its mark, with statements by
@@ -54,7 +55,7 @@ func TestWAL(t *testing.T) {
 	total := map[string]int{}
 	for round := 0; round < rounds; {
 		images, bytes := 0, map[string]int{}
-		for _, way := range []string{byHand, ordered, unordered} {
+		for _, way := range []string{byHand, ordered, unordered, deleted} {
 			// Each has fresh pages.
 			exec(t, conn, "TRUNCATE wal")
 			exec(t, conn, `INSERT INTO wal (message_id, target_broker, stream, type, ordering_key, headers, payload)
@@ -78,10 +79,12 @@ func TestWAL(t *testing.T) {
 		round++
 	}
 	perMessage := func(way string) int { return (total[way] + batch*rounds/2) / (batch * rounds) }
-	t.Logf("bytes of log per message: ordered %d, unordered %d, by hand %d", perMessage(ordered), perMessage(unordered), perMessage(byHand))
+	t.Logf("bytes of log per message: ordered %d, unordered %d, by hand %d; deleted when published %d",
+		perMessage(ordered), perMessage(unordered), perMessage(byHand), perMessage(deleted))
 	assert.Equal(t, perMessage(byHand), perMessage(unordered))
 	assert.Equal(t, perMessage(byHand)-lockBytes, perMessage(ordered), "the shard's lock stands for that of each row")
 	assert.LessOrEqual(t, perMessage(ordered), 573, "some 80 of them are the entry of a published row in the index of searches")
+	assert.LessOrEqual(t, perMessage(deleted), 207, "a row that goes needs no entry of an index")
 }
 
 // TestWALOfSearches bounds what the index of searches adds to the log of rows that are inserted, one by
@@ -191,7 +194,7 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	var claim string
 	args := fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", shard, batch, worker, token)
 	switch way {
-	case ordered:
+	case ordered, deleted:
 		claim = readSQL("claim", "wal")
 	case unordered:
 		claim, args = readSQL("claim_unordered", "wal"), fmt.Sprintf("'b', %s, %d, %s, %s, 60000000, 0, 0, false, true, 16777216, '{}', '{}', 0", shard, batch, worker, token)
@@ -206,7 +209,10 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	require.Len(t, ids, batch)
 	list := "ARRAY" + strings.ReplaceAll(fmt.Sprint(ids), " ", ", ")
 	mark, args := readSQL("mark_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s, %s", shard, token, first, last, list, repeated("'1780000000000-0'", batch))
-	if way == byHand {
+	switch way {
+	case deleted:
+		mark, args = readSQL("delete_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s", shard, token, first, last, list)
+	case byHand:
 		mark, args = markByHand, strings.Join([]string{shard, token, list}, ", ")
 	}
 	marked, more := walOf(t, conn, mark, args)

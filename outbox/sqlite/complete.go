@@ -32,7 +32,7 @@ func (s *Store) complete(ctx context.Context, conn *sql.Conn, completion *driver
 		}
 	}
 	now, token := s.micros(), completion.Lease.Token.String()
-	n, err := s.markPublished(ctx, conn, completion.Published, token, now)
+	n, err := s.published(ctx, conn, completion, token, now)
 	if err != nil {
 		return 0, err
 	}
@@ -53,9 +53,23 @@ func deferring(completion *driver.Completion, marked []int64) (ids []int64) {
 	return ids
 }
 
-func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []driver.Delivered, token string, now int64) (int, error) {
+// published marks what was published, or removes it.
+func (s *Store) published(ctx context.Context, conn *sql.Conn, completion *driver.Completion, token string, now int64) (int, error) {
+	rows := completion.Published
 	if len(rows) == 0 {
 		return 0, nil
+	}
+	if completion.DeletePublished {
+		ids := make([]int64, len(rows))
+		for i := range rows {
+			ids[i] = rows[i].ID
+		}
+		result, err := conn.ExecContext(ctx, s.sql.deletePublished, sql.Named("ids", idList(ids)), sql.Named("token", token))
+		if err != nil {
+			return 0, err
+		}
+		n, err := result.RowsAffected()
+		return int(n), err
 	}
 	list, err := deliveredList(rows)
 	if err != nil {

@@ -23,7 +23,7 @@ var planned = map[string][]string{
 	"move_block":  {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
 	"drop_blocks": {"PRIMARY KEY (block_id=?"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
 	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING PRIMARY KEY (block_id=?", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)"},
-	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
+	"mark_published": {"INTEGER PRIMARY KEY"}, "delete_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
 	"ready": {"_open", "_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge_published": {"_finished"}, "purge_abandoned": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"},
 	"pick": {"INTEGER PRIMARY KEY"}, "requeue": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"},
 	"blocks_of":     {"PRIMARY KEY (block_id=?", "INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=?)"},

@@ -56,13 +56,14 @@ var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookBlocks, window, waiting, claim               string
-	head, readHead, claimHead                                             string
-	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks    string
-	moveBlock, dropBlocks, deferBlocks                                    string
-	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready string
-	lock, keep, unlock                                                    string
-	facts, diagnose                                                       string
+	look, lookUnordered, lookBlocks, window, waiting, claim            string
+	head, readHead, claimHead                                          string
+	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks string
+	moveBlock, dropBlocks, deferBlocks                                 string
+	markPublished, deletePublished                                     string
+	markOther, blockAbandoned, undeferBefore, renew, ready             string
+	lock, keep, unlock                                                 string
+	facts, diagnose                                                    string
 }
 
 // An Option refines a store.
@@ -95,7 +96,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 		"followers": &s.sql.followers, "wake_blocks": &s.sql.wakeBlocks, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
 		"rest_blocks": &s.sql.restBlocks, "move_block": &s.sql.moveBlock, "drop_blocks": &s.sql.dropBlocks,
 		"defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
-		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 // Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
-// with up to three transactions. The first writes what was published. The second writes the other
+// with up to three transactions. The first writes what was published, or removes it. The second writes the other
 // outcomes under the shard's lock, since the place of a failed head and of its released followers
 // must change in one step for the next window. The third claims under the same lock; when another
 // process holds it at that moment, the batch is Busy. What was claimed is read last, when the lock
@@ -55,16 +55,16 @@ type exchange struct {
 }
 
 // parts says which parts a batch has; each combination is a text of its own, which the server plans
-// once.
-type parts struct{ published, other, claim bool }
+// once. Where published rows are not kept, deleted says so.
+type parts struct{ published, deleted, other, claim bool }
 
 // exchangeTexts builds the text of every combination.
 func exchangeTexts(table string) map[parts]string {
 	texts := map[parts]string{}
-	for _, published := range []bool{false, true} {
+	for _, first := range []parts{{}, {published: true}, {published: true, deleted: true}} {
 		for _, other := range []bool{false, true} {
 			for _, claim := range []bool{false, true} {
-				p := parts{published, other, claim}
+				p := parts{first.published, first.deleted, other, claim}
 				texts[p] = batchText(table, p.files()...)
 			}
 		}
@@ -73,7 +73,10 @@ func exchangeTexts(table string) map[parts]string {
 }
 
 func (p parts) files() (names []string) {
-	if p.published {
+	switch {
+	case p.deleted:
+		names = append(names, "delete_published")
+	case p.published:
 		names = append(names, "mark_published")
 	}
 	if p.other {
@@ -118,6 +121,7 @@ func (x *exchange) run(ctx context.Context) error {
 func (x *exchange) remaining() (p parts) {
 	if x.completion != nil {
 		p.published = len(x.completion.Published) > 0 && x.published == nil
+		p.deleted = p.published && x.completion.DeletePublished
 		p.other = len(x.completion.Other) > 0 && x.other == nil
 	}
 	p.claim = x.claim != nil && !x.claimed
@@ -149,7 +153,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 		args = append(args, sql.Named("completed_token", x.completion.Lease.Token.String()))
 	}
 	if p.published {
-		list, err := publishedList(x.completion.Published)
+		list, err := publishedList(x.completion.Published, !p.deleted)
 		if err != nil {
 			return nil, err
 		}

@@ -98,7 +98,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	}, result.Batch.Messages[0])
 
 	require.Len(t, server.requests, 1)
-	assert.Equal(t, store.sql.exchange[parts{true, true, true}], server.requests[0].text)
+	assert.Equal(t, store.sql.exchange[parts{published: true, other: true, claim: true}], server.requests[0].text)
 	assert.Equal(t, map[string]any{
 		"completed_token":  testLease.Token.String(),
 		"published":        mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
@@ -174,7 +174,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	assert.Len(t, result.Batch.Messages, 1)
 	all := store.sql.exchange
 	assert.Equal(t, []string{
-		all[parts{true, true, true}], all[parts{true, true, true}], all[parts{false, true, true}],
+		all[parts{published: true, other: true, claim: true}], all[parts{published: true, other: true, claim: true}], all[parts{other: true, claim: true}],
 	}, server.texts())
 }
 

@@ -81,8 +81,12 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 			continue
 		}
 		name := fmt.Sprintf("exchange published=%t other=%t claim=%t", p.published, p.other, p.claim)
+		completion := *testCompletion
+		if completion.DeletePublished = p.deleted; p.deleted {
+			name += " deleted=true"
+		}
 		texts[name] = text
-		x := exchange{store: store, completion: testCompletion, claim: testClaim}
+		x := exchange{store: store, completion: &completion, claim: testClaim}
 		args, err := x.args(p)
 		require.NoError(t, err)
 		for _, arg := range args {
@@ -100,6 +104,7 @@ func TestGolden(t *testing.T) {
 		"exchange.golden.sql": func(name string) bool {
 			return name == "exchange published=true other=true claim=true"
 		},
+		"delete.golden.sql": func(name string) bool { return name == "exchange published=true other=false claim=false deleted=true" },
 		"others.golden.sql": func(name string) bool { return !strings.HasPrefix(name, "exchange") },
 	} {
 		var b strings.Builder

@@ -25,10 +25,13 @@ type publishedItem struct {
 	BrokerMessageID string `json:"b,omitempty"`
 }
 
-func publishedList(delivered []driver.Delivered) (mssql.NVarCharMax, error) {
+func publishedList(delivered []driver.Delivered, brokerIDs bool) (mssql.NVarCharMax, error) {
 	items := make([]publishedItem, len(delivered))
 	for i, d := range delivered {
-		items[i] = publishedItem{ID: d.ID, BrokerMessageID: storable(d.BrokerMessageID)}
+		items[i].ID = d.ID
+		if brokerIDs {
+			items[i].BrokerMessageID = storable(d.BrokerMessageID)
+		}
 	}
 	// All lock rows in the order of their ids, so that few of them deadlock.
 	slices.SortFunc(items, func(a, b publishedItem) int { return cmp.Compare(a.ID, b.ID) })

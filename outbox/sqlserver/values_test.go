@@ -42,7 +42,7 @@ func TestStorable(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	t.Parallel()
-	list, err := publishedList([]driver.Delivered{{ID: 9, BrokerMessageID: "<a&b>"}, {ID: math.MaxInt64}, {ID: 1}})
+	list, err := publishedList([]driver.Delivered{{ID: 9, BrokerMessageID: "<a&b>"}, {ID: math.MaxInt64}, {ID: 1}}, true)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"i":1},{"i":9,"b":"<a&b>"},{"i":9223372036854775807}]`, string(list), "in the order of ids")
 	assert.Contains(t, list, "<a&b>", "not made longer by escapes that only HTML needs")

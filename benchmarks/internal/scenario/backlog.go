@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
@@ -40,6 +41,8 @@ type Backlog struct {
 	HotKeys int64
 	// Workers are the numbers of Fanout's workers to measure with. Default: what it has by itself.
 	Workers []int
+	// NotKept adds a case that removes rows as they are delivered ("keep: false"), for each number of keys.
+	NotKept bool
 	// Broker is redis (the default), rabbitmq, nats or kafka. For the others than Redis there are fewer
 	// cases.
 	Broker string
@@ -107,6 +110,7 @@ type contest struct {
 	hot     int
 	ordered bool
 	minimal bool // the rows stand in the minimal table
+	notKept bool // delivered rows are removed
 	// connections of the store at most; postgresAway and redisAway are how far away the servers
 	// are, by the time of a round trip.
 	connections             int32
@@ -242,6 +246,9 @@ type setup struct {
 	trips     int64         // to the database and back
 	pool      *pgxpool.Pool // of a peer, to its schema
 	stop      func() error  // ends what a peer has begun; may be nil
+	// written are the rows as they were before the drain, where one of the cases removes them; it is read in all
+	// cases then, as whoever reads a row first makes that cheaper for all that come after.
+	written map[uuid.UUID]fixture.Row
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the
@@ -259,6 +266,11 @@ func (s *setup) measure(ctx context.Context, name string) (m measured, err error
 	}
 	if err := s.fill(ctx); err != nil {
 		return m, err
+	}
+	if s.NotKept {
+		if s.written, err = s.table.Keys(ctx); err != nil {
+			return m, err
+		}
 	}
 	if m, err = s.timed(ctx); err != nil {
 		return m, err

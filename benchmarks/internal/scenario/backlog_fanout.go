@@ -72,15 +72,19 @@ func (b Backlog) fanouts() (all []*contest) {
 		add := func(c contest) {
 			c.name += suffix
 			c.rows, c.ordered, c.connections = b.Rows/b.Parts, c.kind != unordered, int32(max(n, outbox.Shards)+2) //nolint:gosec // a few
-			c.drain = byFanout(outbox.Policy{BatchSize: b.Batch, Workers: n, Unordered: c.kind == unordered})
+			c.drain = byFanout(outbox.Policy{BatchSize: b.Batch, Workers: n, Unordered: c.kind == unordered, DeletePublished: c.notKept})
 			all = append(all, &c)
 		}
 		for _, keys := range b.Keys {
+			c := contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, keys: keys}
 			if keys == 1 {
-				add(contest{name: "fanout, 1 key", kind: oneKey, keys: keys})
-				continue
+				c.name, c.kind = "fanout, 1 key", oneKey
 			}
-			add(contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, keys: keys})
+			add(c)
+			if b.NotKept {
+				c.name, c.kind, c.notKept = c.name+", not kept", asDelivered, true
+				add(c)
+			}
 		}
 		add(contest{name: "fanout, hot key", kind: manyKeys, keys: b.HotKeys, hot: hotShare})
 		add(contest{name: "fanout, unordered", kind: unordered, keys: someKeys})

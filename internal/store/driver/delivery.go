@@ -199,8 +199,10 @@ func (s *Completion) Blocks(o *Outcome) bool {
 // A Completion writes the outcomes of one claim.
 type Completion struct {
 	Lease Lease
-	// Published rows become published.
+	// Published rows become published, or go, as DeletePublished says.
 	Published []Delivered
+	// DeletePublished removes Published from the table, in place of marking them.
+	DeletePublished bool
 	// Other rows are retried, abandoned or released.
 	Other []Outcome
 	// BlockAbandoned makes the key of an abandoned row wait until an operator requeues the row or

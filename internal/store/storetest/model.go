@@ -88,6 +88,7 @@ func testAnySchedule(t *table) {
 			run.most = rapid.IntRange(2, 6).Draw(rt, "rows at a time")
 		}
 		run.protocol.MaxAttempts = rapid.IntRange(1, 3).Draw(rt, "max_attempts")
+		run.protocol.DeletePublished = rapid.Bool().Draw(rt, "keep: false")
 		run.protocol.BlockAbandoned = rapid.Bool().Draw(rt, "on_abandon: block")
 		run.anyOutcome = rapid.Bool().Draw(rt, "any outcome")
 		run.write(rt)
@@ -103,7 +104,7 @@ func testScenarios(t *table) {
 	for _, s := range explore.Scenarios() {
 		t.Log("scenario:", s.Name)
 		run := t.newModelRun(keys, loose, s.Workers)
-		run.protocol.MaxAttempts, run.protocol.BlockAbandoned = s.MaxAttempts, s.BlockAbandoned
+		run.protocol.MaxAttempts, run.protocol.BlockAbandoned, run.protocol.DeletePublished = s.MaxAttempts, s.BlockAbandoned, s.DeletePublished
 		rows, tokens := map[int]int{}, map[int]int{} // those of the scenario, and those here
 		for _, step := range s.Steps {
 			a := step.Action

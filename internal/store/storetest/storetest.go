@@ -91,6 +91,7 @@ var groups = []group{
 	{"Between", betweenTests},
 	{"Crash", crashTests},
 	{"Complete", completeTests},
+	{"Delete", deleteTests},
 	{"Lease", leaseTests},
 	{"Ready", readyTests},
 	{"Alone", aloneTests},

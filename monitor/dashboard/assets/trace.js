@@ -51,7 +51,13 @@ function way(m) {
     h("header", null, h("h2", null, m.type), messageLink(m.database, m.message_id, m.message_id), m.by.length ? null : h("small", null, "of the same process")),
     h("dl", { class: "facts" }, fact("Written", h("time", { datetime: m.created_at, title: full(m.created_at) }, when(m.created_at))), fact("Database", m.database), fact("Ordering key", also(m.key, "key")),
       fact("Correlation", also(m.correlation_id, "correlation")), fact("Caused by", also(m.causation_id, "message"))),
-    h("ol", { class: "timeline" }, m.rows.map(row)));
+    h("ol", { class: "timeline" }, m.rows.map(row), (m.not_kept ?? []).map(notKept)));
+}
+
+// notKept is a broker that has no row, or none any more.
+function notKept(broker) {
+  return h("li", { class: "wait" }, h("div", null, h("strong", null, broker, " "), pill("wait", "no row"),
+    h("p", null, "It was delivered, after which its row is not kept, or it was not written for this broker.")));
 }
 
 function row(r) {

@@ -113,7 +113,7 @@ export function verdict(name, b, now = new Date()) {
   const failing = { n: b.counts?.failed ?? 0, more: (b.capped ?? []).includes("failed") };
   const abandoned = { n: b.unacknowledged ?? b.counts?.abandoned ?? 0, more: b.unacknowledged_more ?? (b.capped ?? []).includes("abandoned") };
   const since = b.breaker_since ?? b.last_published;
-  const sinceWords = b.breaker_since ? ` since ${clock(since, false, now)}` : since ? `, nothing delivered since ${clock(since, false, now)}` : ", nothing delivered yet";
+  const sinceWords = b.breaker_since ? ` since ${clock(since, false, now)}` : b.not_kept ? "" : since ? `, nothing delivered since ${clock(since, false, now)}` : ", nothing delivered yet";
   if (b.paused) {
     const p = b.paused;
     return {
@@ -146,6 +146,10 @@ export function verdict(name, b, now = new Date()) {
     };
   }
   if (behind >= behindSeconds && wait.n) {
+    if (b.not_kept && b.published_per_second == null) { // delivered rows are gone, and no relay runs in this process that would know
+      return { level: "warn", word: "Behind", text: `${name} is ${duration(behind)} behind: ${waits} wait. Whether it catches up is not known here, as delivered rows are not kept.`,
+        advice: "Look whether the lag grows in the chart, and at Workers." };
+    }
     const speed = b.published_per_second ?? 0;
     const left = speed > 0 && !wait.more ? `, about ${duration(wait.n / speed)} to go at ${rate(speed)}` : "";
     return speed > 0

@@ -54,6 +54,7 @@ func TestReferenceLoads(t *testing.T) {
 	t.Parallel()
 	cfg := reference(t)
 
+	keep := true
 	want := config.Config{
 		Databases: map[string]config.Database{
 			"default":   {Driver: outbox.Postgres, DSN: "postgres://db", Notify: true},
@@ -80,7 +81,7 @@ func TestReferenceLoads(t *testing.T) {
 				},
 				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
 				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
-				OnAbandon: config.OnAbandonBlock,
+				OnAbandon: config.OnAbandonBlock, Keep: &keep,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
@@ -136,7 +137,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 29)
+	assert.Len(t, lines, 30)
 
 	cfg := reference(t)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -152,13 +153,13 @@ var contract = map[string][]string{
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
-		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "keep", "serialize_keys", "max_payload_bytes",
 		"workers", "batch_size", "batch_bytes", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "format", "encoding", "source", "extensions", "include", "filter", "workers", "batch_size", "batch_bytes", "publish_timeout", "ordering", "on_abandon", "retry",
+		"type", "format", "encoding", "source", "extensions", "include", "filter", "workers", "batch_size", "batch_bytes", "publish_timeout", "ordering", "on_abandon", "keep", "retry",
 		"retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes", "sign",
 	},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
