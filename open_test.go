@@ -62,7 +62,7 @@ func TestOpenExamines(t *testing.T) {
 // A database that does not answer is named alone: the others have been opened meanwhile, and are not said to be out of reach.
 func TestOpenNamesTheSilentDatabase(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	examined := make(chan struct{}) // the other one
 	served := make(chan struct{})

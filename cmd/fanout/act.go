@@ -199,12 +199,7 @@ func (c *change) sentence(r monitor.Result, limit int) string {
 		return c.amount(n) + " of broker " + c.broker
 	}
 	changed := admin.Count{N: r.Changed}
-	// Those that match and are left alone are not changed by another run either.
-	can := admin.Count{N: max(r.Matched.N-spared(&r), 0), More: r.Matched.More}
-	upTo := ""
-	if r.LeftMore && !can.More {
-		upTo = "up to "
-	}
+	can, upTo := changeable(&r)
 	limited := limit > 0 && (can.N > int64(limit) || can.More)
 	switch {
 	case *c.dryRun && limited:
@@ -222,6 +217,16 @@ func (c *change) sentence(r monitor.Result, limit int) string {
 	default:
 		return fmt.Sprintf("%s %s%s", of(changed), c.past, leftAlone(&r))
 	}
+}
+
+// changeable is how many rows an action can change: those that match and are left alone are not changed by another run
+// either. Where not all of these are known, it is "up to" so many.
+func changeable(r *monitor.Result) (can admin.Count, upTo string) {
+	can = admin.Count{N: max(r.Matched.N-spared(r), 0), More: r.Matched.More}
+	if r.LeftMore && !can.More {
+		upTo = "up to "
+	}
+	return can, upTo
 }
 
 // spared is how many of the rows that match were left alone.

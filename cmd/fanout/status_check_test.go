@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,4 +182,30 @@ func TestStatusKnowsConsumersThatDiedLongAgo(t *testing.T) {
 		assert.Contains(t, check(), "consumer billing has not recorded the last 10,000+ rows of broker default, the first of which was published 1h0m")
 		assert.Contains(t, s.does("status"), "consumer billing has not recorded the last 10,000+ rows of broker default")
 	})
+}
+
+// A relay that runs is not taken for dead, nor a dead one for running, since the clocks of database and operator differ.
+func TestStatusOfRelaysByAnotherClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []string{"+", "-"} {
+		dsn := newPostgres(t)
+		db, err := sql.Open("pgx", dsn)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), "CREATE SCHEMA off; CREATE FUNCTION off.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "+
+			"$$ SELECT pg_catalog.clock_timestamp() "+ahead+" interval '1 hour' $$")
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		s := newShop(t, outbox.Postgres, dsn+separator+"search_path=off,public,pg_catalog")
+		s.beats(admin.Instance{ID: uuid.New(), Name: "relay-1"})
+		assert.Equal(t, "ok\n", s.does("status", "--check"), ahead)
+		assert.NotContains(t, s.does("workers"), "gone")
+		s.exec("UPDATE outbox_messages_instances SET seen_at = seen_at - interval '10 minutes'")
+		code, _, stderr := s.run("status", "--check")
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, stderr, "no relay runs: the last one was seen 10m")
+	}
 }

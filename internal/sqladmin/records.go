@@ -180,15 +180,20 @@ func (a *Admin) Instances(ctx context.Context) (instances []admin.Instance, err 
 	return instances, nil
 }
 
-// scanInstance reads a row; old is true for one that has not been seen for a day. Columns of SQLite
-// hold anything.
+// clockTolerance is how far the database's clock may be from ours before times of heartbeats are put right.
+const clockTolerance = 10 * time.Second
+
+// scanInstance reads a row; old is true for one that has not been seen for a day. Whoever asks compares its times with
+// a clock of its own, and must not take a relay for dead since that clock is another one: where they differ, the times
+// are as ours has them. Columns of SQLite hold anything.
 func scanInstance(scan scanner) (i admin.Instance, old bool, err error) {
 	var (
 		id, work      string
 		pid           any
 		started, seen moment
+		there         moment
 	)
-	if err := scan(&id, &i.Name, &i.Host, &pid, &i.Version, &started, &seen, &work, &old); err != nil {
+	if err := scan(&id, &i.Name, &i.Host, &pid, &i.Version, &started, &seen, &work, &old, &there); err != nil {
 		return i, false, err
 	}
 	process, ok := pid.(int64)
@@ -202,6 +207,9 @@ func scanInstance(scan scanner) (i admin.Instance, old bool, err error) {
 		if at.fault != "" {
 			spoil(&i, at.column, at.fault)
 		}
+	}
+	if off := time.Since(there.Time); off.Abs() > clockTolerance && started.fault+seen.fault == "" {
+		started.Time, seen.Time = started.Add(off), seen.Add(off)
 	}
 	i.StartedAt, i.SeenAt = started.Time, seen.Time
 	setRow(&i, id, work)

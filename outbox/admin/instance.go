@@ -14,7 +14,8 @@ type Instance struct {
 	Name, Host string
 	PID        int
 	Version    string
-	// StartedAt and SeenAt by the database's clock; set by the store.
+	// StartedAt and SeenAt by the database's clock, or, where that is more than ten seconds from the clock
+	// of whoever lists it, as that one has them; set by the store.
 	StartedAt, SeenAt time.Time
 	// Work is what its workers had claimed when it was last seen.
 	Work []Work

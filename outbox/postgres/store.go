@@ -219,12 +219,12 @@ func addresses(cfg *pgx.ConnConfig) string {
 	return strings.Join(list, ", ")
 }
 
-// oneLine is an error whose text has no lines: the driver writes one for each try of an address, also of the same one.
-type oneLine struct{ error }
+// oneLineError is an error whose text has no lines: the driver writes one for each try of an address, also of the same one.
+type oneLineError struct{ error }
 
-func (e oneLine) Unwrap() error { return e.error }
+func (e oneLineError) Unwrap() error { return e.error }
 
-func (e oneLine) Error() string {
+func (e oneLineError) Error() string {
 	lines := strings.Split(e.error.Error(), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
@@ -236,7 +236,7 @@ func (e oneLine) Error() string {
 func explain(err error) error {
 	var connecting *pgconn.ConnectError
 	if errors.As(err, &connecting) {
-		err = oneLine{err}
+		err = oneLineError{err}
 	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
