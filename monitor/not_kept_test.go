@@ -20,7 +20,7 @@ func TestNotKept(t *testing.T) {
 	db, console := open(t, monitor.WithNotKept("partner"), monitor.WithConsumers(map[string]monitor.Consumer{
 		"billing": {Broker: "partner", Progress: func(context.Context, []uuid.UUID, []string) (map[uuid.UUID][]monitor.ConsumerProgress, error) {
 			asked = true
-			return nil, nil
+			return map[uuid.UUID][]monitor.ConsumerProgress{}, nil
 		}},
 	}))
 	delivered, before := insert(t, db, "default", outbox.StatusPublished, ""), insert(t, db, "partner", outbox.StatusPublished, "")

@@ -88,7 +88,8 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 		stores[name] = store
 	}
 	s.consumers = openConsumers(cfg)
-	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...), monitor.WithRetention(cfg.Retention), monitor.WithNotKept(cfg.NotKept()...), monitor.WithConsumers(s.consumers.known()))
+	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...), monitor.WithRetention(cfg.Retention), monitor.WithNotKept(cfg.NotKept()...),
+		monitor.WithConsumers(s.consumers.known()))
 	return s, nil
 }
 

@@ -145,7 +145,7 @@ func (e *evidence) judgeBroker(d *findings, b *broker) BrokerVerdict {
 			v.Lost++
 			d.addf(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
 		}
-		if _, captured := rows[at]; !captured && !(e.notKept && arrived[at]) {
+		if _, captured := rows[at]; !captured && (!e.notKept || !arrived[at]) {
 			d.addf(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
 		}
 	}

@@ -39,8 +39,9 @@ func (w *worker) deliver(ctx, sending context.Context, batch *driver.Batch, clai
 	p := w.p
 	d := &delivery{
 		p: p, pass: &w.pass, batch: batch, began: claimedAt, destinations: map[string]*destination{},
-		completion: &driver.Completion{Lease: batch.Lease, BlockAbandoned: p.policy.BlockAbandoned && !p.policy.Unordered,
-			DeletePublished: p.policy.DeletePublished},
+		completion: &driver.Completion{
+			Lease: batch.Lease, BlockAbandoned: p.policy.BlockAbandoned && !p.policy.Unordered, DeletePublished: p.policy.DeletePublished,
+		},
 	}
 	d.completion.Published = make([]driver.Delivered, 0, len(batch.Messages))
 	d.classified = slices.Grow(w.classified[:0], min(d.callSize(), len(batch.Messages)))

@@ -203,8 +203,9 @@ func (run *modelRun) claimOf(r explore.Request) *driver.Claim {
 }
 
 func (run *modelRun) completionOf(w *explore.Worker, outcomes []explore.Outcome) *driver.Completion {
-	s := &driver.Completion{Lease: run.leases[w.Token], BlockAbandoned: run.protocol.BlockAbandoned && !w.Request.Unordered,
-		DeletePublished: run.protocol.DeletePublished}
+	s := &driver.Completion{
+		Lease: run.leases[w.Token], BlockAbandoned: run.protocol.BlockAbandoned && !w.Request.Unordered, DeletePublished: run.protocol.DeletePublished,
+	}
 	for _, o := range outcomes {
 		if o.Status == explore.Published {
 			s.Published = append(s.Published, driver.Delivered{ID: int64(o.ID)})
