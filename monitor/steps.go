@@ -17,7 +17,7 @@ func explain(row *api.TracedRow, now time.Time) {
 	case r.Status == outbox.StatusAbandoned:
 		row.Step = api.StepAbandoned
 		row.Says = fmt.Sprintf("it was abandoned at %s after %s", shownTime(r.FinishedAt), attempts(r.Attempts))
-		row.Remedy = "repair the cause, then requeue it; or acknowledge it"
+		row.Remedy = "repair the cause, then requeue it; or discard it; or acknowledge it, to end the alert"
 	case r.State == "":
 		row.Step, row.Says = api.Step(r.Status), "another transaction was writing the row just then: ask again"
 	default:

@@ -19,6 +19,9 @@ import (
 const (
 	// heartbeatEvery is how often a process says that it is still there.
 	heartbeatEvery = 30 * time.Second
+	// outageEvery is how often a process looks whether something has become unavailable, or is again what
+	// it was, which it says at once.
+	outageEvery = 2 * time.Second
 	// heartbeatTime bounds one heartbeat. A stop waits no longer than that for the last one.
 	heartbeatTime = 5 * time.Second
 )
@@ -51,12 +54,18 @@ func newHeartbeat(store driver.Delivery, database string, cfg EngineConfig, id u
 
 // run sends heartbeats until ctx ends, and then takes the entry away.
 func (p *heartbeat) run(ctx context.Context) {
-	ticker := time.NewTicker(heartbeatEvery)
+	ticker, outages := time.NewTicker(heartbeatEvery), time.NewTicker(outageEvery)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
-		p.beat(ctx)
+	defer outages.Stop()
+	for due := true; ctx.Err() == nil; {
+		if out := p.unavailable(); due || !slices.Equal(out, p.instance.Unavailable) {
+			p.beat(ctx, out)
+		}
 		select {
 		case <-ticker.C:
+			due = true
+		case <-outages.C:
+			due = false
 		case <-ctx.Done():
 		}
 	}
@@ -67,11 +76,18 @@ func (p *heartbeat) run(ctx context.Context) {
 	}
 }
 
-func (p *heartbeat) beat(ctx context.Context) {
-	p.instance.Work, p.instance.Unavailable = nil, nil
+// unavailable is what does not take messages.
+func (p *heartbeat) unavailable() (list []admin.Unavailable) {
+	for _, processor := range p.processors {
+		list = append(list, processor.unavailable()...)
+	}
+	return list
+}
+
+func (p *heartbeat) beat(ctx context.Context, unavailable []admin.Unavailable) {
+	p.instance.Work, p.instance.Unavailable = nil, unavailable
 	for _, processor := range p.processors {
 		p.instance.Work = append(p.instance.Work, processor.inHand.list()...)
-		p.instance.Unavailable = append(p.instance.Unavailable, processor.unavailable()...)
 	}
 	bounded, cancel := context.WithTimeout(ctx, heartbeatTime)
 	defer cancel()
