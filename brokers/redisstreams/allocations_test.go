@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,8 @@ func TestAllocationsOfAPublish(t *testing.T) { // not parallel, as other tests w
 	}{
 		"every key once":              {keys: 100, want: 1, fixed: 18},
 		"every key once, and trimmed": {keys: 100, want: 1, fixed: 18, settings: redisstreams.Settings{MaxLen: 1000}},
-		"keys many times":             {keys: 10, want: 0, fixed: 13},
+		"keys many times":             {keys: 10, want: 1, fixed: 23},
+		"keys many times, by age":     {keys: 10, want: 0, fixed: 13, settings: redisstreams.Settings{MaxAge: time.Hour}},
 		"the backfill":                {keys: 100, want: 1, fixed: 20, settings: redisstreams.Settings{BackfillBelow: &below}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,27 +69,44 @@ var manyIDs = func() []string {
 	return ids
 }()
 
+var manyAnswers = func() []any {
+	answers := make([]any, 1000)
+	for i := range answers {
+		answers[i] = "1-1"
+	}
+	return answers
+}()
+
 func (yes) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (yes) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error { return answer(cmd) }
+	return func(_ context.Context, cmd redis.Cmder) error { return answer(cmd, 0) }
 }
 
 func (yes) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
+		added := 0
 		for _, cmd := range cmds {
-			if err := answer(cmd); err != nil {
+			if cmd.Name() == "multi" {
+				added = 0
+			}
+			if err := answer(cmd, added); err != nil {
 				return err
 			}
+			added++
 		}
 		return nil
 	}
 }
 
-func answer(cmd redis.Cmder) error {
+func answer(cmd redis.Cmder, added int) error {
 	switch c := cmd.(type) {
 	case *redis.StringCmd:
 		c.SetVal("1-1")
+	case *redis.StatusCmd:
+		c.SetVal("OK")
+	case *redis.SliceCmd: // of as many as there are XADDs in front of it
+		c.SetVal(manyAnswers[:added-1])
 	case *redis.StringSliceCmd:
 		const header = 7
 		n := 0
