@@ -41,7 +41,8 @@ type call struct {
 
 	plain   []int // messages with an XADD of their own, and
 	adds    []*redis.StringCmd
-	addArgs []any // room for the arguments of the next one
+	addArgs []any             // room for the arguments of the next one
+	room    []redis.StringCmd // what adds point to, and those of the transaction; it never grows
 
 	keyed       []int // messages that the transaction or the script adds
 	transaction *transaction
@@ -63,7 +64,8 @@ func (p *publication) build(ctx context.Context, c *call, numbers map[string]int
 		if alone || c.transaction != nil {
 			args := o.appendAdd(c.addArgs, stream, m)
 			c.addArgs = args[len(args):]
-			add := redis.NewStringCmd(ctx, slices.Clip(args)...)
+			c.room = append(c.room, *redis.NewStringCmd(ctx, slices.Clip(args)...))
+			add := &c.room[len(c.room)-1]
 			if alone {
 				c.plain, c.adds = append(c.plain, i), append(c.adds, add)
 			} else {
@@ -99,7 +101,7 @@ func (o *options) alone(m *brokers.Message, numbers map[string]int) bool {
 
 // allot makes the slices of a call as large as they will be, all arguments in one.
 func (p *publication) allot(ctx context.Context, c *call, numbers map[string]int) {
-	o, plain, forAdds, forScript := &p.options, 0, 0, 0
+	o, plain, commands, forAdds, forScript := &p.options, 0, 0, 0, 0
 	for _, i := range c.indexes {
 		m := &p.msgs[i]
 		alone := o.alone(m, numbers)
@@ -107,6 +109,7 @@ func (p *publication) allot(ctx context.Context, c *call, numbers map[string]int
 			plain++
 		}
 		if alone || p.inTransactions {
+			commands++
 			forAdds += trimmedArgs + 2*fields(m)
 		} else {
 			forScript += 2 + 2*fields(m)
@@ -118,6 +121,7 @@ func (p *publication) allot(ctx context.Context, c *call, numbers map[string]int
 	indexes := make([]int, len(c.indexes))
 	c.plain, c.keyed = indexes[:0:plain], indexes[plain:plain]
 	c.adds = make([]*redis.StringCmd, 0, plain)
+	c.room = make([]redis.StringCmd, 0, commands)
 	if forScript > 0 {
 		forScript += scriptArgs
 	}
