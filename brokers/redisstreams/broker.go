@@ -25,8 +25,10 @@ type Broker struct {
 	owned   bool // Close closes the client
 	// sharded clients reach several servers, each of which can be out while the others work.
 	sharded bool
-	short   sync.Map // clients of servers that lacked replicas the last time
-	gate    adapter.Gate
+	// transactions says whether the server knows them.
+	transactions transactions
+	short        sync.Map // clients of servers that lacked replicas the last time
+	gate         adapter.Gate
 }
 
 // New returns a broker that uses a client of the caller's: a single node, Sentinel, Cluster or

@@ -32,20 +32,22 @@ const (
 )
 
 // A call is one chunk of one stream. Messages whose key occurs once in it, and those without a key,
-// are added by XADDs of their own: nothing depends on them. The others are added by one run of the
-// script, which stops a key at its first failure. So the commands of a call depend on each other in
-// nothing, and may be refused, cut off or repeated one by one.
+// are added by XADDs of their own: nothing depends on them. The others are added by one transaction,
+// all or none of them, or by one run of the script, which stops a key at its first failure. So these
+// three depend on each other in nothing, and may be refused, cut off or repeated one by one.
 type call struct {
 	shard   *shard
 	indexes []int // of all its messages, in order
 
 	plain   []int // messages with an XADD of their own, and
 	adds    []*redis.StringCmd
-	addArgs []any // room for the arguments of the next one
+	addArgs []any             // room for the arguments of the next one
+	room    []redis.StringCmd // what adds point to, and those of the transaction; it never grows
 
-	keyed  []int // messages that the script adds
-	args   []any // EVALSHA, its digest, 1, the stream, and what the script documents
-	script *redis.StringSliceCmd
+	keyed       []int // messages that the transaction or the script adds
+	transaction *transaction
+	args        []any // EVALSHA, its digest, 1, the stream, and what the script documents
+	script      *redis.StringSliceCmd
 
 	wait *redis.IntCmd // the replicas that have it, see Replicas
 	err  error         // why the call was not sent at all, or never got an answer; classified
@@ -53,16 +55,22 @@ type call struct {
 
 // build turns the messages of a call into commands. numbers says how often each key occurs in it.
 func (p *publication) build(ctx context.Context, c *call, numbers map[string]int) {
-	p.allot(c, numbers)
+	p.allot(ctx, c, numbers)
 	o, next := &p.options, 0
 	var stream any = c.shard.stream
 	for _, i := range c.indexes {
 		m := &p.msgs[i]
-		if o.alone(m, numbers) {
+		alone := o.alone(m, numbers)
+		if alone || c.transaction != nil {
 			args := o.appendAdd(c.addArgs, stream, m)
 			c.addArgs = args[len(args):]
-			c.plain = append(c.plain, i)
-			c.adds = append(c.adds, redis.NewStringCmd(ctx, slices.Clip(args)...))
+			c.room = append(c.room, *redis.NewStringCmd(ctx, slices.Clip(args)...))
+			add := &c.room[len(c.room)-1]
+			if alone {
+				c.plain, c.adds = append(c.plain, i), append(c.adds, add)
+			} else {
+				c.keyed, c.transaction.adds = append(c.keyed, i), append(c.transaction.adds, add)
+			}
 			continue
 		}
 		number := 0
@@ -80,7 +88,7 @@ func (p *publication) build(ctx context.Context, c *call, numbers map[string]int
 		c.keyed = append(c.keyed, i)
 		c.args = appendFields(append(c.args, number, 2*fields(m)), m)
 	}
-	if len(c.keyed) > 0 {
+	if len(c.args) > 0 {
 		c.script = redis.NewStringSliceCmd(ctx, c.args...)
 	}
 }
@@ -92,20 +100,28 @@ func (o *options) alone(m *brokers.Message, numbers map[string]int) bool {
 }
 
 // allot makes the slices of a call as large as they will be, all arguments in one.
-func (p *publication) allot(c *call, numbers map[string]int) {
-	o, plain, forAdds, forScript := &p.options, 0, 0, 0
+func (p *publication) allot(ctx context.Context, c *call, numbers map[string]int) {
+	o, plain, commands, forAdds, forScript := &p.options, 0, 0, 0, 0
 	for _, i := range c.indexes {
 		m := &p.msgs[i]
-		if o.alone(m, numbers) {
+		alone := o.alone(m, numbers)
+		if alone {
 			plain++
+		}
+		if alone || p.inTransactions {
+			commands++
 			forAdds += trimmedArgs + 2*fields(m)
 		} else {
 			forScript += 2 + 2*fields(m)
 		}
 	}
+	if keyed := len(c.indexes) - plain; keyed > 0 && p.inTransactions {
+		c.transaction = newTransaction(ctx, keyed)
+	}
 	indexes := make([]int, len(c.indexes))
 	c.plain, c.keyed = indexes[:0:plain], indexes[plain:plain]
 	c.adds = make([]*redis.StringCmd, 0, plain)
+	c.room = make([]redis.StringCmd, 0, commands)
 	if forScript > 0 {
 		forScript += scriptArgs
 	}
@@ -165,6 +181,15 @@ func fields(m *brokers.Message) int {
 	return n
 }
 
+// size is how many bytes the values of an entry have, and the names of its attributes.
+func size(m *brokers.Message) int {
+	n := len(m.Payload) + len(m.ID) + len(m.Type) + len(m.OrderingKey) + len(m.CorrelationID) + len(m.ContentType)
+	for i := range m.Attributes {
+		n += len(m.Attributes[i].Name) + len(m.Attributes[i].Value)
+	}
+	return n
+}
+
 func hasContentType(m *brokers.Message) bool {
 	return m.ContentType != "" && m.ContentType != brokers.DefaultContentType
 }
@@ -173,6 +198,9 @@ func hasContentType(m *brokers.Message) bool {
 func (c *call) appendCommands(commands []redis.Cmder) []redis.Cmder {
 	for _, add := range c.adds {
 		commands = append(commands, add)
+	}
+	if c.transaction != nil {
+		commands = c.transaction.appendCommands(commands)
 	}
 	if c.script != nil {
 		commands = append(commands, c.script)
@@ -188,5 +216,7 @@ func (c *call) teach(ctx context.Context) *call {
 		return nil
 	}
 	c.args[0], c.args[1] = "eval", &source
-	return &call{shard: c.shard, indexes: c.keyed, keyed: c.keyed, args: c.args, script: redis.NewStringSliceCmd(ctx, c.args...)}
+	again := &call{shard: c.shard, indexes: c.keyed, keyed: c.keyed, args: c.args, script: redis.NewStringSliceCmd(ctx, c.args...)}
+	c.keyed, c.script = nil, nil
+	return again
 }

@@ -10,13 +10,17 @@
 //
 // Messages go in chunks, one pipeline for each. A message whose key occurs once in its chunk, or
 // that has none, is added by an XADD of its own. The messages of keys that occur more often are
-// added by one run of a Lua script, in order, which stops a key at its first failure: with plain
-// XADDs its followers would be in the stream before the failure is known. No chunk of a stream is
-// sent before the one before it was answered.
+// added together, because with plain XADDs the followers of a failed one would be in the stream before
+// the failure is known. That is one transaction (MULTI, EXEC), all of it or nothing: what the server
+// refuses, it refuses before EXEC. If that need not be about all of them, one run of a Lua script adds
+// them instead, in order, which stops a key at its first failure. The script takes twice the server's
+// time of a transaction. It is used for [Settings.MaxAge], on a cluster or a ring, and where the server,
+// a proxy or the user's rights know no MULTI, which is found out by an empty transaction behind the
+// first script. No chunk of a stream is sent before the one before it was answered.
 //
 // Redis 5 or later (6.2 for [Settings.MaxAge]), Valkey, and anything else that speaks their protocol and
-// runs scripts. An ACL user needs XADD, EVALSHA and EVAL on the streams, and PING; with
-// [Settings.MaxAge] TIME too, with [Settings.Replicas] WAIT.
+// runs scripts. An ACL user needs XADD, EVALSHA and EVAL on the streams, and PING; should have MULTI and
+// EXEC; with [Settings.MaxAge] TIME too, with [Settings.Replicas] WAIT.
 //
 // # What errors mean
 //
@@ -56,6 +60,6 @@
 // broken connection arrived is not known. They are sent again under the same ids, and consumers
 // deduplicate.
 //
-// Final for a message are an empty destination, a payload above the limit, more than 1,000
-// attributes, and an attribute with the name data.
+// Final for a message are an empty destination, a payload above the limit, and an entry of more than
+// 1 GiB, which Redis does not store. Attributes beyond the 1,000th, and one with the name data, are left out.
 package redisstreams

@@ -27,6 +27,9 @@ func (o *options) check(m *brokers.Message) error {
 	if len(m.Payload) > o.maxBytes {
 		return fmt.Errorf("the payload has %d bytes, at most %d are allowed", len(m.Payload), o.maxBytes)
 	}
+	if n := size(m); n > maxEntryBytes {
+		return fmt.Errorf("the entry has %d bytes, its attributes included, and Redis stores at most %d", n, maxEntryBytes)
+	}
 	return nil
 }
 

@@ -92,7 +92,10 @@ func TestErrorsOfRealServers(t *testing.T) {
 			t.Parallel()
 			b := open(t, c.start(t))
 			plain, keyed := many("s", 120, 120), many("s", 120, 6) // by plain commands, and by the script
-			for _, msgs := range [][]brokers.Message{plain, keyed, append(many("s", 60, 60), many("s", 60, 3)...)} {
+			for n, msgs := range [][]brokers.Message{plain, keyed, append(many("s", 60, 60), many("s", 60, 3)...), keyed, plain} {
+				if n >= 3 {
+					redisstreams.KnowTransactions(b)
+				}
 				results := b.Publish(t.Context(), msgs)
 				verdict, err := verdicts(results), results[0].Err
 				assert.Equal(t, 120, verdict[c.want]+verdict["not_sent"], "%v: %v", verdict, err)
@@ -207,11 +210,14 @@ func tooManyClients(t *testing.T) string {
 // keeps its attempts, and no key has a gap.
 func TestOutOfMemoryMeanwhile(t *testing.T) {
 	t.Parallel()
-	for name, keys := range map[string]int{"plain": 1000, "script": 7, "mixed": 130} {
+	for name, keys := range map[string]int{"plain": 1000, "script": 7, "mixed": 130, "transactions": 7, "mixed, transactions": 130} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction", "--appendonly", "no")
 			b := open(t, s.url())
+			if strings.Contains(name, "transactions") {
+				redisstreams.KnowTransactions(b)
+			}
 			msgs := many("s", 1000, keys)
 			for i := range msgs {
 				msgs[i].Payload = make([]byte, 20_000)

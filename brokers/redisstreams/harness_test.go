@@ -47,6 +47,23 @@ func TestConformance(t *testing.T) {
 		h.Network, h.OpenThroughNetwork = network(t, server.addr())
 		brokertest.Run(t, h)
 	})
+	t.Run("transactions", func(t *testing.T) { // from the first call on
+		t.Parallel()
+		server := startServer(t)
+		h := harness(t, server.url(), "")
+		h.Stop = server.kill
+		h.Start = server.start
+		var through func(*testing.T) brokers.Broker
+		h.Network, through = network(t, server.addr())
+		open := h.Open
+		h.Open = func(t *testing.T) brokers.Broker {
+			return redisstreams.KnowTransactions(open(t).(*redisstreams.Broker))
+		}
+		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
+			return redisstreams.KnowTransactions(through(t).(*redisstreams.Broker))
+		}
+		brokertest.Run(t, h)
+	})
 }
 
 // harness reaches the server at url.
@@ -127,8 +144,8 @@ func received(t *testing.T, client redis.UniversalClient, stream string) []broke
 	return messages
 }
 
-// refusal makes the server refuse messages: it takes the last argument off their XADD, on the way
-// to the script. So the error is the server's, and comes up inside the script.
+// refusal makes the server refuse messages: it takes arguments off their XADD, on the way to the
+// server or the script. So the error is the server's, and comes up inside the transaction or the script.
 type refusal struct{ ids sync.Map }
 
 func (r *refusal) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -162,8 +179,11 @@ func (r *refusal) spoil(ctx context.Context, cmd redis.Cmder) (spoilt redis.Cmde
 		if cmd.Name() != "xadd" || star < 0 || !r.refuses(args[star+4]) {
 			return cmd, func() {}
 		}
-		instead := redis.NewStringCmd(ctx, args[:len(args)-1]...)
-		return instead, func() { call.SetErr(instead.Err()) }
+		instead := redis.NewStringCmd(ctx, args[:4]...) // refused as it is queued, in a transaction
+		return instead, func() {
+			call.SetVal(instead.Val())
+			call.SetErr(instead.Err())
+		}
 	case *redis.StringSliceCmd:
 		if !strings.HasPrefix(cmd.Name(), "eval") {
 			return cmd, func() {}

@@ -16,6 +16,8 @@ const (
 	// maxChunkBytes ends a chunk early: a hundred payloads of a megabyte must not become one
 	// command.
 	maxChunkBytes = 4 << 20
+	// maxEntryBytes is what Redis stores in one entry of a stream (STREAM_LISTPACK_MAX_SIZE).
+	maxEntryBytes = 1 << 30
 	// maxFields keeps the fields of one entry within what Lua can unpack onto its stack (8,000
 	// values).
 	maxFields = 1000

@@ -30,7 +30,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 
 	keys := borrowKeys()
 	defer keys.reset()
-	p := &publication{Broker: b, msgs: msgs, numbers: keys.numbers}
+	p := &publication{Broker: b, msgs: msgs, numbers: keys.numbers, inTransactions: b.transactional() && b.transactions.known.Load()}
 	p.Begin(msgs, b.options.streams(msgs))
 	for _, shards := range b.options.plan(msgs, keys.homes) {
 		p.work(ctx, shards, b.options.chunk)
@@ -66,6 +66,8 @@ type publication struct {
 
 	msgs    []brokers.Message
 	numbers map[string]int // how often each key occurs in the call that is being put together
+	// inTransactions says that messages of keys that occur more often are added by transactions.
+	inTransactions bool
 }
 
 // work sends the messages of shards, a chunk of each at a time, until none is waiting.
@@ -104,7 +106,7 @@ func (p *publication) next(ctx context.Context, l *shard, chunk int) *call {
 			p.Fail(i, brokers.Permanent(fmt.Errorf("redisstreams: publish to %q: %w", l.stream, err)))
 			continue
 		}
-		bytes += len(m.Payload)
+		bytes += size(m)
 		if len(c.indexes) == chunk || len(c.indexes) > 0 && bytes > maxChunkBytes {
 			break
 		}
@@ -140,6 +142,9 @@ func (p *publication) settle(ctx context.Context, c *call) {
 		} else {
 			p.confirm(i, id, short)
 		}
+	}
+	if c.transaction != nil {
+		p.settleTransaction(ctx, c, short)
 	}
 	if c.script != nil {
 		p.settleScript(ctx, c, short)

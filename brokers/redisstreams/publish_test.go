@@ -90,7 +90,7 @@ func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if name := cmds[0].Name(); name == "evalsha" || name == "xadd" { // not those that set up a connection
+		if name := cmds[0].Name(); name == "evalsha" || name == "xadd" || name == "multi" { // not those that set up a connection
 			c.pipelines++
 			c.commands += len(cmds)
 		}
@@ -118,26 +118,27 @@ func TestEntry(t *testing.T) {
 	}, entry[1])
 }
 
-// One round trip per chunk, for all destinations together. The script adds what has more than one
+// One round trip per chunk, for all destinations together. A transaction adds what has more than one
 // message of its key in the chunk.
 func TestRoundTrips(t *testing.T) {
 	b, prefix := shared(t)
-	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // the script is known from here on
+	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // transactions are known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
 
 	assert.Equal(t, map[string]int{"": 500}, verdicts(b.Publish(t.Context(), many(prefix+"s", 500, 7))))
-	assert.Equal(t, counter{commands: 5, largest: sent.largest}, sent)
+	assert.Equal(t, counter{pipelines: 5, commands: 5 * 102}, sent)
 
-	sent = counter{}
 	whole := redisstreams.New(b.Client(), redisstreams.Settings{})
+	require.NoError(t, whole.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err)
+	sent = counter{}
 	assert.Equal(t, map[string]int{"": 500}, verdicts(whole.Publish(t.Context(), many(prefix+"s", 500, 7))))
-	assert.Equal(t, counter{commands: 1, largest: sent.largest}, sent, "a batch of the processor is one chunk by default")
+	assert.Equal(t, counter{pipelines: 1, commands: 502}, sent, "a batch of the processor is one chunk by default")
 	assert.Equal(t, 500, whole.Capabilities().MaxBatch)
 
 	sent = counter{}
 	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), append(many(prefix+"u", 150, 7), many(prefix+"v", 120, 1)...))))
-	assert.Equal(t, counter{commands: 4, largest: sent.largest}, sent, "key-0 goes to both: a round for each")
+	assert.Equal(t, counter{pipelines: 4, commands: 270 + 4*2}, sent, "key-0 goes to both: a round for each")
 
 	sent = counter{}
 	unkeyed := append(many(prefix+"u", 150, 7), many(prefix+"v", 120, 1)...)
@@ -149,7 +150,7 @@ func TestRoundTrips(t *testing.T) {
 
 	sent = counter{}
 	assert.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), append(many(prefix+"u", 60, 60), many(prefix+"u", 40, 50)...))))
-	assert.Equal(t, counter{pipelines: 1, commands: 20 + 1}, sent, "the script for 40 keys, plain commands for the other 20")
+	assert.Equal(t, counter{pipelines: 1, commands: 20 + 2 + 80}, sent, "a transaction for 40 keys, plain commands for the other 20")
 }
 
 // A server that was restarted or had its scripts flushed learns the script again.
@@ -176,7 +177,7 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, b.Ping(t.Context()))
 	b.Client().AddHook(&sent)
 	assert.Equal(t, map[string]int{"": 50}, verdicts(b.Publish(t.Context(), many("trimmed", 50, 3))))
-	assert.Equal(t, 8+1, sent.commands, "eight chunks, the first one twice: the server did not know the script")
+	assert.Equal(t, 8+1+2, sent.commands, "eight chunks, the first one twice: the server did not know the script; and a question")
 	assert.Equal(t, "id-40 id-41 id-42 id-43 id-44 id-45 id-46 id-47 id-48 id-49", strings.Join(ids(received(t, b.Client(), "trimmed")), " "))
 
 	b = open(t, url, redisstreams.Settings{MaxLen: 10, BackfillBelow: new(int)})
@@ -193,17 +194,19 @@ func TestSettings(t *testing.T) {
 // Large payloads end a chunk early.
 func TestChunksAreBoundedInBytes(t *testing.T) {
 	b, prefix := shared(t)
-	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // the script is known from here on
+	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // transactions are known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
 	msgs := many(prefix+"s", 9, 1)
 	for i := range msgs {
-		msgs[i].Payload = make([]byte, 2<<20)
+		msgs[i].Payload = make([]byte, 2<<20-100)
 	}
 	msgs[4].Payload = make([]byte, 6<<20) // larger than a chunk: goes alone
 	assert.Equal(t, map[string]int{"": 9}, verdicts(b.Publish(t.Context(), msgs)))
-	assert.Equal(t, 5, sent.commands)
+	assert.Equal(t, counter{pipelines: 4, commands: 4*4 + 1, largest: sent.largest}, sent, "four chunks of two, and one")
 }
+
+var largeText = strings.Repeat("x", 64<<20)
 
 // What can never be added is found before it is sent, and costs its neighbours nothing.
 func TestPermanent(t *testing.T) {
@@ -227,6 +230,14 @@ func TestPermanent(t *testing.T) {
 			assert.Len(t, received(t, b.Client(), stream), 7)
 		})
 	}
+	wide := many(prefix+"wide", 2, 1)
+	for range 17 { // the same text: the test needs no gigabyte
+		wide[0].Attributes = append(wide[0].Attributes, brokers.Attribute{Name: "wide", Value: largeText})
+	}
+	results := b.Publish(t.Context(), wide)
+	assert.Equal(t, map[string]int{"permanent": 1, "not_sent": 1}, verdicts(results))
+	assert.Regexp(t, `the entry has 11408507\d\d bytes, its attributes included, and Redis stores at most 1073741824$`, results[0].Err.Error())
+
 	msgs := many(prefix+"most", 1, 1)
 	for i := range 1000 {
 		msgs[0].Attributes = append(msgs[0].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})

@@ -20,21 +20,24 @@ type pipeliner interface {
 }
 
 // execute runs calls of different streams, in any order or at once. Afterwards each has its answers
-// or its error. A call that had to teach the server the script is there twice: without the messages
-// of the script, and with them alone.
-func (b *Broker) execute(ctx context.Context, calls []*call) []*call {
-	b.send(ctx, calls)
-	var again []*call
-	for _, c := range calls {
-		if next := c.teach(ctx); next != nil {
-			c.keyed, c.script = nil, nil
-			again = append(again, next)
+// or its error. Messages that went a second way are in a call of their own behind the others: those of
+// a transaction that the server has discarded, and those of a script that it had to be taught.
+func (p *publication) execute(ctx context.Context, calls []*call) []*call {
+	for pending := calls; ; {
+		p.send(ctx, pending)
+		var again []*call
+		for _, c := range pending {
+			if next := p.singled(ctx, c); next != nil {
+				again = append(again, next)
+			} else if next := c.teach(ctx); next != nil {
+				again = append(again, next)
+			}
 		}
+		if len(again) == 0 {
+			return calls
+		}
+		calls, pending = append(calls, again...), again
 	}
-	if len(again) > 0 {
-		b.send(ctx, again)
-	}
-	return append(calls, again...)
 }
 
 func (b *Broker) send(ctx context.Context, calls []*call) {
@@ -61,19 +64,27 @@ func (b *Broker) send(ctx context.Context, calls []*call) {
 
 // sendTo sends calls in one pipeline, and so over one connection.
 func (b *Broker) sendTo(ctx context.Context, client pipeliner, calls []*call) {
-	n := 1 // WAIT
+	n := 3 // WAIT, and what asks for transactions
 	for _, c := range calls {
-		n += len(c.adds) + 1
+		n += len(c.indexes) + 2
 	}
 	commands := make([]redis.Cmder, 0, n)
 	for _, c := range calls {
 		commands = c.appendCommands(commands)
 	}
+	var question *transaction
+	if b.transactional() {
+		question = b.transactions.question(ctx, calls)
+	}
+	if question != nil {
+		commands = question.appendCommands(commands)
+	}
 	if b.options.replicas > 0 {
 		b.replicate(ctx, client, calls, commands)
-		return
+	} else {
+		pipe(ctx, client, commands)
 	}
-	pipe(ctx, client, commands)
+	b.transactions.learn(question)
 }
 
 // pipe sends commands over one connection; each keeps its answer or its error.
@@ -100,6 +111,8 @@ func unanswered(command redis.Cmder) bool {
 	case *redis.StringCmd:
 		return c.Val() == ""
 	case *redis.StringSliceCmd:
+		return c.Val() == nil
+	case *redis.SliceCmd:
 		return c.Val() == nil
 	default:
 		return false

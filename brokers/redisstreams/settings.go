@@ -37,7 +37,7 @@ type Settings struct {
 	// MaxAge trims each stream to the entries of so long, at least a second, as messages are added:
 	// nothing is removed from a stream that gets none. The age is reckoned by the server's clock alone,
 	// which also gives entries their ids. It needs Redis 6.2, and runs every message through the script,
-	// because no other command can read the server's clock: about three quarters of the speed. Redis
+	// because no other command can read the server's clock: about half of the speed. Redis
 	// trims by length or age: with both, the age holds, and a configuration may not have both.
 	MaxAge time.Duration `config:"max_age,min=1s"`
 	// Exact trims to the entry, which costs far more; "approximate: false" in a configuration. Default:
@@ -72,7 +72,7 @@ type Settings struct {
 	// fails permanently and by itself instead of costing a connection. Default, and most:
 	// [MaxMessageBytes].
 	MaxMessageBytes int
-	// Chunk is how many messages go in one round trip, and so at most in one run of the script; at most
+	// Chunk is how many messages go in one round trip, and so at most in one transaction; at most
 	// 1,000. Smaller chunks let other clients of the server in between, and leave fewer messages in doubt
 	// when a connection breaks. Default: 500.
 	Chunk int

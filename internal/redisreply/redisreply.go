@@ -74,8 +74,13 @@ func Meanings() []Meaning { return meanings }
 // command not allowed ...".
 var wrapper = regexp.MustCompile(`^(ERR Error running script \(call to f_[0-9a-f]+\): )?@user_script: ?\d+: `)
 
-// Bare is a reply without what a script puts around it.
-func Bare(text string) string { return strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-") }
+// discarded is what EXEC puts in front of an error because of which it executes nothing.
+const discarded = "EXECABORT Transaction discarded because of: "
+
+// Bare is a reply without what a script or a transaction puts around it.
+func Bare(text string) string {
+	return strings.TrimPrefix(wrapper.ReplaceAllString(strings.TrimPrefix(text, discarded), ""), "-")
+}
 
 // Text is the bare text of an error of the server. ok is false where none has answered.
 func Text(err error) (text string, ok bool) {

@@ -138,7 +138,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants: []string{
 				"column shard: type is integer, want smallint",
 				"column shard: generated is (get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3), " +
-					"want (get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) " +
+					`want (get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), E'\\', E'\\\\'), 'escape')), 0) & 3) ` +
 					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END (which differs where ",
 			},
 		},

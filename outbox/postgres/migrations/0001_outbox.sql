@@ -13,9 +13,10 @@ CREATE TABLE {{table}} (
     priority          integer     NOT NULL DEFAULT 0,
     -- Shards 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
     -- the shards 4 to 7, urgent rows without a key the shards 8 to 11. The bytes of a text are what decode makes of it once its backslashes are
-    -- doubled: a cast would read escapes, and convert_to may not stand in a generated column.
+    -- doubled: a cast would read escapes, and convert_to may not stand in a generated column. PostgreSQL reads and plans this anew for each INSERT,
+    -- and so constants are literals: each call of a function, such as chr(92), would be computed in an executor of its own.
     shard              smallint    NOT NULL GENERATED ALWAYS AS
-                          ((get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3)
+                          ((get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), E'\\', E'\\\\'), 'escape')), 0) & 3)
                            + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END) STORED,
     target_broker     text        NOT NULL,
     stream            text        NOT NULL,
