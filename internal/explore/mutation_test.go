@@ -106,7 +106,7 @@ var coreMutations = []struct {
 	},
 	{
 		"a block is not woken when its own row is requeued", "operate.go",
-		"next.ID <= b.ID", "next.ID < b.ID", "on_abandon: block", Progress,
+		"case comes && next.ID <= b.ID &&", "case comes && next.ID == b.ID:\n\tcase comes && next.ID < b.ID &&", "on_abandon: block", Progress,
 	},
 }
 
