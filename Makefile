@@ -93,7 +93,7 @@ FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 QUICK = FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SPREAD=$${FANOUT_TEST_SPREAD-1} FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE)
 test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@$(DOCS); export $(QUICK); \
-	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
+	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED; each package gets a line when it has ended, the slowest are begun first"; \
 	tested="$(FIRST) $(PACKAGES)"; \
 	if [ -n '$(UNRACED)' ] && $(RACES); then tested=$$($(GO) list $$tested | grep -vxF "$(RACED)") || exit; fi; \
 	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $$tested

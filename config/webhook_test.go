@@ -43,7 +43,7 @@ brokers:
   d: {type: webhook, url: https://x/hooks/d, secrets: [` + whsecA + `], request_timeout: 15001ms, publish_timeout: 15s}
   c: {type: webhook, url: http://x/hooks, secrets: [5], allow_private_networks: false, allow_http: true, tls: {}}
 `, []string{
-			"3:33: brokers.default.url: must begin with https://",
+			"3:33: brokers.default.url: the URL begins with http://, so that anyone on the path could read what is sent: use https://, or allow it (allow_http)",
 			"3:52: brokers.default.secrets: must be a list, as in [a, b], but is a text",
 			`3:77: brokers.default.concurrency: is "300": use 1 to 256`,
 			`3:99: brokers.default.request_timeout: is "0s": use a positive duration`,
@@ -56,6 +56,14 @@ brokers:
 			"6:114: brokers.d.request_timeout: is 15.001s, longer than publish_timeout (15s), which ends the request before",
 			"7:53: brokers.c.secrets[0]: is a number: put it in quotes to use it as text",
 			"7:106: brokers.c.tls: does nothing without TLS: let url begin with https://, or remove it",
+		}},
+		{"schemes and secrets", `outbox: {external_brokers: [a]}
+brokers:
+  default: {type: redis, url: redis://x}
+  a: {type: webhook, url: ftp://x/hooks, secrets: [hunter2]}
+`, []string{
+			"4:27: brokers.a.url: must begin with https://",
+			`4:51: brokers.a.secrets: secret 1 is not "whsec_" and 24 to 64 bytes in base64: make one with "echo whsec_$(openssl rand -base64 32)"`,
 		}},
 	})
 }

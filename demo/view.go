@@ -113,7 +113,7 @@ func (v *view) finish(result *Result) {
 		result.Delivered["default"], result.Delivered["partner"], result.Delivered["carrier"], result.Lost, result.Duplicates)
 	v.printf("Orders that were rolled back were never heard of.\n\n")
 	v.projections(result)
-	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
+	v.printf("Next: the program under \"Use it\" in README.md, then docs/guide.md: a fanout.yaml (config/fanout.example.yaml has every key),\n")
 	v.printf("and run \"fanout migrate\" and \"fanout relay\" (go install ./cmd/fanout) against your own database. For consumers: docs/consuming.md.\n")
 }
 

@@ -64,9 +64,9 @@ func (s *Settings) Open(context.Context, string) (brokers.Broker, error) {
 
 // Check implements [adapter.Settings]. [Open] looks at the secrets and the address.
 func (s *Settings) Check(section adapter.Section) {
-	schemes := []string{"https://", "http://"}
-	if !s.AllowHTTP {
-		schemes = schemes[:1]
+	schemes := []string{"https://"}
+	if s.AllowHTTP || strings.HasPrefix(s.URL.Reveal(), "http://") {
+		schemes = append(schemes, "http://") // parseURL refuses it with the key that allows it
 	}
 	if section.Require("url", "https://partner.example/hooks") {
 		adapter.CheckURL(section, "url", s.URL, schemes...)

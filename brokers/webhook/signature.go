@@ -49,7 +49,8 @@ func parseSecrets[S ~string](secrets []S) ([][]byte, error) {
 	for i, secret := range secrets {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(string(secret), secretPrefix))
 		if err != nil || len(key) < leastSecretBytes || len(key) > mostSecretBytes {
-			return nil, fmt.Errorf("secret %d is not %q and %d to %d bytes in base64; NewSecret makes one", i+1, secretPrefix, leastSecretBytes, mostSecretBytes)
+			return nil, fmt.Errorf(`secret %d is not %q and %d to %d bytes in base64: make one with "echo whsec_$(openssl rand -base64 32)"`,
+				i+1, secretPrefix, leastSecretBytes, mostSecretBytes)
 		}
 		keys[i] = key
 	}

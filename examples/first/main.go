@@ -24,7 +24,7 @@ type Order struct {
 }
 
 func main() {
-	ctx := context.Background()
+	ctx, stop := context.WithCancel(context.Background())
 	db := must(gorm.Open(sqlite.Open("shop.db?_pragma=journal_mode(WAL)"), &gorm.Config{}))
 	check(db.AutoMigrate(&Order{}))
 
@@ -34,7 +34,8 @@ func main() {
 	check(db.Use(gormplugin.New(events, cfg.Routing())))          // captures events at commit
 	check(fanout.Migrate(ctx, cfg, fanout.WithDB("default", db))) // makes the outbox table
 	relay := must(fanout.Open(ctx, cfg, fanout.WithDB("default", db), fanout.WithBroker("default", broker)))
-	go func() { check(relay.Run(ctx)) }() // delivers; or a process of its own: fanout relay
+	stopped := make(chan struct{})
+	go func() { check(relay.Run(ctx)); close(stopped) }() // delivers; or a process of its own: fanout relay
 
 	check(db.Transaction(func(tx *gorm.DB) error {
 		order := &Order{ID: "42", Customer: "ada"}
@@ -44,6 +45,8 @@ func main() {
 	for _, message := range must(broker.Wait(ctx, "ordering::order", 1)) {
 		fmt.Println(string(message.Payload))
 	}
+	stop()
+	<-stopped // what the relay has claimed is finished, or released
 }
 
 func must[T any](value T, err error) T { check(err); return value }

@@ -1,5 +1,5 @@
-// Command orders is the first screen of the README as a whole program: an ordering service on
-// PostgreSQL, with the relay in the same process.
+// Command orders is the program of the README as a service: on PostgreSQL, with a partner, and the
+// relay in the same process.
 //
 //	export DATABASE_URL=postgres://localhost/shop REDIS_URL=redis://localhost:6379/0
 //	go run ./cmd/fanout migrate --config examples/orders/fanout.yaml
