@@ -127,6 +127,11 @@ func TestEveryInstrument(t *testing.T) {
 			return []otelinbox.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
 		})
 		require.NoError(t, err)
+		stopBehind, err := o.WatchBehind(func(_ context.Context, report func(string, time.Duration, error)) {
+			report("billing", 90*time.Second, nil)
+			report("mail", 0, errors.New("its database is gone"))
+		})
+		require.NoError(t, err)
 
 		values, all := collect(t, reader)
 		assert.Equal(t, map[string]float64{
@@ -152,9 +157,13 @@ func TestEveryInstrument(t *testing.T) {
 			"fanout.inbox.pending.age billing orders":                 1.5,
 			"fanout.inbox.broker.up billing":                          1,
 			"fanout.inbox.messages.unknown billing Renamed.v1":        4,
+			"fanout.inbox.behind billing":                             90,
+			"fanout.inbox.up billing":                                 1,
+			"fanout.inbox.up mail":                                    0,
 		}, values)
 		documented(t, all)
 
+		require.NoError(t, stopBehind())
 		require.NoError(t, stop())
 		_, all = collect(t, reader)
 		assert.NotContains(t, all, "fanout.inbox.lag")

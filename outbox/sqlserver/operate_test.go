@@ -252,12 +252,12 @@ func TestOperateTexts(t *testing.T) {
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
-	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false}
+	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false, time.Now()}
 	list := func(row []sqldriver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old"}, rows: [][]sqldriver.Value{row}}}}
+		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old", "now"}, rows: [][]sqldriver.Value{row}}}}
 	}
 	seen, left := reply{sets: []set{count("fanout_seen", 1)}}, reply{sets: []set{count("fanout_left", 1)}}
-	garbled := slices.Concat(row[:7], []sqldriver.Value{"{", false})
+	garbled := slices.Concat(row[:7], []sqldriver.Value{"{", false, time.Now()})
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
 	))

@@ -1047,6 +1047,7 @@ SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
      , seen_at
      , work
      , CONVERT(bit, CASE WHEN seen_at < DATEADD(DAY, -1, SYSUTCDATETIME()) THEN 1 ELSE 0 END) AS old
+     , SYSUTCDATETIME() AS now
   FROM app.outbox_instances
  ORDER BY started_at, instance_id;
 
