@@ -86,7 +86,7 @@ brokers:
   a: {type: kafka, sasl: {mechanism: PLAIN}, topics: {partitions: 0, replicas: 101, compact: true}}
   b: {type: memory, bootstrap_servers: x, sasl: {mechanism: PLAIN, username: u, password: p}, topics: {}}
 `, []string{
-			`3:26: brokers.default: unknown key "uri": use type, bootstrap_servers, sasl, tls, create_destinations, topics, max_message_bytes, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`3:26: brokers.default: unknown key "uri": use type, bootstrap_servers, sasl, tls, create_destinations, topics, max_message_bytes, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, keep, retry or retention`,
 			"3:61: brokers.default.bootstrap_servers: is a number: put it in quotes to use it as text",
 			`3:82: brokers.default.sasl.mechanism: "plain" is not known: did you mean "PLAIN"?`,
 			"4:3: brokers.a: bootstrap_servers is missing: use kafka-1:9092,kafka-2:9092",

@@ -74,7 +74,7 @@ brokers:
 			`3:112: brokers.default.stream.max_age: is "1ms": use at least 1s`,
 			`3:117: brokers.default.stream: unknown key "duplicates": use replicas, max_age or duplicate_window`,
 			"4:3: brokers.a: url is missing: use nats://user:password@host:4222",
-			`4:19: brokers.a: unknown key "exchange": use type, url, subject_prefix, credentials_file, tls, create_destinations, stream, message_ttl, max_message_bytes, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention`,
+			`4:19: brokers.a: unknown key "exchange": use type, url, subject_prefix, credentials_file, tls, create_destinations, stream, message_ttl, max_message_bytes, format, encoding, source, extensions, include, filter, destination, ttl, content_type, attributes, sign, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, keep, retry or retention`,
 			"4:67: brokers.a.stream: must be a mapping of keys, but is a number",
 			"5:21: brokers.b.subject_prefix: does nothing for a broker of type memory: remove it",
 			"5:40: brokers.b.credentials_file: does nothing for a broker of type memory: remove it",

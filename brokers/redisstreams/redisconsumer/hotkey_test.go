@@ -135,7 +135,7 @@ func TestUnloadedWhileItsDecoderIsAsked(t *testing.T) {
 	}})
 	soon(t, "some are unloaded", func() bool { return asked.Load() >= 3*prefetch && r.stats(t).Unloaded > 0 })
 	close(let)
-	soon(t, "all are done", func() bool { return s.pending(t) == 0 })
+	soon(t, "all are done", func() bool { return l.len() == messages && s.pending(t) == 0 })
 	l.check(t, messages)
 	assert.Equal(t, int64(messages), asked.Load())
 }
