@@ -160,6 +160,7 @@ func TestActOnDeferredRows(t *testing.T) {
 func TestManyScheduledRowsAreNoBacklog(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
+		s.thousands()
 		const scheduled, counted = 13_000, 12_000
 		rows := make([]outbox.Row, scheduled)
 		for n := range rows {

@@ -176,6 +176,7 @@ func TestOneOfTwoDatabases(t *testing.T) {
 func TestRequeueOfRowsThatWaitForNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
+		s.thousands()
 		const due = 10_002 // more than an action looks at to say what it leaves
 		rows := make([]outbox.Row, due)
 		for n := range rows {

@@ -23,6 +23,7 @@ import (
 func TestTheOldestOfThousands(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
+		s.thousands()
 		const others, trace = 6200, "4bf92f3577b34da6a3ce929d0e0e4736"
 		wanted := message(1, "Ordering.OrderRefunded.v1", "ordering::order-42", "partner")
 		wanted.AggregateType, wanted.AggregateID, wanted.CorrelationID, wanted.TenantID = "order", "42", "corr-42", "acme"

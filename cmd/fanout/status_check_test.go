@@ -161,6 +161,7 @@ func TestStatusKnowsDeadConsumers(t *testing.T) {
 func TestStatusKnowsConsumersThatDiedLongAgo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
+		s.thousands()
 		db := s.consumers()
 		s.beats(admin.Instance{ID: uuid.New(), Name: "relay-1"})
 		const since = 10_001 // more than is looked at
