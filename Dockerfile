@@ -10,8 +10,8 @@ COPY . .
 ARG TARGETOS TARGETARCH
 # .git is not copied, so the build knows neither. "fanout version" and "fanout workers" show them.
 ARG VERSION=v0.0.0-unknown COMMIT=
-ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+ENV GOCACHE=/go/build CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build \
     go build -trimpath -buildvcs=false \
         -ldflags "-s -w -X main.stampedVersion=$VERSION -X main.stampedCommit=$COMMIT -X github.com/gorm-fanout/fanout.stampedVersion=$VERSION" \
         -o /fanout ./cmd/fanout

@@ -155,6 +155,12 @@ func TestAlerts(t *testing.T) {
 			{"yes", paused("1x120"), time.Hour},
 			{"for 59 minutes", paused("1x58 0x60"), 0},
 		},
+		"FanoutBrokerUnconfigured": {
+			{"a configured one", both(rows+"pending", "5x60") + both(rows+"failed", "0x60") + both("fanout_outbox_breaker_state", "0x60"), 0},
+			{"its breaker is open", both(rows+"pending", "5x60") + both(rows+"failed", "0x60") + both("fanout_outbox_breaker_state", "2x60"), 0},
+			{"no relay has it", both(rows+"pending", "5x60") + both(rows+"failed", "0x60"), 5 * time.Minute},
+			{"no relay has it, and nothing waits", both(rows+"pending", "0x60") + both(rows+"failed", "0x60"), 0},
+		},
 		"FanoutDatabaseSilent": {
 			{"answers", `fanout_outbox_database_up{database="d",instance="1"} 1x60`, 0},
 			{"does not", `fanout_outbox_database_up{database="d",instance="1"} 0x60`, 2 * time.Minute},

@@ -144,7 +144,7 @@ func (p *publication) settleTransaction(ctx context.Context, c *call, short erro
 func (b *Broker) transactional() bool { return !b.sharded && b.options.trim != trimAge }
 
 // transactions finds out whether the server knows transactions, and the user may use them: a proxy
-// may not know MULTI, and would execute what follows it as if it were not there. So calls go by the
+// may not know MULTI, and would ignore it and execute what follows. So calls go by the
 // script at first, and an empty transaction goes along.
 type transactions struct {
 	known atomic.Bool

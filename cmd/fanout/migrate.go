@@ -36,16 +36,7 @@ func migrateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		names, err := target.names(cfg)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := migrate(cmd, cfg, name); err != nil {
-				return err
-			}
-		}
-		return nil
+		return oneByOne(cmd, cfg, target, migrate)
 	}
 	return cmd
 }
@@ -60,12 +51,17 @@ func printAll(cmd *cobra.Command, target *target, steps func(cmd *cobra.Command,
 	if err != nil {
 		return err
 	}
+	return oneByOne(cmd, cfg, target, steps)
+}
+
+// oneByOne does something to each database, up to the first error.
+func oneByOne(cmd *cobra.Command, cfg *config.Config, target *target, do func(cmd *cobra.Command, cfg *config.Config, database string) error) error {
 	names, err := target.names(cfg)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := steps(cmd, cfg, name); err != nil {
+		if err := do(cmd, cfg, name); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Of a broker whose rows are not kept, the commands say so in place of nothing: nobody takes a delivered message
+// Of a broker whose rows are not kept, the commands say so in place of nothing: no operator takes a delivered message
 // for one that was lost.
 func TestNotKept(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,8 @@ func (o *unconfigured) look(ctx context.Context) {
 	}
 	for _, broker := range unknown {
 		if !slices.Contains(o.warned, broker) {
-			o.log.WarnContext(ctx, "rows of an unconfigured broker", "broker", broker)
+			o.log.WarnContext(ctx, "rows of an unconfigured broker", "broker", broker,
+				"remedy", "add the broker to the configuration, or fanout messages abandon --broker "+broker)
 		}
 	}
 	o.warned = unknown

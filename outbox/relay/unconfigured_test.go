@@ -70,7 +70,9 @@ func TestUnconfigured(t *testing.T) {
 			var names []string
 			for line := range strings.Lines(out.b.String()) {
 				if _, name, ok := strings.Cut(line, `rows of an unconfigured broker" database=db broker=`); ok {
-					names = append(names, strings.TrimSpace(name))
+					name, remedy, _ := strings.Cut(strings.TrimSpace(name), " remedy=")
+					assert.Equal(t, `"add the broker to the configuration, or fanout messages abandon --broker `+name+`"`, remedy)
+					names = append(names, name)
 				}
 			}
 			out.b.Reset()
