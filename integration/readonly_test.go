@@ -111,7 +111,18 @@ func TestReadOnlyDatabase(t *testing.T) {
 	before := failed()
 	eventually(t, func() bool { return failed() > before+5 })
 	assert.Equal(t, 1, claims(remedy), "it goes on trying, and says so once:\n%s", r.log)
-	assert.Equal(t, 1, claims("terminating connection"), "the first cause:\n%s", r.log)
+	// A claim that gives way to the lock in between has had its answer: then an end is said again.
+	ended := 0
+	for line := range strings.Lines(r.log.String()) {
+		switch claim := strings.Contains(line, `"claim rows"`); {
+		case claim && strings.Contains(line, `"database call failed"`) && strings.Contains(line, "terminating connection"):
+			ended++
+			assert.Equal(t, 1, ended, "the first cause, once while it stands:\n%s", r.log)
+		case claim && strings.Contains(line, `"database answers again"`):
+			ended = 0
+		}
+	}
+	assert.Positive(t, claims("terminating connection"), "the first cause:\n%s", r.log)
 	assert.Equal(t, 500, b.count("status = 'pending' AND attempts = 0"))
 
 	b.readOnly(writer, false)
