@@ -65,6 +65,10 @@ func NeedLong(t testing.TB) {
 // spreadVariable is set to 1 by make test.
 const spreadVariable = "FANOUT_TEST_SPREAD"
 
+// RaceDetector reports whether the race detector looks at this program: what it looks into, such as
+// SQLite in Go, is ten times as slow.
+func RaceDetector() bool { return raceDetector }
+
 // Spread reports whether a case that is not about one database runs on one only, and the cases
 // together on all of them. Otherwise, as in make test-all, each case runs on every database.
 func Spread() bool { return os.Getenv(spreadVariable) == "1" }

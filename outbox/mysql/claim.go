@@ -118,7 +118,11 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 	for range contention.Tries {
 		var known bool
 		err = retry(ctx, func() error {
-			w, known, err = s.window(ctx, s.db, c)
+			if c.Ahead > 0 {
+				w, known, err = s.lookAhead(ctx, c)
+			} else {
+				w, known, err = s.window(ctx, s.db, c)
+			}
 			return err
 		})
 		if err != nil || known {
@@ -176,6 +180,20 @@ func (s *Store) wholeWindow(ctx context.Context, on conn, c *driver.Claim) (w dr
 	w.Rows = make([]driver.Row, 0, c.Limit)
 	given := args{"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0}
 	err = s.query(ctx, on, "window", given, func(scan scanner) error { return readRow(scan, &version, &w) })
+	w.Version = version.Int64
+	return w, version.Valid, err
+}
+
+// maxAhead bounds how many rows a claim passes over: this takes 12 microseconds a row on MariaDB 10.11.
+const maxAhead = 250_000
+
+// lookAhead reads what can go behind rows that cannot, and tells nothing of the first open row.
+func (s *Store) lookAhead(ctx context.Context, c *driver.Claim) (w driver.Window, known bool, err error) {
+	var version sql.NullInt64
+	given := args{
+		"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "ahead": min(c.Ahead, maxAhead), "near": driver.MaxNear,
+	}
+	err = s.query(ctx, s.db, "ahead", given, func(scan scanner) error { return readRow(scan, &version, &w) })
 	w.Version = version.Int64
 	return w, version.Valid, err
 }

@@ -225,8 +225,13 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 	x := exchange{store: s.Store, claim: c}
 	b := s.water.peek(c.Broker, c.Shard)
 	x.send(nil, begin)
-	x.send(nil, s.sql.planSettings)
-	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, b.floor, b.version, b.sessions, b.writers, b.above)
+	if c.Ahead > 0 {
+		x.send(nil, s.sql.settings)
+		x.send(x.readWindow, s.sql.ahead, c.Broker, c.Shard, c.Window, c.Ahead, b.floor, b.version, b.sessions, b.writers, b.above, driver.MaxNear)
+	} else {
+		x.send(nil, s.sql.planSettings)
+		x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, b.floor, b.version, b.sessions, b.writers, b.above)
+	}
 	x.send(nil, "COMMIT")
 	if err := x.flush(ctx); err != nil {
 		return w, err

@@ -58,12 +58,12 @@ var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	lock, tryLock, claim, claimUnordered, window, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
-	blocks, turn, lift, free, deferRows                                                                                   string
-	settings, markPublished, deletePublished, markOther, renew, ready                                                     string
-	exclusive, exclusiveSettings, writers, holder                                                                         string
-	facts, diagnose, horizon, watch                                                                                       string
-	listen, notify                                                                                                        string
+	lock, tryLock, claim, claimUnordered, window, ahead, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
+	blocks, turn, lift, free, deferRows                                                                                          string
+	settings, markPublished, deletePublished, markOther, renew, ready                                                            string
+	exclusive, exclusiveSettings, writers, holder                                                                                string
+	facts, diagnose, horizon, watch                                                                                              string
+	listen, notify                                                                                                               string
 }
 
 // An Option refines Open.
@@ -146,7 +146,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
-		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "locked": &s.sql.locked,
+		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "ahead": &s.sql.ahead, "locked": &s.sql.locked,
 		"take": &s.sql.take, "take_unordered": &s.sql.takeUnordered, "take_settings": &s.sql.takeSettings,
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
@@ -264,13 +264,17 @@ func readSQL(name, table string) string {
 	sent := string(text)
 	for includes.MatchString(sent) { // parts have parts
 		sent = includes.ReplaceAllStringFunc(sent, func(match string) string {
-			return strings.TrimSpace(sqladmin.Part(sqladmin.Postgres, includes.FindStringSubmatch(match)[1]))
+			part := includes.FindStringSubmatch(match)[1]
+			if own, err := sqlFiles.ReadFile("sql/" + part + ".sql"); err == nil {
+				return strings.TrimSpace(sqladmin.Bare(string(own)))
+			}
+			return strings.TrimSpace(sqladmin.Part(sqladmin.Postgres, part))
 		})
 	}
 	return driver.RenderSQL(sent, table)
 }
 
-// includes are parts that the texts have in common with those of operators.
+// includes are parts that texts have in common with each other, or with those of operators.
 var includes = regexp.MustCompile(`\{\{include (\w+)\}\}`)
 
 // begin starts a transaction in which each statement sees what was committed before it, whatever

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // worker claims, publishes and completes, one batch after the other.
@@ -15,11 +16,12 @@ type worker struct {
 	isolation  claimant
 	name       string
 	window     int
-	blocked    bool          // the broker has deferred rows, as far as this worker knows
-	pass       pass          // of the current claim
-	asked      time.Time     // when the database was asked for the current claim
-	took       time.Duration // and how long it thought about it
-	classified []classified  // room for what calls mean
+	blocked    bool                                      // the broker has deferred rows, as far as this worker knows
+	ahead      [outbox.Classes * outbox.Shards]lookAhead // by shard
+	pass       pass                                      // of the current claim
+	asked      time.Time                                 // when the database was asked for the current claim
+	took       time.Duration                             // and how long it thought about it
+	classified []classified                              // room for what calls mean
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
 }
@@ -168,6 +170,9 @@ func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, c
 	case w.ended(): // the claim may not have been made
 		return false, true
 	case err != nil:
+		if claim.Ahead > 0 {
+			w.ahead[claim.Shard].failed(w.took, claim.Ahead)
+		}
 		return false, false // the poller finds the shard again when the database answers
 	case batch.Busy:
 		sleep(ctx, min(busyTime, w.p.policy.PollMin)) // another process finishes its claim on the shard
@@ -183,7 +188,7 @@ func (w *worker) claim(shard int) *driver.Claim {
 		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes,
 		MaxPayload: w.p.policy.MaxPayloadBytes, Window: w.window,
 		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
-		AroundLocked: w.p.locked.around(shard),
+		AroundLocked: w.p.locked.around(shard), Ahead: w.ahead[shard].next(),
 	}
 	if w.pass.probe { // a few, and those behind which they may wait
 		claim.Limit = min(claim.Limit, w.p.history.probeLimit()+int(w.p.history.suspects.Load()))
@@ -191,14 +196,24 @@ func (w *worker) claim(shard int) *driver.Claim {
 	return claim
 }
 
-// deferRows defers rows that wait where they fill the head of the shard. done is true when some were.
+// deferRows defers rows that wait where they fill the head of the shard, which a claim that looked past
+// it says nothing about. done is true when the claim is to be followed by another one.
 func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driver.Claim) (done bool) {
+	ahead := &w.ahead[claim.Shard]
 	switch {
-	case batch.Busy || batch.Cut || 2*len(batch.Messages) >= claim.Limit:
+	case batch.Busy:
+		return false
+	case claim.Ahead > 0:
+		ahead.looked(w.took, len(batch.Messages) > 0)
+		return true
+	case batch.Cut || 2*len(batch.Messages) >= claim.Limit:
+		ahead.clear()
 		return false
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
+		ahead.clear()
 		return false
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
 	defer cancel()
 	deferred, err := w.p.store.Defer(ctx, &driver.Claim{
@@ -214,6 +229,9 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 		w.p.log.InfoContext(ctx, "rows deferred again")
 	}
 	w.blocked = w.blocked || deferred > 0
+	if deferred > 0 && !claim.Unordered {
+		ahead.deferred(time.Since(began))
+	}
 	return deferred > 0
 }
 

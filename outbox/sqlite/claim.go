@@ -18,9 +18,11 @@ import (
 
 // claim claims without a completion. It looks first, without the lock.
 func (s *Store) claim(ctx context.Context, c *driver.Claim) (driver.Batch, error) {
-	seen, err := s.look(ctx, c)
-	if err != nil || !seen.ready && !seen.due {
-		return seen.batch, err
+	if c.Ahead == 0 {
+		seen, err := s.look(ctx, c)
+		if err != nil || !seen.ready && !seen.due {
+			return seen.batch, err
+		}
 	}
 	batch := emptyBatch(c)
 	if err := s.write(ctx, func(conn *sql.Conn) error { return s.claimIn(ctx, conn, c, &batch) }); err != nil {
@@ -76,12 +78,22 @@ func (x transaction) Exchange(ctx context.Context, _ *driver.Completion, c *driv
 
 // Window implements claims.Store. Of a claim without order it reads what waits, too.
 func (x transaction) Window(ctx context.Context, c *driver.Claim) (driver.Window, error) {
+	if c.Ahead > 0 {
+		return x.readWindow(ctx, x.sql.ahead, c, sql.Named("ahead", min(c.Ahead, maxAhead)), sql.Named("near", driver.MaxNear))
+	}
 	return x.window(ctx, c, false)
 }
 
-func (x transaction) window(ctx context.Context, c *driver.Claim, ready bool) (w driver.Window, err error) {
-	rows, err := x.conn.QueryContext(ctx, x.sql.window, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", c.Window),
-		sql.Named("unordered", ready), sql.Named("now", x.now))
+// maxAhead bounds how many rows a claim passes over, since it has the lock of the database meanwhile.
+const maxAhead = 100_000
+
+func (x transaction) window(ctx context.Context, c *driver.Claim, ready bool) (driver.Window, error) {
+	return x.readWindow(ctx, x.sql.window, c, sql.Named("unordered", ready))
+}
+
+func (x transaction) readWindow(ctx context.Context, text string, c *driver.Claim, more ...any) (w driver.Window, err error) {
+	rows, err := x.conn.QueryContext(ctx, text,
+		append(more, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", c.Window), sql.Named("now", x.now))...)
 	if err != nil {
 		return w, err
 	}

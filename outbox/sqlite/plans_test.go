@@ -17,7 +17,7 @@ import (
 // use.
 var planned = map[string][]string{
 	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_blocks_key", "_blocks_wake", "m USING INTEGER PRIMARY KEY"},
-	"window": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"}, "waiting": {"_open"}, "head": {"_open", "_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
+	"window": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=?)"}, "ahead": {"_open", "_blocks_key (target_broker=? AND ordering_key=? AND shard=? AND block_id<?)"}, "waiting": {"_open"}, "head": {"_open", "_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
 	"followers": {"_deferred_key (target_broker=? AND ordering_key=? AND shard=?)"}, "wake_blocks": {"PRIMARY KEY (block_id=?"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"PRIMARY KEY (block_id=?"},
 	"blocks": {"_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},
 	"move_block":  {"w USING PRIMARY KEY (block_id=?", "m USING INTEGER PRIMARY KEY"},

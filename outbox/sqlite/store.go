@@ -56,7 +56,7 @@ var _ driver.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookBlocks, window, waiting, claim            string
+	look, lookUnordered, lookBlocks, window, ahead, waiting, claim     string
 	head, readHead, claimHead                                          string
 	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks string
 	moveBlock, dropBlocks, deferBlocks                                 string
@@ -91,7 +91,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_blocks": &s.sql.lookBlocks,
-		"window": &s.sql.window, "waiting": &s.sql.waiting, "claim": &s.sql.claim,
+		"window": &s.sql.window, "ahead": &s.sql.ahead, "waiting": &s.sql.waiting, "claim": &s.sql.claim,
 		"head": &s.sql.head, "read_head": &s.sql.readHead, "claim_head": &s.sql.claimHead,
 		"followers": &s.sql.followers, "wake_blocks": &s.sql.wakeBlocks, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
 		"rest_blocks": &s.sql.restBlocks, "move_block": &s.sql.moveBlock, "drop_blocks": &s.sql.dropBlocks,

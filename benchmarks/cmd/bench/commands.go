@@ -55,7 +55,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), waitingCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
 	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), mysqlCommand(s), mysqlClaimsCommand(s), prioritiesCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
 	return root
@@ -127,6 +127,15 @@ func idleCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func waitingCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultWaiting()
+	cmd, flags := command(s, "waiting", "Very many rows that wait before messages of other keys, which go on meanwhile", &sizes, scenario.ShortWaiting)
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "rows that wait")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Others, "others", sizes.Others, "messages of other keys")
+	return cmd
+}
+
 func followersCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultFollowers()
 	cmd, flags := command(s, "followers", "Very many messages behind one of their key that is in backoff", &sizes, scenario.ShortFollowers)
@@ -194,11 +203,11 @@ func allCommand(s *settings) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s.targets = true
 		if s.short {
-			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
-				scenario.ShortWorkers(), scenario.ShortLatency(), scenario.ShortSQLite())...)
+			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortWaiting(), scenario.ShortHung(),
+				scenario.ShortBacklog(), scenario.ShortWorkers(), scenario.ShortLatency(), scenario.ShortSQLite())...)
 		}
-		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog(), scenario.DefaultWorkers(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
+		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultWaiting(),
+			scenario.DefaultHung(), scenario.DefaultBacklog(), scenario.DefaultWorkers(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
 	}
 	return cmd
 }

@@ -61,6 +61,9 @@ func TestShort(t *testing.T) {
 			"claim before: p50", "claim before: index entries read", "deferring: calls of Defer", "deferring: WAL per row deferred",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
+		"waiting": {
+			"scheduled, each with a key: until four others came", "scheduled, without keys: others: p50", "one head and its followers: others: slowest",
+		},
 		"fanout": {
 			"commit, plain GORM: rate", "commit, 1 broker: p50", "commit, 3 brokers: log", "commit, 3 brokers: rate, of plain GORM",
 			"drain, 1 broker: deliveries", "drain, 3 brokers: events", "drain, 3 brokers: log", "drain, 3 brokers: deliveries, times 1 broker",
@@ -190,6 +193,7 @@ func TestUsage(t *testing.T) {
 		"keys":             {"claims", "--keys=0"},
 		"idle-transaction": {"idle-transaction", "--seconds=0"},
 		"followers":        {"followers", "--rows=500"},
+		"waiting":          {"waiting", "--others=0"},
 		"drain":            {"drain", "--batch=0"},
 		"parts of drain":   {"drain", "--rows=3"},
 		"case of drain":    {"drain", "--only=by magic"},

@@ -33,7 +33,7 @@ type Store interface {
 	Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (Answer, error)
 	// Window reads the first open rows of a shard that are not deferred, claim.Window of them at
 	// most, and the version of the shard no later than these. Of the claim, Broker, Shard, Window
-	// and Unordered count.
+	// and Unordered count, and Ahead: then it leaves out what cannot go, as [driver.Claim] says.
 	Window(ctx context.Context, claim *driver.Claim) (driver.Window, error)
 	// Take claims the rows of a choice, all or none, under a token of its own and with
 	// claim.Lease. It returns ErrConflict, and changes nothing, where the shard has another version
@@ -88,6 +88,9 @@ const maxTries = 3
 // Exchange completes and claims, as [driver.Delivery.Exchange] says. A decision that a conflict has
 // made void is made again, a few times; the batch is Busy then.
 func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	if claim != nil && claim.Ahead > 0 && !claim.Unordered {
+		return lookAhead(ctx, s, completion, claim)
+	}
 	answer, err := s.Exchange(ctx, completion, claim)
 	if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
 		answer, err = completeAround(ctx, s, completion, claim, err)
@@ -136,7 +139,7 @@ func decide(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, b
 
 // step does what an answer asks for. void says why the claim is to be made anew.
 func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, seen *lockedBlocks) (void, err error) {
-	limits := core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered}
+	limits := limitsOf(claim)
 	blocks := liftable(answer.Blocks)
 	if len(blocks) == 0 {
 		return take(ctx, s, claim, answer, limits)
@@ -161,6 +164,10 @@ func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, see
 		err = nil
 	}
 	return void, err
+}
+
+func limitsOf(claim *driver.Claim) core.Limits {
+	return core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered}
 }
 
 // errLifted says that a window was read before blocks were lifted.

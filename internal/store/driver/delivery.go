@@ -110,6 +110,13 @@ type Claim struct {
 	// Window is how many open rows at the head of the shard are looked at, held ones included; at
 	// least Limit.
 	Window int
+	// Ahead has the claim pass over what cannot go at the head of the shard, as many open rows as
+	// this: what waits, what is behind it of its key, and what is claimed. It takes what a claim with
+	// such a window would take first, from rows that are so near to each other as those of the
+	// largest window. It reads them all, and is for a head that is full of rows that wait; it wakes
+	// nothing, and Batch.Seen is what could go. 0 = it looks at Window. Where order is off a claim
+	// passes over what waits in any case. A store may not be able to, and look at Window rows.
+	Ahead int
 	// Lease is how long the rows belong to this claim, by the database's clock.
 	Lease time.Duration
 	// Worker names the claimer, for people: host, process and worker.

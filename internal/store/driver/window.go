@@ -8,7 +8,7 @@ type Window struct {
 	// Version of the shard's key blocks, read no later than the rows.
 	Version int64
 	// Rows that are open and not deferred, in the order of their ids; of a claim without order only
-	// those that are ready.
+	// those that are ready, and of one that looks ahead only those that can go.
 	Rows []Row
 	// Blocked is true when the broker has key blocks.
 	Blocked bool
@@ -146,3 +146,7 @@ const (
 	MaxDone      = 10
 	MaxFollowers = 500
 )
+
+// MaxNear is how many open rows lie between the first and the last row of a claim that looks ahead, at
+// most: whoever completes it goes through them.
+const MaxNear = 8000

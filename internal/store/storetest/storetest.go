@@ -85,6 +85,7 @@ var groups = []group{
 	{"Order", orderTests},
 	{"Defer", deferTests},
 	{"DeferAgain", deferAgainTests},
+	{"Ahead", aheadTests},
 	{"Abandon", abandonTests},
 	{"Priority", priorityTests},
 	{"PriorityChanged", priorityChangedTests},

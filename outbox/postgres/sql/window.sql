@@ -4,17 +4,7 @@
 -- $7 sessions in which these marks hold, $8 writers and $9 the id below which nothing is open while none of them has ended: see lowwater.go
 -- Plan: one range scan of {{name}}_open; where the broker has blocks, a probe of {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
-    SELECT now.version
-         , set_config('fanout.session', now.session::text, false)::bigint AS session -- for as long as it lasts
-         , CASE WHEN now.version = $6 AND now.session = ANY ($7::bigint[])
-                THEN CASE WHEN cardinality($8::bigint[]) > 0
-                           AND NOT EXISTS (SELECT FROM unnest($8::bigint[]) AS writer (number) WHERE pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()))
-                          THEN $9::bigint ELSE $5 END
-                ELSE -9223372036854775808 END AS floor
-           -- (In the order of an index, which a planner that knows of no rows has no other reason to choose.)
-         , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
-      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
-                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
+    {{include part_known}}
 ), win AS MATERIALIZED (
     SELECT id
          , message_id
