@@ -226,7 +226,11 @@ func (r *Relay) watch() error {
 	for name, store := range r.stores {
 		browsers[name] = store
 	}
-	stop, err := r.metrics.Watch(otelrelay.Sources{Stats: r.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
+	sources := otelrelay.Sources{Stats: r.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log}
+	if r.tenants != nil {
+		sources.More, sources.Tenants = r.tenants.awake, r.tenants.States
+	}
+	stop, err := r.metrics.Watch(sources)
 	if err != nil {
 		return fmt.Errorf("fanout: WithMeterProvider: %w", err)
 	}
