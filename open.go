@@ -102,12 +102,6 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		}
 		targets[name] = relay.Target{Broker: broker, Policy: policyOf(cfg, name, o), Sign: keys}
 	}
-	var listen []string
-	for name, database := range cfg.Databases {
-		if database.Notify {
-			listen = append(listen, name)
-		}
-	}
 	observer, err := r.observe(o)
 	if err != nil {
 		return err
@@ -115,7 +109,7 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	common := relay.EngineConfig{Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer}
 	if len(stores) > 0 || !o.hasTenants(cfg) {
 		own := common
-		own.Stores, own.Listen = stores, listen
+		own.Stores, own.Listen = stores, listening(cfg)
 		if r.engine, err = relay.NewEngine(own); err != nil {
 			return err
 		}
@@ -143,6 +137,16 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		r.wakenBy(name, source)
 	}
 	return nil
+}
+
+// listening names the databases on which the relay listens.
+func listening(cfg *config.Config) (names []string) {
+	for name, database := range cfg.Databases {
+		if database.Notify {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // wakenBy has the commits of a source wake the processors of a database.

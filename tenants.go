@@ -283,7 +283,7 @@ func (p *tenantPool) wake(name string, wakeUps []wakeup.WakeUp) (served bool) {
 	if session, ok := p.Session(name); ok {
 		return session.(*tenantSession).engine.Wake(name, wakeUps...) //nolint:forcetypeassert // open makes no other
 	}
-	p.Supervisor.Wake(name)
+	p.Wake(name)
 	return false
 }
 

@@ -79,7 +79,7 @@ type Handler struct {
 }
 
 // New checks the configuration; all problems are reported in one error.
-func New(cfg Config) (*Handler, error) { //nolint:cyclop // a check for each setting
+func New(cfg Config) (*Handler, error) {
 	var problems []error
 	if cfg.Console == nil {
 		problems = append(problems, errors.New("monitor: the handler has no console: give it one of NewConsole"))

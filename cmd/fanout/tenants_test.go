@@ -20,7 +20,7 @@ func TestTenants(t *testing.T) {
 		"tenants: {query: {database: main, sql: 'SELECT name, dsn FROM tenants'}, driver: sqlite}\nbrokers: {default: {type: memory}}\n", dir), 0o600))
 	code, _, stderr := p.run("status")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, "fanout: tenants.query: ")
+	assert.Contains(t, stderr, "tenants.query: ")
 	assert.Contains(t, stderr, "no such table: tenants")
 
 	require.NoError(t, os.WriteFile(list, fmt.Appendf(nil, "acme: {dsn: '%[1]s/acme.db'}\nother: {dsn: '%[1]s/other.db'}\n", dir), 0o600))
@@ -50,8 +50,8 @@ func TestTenants(t *testing.T) {
 	code, stdout, stderr = p.run("validate")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stdout, "database acme: the schema is up to date\n")
-	assert.Contains(t, stderr, `fanout: tenant "bad": dsn is missing`)
+	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)
 	code, stdout, stderr = p.run("messages", "list")
 	assert.Equal(t, 1, code, stdout)
-	assert.Contains(t, stderr, `fanout: tenant "bad": dsn is missing`)
+	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)
 }

@@ -53,7 +53,18 @@ func (s *Supervisor[T]) refuse(ctx context.Context, refused map[string]error) {
 func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	removed, before := 0, len(s.tenants)
+	before := len(s.tenants)
+	s.removeUnlisted(ctx, list)
+	s.add(ctx, list, before == 0)
+	if before == 0 && len(s.tenants) > 0 {
+		s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", len(s.tenants))
+	}
+	s.announce()
+}
+
+// removeUnlisted closes the tenants that are not in a list.
+func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T]) {
+	removed := 0
 	for name, t := range s.tenants {
 		_, listed := list.Tenants[name]
 		if _, refused := list.Refused[name]; listed || refused {
@@ -70,12 +81,16 @@ func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
 		s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", removed, "effect", "the rows stay in their databases",
 			"remedy", "if they are still there, look at the file or the query of the tenants")
 	}
+}
+
+// add makes those that are new, and replaces those whose settings differ. The first list is no news.
+func (s *Supervisor[T]) add(ctx context.Context, list Listing[T], first bool) {
 	for _, name := range slices.Sorted(maps.Keys(list.Tenants)) {
 		settings := list.Tenants[name]
 		switch t, ok := s.tenants[name]; {
 		case !ok:
 			s.tenants[name] = s.newTenant(name, settings)
-			if before > 0 { // the first list is no news
+			if !first {
 				s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name)
 			}
 		case !t.gone && t.settings == settings, t.next != nil && t.next.settings == settings:
@@ -87,10 +102,6 @@ func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
 			s.remove(t)
 		}
 	}
-	if before == 0 && len(s.tenants) > 0 {
-		s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", len(s.tenants))
-	}
-	s.announce()
 }
 
 // newTenant is one that is visited as soon as there is a place.

@@ -134,6 +134,7 @@ func (s *session) Heartbeat(context.Context) error {
 	s.change(func() { s.beats++; s.present = true })
 	return nil
 }
+
 func (s *session) Leave(context.Context) error { s.change(func() { s.present = false }); return nil }
 func (s *session) Purge(context.Context)       { s.change(func() { s.purges++ }) }
 func (s *session) Close() error                { return s.disconnect() }
@@ -328,7 +329,7 @@ func TestFailingTenants(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		for _, name := range numbered(40) {
-			w.change(func() { assert.Equal(t, w.databases[name].rows, false, name) })
+			w.change(func() { assert.False(t, w.databases[name].rows, name) })
 		}
 		w.stop()
 		assert.Equal(t, 20, bytes.Count(w.log.Bytes(), []byte(`level=ERROR msg="tenant not opened"`)))

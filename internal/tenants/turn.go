@@ -84,7 +84,7 @@ func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session)
 	beside.Go(func() { s.purge(running, t, session) })
 	ended := make(chan error, 1)
 	go func() { ended <- session.Run(running) }()
-	err, asleep := s.untilIdle(ctx, t, session, ended)
+	asleep, err := s.untilIdle(ctx, t, session, ended)
 	stop()
 	if asleep {
 		err = errors.Join(err, <-ended)
@@ -102,14 +102,14 @@ func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session)
 }
 
 // untilIdle waits for the end of a session, or until it has nothing to do.
-func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (err error, asleep bool) { //nolint:revive // the error is not the function's own
+func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (asleep bool, err error) {
 	ticker := time.NewTicker(max(s.cfg.IdleAfter/activityChecks, time.Millisecond))
 	defer ticker.Stop()
 	since, seen := time.Now(), session.Activity()
 	for {
 		select {
 		case err := <-ended:
-			return err, false
+			return false, err
 		case <-ticker.C:
 		}
 		if now := session.Activity(); now != seen {
@@ -121,10 +121,10 @@ func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Ses
 		s.setClosing(t, true) // who commits from now on finds a tenant that is to be woken
 		work, err := session.Work(ctx)
 		if ctx.Err() != nil {
-			return <-ended, false
+			return false, <-ended
 		}
 		if err != nil || !work {
-			return err, true
+			return true, err
 		}
 		since = time.Now()
 		if s.setClosing(t, false) {
