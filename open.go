@@ -102,19 +102,19 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		}
 		targets[name] = relay.Target{Broker: broker, Policy: policyOf(cfg, name, o), Sign: keys}
 	}
-	var listen []string
-	for name, database := range cfg.Databases {
-		if database.Notify {
-			listen = append(listen, name)
-		}
-	}
 	observer, err := r.observe(o)
 	if err != nil {
 		return err
 	}
-	if r.engine, err = relay.NewEngine(relay.EngineConfig{
-		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer,
-	}); err != nil {
+	common := relay.EngineConfig{Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer}
+	if len(stores) > 0 || !o.hasTenants(cfg) {
+		own := common
+		own.Stores, own.Listen = stores, listening(cfg)
+		if r.engine, err = relay.NewEngine(own); err != nil {
+			return err
+		}
+	}
+	if err = r.openTenants(cfg, o, common); err != nil {
 		return err
 	}
 	cleaning := cleanupConfig(cfg, purgers, o.log)
@@ -139,9 +139,25 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	return nil
 }
 
+// listening names the databases on which the relay listens.
+func listening(cfg *config.Config) (names []string) {
+	for name, database := range cfg.Databases {
+		if database.Notify {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // wakenBy has the commits of a source wake the processors of a database.
 func (r *Relay) wakenBy(database string, source wakeup.Source) {
-	r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool { return r.engine.Wake(database, wakeUps...) }))
+	_, own := r.stores[database]
+	r.cancels = append(r.cancels, source.OnCommit(func(wakeUps []wakeup.WakeUp) bool {
+		if !own {
+			return r.tenants.wake(database, wakeUps)
+		}
+		return r.engine.Wake(database, wakeUps...)
+	}))
 }
 
 // stampedVersion is the version of a program that is built of files alone, as in an image:
@@ -214,7 +230,11 @@ func (r *Relay) watch() error {
 	for name, store := range r.stores {
 		browsers[name] = store
 	}
-	stop, err := r.metrics.Watch(otelrelay.Sources{Stats: r.engine.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
+	sources := otelrelay.Sources{Stats: r.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log}
+	if r.tenants != nil {
+		sources.More, sources.Tenants = r.tenants.awake, r.tenants.States
+	}
+	stop, err := r.metrics.Watch(sources)
 	if err != nil {
 		return fmt.Errorf("fanout: WithMeterProvider: %w", err)
 	}

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,7 @@ type options struct {
 	workers int
 	log     *slog.Logger
 	name    string
+	tenants func(ctx context.Context) (map[string]config.Database, error)
 
 	meters           metric.MeterProvider
 	tracers          trace.TracerProvider
@@ -128,7 +130,7 @@ func (o *options) checkHandles(cfg *config.Config) error {
 			delete(o.handles, name)
 			continue
 		}
-		if _, ok := cfg.Databases[name]; !ok {
+		if _, ok := cfg.Databases[name]; !ok && !o.hasTenants(cfg) {
 			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the configuration has no such database (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases))))
 		}
 		if plugin, ok := pluginOf(o.handles[name]); ok {
@@ -140,16 +142,23 @@ func (o *options) checkHandles(cfg *config.Config) error {
 			problems = append(problems, fmt.Errorf("fanout: WithWriter(%q): the writer is nil: did outbox.NewWriter fail?", w.database))
 			return true
 		}
-		problems = append(problems, w.check(cfg))
+		problems = append(problems, w.check(cfg, o.hasTenants(cfg)))
 		return false
 	})
 	return errors.Join(problems...)
 }
 
+// hasTenants reports whether handles and writers may be those of tenants.
+func (o *options) hasTenants(cfg *config.Config) bool {
+	return o.tenants != nil || cfg.Tenants.Listed()
+}
+
 // check finds a writer whose rows the relay would not read.
-func (w writer) check(cfg *config.Config) error {
+func (w writer) check(cfg *config.Config, tenants bool) error {
 	database, ok := cfg.Databases[w.database]
-	if !ok {
+	if !ok && tenants {
+		database.Driver = w.Dialect()
+	} else if !ok {
 		return fmt.Errorf("fanout: WithWriter(%q): the configuration has no such database (it has %q)", w.database, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
 	if w.Dialect() == "" {

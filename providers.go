@@ -104,15 +104,23 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	if database.Driver == outbox.SQLite {
 		warnOfTwoSQLites(ctx, name, o.log)
 	}
-	return connect(ctx, database, table, conns)
+	return connect(ctx, database, table, conns, false)
 }
 
-// connect opens a store with connections of its own.
-func connect(ctx context.Context, database config.Database, table string, conns int) (driver.Store, error) {
+// connect opens a store with connections of its own; a brief one is for a question or two.
+func connect(ctx context.Context, database config.Database, table string, conns int, brief bool) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
 	switch database.Driver {
 	case outbox.Postgres:
-		return postgres.Open(ctx, dsn, table, postgres.WithMaxConns(conns))
+		opts := []postgres.Option{postgres.WithMaxConns(conns)}
+		if brief {
+			opts = append(opts, postgres.WithBriefUse())
+		}
+		store, err := postgres.Open(ctx, dsn, table, opts...)
+		if err != nil {
+			return nil, err // and not a store that is a nil *Store
+		}
+		return store, nil
 	case outbox.SQLServer:
 		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (driver.Store, error) { return sqlserver.New(db, table) })
 	case outbox.SQLite:
@@ -268,7 +276,7 @@ func withHandles(cfg *config.Config, o *options) *config.Config {
 	if cfg == nil {
 		cfg = new(config.Config)
 	}
-	if len(cfg.Databases) > 0 {
+	if len(cfg.Databases) > 0 || o.hasTenants(cfg) { // handles may be those of tenants
 		return cfg
 	}
 	whole := *cfg

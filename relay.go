@@ -39,8 +39,9 @@ import (
 // A Relay delivers the rows of all configured databases to all configured brokers, and purges
 // finished rows.
 type Relay struct {
-	engine  *relay.Engine
+	engine  *relay.Engine // of the databases of the configuration; nil where there are only tenants
 	cleaner *cleanup.Scheduler
+	tenants *tenantPool // nil: there are none
 	stores  map[string]driver.Store
 	brokers map[string]brokers.Broker
 	metrics *otelrelay.Metrics // nil: nothing is measured
@@ -63,8 +64,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	group.Go(func() error {
 		r.running.Store(true)
 		defer r.running.Store(false)
+		if r.engine == nil {
+			<-ctx.Done()
+			return nil
+		}
 		return r.engine.Run(ctx)
 	})
+	if r.tenants != nil {
+		group.Go(func() error { return r.tenants.Run(ctx) })
+	}
 	group.Go(func() error { return r.cleaner.Run(ctx) })
 	r.mu.Lock()
 	for _, handler := range r.handlers {
@@ -74,8 +82,16 @@ func (r *Relay) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), r.Close()) //nolint:contextcheck // ctx has ended; closing has its own time
 }
 
-// Stats returns the counters of every processor.
-func (r *Relay) Stats() []relay.Stats { return r.engine.Stats() }
+// Stats returns the counters of every processor: of tenants those that are awake, since they woke.
+func (r *Relay) Stats() (stats []relay.Stats) {
+	if r.engine != nil {
+		stats = r.engine.Stats()
+	}
+	if r.tenants != nil {
+		stats = append(stats, r.tenants.stats()...)
+	}
+	return stats
+}
 
 // closeTimeout bounds how long Close waits for one broker.
 const closeTimeout = 10 * time.Second
@@ -85,6 +101,9 @@ func (r *Relay) Close() error {
 	r.close.Do(func() {
 		for _, cancel := range r.cancels {
 			cancel()
+		}
+		if r.tenants != nil {
+			r.tenants.source.close()
 		}
 		var problems []error
 		for _, name := range slices.Sorted(maps.Keys(r.brokers)) {
@@ -149,11 +168,14 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 }
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is
-// closed. The brokers and their retention are those of the configuration.
+// closed. Of tenants it has those that are awake: no question opens a connection to one that sleeps. The brokers and their retention are those of the configuration.
 func (r *Relay) Console(opts ...monitor.Option) *monitor.Console {
 	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {
 		stores[name] = store
+	}
+	if r.tenants != nil {
+		opts = append(opts, monitor.WithMore(r.tenants.awake))
 	}
 	return monitor.NewConsole(stores, append(opts, monitor.WithBrokers(r.cfg.BrokerNames()...), monitor.WithRetention(r.cfg.Retention), monitor.WithNotKept(r.cfg.NotKept()...))...)
 }

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	// Databases by name.
 	Databases map[string]Database
+	// Tenants are databases that come and go while a relay runs.
+	Tenants Tenants
 	// Consumers by name: the inboxes that an operator's search looks into. Relays do not use them.
 	Consumers map[string]Consumer
 	// Outbox holds what is common to all brokers.
@@ -27,7 +29,8 @@ type Config struct {
 	// Warnings are about settings that work, but perhaps not as meant; in the order of their lines.
 	Warnings []Problem
 
-	again func(types []adapter.Type) (*Config, error) // reads the file once more; nil where there was none
+	lookup func(name string) (value string, ok bool)   // of variables; nil: the environment
+	again  func(types []adapter.Type) (*Config, error) // reads the file once more; nil where there was none
 }
 
 // Secret is a text that no output shows: see adapter.Secret.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -46,7 +47,7 @@ func positionOf(node ast.Node) position {
 func (r *reader) parseDocument(source []byte) ast.Node {
 	source = bytes.TrimPrefix(source, []byte("\ufeff"))
 	source = bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n")) // the parser miscounts the lines of the other kind
-	if at, flaw := rawFlaw(source); flaw != "" {
+	if at, flaw := rawFlaw(source, cmp.Or(r.what, "a configuration"), cmp.Or(r.most, maxBytes)); flaw != "" {
 		r.problemf(at, "", "%s", flaw)
 		return nil
 	}
@@ -76,7 +77,7 @@ func (r *reader) parseDocument(source []byte) ast.Node {
 		}
 	}
 	if content == nil || content.Type() == ast.NullType {
-		r.problemf(position{1, 1}, "", "the configuration is empty")
+		r.problemf(position{1, 1}, "", "%s", cmp.Or(r.what, "the configuration")+" is empty")
 		return nil
 	}
 	return content
@@ -94,9 +95,9 @@ func parse(source []byte) (file *ast.File, err error) {
 
 // rawFlaw finds what must not reach the parser: bytes that are no text, and nesting so deep that it
 // would exhaust the stack.
-func rawFlaw(source []byte) (position, string) {
-	if len(source) > maxBytes {
-		return position{1, 1}, fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(source), maxBytes)
+func rawFlaw(source []byte, what string, most int) (position, string) {
+	if len(source) > most {
+		return position{1, 1}, fmt.Sprintf("the file has %d bytes: %s has at most %d", len(source), what, most)
 	}
 	depth, number := 0, 0
 	for line := range bytes.Lines(source) {

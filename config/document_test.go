@@ -48,8 +48,8 @@ func TestDocumentsThatAreNoConfiguration(t *testing.T) {
 		{"unknown sections", "outbx: {}\nCleanup: {}\nzzz: 1\npostgres://u:hunter2@h: 1" + brokersSection, []string{
 			`1:1: unknown key "outbx": did you mean "outbox"?`,
 			`2:1: unknown key "Cleanup": did you mean "cleanup"?`,
-			`3:1: unknown key "zzz": use databases, consumers, outbox, brokers, cleanup or monitor`,
-			`4:1: unknown key (not shown: it may be a secret): use databases, consumers, outbox, brokers, cleanup or monitor`,
+			`3:1: unknown key "zzz": use databases, tenants, consumers, outbox, brokers, cleanup or monitor`,
+			`4:1: unknown key (not shown: it may be a secret): use databases, tenants, consumers, outbox, brokers, cleanup or monitor`,
 		}},
 	})
 }

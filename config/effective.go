@@ -18,6 +18,9 @@ func (c *Config) Routing() outbox.Routing {
 	for _, database := range c.Databases {
 		routing.Notify = routing.Notify || database.Notify
 	}
+	if c.Tenants.Listed() {
+		routing.Notify = routing.Notify || c.notifies(c.TenantSettings().Driver)
+	}
 	routing = routing.WithDefaults()
 	routing.Internal = c.Brokers[routing.InternalBroker].Overrides
 	for _, name := range c.Outbox.ExternalBrokers {

@@ -65,7 +65,7 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 	if len(r.problems) > 0 {
 		return nil, &Error{Problems: slices.Compact(r.problems)}
 	}
-	cfg.Warnings = r.warnings
+	cfg.Warnings, cfg.lookup = r.warnings, r.lookup
 	cfg.again = func(types []adapter.Type) (*Config, error) {
 		return Parse(source, name, append(slices.Clone(opts), WithBrokerTypes(types...))...)
 	}
@@ -87,7 +87,8 @@ func (r *reader) read(source []byte) *Config {
 	}
 	root := r.open(content, "", position{1, 1})
 	root.shape = r.describes
-	r.readDatabases(root.object("databases"), cfg)
+	r.readDatabases(root.object("databases"), cfg, root.has("tenants"))
+	tenantsOf := r.readTenants(root.object("tenants"), cfg)
 	consumers := r.readConsumers(root.object("consumers"), cfg)
 	shared := r.readOutbox(root.object("outbox"), cfg)
 	brokers := root.object("brokers")
@@ -99,6 +100,7 @@ func (r *reader) read(source []byte) *Config {
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)
 		r.checkConsumers(cfg, consumers)
+		r.checkTenants(cfg, tenantsOf)
 	}
 	sections := make([]*section, 0, len(targets))
 	for _, target := range targets {

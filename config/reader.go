@@ -15,6 +15,8 @@ import (
 type reader struct {
 	file     string
 	lookup   func(string) (string, bool)
+	what     string         // the document is; "": a configuration
+	most     int            // bytes that it may have; 0: maxBytes
 	types    []adapter.Type // whose adapters are linked
 	anchors  map[string]ast.Node
 	problems []Problem

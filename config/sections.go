@@ -35,7 +35,7 @@ func (r *reader) readNamed(section *object, read func(name string, entry *object
 	}
 }
 
-func (r *reader) readDatabases(section *object, cfg *Config) {
+func (r *reader) readDatabases(section *object, cfg *Config, tenants bool) {
 	r.readNamed(section, func(name string, entry *object) {
 		var database Database
 		database.Driver, database.DSN = r.connection(entry)
@@ -49,14 +49,14 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 		entry.close()
 		cfg.Databases[name] = database
 	})
-	if len(section.fields) == 0 {
+	if len(section.fields) == 0 && !tenants {
 		r.warnf(section.at, "databases", "no database is declared: the commands have none to open, and an application must pass its own")
 	}
 }
 
 // connection reads how a database is reached.
 func (r *reader) connection(entry *object) (driver outbox.Dialect, dsn Secret) {
-	driver = outbox.Dialect(entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite)))
+	driver = outbox.Dialect(entry.choice("driver", dialects()...))
 	entry.require("driver", ": use "+outbox.DialectNames)
 	entry.secret("dsn", &dsn)
 	r.checkURL(entry, "dsn", dsn)

@@ -37,6 +37,7 @@ func (c *Config) Validate() error {
 			v.problemf(path+".broker", "no messages are delivered to a broker %q%s", consumer.Broker, suggest(consumer.Broker, c.BrokerNames()))
 		}
 	}
+	v.checkTenants()
 	v.checkReferences()
 	if err := c.Routing().Validate(); err != nil {
 		v.problemf("outbox", "%s", err)

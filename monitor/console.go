@@ -18,7 +18,8 @@ import (
 // A Console looks at the tables of some databases and repairs them by hand. Every action leaves an
 // entry in the audit table of the database that it changes. A console is safe for concurrent use.
 type Console struct {
-	stores  map[string]admin.Administration
+	fixed   map[string]admin.Administration
+	more    func() map[string]admin.Administration // those that come and go; nil: none
 	brokers []string
 	timeout time.Duration
 
@@ -48,15 +49,34 @@ const defaultTimeout = 10 * time.Second
 
 // NewConsole makes a console of stores by the name of their database.
 func NewConsole(stores map[string]admin.Administration, opts ...Option) *Console {
-	c := &Console{stores: maps.Clone(stores), timeout: defaultTimeout}
+	c := &Console{fixed: maps.Clone(stores), timeout: defaultTimeout}
 	for _, opt := range opts {
 		opt(c)
 	}
 	return c
 }
 
+// WithMore adds databases that come and go, by their names: those that are there when a question is
+// asked. Of two with one name, it is the other that counts. Default: none.
+func WithMore(stores func() map[string]admin.Administration) Option {
+	return func(c *Console) { c.more = stores }
+}
+
+// stores are all databases of this moment.
+func (c *Console) stores() map[string]admin.Administration {
+	if c.more == nil {
+		return c.fixed
+	}
+	all := c.more()
+	if all == nil {
+		return c.fixed
+	}
+	maps.Copy(all, c.fixed)
+	return all
+}
+
 // Databases lists the names of the databases, sorted.
-func (c *Console) Databases() []string { return slices.Sorted(maps.Keys(c.stores)) }
+func (c *Console) Databases() []string { return slices.Sorted(maps.Keys(c.stores())) }
 
 // Brokers lists those given by [WithBrokers].
 func (c *Console) Brokers() []string { return slices.Clone(c.brokers) }
@@ -76,7 +96,7 @@ type NotFoundError struct{ Reason string }
 func (e *NotFoundError) Error() string { return "monitor: " + e.Reason }
 
 func (c *Console) store(database string) (admin.Administration, error) {
-	store, ok := c.stores[database]
+	store, ok := c.stores()[database]
 	if !ok {
 		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q", database, c.Databases())}
 	}

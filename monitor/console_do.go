@@ -27,7 +27,11 @@ type run struct {
 }
 
 func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database string) Result {
-	r := &run{console: c, store: c.stores[database], database: database, action: action, actor: actor, result: Result{Database: database}}
+	store, err := c.store(database)
+	if err != nil { // it has gone meanwhile
+		return Result{Database: database, Err: err}
+	}
+	r := &run{console: c, store: store, database: database, action: action, actor: actor, result: Result{Database: database}}
 	if _, rows := actionStatuses[action.Verb]; rows {
 		if r.result.Err = r.spared(ctx); r.result.Err != nil {
 			return r.result
@@ -65,7 +69,11 @@ func (c *Console) Record(ctx context.Context, database string, entry admin.Audit
 		ended = true
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endAuditTime)
 		defer cancel()
-		return c.stores[database].EndAudit(ctx, id, rows, failure)
+		store, err := c.store(database)
+		if err != nil {
+			return err
+		}
+		return store.EndAudit(ctx, id, rows, failure)
 	}
 	defer func() {
 		if !ended { // a panic, perhaps of Progress

@@ -67,9 +67,9 @@ func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseS
 	var (
 		mu     sync.Mutex
 		group  sync.WaitGroup
-		result = make(map[string]DatabaseStatus, len(c.stores))
+		result = map[string]DatabaseStatus{}
 	)
-	for name := range c.stores {
+	for name := range c.stores() {
 		group.Go(func() {
 			status, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) (DatabaseStatus, error) {
 				return c.statusOf(ctx, store, maxCount)
@@ -168,7 +168,7 @@ func (c *Console) ping(ctx context.Context) map[string]error {
 		group  sync.WaitGroup
 		failed = map[string]error{}
 	)
-	for name := range c.stores {
+	for name := range c.stores() {
 		group.Go(func() {
 			_, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) ([]admin.Pause, error) {
 				return store.Pauses(ctx)

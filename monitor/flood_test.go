@@ -34,7 +34,7 @@ func TestFewLookIntoOneDatabaseAtATime(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, &fake{})
 	for range maxLookers {
-		h.turns["main"] <- struct{}{}
+		h.turn("main") <- struct{}{}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -51,11 +51,11 @@ func TestFewLookIntoOneDatabaseAtATime(t *testing.T) {
 
 	done := make(chan int)
 	go func() { done <- look(t.Context(), "GET").Code }()
-	<-h.turns["main"]
+	<-h.turn("main")
 	assert.Equal(t, 200, <-done)
-	assert.Len(t, h.turns["main"], maxLookers-1)
+	assert.Len(t, h.turn("main"), maxLookers-1)
 
-	slow := &slowReader{ResponseRecorder: httptest.NewRecorder(), held: func() int { return len(h.turns["main"]) }}
+	slow := &slowReader{ResponseRecorder: httptest.NewRecorder(), held: func() int { return len(h.turn("main")) }}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://fanout.example/api/outbox/main/failures", http.NoBody)
 	r.Header.Set("Authorization", "Bearer "+viewerToken)
 	h.ServeHTTP(slow, r)

@@ -69,7 +69,7 @@ type Handler struct {
 	now     func() time.Time
 
 	history *history
-	turns   map[string]chan struct{} // of those who look into one database
+	turns   sync.Map // of those who look into one database
 	latest  latest[map[string]DatabaseStatus]
 	ready   latest[[]string]
 	// behind is asked for less often than the rest: it looks at what was published.
@@ -79,7 +79,7 @@ type Handler struct {
 }
 
 // New checks the configuration; all problems are reported in one error.
-func New(cfg Config) (*Handler, error) { //nolint:cyclop // a check for each setting
+func New(cfg Config) (*Handler, error) {
 	var problems []error
 	if cfg.Console == nil {
 		problems = append(problems, errors.New("monitor: the handler has no console: give it one of NewConsole"))
@@ -119,10 +119,6 @@ func New(cfg Config) (*Handler, error) { //nolint:cyclop // a check for each set
 		_, _ = rand.Read(h.csrfKey) // it never fails
 	}
 	h.routes = h.table()
-	h.turns = make(map[string]chan struct{})
-	for _, database := range cfg.Console.Databases() {
-		h.turns[database] = make(chan struct{}, maxLookers)
-	}
 	return h, nil
 }
 
@@ -176,8 +172,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // its connections with the engine, which has three to spare.
 const maxLookers = 2
 
+// turn has a place for each who looks into a database; nil where there is no such database.
+func (h *Handler) turn(database string) chan struct{} {
+	if _, err := h.console.store(database); err != nil {
+		return nil
+	}
+	turn, _ := h.turns.LoadOrStore(database, make(chan struct{}, maxLookers))
+	return turn.(chan struct{}) //nolint:forcetypeassert // nothing else is in it
+}
+
 func (h *Handler) serve(w http.ResponseWriter, q *request) error {
-	if turn := h.turns[q.values["db"]]; turn != nil && q.route.method == http.MethodGet {
+	if turn := h.turn(q.values["db"]); turn != nil && q.route.method == http.MethodGet {
 		select {
 		case turn <- struct{}{}:
 			release := sync.OnceFunc(func() { <-turn })

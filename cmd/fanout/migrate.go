@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,7 +37,8 @@ func migrateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return oneByOne(cmd, cfg, target, migrate)
+		_, problem := addTenants(cmd, cfg)
+		return errors.Join(oneByOne(cmd, cfg, target, migrate), problem)
 	}
 	return cmd
 }

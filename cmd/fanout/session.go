@@ -50,6 +50,8 @@ type session struct {
 	consumers consumers
 	// failed are the databases that could not be opened.
 	failed map[string]error
+	// tenants is what is wrong with the list of the tenants.
+	tenants error
 }
 
 // open connects to the databases. One that cannot be reached does not keep the command from the
@@ -59,16 +61,26 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	tenants, tenantProblem := addTenants(cmd, cfg)
 	names, err := t.names(cfg)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, tenantProblem)
 	}
-	s := &session{cfg: cfg, stores: map[string]administration{}, failed: map[string]error{}}
+	s := &session{cfg: cfg, stores: map[string]administration{}, failed: map[string]error{}, tenants: tenantProblem}
 	var (
 		mu    sync.Mutex
 		group sync.WaitGroup
 	)
+	asked := make(chan struct{}, maxAsked)
 	for _, name := range names {
+		if tenants[name] {
+			mu.Lock()
+			s.stores[name] = &onDemand{places: asked, brokers: cfg.BrokerNames(), connect: func(ctx context.Context) (administration, error) {
+				return fanout.OpenStore(ctx, cfg, name)
+			}}
+			mu.Unlock()
+			continue
+		}
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 			defer cancel()
@@ -119,7 +131,7 @@ func (s *session) Close() {
 
 // problem joins the errors of the databases that could not be opened.
 func (s *session) problem() error {
-	var problems []error
+	problems := []error{s.tenants}
 	for _, name := range slices.Sorted(maps.Keys(s.failed)) {
 		problems = append(problems, s.failed[name])
 	}
@@ -164,7 +176,7 @@ func asUsage(err error) error {
 // exist fails where a name in a filter is unknown: a typing error must not look like a success. What a
 // database has that does not answer is not known.
 func (s *session) exist(ctx context.Context, filter admin.Filter, fingerprint string) error {
-	if len(s.failed) > 0 {
+	if len(s.failed) > 0 || s.tenants != nil {
 		return nil
 	}
 	return s.Exist(ctx, nil, filter, fingerprint)

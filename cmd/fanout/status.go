@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,11 @@ func statusCommand() *cobra.Command {
 			found := lookForStranded(cmd.Context(), session, status)
 			consumers := session.Consumers(cmd.Context())
 			if *checks {
-				return check(cmd, append(faults(status, found, time.Now()), consumerFaults(consumers)...))
+				list := append(faults(status, found, time.Now()), consumerFaults(consumers)...)
+				if session.tenants != nil {
+					list = append(list, strings.Split(session.tenants.Error(), "\n")...)
+				}
+				return check(cmd, list)
 			}
 			if *asJSON {
 				err = printJSON(cmd, toStatus(status, sampler.rates))
@@ -61,7 +66,7 @@ func statusCommand() *cobra.Command {
 					cmd.Println(printable(note))
 				}
 			}
-			return errors.Join(err, problems(status))
+			return errors.Join(err, problems(status), session.tenants)
 		}
 		for {
 			if err := repeat(cmd, sampler, *asJSON); err != nil {

@@ -52,6 +52,10 @@ func validateCommand() *cobra.Command {
 		if *offline {
 			return errors.Join(strictly(*strict, warnings))
 		}
+		tenants, err := addTenants(cmd, cfg)
+		if problems = append(problems, err); cfg.Tenants.Listed() {
+			cmd.Printf("tenants: %d found\n", len(tenants))
+		}
 		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
 			warned, err := checkDatabase(cmd, cfg, name, asked)
 			warnings, problems = warnings+warned, append(problems, err)

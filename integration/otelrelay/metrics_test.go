@@ -242,6 +242,7 @@ func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	for _, match := range regexp.MustCompile("(?m)^\\| `((?:fanout|messaging)\\.[a-z.]+)` \\| (\\S+)").FindAllStringSubmatch(section, -1) {
 		found[match[1]] = match[2]
 	}
+	delete(found, "fanout.outbox.tenants")     // needs tenants
 	delete(found, "fanout.outbox.listener.up") // needs PostgreSQL: see TestGaugesOfAListener
 	want := map[string]string{}
 	for name, m := range all {

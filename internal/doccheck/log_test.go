@@ -60,8 +60,8 @@ func logged(t *testing.T) (lines []line) {
 // unlogged are folders of which no line reaches an operator's log.
 var unlogged = regexp.MustCompile(`(^|/)(internal|benchmarks|integration|examples|storetest|brokertest|consumertest)/`)
 
-// ofWriters are folders among them whose lines writers log.
-var ofWriters = regexp.MustCompile(`^(\./)?internal/(wakeup|unsetid)/`)
+// ofWriters are folders among them whose lines writers and relays log.
+var ofWriters = regexp.MustCompile(`^(\./)?internal/(wakeup|unsetid|tenants)/`)
 
 // lineOf reads a call of a logger's method.
 func lineOf(call *ast.CallExpr) (l line, ok bool) {

@@ -69,7 +69,10 @@ type statements struct {
 // An Option refines Open.
 type Option func(*config)
 
-type config struct{ maxConns int }
+type config struct {
+	maxConns int
+	brief    bool
+}
 
 // WithMaxConns bounds the store's pool where the DSN does not say pool_max_conns; at least 1.
 // Default: 4. A relay wants workers of all brokers plus two, so that renewals and probes never wait
@@ -78,6 +81,11 @@ type config struct{ maxConns int }
 func WithMaxConns(n int) Option { return func(c *config) { c.maxConns = n } }
 
 const defaultMaxConns = 4
+
+// WithBriefUse is for a store that answers a question or two and is closed: it connects with the
+// first one, so that Open does not find out whether the database can be reached, and prepares no
+// statements.
+func WithBriefUse() Option { return func(c *config) { c.brief = true } }
 
 // Open connects to the database of a DSN, in the form of a URL or of keywords, as pgx and libpq
 // read it. Its pool_max_conns is honoured, and so is its default_query_exec_mode: behind a pooler in
@@ -105,6 +113,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if poolConfig.ConnConfig.RuntimeParams["application_name"] == "" {
 		poolConfig.ConnConfig.RuntimeParams["application_name"] = "fanout"
 	}
+	if cfg.brief {
+		poolConfig.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	// By default a connection that was idle for a second is tried out first, which doubles the
 	// round trips of a relay with little to do.
 	poolConfig.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool {
@@ -120,6 +131,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 		return nil, err
 	}
 	store.owned = true
+	if cfg.brief {
+		return store, nil
+	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: cannot reach the database at %s: %w", addresses(poolConfig.ConnConfig), explain(redact(err)))

@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // An Engine runs one processor for each pair of database and broker. While it runs, it enters this
@@ -32,6 +33,8 @@ type Engine struct {
 	sentinels    []*sentinel
 	listeners    []*listener
 	clocks       []*clock
+	id           uuid.UUID
+	isolation    *crashIsolation
 }
 
 // EngineConfig is what an engine needs.
@@ -52,6 +55,10 @@ type EngineConfig struct {
 	Name string
 	// Version of the program, for the same list; may be empty.
 	Version string
+	// Beside is an engine of the same process, which then counts as the same relay: in the lists of
+	// instances it has the same id, and a message that may have crashed the process is claimed alone
+	// among the workers of both. Default: none.
+	Beside *Engine
 }
 
 // Target is a broker with its policy.
@@ -67,13 +74,13 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	if len(cfg.Stores) == 0 || len(cfg.Brokers) == 0 {
 		return nil, errors.New("outbox: an engine needs at least one database and one broker")
 	}
-	var (
-		engine   Engine
-		problems []error
-	)
-	id, isolation := uuid.New(), newCrashIsolation() // the same in all databases
+	engine := Engine{id: uuid.New(), isolation: newCrashIsolation()} // the same in all databases
+	if cfg.Beside != nil {
+		engine.id, engine.isolation = cfg.Beside.id, cfg.Beside.isolation
+	}
+	var problems []error
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
-		here := newHeartbeat(cfg.Stores[database], database, cfg, id)
+		here := newHeartbeat(cfg.Stores[database], database, cfg, engine.id)
 		engine.presences = append(engine.presences, here)
 		engine.unconfigured = append(engine.unconfigured, newUnconfigured(cfg.Stores[database], database, cfg))
 		engine.watches = append(engine.watches, newWatch(cfg.Stores[database], database, cfg))
@@ -92,7 +99,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 				continue
 			}
-			processor.isolation, processor.listener, processor.clock = isolation, listener, clock
+			processor.isolation, processor.listener, processor.clock = engine.isolation, listener, clock
 			engine.processors = append(engine.processors, processor)
 			here.processors = append(here.processors, processor)
 			sentinel.processors = append(sentinel.processors, processor)
@@ -197,4 +204,12 @@ func (e *Engine) Stats() []Stats {
 		stats[i] = processor.Stats()
 	}
 	return stats
+}
+
+// Instance is this process as it stands in the list of instances of each database, without what it
+// works on: for whoever looks after a database while the engine does not run.
+func (e *Engine) Instance() admin.Instance {
+	instance := e.presences[0].instance
+	instance.Work, instance.Unavailable = nil, nil
+	return instance
 }

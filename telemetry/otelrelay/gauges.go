@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gorm-fanout/fanout/internal/instrument"
@@ -26,6 +28,11 @@ type Sources struct {
 	// Databases are queried for the state of their brokers, at most once in ten seconds and never
 	// twice at a time.
 	Databases map[string]admin.Administration
+	// More returns databases that come and go, by their names; it is called on each collection. Nil:
+	// there are none.
+	More func() map[string]admin.Administration
+	// Tenants counts the tenants by state. Nil: there are none.
+	Tenants func() map[string]int
 	// Brokers of the configuration always have their own series. Of the unconfigured brokers that
 	// have rows, the first 20 by name have their own; the others are summed up as [OtherBrokers].
 	// Default: none is configured.
@@ -53,6 +60,7 @@ const (
 type gauges struct {
 	pending, processing, failed, abandoned, unacknowledged, scheduled, held, blocked metric.Int64ObservableGauge
 	leases, breaker, destinations, paused, listener, stranded, up                    metric.Int64ObservableGauge
+	tenants                                                                          metric.Int64ObservableGauge
 	oldest, lag                                                                      metric.Float64ObservableGauge
 }
 
@@ -80,23 +88,27 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 			"Streams or topics of a broker that messages wait for."),
 		stranded: maker.Gauge("fanout.outbox.rows.stranded", "{message}",
 			"Open rows that no rule can ever make due, as far as this process has found."),
-		paused: maker.Gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker."),
+		paused:  maker.Gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker."),
+		tenants: maker.Gauge("fanout.outbox.tenants", "{tenant}", "Tenants of this process by state: asleep, awake, failing."),
 		listener: maker.Gauge("fanout.outbox.listener.up", "{listener}",
 			"1 while the listener is connected, 0 while this process polls instead; absent where there is no listener."),
 	}
 	if err := maker.Err(); err != nil {
 		return nil, fmt.Errorf("otelrelay: %w", err)
 	}
-	samplers := make([]*sampler, 0, len(sources.Databases))
-	for name, store := range sources.Databases {
-		samplers = append(samplers, &sampler{database: name, store: store, configured: sources.Brokers, log: cmp.Or(sources.Log, slog.Default())})
-	}
+	databases := &samplers{sources: &sources, known: map[string]*sampler{}}
 	registration, err := m.meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
 		if sources.Stats != nil {
 			for _, stats := range sources.Stats() {
 				g.observeStats(to, &stats)
 			}
 		}
+		if sources.Tenants != nil {
+			for state, n := range sources.Tenants() {
+				to.ObserveInt64(g.tenants, int64(n), metric.WithAttributes(attributeState.String(state)))
+			}
+		}
+		samplers := databases.now()
 		var group sync.WaitGroup
 		for _, s := range samplers {
 			group.Go(func() { s.sample(ctx) })
@@ -111,6 +123,39 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		return nil, fmt.Errorf("otelrelay: %w", err)
 	}
 	return registration.Unregister, nil
+}
+
+// attributeState is that of a tenant.
+const attributeState = attribute.Key("state")
+
+// samplers are those of all databases that there are.
+type samplers struct {
+	sources *Sources
+
+	mu    sync.Mutex
+	known map[string]*sampler
+}
+
+// now makes a sampler for each database that has come, and forgets those that have gone.
+func (s *samplers) now() []*sampler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stores := s.sources.Databases
+	if s.sources.More != nil {
+		stores = s.sources.More()
+		maps.Copy(stores, s.sources.Databases)
+	}
+	list := make([]*sampler, 0, len(stores))
+	for name, store := range stores {
+		known, ok := s.known[name]
+		if !ok || known.store != store {
+			known = &sampler{database: name, store: store, configured: s.sources.Brokers, log: cmp.Or(s.sources.Log, slog.Default())}
+			s.known[name] = known
+		}
+		list = append(list, known)
+	}
+	maps.DeleteFunc(s.known, func(name string, _ *sampler) bool { return stores[name] == nil })
+	return list
 }
 
 func (g *gauges) observeStats(to metric.Observer, stats *relay.Stats) {

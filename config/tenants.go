@@ -1,0 +1,287 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/internal/tenants"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// maxTenants is how many tenants a relay takes, and maxTenantBytes how long their file may be.
+const (
+	maxTenants     = 2000
+	maxTenantBytes = 1 << 20
+)
+
+// Tenants are databases beside those of the configuration, which are added and removed while a relay
+// runs. A tenant that has nothing to do has no connection. Where neither File nor Query is set, an
+// application lists them in Go.
+type Tenants struct {
+	// File lists them in the form of the section "databases", in YAML or JSON.
+	File string
+	// Query lists them in the place of a file.
+	Query TenantQuery
+	// Every is how often the file, the query or the application is asked. Default: 10 s.
+	Every time.Duration
+	// Driver is that of tenants which name none. Default: postgres.
+	Driver outbox.Dialect
+	// Silent switches notifications off for tenants that do not say; "notify: false" in a file. Default:
+	// false, those on PostgreSQL notify.
+	Silent bool
+	// MaxConns bounds the connections of a tenant that is awake, its listener aside; on PostgreSQL,
+	// pool_max_conns in a DSN goes before. Default: 4.
+	MaxConns int
+	// IdleAfter is how long a tenant has nothing to do before it sleeps. Default: 1 m.
+	IdleAfter time.Duration
+	// VisitEvery is how often a tenant that sleeps is visited: the longest that its first message
+	// waits. At most a minute. Default: 30 s.
+	VisitEvery time.Duration
+	// Visits is how many tenants are visited or opened at a time. Default: 4.
+	Visits int
+}
+
+// TenantQuery asks a database for the tenants.
+type TenantQuery struct {
+	// Database is one of the configuration.
+	Database string
+	// SQL selects a row for each tenant, with the columns name and dsn, and, if need be, driver and
+	// notify. It is run with the rights of the database's DSN.
+	SQL string
+}
+
+// withDefaults fills in what is zero.
+func (t Tenants) withDefaults() Tenants {
+	fill := func(d *time.Duration, by time.Duration) {
+		if *d == 0 {
+			*d = by
+		}
+	}
+	fill(&t.Every, tenants.DefaultEvery)
+	fill(&t.IdleAfter, tenants.DefaultIdleAfter)
+	fill(&t.VisitEvery, tenants.DefaultVisitEvery)
+	if t.Driver == "" {
+		t.Driver = outbox.Postgres
+	}
+	if t.MaxConns == 0 {
+		t.MaxConns = defaultTenantConns
+	}
+	if t.Visits == 0 {
+		t.Visits = tenants.DefaultVisits
+	}
+	return t
+}
+
+const (
+	defaultTenantConns = 4
+	maxTenantConns     = 1000
+	maxVisits          = 100
+)
+
+// readTenants returns the field that names a database.
+func (r *reader) readTenants(o *object, cfg *Config) (database *field) {
+	t := &cfg.Tenants
+	*t = t.withDefaults()
+	o.text("file", &t.File)
+	query := o.object("query")
+	database = query.text("database", &t.Query.Database)
+	query.text("sql", &t.Query.SQL)
+	if o.has("query") {
+		query.require("database", ": use the name of a database of the configuration")
+		query.require("sql", ": use a query such as SELECT name, dsn FROM tenants")
+	}
+	query.close()
+	o.duration("every", &t.Every, time.Second)
+	if driver := o.choice("driver", dialects()...); driver != "" {
+		t.Driver = outbox.Dialect(driver)
+	}
+	notify := true
+	o.boolean("notify", &notify)
+	t.Silent = !notify
+	o.integer("max_conns", &t.MaxConns, maxTenantConns)
+	o.duration("idle_after", &t.IdleAfter, time.Second)
+	o.duration("visit_every", &t.VisitEvery, time.Second)
+	o.integer("visits", &t.Visits, maxVisits)
+	o.close()
+	switch f := o.find("visit_every"); {
+	case f != nil && !f.bad && t.VisitEvery > tenants.LongestVisitEvery:
+		o.rejectf(f, "is %s: use at most %s", short(t.VisitEvery), short(tenants.LongestVisitEvery))
+	case o.has("file") && o.has("query"):
+		o.problemf(o.find("query").key, o.path, "has a file and a query: remove one of them")
+	case len(o.fields) > 0 && !o.has("file") && !o.has("query"):
+		o.warnf(o.at, o.path, "lists no tenants: set file or query, or pass fanout.WithTenants in Go")
+	}
+	return database
+}
+
+// checkTenants refuses a database that there is not.
+func (r *reader) checkTenants(cfg *Config, database *field) {
+	if database == nil {
+		return
+	}
+	names := slices.Sorted(maps.Keys(cfg.Databases))
+	if _, ok := cfg.Databases[database.text]; !ok {
+		r.rejectf(database, "databases has no entry %s%s", shownName(database.source), suggest(database.source, names))
+	}
+}
+
+func dialects() []string {
+	return []string{string(outbox.Postgres), string(outbox.SQLServer), string(outbox.MySQL), string(outbox.SQLite)}
+}
+
+// checkTenants looks at tenants that were configured in Go.
+func (v *validation) checkTenants() {
+	t := v.cfg.Tenants
+	if t.Driver != "" {
+		v.checkDriver("tenants", t.Driver)
+	}
+	if t.File != "" && t.Query != (TenantQuery{}) {
+		v.problemf("tenants", "has a file and a query: remove one of them")
+	}
+	if t.Query != (TenantQuery{}) {
+		if _, ok := v.cfg.Databases[t.Query.Database]; !ok {
+			v.problemf("tenants.query.database", "databases has no entry %s", shownName(t.Query.Database))
+		}
+		if t.Query.SQL == "" {
+			v.problemf("tenants.query", "sql is missing: use a query such as SELECT name, dsn FROM tenants")
+		}
+	}
+	for key, d := range map[string]time.Duration{"every": t.Every, "idle_after": t.IdleAfter, "visit_every": t.VisitEvery} {
+		if d < 0 {
+			v.problemf(join("tenants", key), "is %s: use a positive duration", d)
+		}
+	}
+	if t.VisitEvery > tenants.LongestVisitEvery {
+		v.problemf("tenants.visit_every", "is %s: use at most %s", t.VisitEvery, tenants.LongestVisitEvery)
+	}
+	if t.MaxConns < 0 || t.Visits < 0 {
+		v.problemf("tenants", "max_conns is %d and visits is %d: use positive numbers", t.MaxConns, t.Visits)
+	}
+}
+
+// TenantSettings are the settings of the tenants, with their defaults.
+func (c *Config) TenantSettings() Tenants { return c.Tenants.withDefaults() }
+
+// ReadTenants reads the file of the tenants. An entry that is wrong is among the refused ones, by its
+// name, and costs no other. The error says that the file as a whole cannot be read: then nothing is
+// known. Entries are those of [Config.CheckTenants].
+func (c *Config) ReadTenants() (found map[string]Database, refused map[string]error, err error) {
+	source, err := os.ReadFile(c.Tenants.File)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config: read the tenants: %w", err)
+	}
+	return c.ParseTenants(source, c.Tenants.File)
+}
+
+// ParseTenants is [Config.ReadTenants] of a file in memory; name stands for it in messages.
+func (c *Config) ParseTenants(source []byte, name string) (found map[string]Database, refused map[string]error, err error) {
+	r := &reader{file: name, lookup: os.LookupEnv, what: "a list of tenants", most: maxTenantBytes}
+	if c.lookup != nil {
+		r.lookup = c.lookup
+	}
+	content := r.parseDocument(source)
+	if content != nil {
+		r.collectAnchors(content)
+		content = r.plain(content, "")
+	}
+	if content == nil || len(r.problems) > 0 {
+		return nil, nil, &Error{Problems: r.problems}
+	}
+	section := r.open(content, "", position{1, 1})
+	if section.broken {
+		return nil, nil, &Error{Problems: r.problems}
+	}
+	found, refused = map[string]Database{}, map[string]error{}
+	settled := len(r.problems)
+	r.readNamed(section, func(name string, entry *object) {
+		database := Database{Driver: c.TenantSettings().Driver}
+		if driver := entry.choice("driver", dialects()...); driver != "" {
+			database.Driver = outbox.Dialect(driver)
+		}
+		entry.secret("dsn", &database.DSN)
+		r.checkURL(entry, "dsn", database.DSN)
+		database.Notify = c.notifies(database.Driver)
+		entry.boolean("notify", &database.Notify)
+		entry.close()
+		if namePattern.MatchString(name) { // else it is reported
+			found[name] = database
+		}
+	})
+	for _, problem := range r.problems[:settled] { // of the mapping itself, such as a name that is there twice
+		refused[cut(problem.Path)] = &Error{Problems: []Problem{problem}}
+	}
+	for _, problem := range r.problems[settled:] {
+		entry := cut(problem.Path)
+		if entry == "" || entry == "?" {
+			entry = fmt.Sprintf("line %d", problem.Line)
+		}
+		refused[entry] = errors.Join(refused[entry], &Error{Problems: []Problem{problem}})
+	}
+	for name := range refused {
+		delete(found, name)
+	}
+	found, more, err := c.CheckTenants(found)
+	maps.Copy(refused, more)
+	return found, refused, err
+}
+
+// cut is the first name of a path.
+func cut(path string) string {
+	name, _, _ := strings.Cut(path, ".")
+	return name
+}
+
+// notifies is whether a tenant notifies that does not say.
+func (c *Config) notifies(driver outbox.Dialect) bool {
+	return driver == outbox.Postgres && !c.Tenants.Silent
+}
+
+// CheckTenants looks at tenants that a query or the application has listed: names as those of
+// databases, which no database of the configuration has, drivers that there are, and a DSN. A tenant
+// without a driver takes that of the section, and then notifies as the section says. What is wrong is
+// among the refused ones. The error says that there are too many.
+func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Database, refused map[string]error, err error) {
+	if len(listed) > maxTenants {
+		return nil, nil, fmt.Errorf("config: there are %d tenants: one relay takes at most %d; give each of several relays a part of them", len(listed), maxTenants)
+	}
+	found, refused = make(map[string]Database, len(listed)), map[string]error{}
+	taken := map[string]string{}
+	for name := range c.Databases {
+		taken[strings.ToLower(name)] = name
+	}
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		database := listed[name]
+		if database.Driver == "" {
+			database.Driver = c.TenantSettings().Driver
+			database.Notify = c.notifies(database.Driver)
+		}
+		other, again := taken[strings.ToLower(name)]
+		_, unknown := outbox.ParseDialect(string(database.Driver))
+		switch {
+		case !namePattern.MatchString(name):
+			refused[name] = fmt.Errorf("name %s: use letters, digits, _ and -, at most 63", shown(name))
+		case again && other == name:
+			refused[name] = errors.New("a database of the configuration has this name: use another one")
+		case again:
+			refused[name] = fmt.Errorf("differs from %q only in capitals, which some databases do not tell apart", other)
+		case unknown != nil:
+			refused[name] = fmt.Errorf("driver %s: use %s", shown(string(database.Driver)), outbox.DialectNames)
+		case database.DSN == "":
+			refused[name] = errors.New("dsn is missing: use the connection string of the tenant's database")
+		case database.Notify && database.Driver != outbox.Postgres:
+			refused[name] = fmt.Errorf("notify does nothing for driver %s, which cannot notify other processes: remove it", database.Driver)
+		default:
+			taken[strings.ToLower(name)] = name
+			found[name] = database
+		}
+	}
+	return found, refused, nil
+}
+
+// Listed reports whether the configuration says where the tenants are.
+func (t Tenants) Listed() bool { return t.File != "" || t.Query.SQL != "" }

@@ -1,0 +1,182 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// turn visits a tenant, unless rows are known to wait, and opens it where it has something to do. The
+// session is nil where it has not.
+func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) (Session, error) {
+	if !woken || !t.checked {
+		work, err := s.visit(ctx, t)
+		if err != nil || !work && !woken {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	session, err := s.cfg.Open(ctx, t.name, t.settings)
+	if err != nil {
+		return nil, err
+	}
+	return session, nil
+}
+
+// visit asks whether there is something to do, and does what is due in a tenant that sleeps.
+func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T]) (work bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, visitTime)
+	defer cancel()
+	visitor, err := s.cfg.Visit(bounded, t.name, t.settings)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, visitor.Close()) }()
+	if !t.checked {
+		if err := visitor.Check(bounded); err != nil {
+			return false, err
+		}
+		t.checked = true
+	}
+	if work, err = visitor.Work(bounded); work || err != nil {
+		return work, err
+	}
+	if now := time.Now(); t.beat.IsZero() || now.Sub(t.beat)+s.cfg.VisitEvery > oldestBeat { // it would be too old at the next visit
+		if err := visitor.Heartbeat(bounded); err != nil {
+			return false, err
+		}
+		t.beat = now
+	}
+	if !time.Now().Before(t.purge) {
+		t.purge = time.Now().Add(s.cfg.PurgeEvery)
+		visitor.Purge(ctx)
+	}
+	return false, nil
+}
+
+// leave takes the heartbeat of a tenant that sleeps back. Nothing depends on it: its database may be
+// gone.
+func (s *Supervisor[T]) leave(ctx context.Context, t *tenant[T]) {
+	t.beat = time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, visitTime)
+	defer cancel()
+	visitor, err := s.cfg.Visit(ctx, t.name, t.settings)
+	if err == nil {
+		err = errors.Join(visitor.Leave(ctx), visitor.Close())
+	}
+	if err != nil {
+		s.cfg.Log.DebugContext(ctx, "heartbeat not removed", "tenant", t.name, "error", err)
+	}
+}
+
+// live runs a session until ctx ends or the tenant has had nothing to do for a while.
+func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session) (err error) {
+	s.cfg.Log.DebugContext(ctx, "tenant awake", "tenant", t.name)
+	s.mu.Lock()
+	s.answers(ctx, t)
+	s.mu.Unlock()
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	t.beat = time.Time{} // the session has its own
+	var beside sync.WaitGroup
+	beside.Go(func() { s.purge(running, t, session) })
+	ended := make(chan error, 1)
+	go func() { ended <- session.Run(running) }()
+	asleep, err := s.untilIdle(ctx, t, session, ended)
+	stop()
+	if asleep {
+		err = errors.Join(err, <-ended)
+	}
+	beside.Wait()
+	if asleep && err == nil { // others are to know that a relay looks after it
+		bounded, cancel := context.WithTimeout(ctx, visitTime)
+		if err = session.Heartbeat(bounded); err == nil {
+			t.beat = time.Now()
+		}
+		cancel()
+	}
+	s.cfg.Log.DebugContext(ctx, "tenant asleep", "tenant", t.name)
+	return errors.Join(err, session.Close())
+}
+
+// untilIdle waits for the end of a session, or until it has nothing to do.
+func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (asleep bool, err error) {
+	ticker := time.NewTicker(max(s.cfg.IdleAfter/activityChecks, time.Millisecond))
+	defer ticker.Stop()
+	since, seen := time.Now(), session.Activity()
+	for {
+		select {
+		case err := <-ended:
+			return false, err
+		case <-ticker.C:
+		}
+		if now := session.Activity(); now != seen {
+			since, seen = time.Now(), now
+		}
+		if time.Since(since) < s.cfg.IdleAfter {
+			continue
+		}
+		s.setClosing(t, true) // who commits from now on finds a tenant that is to be woken
+		work, err := session.Work(ctx)
+		if ctx.Err() != nil {
+			return false, <-ended
+		}
+		if err != nil || !work {
+			return true, err
+		}
+		since = time.Now()
+		if s.setClosing(t, false) {
+			session.Wake()
+		}
+	}
+}
+
+// setClosing reports whether rows were committed while it was set.
+func (s *Supervisor[T]) setClosing(t *tenant[T], closing bool) (woken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.closing = closing
+	if !closing {
+		woken, t.woken = t.woken, false
+	}
+	return woken
+}
+
+// purge removes what is old while a tenant is awake.
+func (s *Supervisor[T]) purge(ctx context.Context, t *tenant[T], session Session) {
+	timer := time.NewTimer(time.Until(t.purge))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		session.Purge(ctx)
+		t.purge = time.Now().Add(s.cfg.PurgeEvery)
+		timer.Reset(s.cfg.PurgeEvery)
+	}
+}
+
+// leaveAll takes the heartbeats of all tenants that sleep back.
+func (s *Supervisor[T]) leaveAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	places := make(chan struct{}, s.cfg.Visits)
+	var group sync.WaitGroup
+	for _, t := range s.tenants { // no turn is in progress
+		if t.beat.IsZero() || t.failures > 0 {
+			continue
+		}
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			if ctx.Err() == nil {
+				s.leave(ctx, t)
+			}
+		})
+	}
+	group.Wait()
+}
