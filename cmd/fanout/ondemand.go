@@ -112,7 +112,7 @@ func (d *onDemand) Unblock(ctx context.Context, filter admin.Filter, limit int) 
 }
 
 // UnblockKey implements admin.Administration.
-func (d *onDemand) UnblockKey(ctx context.Context, broker string, key string) (answer bool, err error) {
+func (d *onDemand) UnblockKey(ctx context.Context, broker, key string) (answer bool, err error) {
 	err = d.use(ctx, func(ctx context.Context, store admin.Administration) (err error) {
 		answer, err = store.UnblockKey(ctx, broker, key)
 		return err
@@ -175,7 +175,7 @@ func (d *onDemand) Find(ctx context.Context, request admin.FindRequest) (answer 
 }
 
 // KeyBlocks implements admin.Administration.
-func (d *onDemand) KeyBlocks(ctx context.Context, broker string, limit int, maxCount int) (answer admin.KeyBlocks, err error) {
+func (d *onDemand) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) (answer admin.KeyBlocks, err error) {
 	err = d.use(ctx, func(ctx context.Context, store admin.Administration) (err error) {
 		answer, err = store.KeyBlocks(ctx, broker, limit, maxCount)
 		return err
@@ -220,7 +220,7 @@ func (d *onDemand) BeginAudit(ctx context.Context, entry admin.AuditEntry) (answ
 }
 
 // EndAudit implements admin.Administration.
-func (d *onDemand) EndAudit(ctx context.Context, id int64, rows int64, failure string) error {
+func (d *onDemand) EndAudit(ctx context.Context, id, rows int64, failure string) error {
 	return d.use(ctx, func(ctx context.Context, store admin.Administration) error {
 		return store.EndAudit(ctx, id, rows, failure)
 	})

@@ -176,7 +176,7 @@ func asUsage(err error) error {
 // exist fails where a name in a filter is unknown: a typing error must not look like a success. What a
 // database has that does not answer is not known.
 func (s *session) exist(ctx context.Context, filter admin.Filter, fingerprint string) error {
-	if len(s.failed) > 0 || s.tenants != nil {
+	if partial := len(s.failed) > 0 || s.tenants != nil; partial {
 		return nil
 	}
 	return s.Exist(ctx, nil, filter, fingerprint)

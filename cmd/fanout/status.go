@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,11 +51,7 @@ func statusCommand() *cobra.Command {
 			found := lookForStranded(cmd.Context(), session, status)
 			consumers := session.Consumers(cmd.Context())
 			if *checks {
-				list := append(faults(status, found, time.Now()), consumerFaults(consumers)...)
-				if session.tenants != nil {
-					list = append(list, strings.Split(session.tenants.Error(), "\n")...)
-				}
-				return check(cmd, list)
+				return check(cmd, slices.Concat(faults(status, found, time.Now()), consumerFaults(consumers), session.tenantFaults()))
 			}
 			if *asJSON {
 				err = printJSON(cmd, toStatus(status, sampler.rates))

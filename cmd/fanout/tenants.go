@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"maps"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,4 +27,12 @@ func addTenants(cmd *cobra.Command, cfg *config.Config) (names map[string]bool, 
 	}
 	cfg.Databases = all
 	return names, err
+}
+
+// tenantFaults are what is wrong with the list of the tenants, a line each.
+func (s *session) tenantFaults() []string {
+	if s.tenants == nil {
+		return nil
+	}
+	return strings.Split(s.tenants.Error(), "\n")
 }
