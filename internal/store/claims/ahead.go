@@ -49,7 +49,7 @@ func lookAhead(ctx context.Context, s Store, completion *driver.Completion, clai
 }
 
 // look reads a window. It takes half of the time that is left at most: where a claim ends while it takes
-// rows, these are leased, and nobody has them.
+// rows, no process has these until their lease ends.
 func look(ctx context.Context, s Store, claim *driver.Claim) (driver.Window, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

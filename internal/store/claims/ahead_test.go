@@ -39,7 +39,7 @@ func (s *slow) Take(ctx context.Context, _ *driver.Claim, _ *driver.Choice) (dri
 	return driver.Batch{Messages: make([]driver.Message, 1)}, s.err
 }
 
-// Rows whose claim gets no answer in time would be leased and nobody's: a look leaves half of the time for
+// Rows whose claim gets no answer in time would be leased, and in no process: a look leaves half of the time for
 // taking what it has found.
 func TestALookLeavesTimeToTake(t *testing.T) {
 	t.Parallel()
