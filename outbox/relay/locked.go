@@ -58,7 +58,7 @@ func (l *lockedRows) note(shard, rows int, now time.Time) (since time.Time, news
 
 // lockedSeen reports rows that other sessions keep locked.
 func (p *Processor) lockedSeen(ctx context.Context, claim *driver.Claim, batch *driver.Batch) {
-	if batch.Busy { // nothing was looked at
+	if batch.Busy || claim.Ahead > 0 && batch.Locked == 0 { // nothing was looked at, or not the head, which may have locked rows
 		return
 	}
 	now := time.Now()

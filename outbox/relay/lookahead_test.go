@@ -1,10 +1,15 @@
 package relay
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // A look follows rows that were deferred, as soon as that has taken half as long as the look before, and
@@ -38,4 +43,22 @@ func TestLookAhead(t *testing.T) {
 	assert.Zero(t, l.next())
 	l.deferred(time.Hour)
 	assert.Equal(t, minAhead, l.next(), "another head")
+}
+
+// What is locked at the head is still so when a claim that looks past it meets none.
+func TestALookSaysNothingOfLockedRowsAtTheHead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		p := &Processor{log: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 10 {
+			p.lockedSeen(t.Context(), &driver.Claim{Shard: 3}, &driver.Batch{Locked: 2})
+			p.lockedSeen(t.Context(), &driver.Claim{Shard: 3, Ahead: 1000}, &driver.Batch{})
+			assert.True(t, p.locked.around(3))
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), `msg="rows locked by another session"`))
+		p.lockedSeen(t.Context(), &driver.Claim{Shard: 3}, &driver.Batch{})
+		assert.False(t, p.locked.around(3))
+	})
 }

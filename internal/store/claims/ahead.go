@@ -20,7 +20,9 @@ func lookAhead(ctx context.Context, s Store, completion *driver.Completion, clai
 	}
 	next, began := *claim, time.Now()
 	for try, conflicts := 1, 0; ; try++ {
-		w, err := s.Window(ctx, &next)
+		looked := time.Now()
+		w, err := look(ctx, s, &next)
+		took := time.Since(looked)
 		if err != nil {
 			return exchanged, err
 		}
@@ -38,10 +40,29 @@ func lookAhead(ctx context.Context, s Store, completion *driver.Completion, clai
 				return exchanged, err
 			}
 		default:
-			if conflicts++; conflicts == maxTries {
+			if conflicts++; conflicts == maxTries || patience(ctx, took) < took {
 				exchanged.Batch = driver.Batch{Busy: true}
 				return exchanged, nil
 			}
 		}
 	}
+}
+
+// look reads a window. It takes half of the time that is left at most: where a claim ends while it takes
+// rows, no process has these until their lease ends.
+func look(ctx context.Context, s Store, claim *driver.Claim) (driver.Window, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	return s.Window(ctx, claim)
+}
+
+// patience is how long the next look may take, or most where nothing bounds it.
+func patience(ctx context.Context, most time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline) / 2
+	}
+	return most
 }

@@ -15,6 +15,7 @@ var aheadTests = []test{
 	{name: "PassesOverWhatWaits", run: testAheadPassesOver},
 	{name: "LikeALargeWindow", run: testAheadLikeALargeWindow},
 	{name: "NothingThere", run: testAheadNothing},
+	{name: "WithinItsBytes", run: testAheadBytes},
 }
 
 // ahead looks past so many rows. On SQL Server a claim does not, and finds what its window has.
@@ -64,6 +65,19 @@ func testAheadNothing(t *table) {
 	t.schedule(t.add(k[0], k[0])...)
 	batch = t.claim(ahead(1000))
 	assert.Empty(t, batch.Messages)
+}
+
+// What stays within the bytes of a claim is taken, behind whatever it passes over.
+func testAheadBytes(t *table) {
+	k := t.keys(3)
+	t.schedule(t.addSizes(k[:1], 1000, 1000)...)
+	free := t.addSizes(k[1:], 10, 20, 30)
+	for _, c := range []struct{ bytes, rows int }{{60, 3}, {59, 2}, {29, 1}, {1, 1}} {
+		batch := t.claim(maxBytes(c.bytes), ahead(1000))
+		assert.Equal(t, free[:c.rows], taken(batch), "%d bytes", c.bytes)
+		assert.Equal(t, c.rows < 3, batch.Cut, "%d bytes", c.bytes)
+		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+	}
 }
 
 // Of whatever there is, a claim that looks ahead takes what one takes that has it all in its window.

@@ -4,11 +4,14 @@
 -- $1 broker, $2 shard, $3 window, $4 rows to look at, $5 id below which nothing is open in the shard, $6 as of which version,
 -- $7 sessions in which these marks hold, $8 writers and $9 the id below which nothing is open while none of them has ended: see lowwater.go,
 -- $10 rows behind the first one
--- Plan: one range scan of {{name}}_open, one of {{name}}_blocks_wake; the rows, their blocks and what waits of their keys are joined by hash.
+-- Plan: one range scan of {{name}}_open, one of {{name}}_blocks_wake; the rows, their blocks and what waits of their keys are joined by hash. Where the
+-- shard has many blocks, a probe of {{name}}_blocks_key for each row with a key that does not wait: to read them all would take longer than the look.
 WITH known AS MATERIALIZED (
     {{include part_known}}
 ), block AS MATERIALIZED (
-    SELECT ordering_key, block_id, block_message_id FROM {{table}}_key_blocks WHERE target_broker = $1 AND shard = $2 AND ordering_key IS NOT NULL
+    SELECT ordering_key, block_id, block_message_id FROM {{table}}_key_blocks WHERE target_broker = $1 AND shard = $2 AND ordering_key IS NOT NULL LIMIT 10001
+), few AS MATERIALIZED (
+    SELECT count(*) <= 10000 AS blocks FROM block
 ), head AS MATERIALIZED (
     SELECT place, id, message_id, m.ordering_key, leased, waits, crashes, bytes
       FROM (SELECT row_number() OVER (ORDER BY id) AS place, *
@@ -21,8 +24,10 @@ WITH known AS MATERIALIZED (
                      ORDER BY id
                      LIMIT $4) AS m) AS m
       LEFT JOIN block USING (ordering_key)
-     WHERE NOT waits AND (block_id IS NULL OR block_id > id OR block_id = id AND block_message_id = message_id)
-        OR waits AND m.ordering_key IS NOT NULL
+     WHERE CASE WHEN waits OR m.ordering_key IS NULL THEN NOT waits OR m.ordering_key IS NOT NULL
+                WHEN block_id IS NOT NULL OR (SELECT blocks FROM few) THEN block_id IS NULL OR block_id > id OR block_id = id AND block_message_id = message_id
+                ELSE coalesce((SELECT w.block_id > m.id OR w.block_id = m.id AND w.block_message_id = m.message_id
+                                 FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.shard + 0 = $2), true) END
 ), held AS MATERIALIZED (
     SELECT ordering_key, CASE WHEN bool_or(leased) THEN -9223372036854775808 ELSE min(id) END AS first_id
       FROM head
