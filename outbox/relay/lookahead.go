@@ -50,7 +50,7 @@ func (l *lookAhead) looked(took time.Duration, found bool) {
 // failed is told that a look at so many rows has failed: rows are deferred before the next one, which
 // passes over fewer.
 func (l *lookAhead) failed(took time.Duration, rows int) {
-	l.due, l.owed, l.most = false, took/aheadShare, max(rows/aheadGrowth, minAhead)
+	l.due, l.owed, l.most = false, took/aheadShare, max(rows/8, minAhead)
 	l.rows = min(l.rows, l.most)
 }
 
