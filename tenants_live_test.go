@@ -224,3 +224,28 @@ func TestRemovedTenantLeavesNothing(t *testing.T) {
 		require.NoError(t, goleak.Find(before), tenant)
 	}
 }
+
+// A database that is dropped while its tenant is listed costs the others nothing, and is reported once,
+// until the tenant is no longer listed.
+func TestTenantDroppedWhileListed(t *testing.T) {
+	t.Parallel()
+	_, schemas := schemaTenants(t, 1)
+	dsn, drop := testenv.PostgresUntilDropped(t)
+	gone := config.Database{Driver: outbox.Postgres, DSN: config.Secret(dsn), Notify: true}
+	migrated(t, map[string]config.Database{"gone": gone})
+	tenants := &listed{list: map[string]config.Database{"gone": gone, "stays": schemas["tenant_000"]}}
+	l := runTenants(t, "{idle_after: 1s, every: 1s, visit_every: 1s}", tenants.option())
+	db := opened(t, "pgx", dsn)
+	write(t, outbox.Postgres, db, "default", 1)
+	l.says(`msg="tenant asleep" tenant=gone`)
+	require.NoError(t, db.Close())
+	require.NoError(t, drop())
+	l.says(`level=ERROR msg="tenant not opened" tenant=gone`)
+	assert.Contains(t, l.log.String(), "does not exist")
+	write(t, outbox.Postgres, opened(t, "pgx", schemas["tenant_000"].DSN.Reveal()), "partner", 1)
+	l.eventually(func() bool { return l.delivered("partner") == 1 }, "that of the other one")
+	tenants.set("gone", nil)
+	l.says(`msg="tenant removed" tenant=gone`)
+	l.end()
+	assert.Equal(t, 1, strings.Count(l.log.String(), `msg="tenant not opened"`))
+}
