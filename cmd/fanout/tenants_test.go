@@ -63,6 +63,7 @@ func TestTenants(t *testing.T) {
 	code, stdout, stderr = p.run("status")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, `database "gone": `)
+	assert.NotContains(t, stderr, `database "gone": fanout: `, "it is named once")
 	assert.Regexp(t, `(?m)^gone .* does not answer`, stdout)
 	assert.Regexp(t, `(?m)^later +default `, stdout)
 }
