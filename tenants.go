@@ -80,7 +80,7 @@ func newTenantSource(cfg *config.Config, o *options) (*tenantSource, error) {
 		source.handle = db
 	}
 	source.ask = func(ctx context.Context) (map[string]config.Database, error) {
-		return queryTenants(ctx, db, section.Query.SQL)
+		return queryTenants(ctx, db, section.Query.SQL, section.Driver)
 	}
 	return source, nil
 }
@@ -171,8 +171,8 @@ func (p *tenantPool) connect(ctx context.Context, name string, database config.D
 	return openTenant(ctx, p.cfg, database, handle, brief)
 }
 
-// openTenant opens the store of a tenant; a brief one has a single connection, which comes with the first
-// question.
+// openTenant opens the store of a tenant; a brief one has as few connections as its database allows, which
+// come when they are needed.
 func openTenant(ctx context.Context, cfg *config.Config, database config.Database, handle *gorm.DB, brief bool) (driver.Store, error) {
 	table := cfg.Routing().WithDefaults().Table
 	if database.Driver == outbox.SQLite && handle != nil {
@@ -185,6 +185,9 @@ func openTenant(ctx context.Context, cfg *config.Config, database config.Databas
 	conns := cfg.TenantSettings().MaxConns
 	if brief {
 		conns = 1
+	}
+	if database.Driver == outbox.MySQL || database.Driver == outbox.SQLServer {
+		conns = max(conns, 2) // a purge needs a second one beside its lock, and Check refuses a pool without
 	}
 	store, err := connect(ctx, database, table, conns, brief)
 	if err == nil {

@@ -58,8 +58,9 @@ func openTenantQuery(database config.Database, handle *gorm.DB) (db *sql.DB, own
 // maxQueriedTenants ends a query that returns too much: the configuration refuses as many.
 const maxQueriedTenants = 10_000
 
-// queryTenants reads a row for each tenant, by the names of the columns.
-func queryTenants(ctx context.Context, db *sql.DB, query string) (map[string]config.Database, error) {
+// queryTenants reads a row for each tenant, by the names of the columns. A row that says whether its
+// tenant notifies, and not which driver it has, has that of the section.
+func queryTenants(ctx context.Context, db *sql.DB, query string, driver outbox.Dialect) (map[string]config.Database, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
@@ -69,38 +70,51 @@ func queryTenants(ctx context.Context, db *sql.DB, query string) (map[string]con
 	if err != nil {
 		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
 	}
-	var (
-		name, dsn, dialect sql.NullString
-		notify             sql.NullBool
-		targets            = make([]any, len(columns))
-		there              = map[string]bool{}
-	)
-	for i, column := range columns {
-		column = strings.ToLower(column)
-		there[column] = true
-		targets[i] = map[string]any{"name": &name, "dsn": &dsn, "driver": &dialect, "notify": &notify}[column]
-		if targets[i] == nil {
-			return nil, fmt.Errorf("fanout: tenants.query: the column %d has an unknown name: select name, dsn, and perhaps driver and notify", i+1)
-		}
-	}
-	if !there["name"] || !there["dsn"] {
-		return nil, errors.New("fanout: tenants.query: it has no columns name and dsn: select name, dsn, and perhaps driver and notify")
+	var row tenantRow
+	targets, err := row.targets(columns)
+	if err != nil {
+		return nil, err
 	}
 	found := map[string]config.Database{}
-	for rows.Next() {
+	for n := 1; rows.Next(); n++ {
 		if err := rows.Scan(targets...); err != nil {
-			return nil, fmt.Errorf("fanout: tenants.query: row %d cannot be read: use texts, and a boolean for notify", len(found)+1)
+			return nil, fmt.Errorf("fanout: tenants.query: row %d cannot be read: use texts, and a boolean for notify", n)
 		}
-		if _, again := found[name.String]; again || len(found) >= maxQueriedTenants {
-			return nil, fmt.Errorf("fanout: tenants.query: row %d: the name is there twice, or there are too many: select each tenant once", len(found)+1)
+		name := row.name.String
+		if _, again := found[name]; again && name != "" || n > maxQueriedTenants { // rows without a name are refused together
+			return nil, fmt.Errorf("fanout: tenants.query: row %d: the name is there twice, or there are too many: select each tenant once", n)
 		}
-		found[name.String] = config.Database{Driver: outbox.Dialect(dialect.String), DSN: config.Secret(dsn.String), Notify: notify.Bool}
-		if notify.Valid && !dialect.Valid {
-			return nil, errors.New("fanout: tenants.query: select driver, too, where it selects notify")
+		database := config.Database{Driver: outbox.Dialect(row.driver.String), DSN: config.Secret(row.dsn.String), Notify: row.notify.Bool}
+		if row.notify.Valid && database.Driver == "" {
+			database.Driver = driver
 		}
+		found[name] = database
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
 	}
 	return found, nil
+}
+
+// tenantRow is a row of the query.
+type tenantRow struct {
+	name, dsn, driver sql.NullString
+	notify            sql.NullBool
+}
+
+// targets are where the columns are scanned to.
+func (r *tenantRow) targets(columns []string) ([]any, error) {
+	known := map[string]any{"name": &r.name, "dsn": &r.dsn, "driver": &r.driver, "notify": &r.notify}
+	targets := make([]any, len(columns))
+	for i, column := range columns {
+		column = strings.ToLower(column)
+		if targets[i] = known[column]; targets[i] == nil {
+			return nil, fmt.Errorf("fanout: tenants.query: column %d has an unknown name, or is there twice: select name, dsn, and perhaps driver and notify", i+1)
+		}
+		delete(known, column)
+	}
+	if known["name"] != nil || known["dsn"] != nil {
+		return nil, errors.New("fanout: tenants.query: it has no columns name and dsn: select name, dsn, and perhaps driver and notify")
+	}
+	return targets, nil
 }

@@ -35,7 +35,7 @@ type Tenants struct {
 	// false, those on PostgreSQL notify.
 	Silent bool
 	// MaxConns bounds the connections of a tenant that is awake, its listener aside; on PostgreSQL,
-	// pool_max_conns in a DSN goes before. Default: 4.
+	// pool_max_conns in a DSN goes before, and on MySQL and SQL Server it is 2 at least. Default: 4.
 	MaxConns int
 	// IdleAfter is how long a tenant has nothing to do before it sleeps. Default: 1 m.
 	IdleAfter time.Duration

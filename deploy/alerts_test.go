@@ -64,6 +64,12 @@ func TestAlerts(t *testing.T) {
 	published := func(values string) string { return both("fanout_outbox_messages_published_total", values) }
 	lag := func(values string) string { return both("fanout_outbox_lag_seconds", values) }
 	paused := func(values string) string { return both("fanout_outbox_broker_paused", values) }
+	tenants := func(state, values string) (series string) {
+		for _, instance := range []string{"1", "2"} {
+			series += `fanout_outbox_tenants{state="` + state + `",instance="` + instance + `"} ` + values + "\n"
+		}
+		return series
+	}
 	none := both(rows+"scheduled", "0x60") + both(rows+"held", "0x60")
 	const up = "\n" + `fanout_inbox_broker_up{consumer="c",instance="1"} 1x120`
 	const consumer = `{consumer="c",source="s",instance="1"} `
@@ -211,9 +217,22 @@ func TestAlerts(t *testing.T) {
 					`fanout_outbox_database_up{database="d",job="billing",instance="3"} 1x120`, 16 * time.Minute,
 			},
 			{"it was replaced", `fanout_outbox_database_up{database="d",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} _x12 1x110`, 0},
+			{"a tenant fell asleep", `fanout_outbox_database_up{database="t",tenant="true",instance="1"} 1x10 stale` + "\n" + `fanout_outbox_tenants{state="asleep",instance="1"} 1x120`, 0},
+			{
+				"that of tenants was killed, and another system's runs",
+				`fanout_outbox_tenants{state="asleep",job="shop",instance="1"} 7x10 stale` + "\n" + `fanout_outbox_tenants{state="awake",job="shop",instance="1"} 0x10 stale` + "\n" +
+					`fanout_outbox_tenants{state="asleep",job="billing",instance="2"} 7x120`, 16 * time.Minute,
+			},
+		},
+		"FanoutTenantFailing": {
+			{"none", tenants("failing", "0x60") + tenants("asleep", "7x60"), 0},
+			{"some, as two relays see them", tenants("failing", "0 3x60"), 11 * time.Minute},
+			{"as one relay sees it", `fanout_outbox_tenants{state="failing",instance="1"} 0x60` + "\n" + `fanout_outbox_tenants{state="failing",instance="2"} 1x60`, 10 * time.Minute},
+			{"for nine minutes", tenants("failing", "3x9 0x50"), 0},
 		},
 		"FanoutNoRelay": {
 			{"one", alive, 0},
+			{"one whose tenants all sleep", tenants("asleep", "7x60"), 0},
 			{"never", both("fanout_outbox_broker_paused", "0x60"), 5 * time.Minute},
 		},
 	}

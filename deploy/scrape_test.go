@@ -42,6 +42,8 @@ func scrape(t *testing.T) scraped {
 			return []relay.Stats{{Database: "d", Broker: "b", Listener: relay.ListenerConnected}}
 		},
 		Databases: map[string]admin.Administration{"d": browser{}},
+		More:      func() map[string]admin.Administration { return map[string]admin.Administration{"t": browser{}} },
+		Tenants:   func() map[string]int { return map[string]int{"awake": 1} },
 	})
 	require.NoError(t, err)
 	o := m.Observe("d", "b")
@@ -60,8 +62,12 @@ func scrape(t *testing.T) scraped {
 	names := scraped{}
 	for name, family := range families {
 		var labels []string
-		for _, pair := range family.GetMetric()[0].GetLabel() {
-			labels = append(labels, pair.GetName())
+		for _, metric := range family.GetMetric() { // those of tenants have a label more
+			for _, pair := range metric.GetLabel() {
+				if !slices.Contains(labels, pair.GetName()) {
+					labels = append(labels, pair.GetName())
+				}
+			}
 		}
 		if family.GetMetric()[0].GetHistogram() == nil {
 			names[name] = labels

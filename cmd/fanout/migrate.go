@@ -56,18 +56,18 @@ func printAll(cmd *cobra.Command, target *target, steps func(cmd *cobra.Command,
 	return oneByOne(cmd, cfg, target, steps)
 }
 
-// oneByOne does something to each database, up to the first error.
+// oneByOne does something to each database. One that fails does not keep it from the others: a tenant's
+// may have been dropped.
 func oneByOne(cmd *cobra.Command, cfg *config.Config, target *target, do func(cmd *cobra.Command, cfg *config.Config, database string) error) error {
 	names, err := target.names(cfg)
 	if err != nil {
 		return err
 	}
+	var problems []error
 	for _, name := range names {
-		if err := do(cmd, cfg, name); err != nil {
-			return err
-		}
+		problems = append(problems, do(cmd, cfg, name))
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {

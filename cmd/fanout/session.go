@@ -76,7 +76,11 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 		if tenants[name] {
 			mu.Lock()
 			s.stores[name] = &onDemand{places: asked, brokers: cfg.BrokerNames(), connect: func(ctx context.Context) (administration, error) {
-				return fanout.OpenStore(ctx, cfg, name)
+				store, err := fanout.OpenStore(ctx, cfg, name)
+				if cause := errors.Unwrap(err); cause != nil {
+					err = cause // who asks says which database it is
+				}
+				return store, err
 			}}
 			mu.Unlock()
 			continue

@@ -54,4 +54,16 @@ func TestTenants(t *testing.T) {
 	code, stdout, stderr = p.run("messages", "list")
 	assert.Equal(t, 1, code, stdout)
 	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)
+
+	require.NoError(t, os.WriteFile(list, fmt.Appendf(nil, "gone: {dsn: /no/such/folder/x.db}\nlater: {dsn: '%s/later.db'}\n", dir), 0o600))
+	code, stdout, stderr = p.run("migrate")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, `database "gone": `)
+	assert.Contains(t, stdout, "later: applied ", "one that was dropped does not keep it from the others")
+	code, stdout, stderr = p.run("status")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, `database "gone": `)
+	assert.NotContains(t, stderr, `database "gone": fanout: `, "it is named once")
+	assert.Regexp(t, `(?m)^gone .* does not answer`, stdout)
+	assert.Regexp(t, `(?m)^later +default `, stdout)
 }

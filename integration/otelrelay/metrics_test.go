@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -73,6 +74,12 @@ func labels(t *testing.T, name string, set attribute.Set) string {
 		switch a.Key {
 		case "database", "broker":
 			text += " " + a.Value.String()
+		case "state":
+			assert.Equal(t, "fanout.outbox.tenants", name)
+			text += " " + a.Value.String()
+		case "tenant":
+			assert.Equal(t, "fanout.outbox.database.up", name)
+			text += " of a tenant"
 		case "messaging.system", "messaging.operation.name":
 			assert.Contains(t, []string{"fanout", "publish"}, a.Value.String())
 		default:
@@ -242,7 +249,7 @@ func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	for _, match := range regexp.MustCompile("(?m)^\\| `((?:fanout|messaging)\\.[a-z.]+)` \\| (\\S+)").FindAllStringSubmatch(section, -1) {
 		found[match[1]] = match[2]
 	}
-	delete(found, "fanout.outbox.tenants")     // needs tenants
+	delete(found, "fanout.outbox.tenants")     // needs tenants: see TestGaugesOfTenants
 	delete(found, "fanout.outbox.listener.up") // needs PostgreSQL: see TestGaugesOfAListener
 	want := map[string]string{}
 	for name, m := range all {
@@ -357,4 +364,43 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 	few, many := measure(10), measure(500)
 	t.Logf("a batch of 10: %v allocations, of 500: %v", few, many)
 	require.InDelta(t, few, many, 0)
+}
+
+// Tenants are counted by state. Of one that is awake the gauges are those of other databases, with a mark
+// by which an alert knows that their end is no fault.
+func TestGaugesOfTenants(t *testing.T) {
+	t.Parallel()
+	reader := sdk.NewManualReader()
+	m, err := otelrelay.NewMetrics(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	require.NoError(t, err)
+	awake := map[string]admin.Administration{"acme": &few{}}
+	_, err = m.Watch(otelrelay.Sources{
+		Databases: map[string]admin.Administration{"main": &few{}},
+		More:      func() map[string]admin.Administration { return maps.Clone(awake) },
+		Tenants:   func() map[string]int { return map[string]int{"asleep": 3, "awake": len(awake), "failing": 2} },
+	})
+	require.NoError(t, err)
+	values, all := collect(t, reader)
+	assert.Equal(t, "{tenant}", all["fanout.outbox.tenants"].Unit)
+	want := series{
+		"fanout.outbox.tenants asleep": 3, "fanout.outbox.tenants awake": 1, "fanout.outbox.tenants failing": 2,
+		"fanout.outbox.database.up main": 1, "fanout.outbox.database.up acme of a tenant": 1, "fanout.outbox.lag b acme": 1.5,
+	}
+	for key, n := range want {
+		got, ok := values[key]
+		assert.True(t, ok, "%s is missing", key)
+		assert.InDelta(t, n, got, 0, key)
+	}
+	delete(awake, "acme")
+	values, _ = collect(t, reader)
+	assert.NotContains(t, values, "fanout.outbox.database.up acme of a tenant")
+	assert.NotContains(t, values, "fanout.outbox.lag b acme")
+	assert.Contains(t, values, "fanout.outbox.lag b main")
+}
+
+// few says of one broker how late it is.
+type few struct{ admin.Administration }
+
+func (*few) Overview(context.Context, int) ([]admin.BrokerOverview, error) {
+	return []admin.BrokerOverview{{Broker: "b", Lag: 1500 * time.Millisecond}}, nil
 }

@@ -28,8 +28,8 @@ type Sources struct {
 	// Databases are queried for the state of their brokers, at most once in ten seconds and never
 	// twice at a time.
 	Databases map[string]admin.Administration
-	// More returns databases that come and go, by their names; it is called on each collection. Nil:
-	// there are none.
+	// More returns databases that come and go, by their names; it is called on each collection. Their
+	// series of fanout.outbox.database.up have the attribute tenant. Nil: there are none.
 	More func() map[string]admin.Administration
 	// Tenants counts the tenants by state. Nil: there are none.
 	Tenants func() map[string]int
@@ -125,8 +125,12 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 	return registration.Unregister, nil
 }
 
-// attributeState is that of a tenant.
-const attributeState = attribute.Key("state")
+const (
+	// attributeState is that of a tenant.
+	attributeState = attribute.Key("state")
+	// attributeTenant is true for the database of a tenant, and absent for those of the configuration.
+	attributeTenant = attribute.Key("tenant")
+)
 
 // samplers are those of all databases that there are.
 type samplers struct {
@@ -150,6 +154,8 @@ func (s *samplers) now() []*sampler {
 		known, ok := s.known[name]
 		if !ok || known.store != store {
 			known = &sampler{database: name, store: store, configured: s.sources.Brokers, log: cmp.Or(s.sources.Log, slog.Default())}
+			_, listed := s.sources.Databases[name]
+			known.tenant = !listed
 			s.known[name] = known
 		}
 		list = append(list, known)
@@ -172,7 +178,11 @@ func (g *gauges) observeStats(to metric.Observer, stats *relay.Stats) {
 
 func (g *gauges) observeSample(to metric.Observer, s *sampler) {
 	brokers, ok := s.last()
-	to.ObserveInt64(g.up, yes(ok), metric.WithAttributes(AttributeDatabase.String(s.database)))
+	here := []attribute.KeyValue{AttributeDatabase.String(s.database)}
+	if s.tenant { // its series ends when it falls asleep, which is no fault: the alerts tell it by this
+		here = append(here, attributeTenant.Bool(true))
+	}
+	to.ObserveInt64(g.up, yes(ok), metric.WithAttributes(here...))
 	for i := range brokers {
 		b := &brokers[i]
 		here := metric.WithAttributes(AttributeDatabase.String(s.database), AttributeBroker.String(b.Broker))
@@ -201,6 +211,7 @@ func yes(b bool) int64 {
 // sampler remembers the state of the brokers of one database.
 type sampler struct {
 	database   string
+	tenant     bool // it comes and goes
 	store      admin.Administration
 	configured []string
 	log        *slog.Logger
