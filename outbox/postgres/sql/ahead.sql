@@ -10,7 +10,7 @@ WITH known AS MATERIALIZED (
     {{include part_known}}
 ), block AS MATERIALIZED (
     SELECT ordering_key, block_id, block_message_id FROM {{table}}_key_blocks WHERE target_broker = $1 AND shard = $2 AND ordering_key IS NOT NULL LIMIT 10001
-), few AS MATERIALIZED (
+), near_blocks AS MATERIALIZED (
     SELECT count(*) <= 10000 AS blocks FROM block
 ), head AS MATERIALIZED (
     SELECT place, id, message_id, m.ordering_key, leased, waits, crashes, bytes
@@ -25,7 +25,7 @@ WITH known AS MATERIALIZED (
                      LIMIT $4) AS m) AS m
       LEFT JOIN block USING (ordering_key)
      WHERE CASE WHEN waits OR m.ordering_key IS NULL THEN NOT waits OR m.ordering_key IS NOT NULL
-                WHEN block_id IS NOT NULL OR (SELECT blocks FROM few) THEN block_id IS NULL OR block_id > id OR block_id = id AND block_message_id = message_id
+                WHEN block_id IS NOT NULL OR (SELECT blocks FROM near_blocks) THEN block_id IS NULL OR block_id > id OR block_id = id AND block_message_id = message_id
                 ELSE coalesce((SELECT w.block_id > m.id OR w.block_id = m.id AND w.block_message_id = m.message_id
                                  FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.shard + 0 = $2), true) END
 ), held AS MATERIALIZED (

@@ -107,6 +107,9 @@ func TestReferenceLoads(t *testing.T) {
 				URL: "https://shop.example/hooks", Secrets: []config.Secret{shopSecret}, Concurrency: 8, RequestTimeout: 15 * time.Second,
 			}},
 		},
+		Tenants: config.Tenants{
+			File: "tenants.yaml", Every: 10 * time.Second, Driver: outbox.Postgres, MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 4,
+		},
 		Cleanup: config.DefaultCleanup(),
 		Monitor: config.Monitor{
 			Listen: "127.0.0.1:8088", Metrics: true, ViewerTokens: map[string]config.Secret{"grafana": "viewer-0123456789"},
@@ -149,7 +152,8 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // contract is every key, by section. Configurations in the field rely on it: keys may be added,
 // never removed.
 var contract = map[string][]string{
-	"":          {"databases", "consumers", "outbox", "brokers", "cleanup", "monitor"},
+	"":          {"databases", "tenants", "consumers", "outbox", "brokers", "cleanup", "monitor"},
+	"tenants":   {"file", "query", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits"},
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
