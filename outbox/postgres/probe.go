@@ -43,7 +43,8 @@ func (s *Store) AnyReady(ctx context.Context, brokers []string) (bool, error) {
 			args = append(args, broker)
 			place = len(args)
 		}
-		text += "\n OR EXISTS (SELECT FROM (\n" + ofBroker(s.sql.ready, place) + "\n) AS ready WHERE shard >= 0)" //nolint:modernize,perfsprint // a few brokers, and sqlcheck follows texts
+		//nolint:modernize,perfsprint // a few brokers, and sqlcheck follows texts
+		text += "\n OR EXISTS (SELECT FROM (\n" + ofBroker(s.sql.ready, place) + "\n) AS ready WHERE shard >= 0)"
 	}
 	var found bool
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
