@@ -27,9 +27,10 @@ import (
 // configuration: a database for each tenant, by its name. list is called again and again, see
 // config.Tenants, and returns all of them: one that it no longer returns is closed, and one whose
 // settings differ is closed and opened. An entry without a driver takes the settings of the section
-// "tenants". After an error all stays as it is. The handles of [WithDB] and the writers of [WithWriter]
-// may have the names of tenants; others are connected while the relay runs: [Relay.ConnectDB],
-// [Relay.ConnectWriter]. It excludes a file and a query in the configuration.
+// "tenants". After an error, and a panic, all stays as it is. list must return when ctx ends, as the end
+// of Run waits for it. The handles of [WithDB] and the writers of [WithWriter] may have the names of
+// tenants; others are connected while the relay runs: [Relay.ConnectDB], [Relay.ConnectWriter]. It
+// excludes a file and a query in the configuration.
 func WithTenants(list func(ctx context.Context) (map[string]config.Database, error)) Option {
 	return func(o *options) { o.tenants = list }
 }

@@ -29,12 +29,10 @@ func (s *Supervisor[T]) refresh(ctx context.Context) {
 	case err != nil: // it is not known that there are none
 		if s.listed.failing.Failed(err) {
 			cause, remedy := s.cfg.Remedy(err)
-			attributes := []any{"effect", "the last list stays in force", "remedy", remedy, "error", cause}
-			var panicked *panicError
-			if errors.As(err, &panicked) {
-				attributes = append(attributes, "stack", panicked.stack)
+			s.cfg.Log.ErrorContext(ctx, "tenants not listed", "effect", "the last list stays in force", "remedy", remedy, "error", cause)
+			if panicked := new(panicError); errors.As(err, &panicked) {
+				s.cfg.Log.ErrorContext(ctx, "panic survived", "doing", "list the tenants", "error", cause, "stack", panicked.stack)
 			}
-			s.cfg.Log.ErrorContext(ctx, "tenants not listed", attributes...)
 		}
 		return
 	}
@@ -84,8 +82,8 @@ type news []func()
 
 func (n *news) add(line func()) { *n = append(*n, line) }
 
-func (n news) write() {
-	for _, line := range n {
+func (n *news) write() {
+	for _, line := range *n {
 		line()
 	}
 }

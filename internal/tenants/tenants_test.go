@@ -141,7 +141,7 @@ func (s *session) Check(context.Context) error { return nil }
 func (s *session) Work(ctx context.Context) (work bool, err error) {
 	var committed func()
 	silent := false
-	s.change(func() { work, silent, committed, s.database.committed = s.rows, s.silent, s.database.committed, nil })
+	s.change(func() { work, silent, committed, s.committed = s.rows, s.silent, s.committed, nil })
 	if committed != nil {
 		committed()
 	}
