@@ -218,6 +218,26 @@ func sqliteDSN(dsn string) string {
 	return dsn
 }
 
+// existingSQLite is a DSN that makes no file where there is none: that of a tenant that was dropped must
+// not come back, empty, with the next visit.
+func existingSQLite(dsn string) (string, error) {
+	if strings.HasPrefix(dsn, "file:") {
+		if strings.Contains(dsn, "mode=") {
+			return dsn, nil
+		}
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		return dsn + separator + "mode=rw", nil
+	}
+	path, _, _ := strings.Cut(dsn, "?")
+	if _, err := os.Stat(path); err != nil && !strings.Contains(path, ":memory:") { // which has a remedy of its own
+		return "", fmt.Errorf("sqlite: cannot open the tenant's file: %w", err)
+	}
+	return dsn, nil
+}
+
 // ownedStore closes the pool that was opened for it.
 type ownedStore struct {
 	driver.Store

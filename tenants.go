@@ -27,9 +27,10 @@ import (
 // configuration: a database for each tenant, by its name. list is called again and again, see
 // config.Tenants, and returns all of them: one that it no longer returns is closed, and one whose
 // settings differ is closed and opened. An entry without a driver takes the settings of the section
-// "tenants". After an error all stays as it is. The handles of [WithDB] and the writers of [WithWriter]
-// may have the names of tenants; others are connected while the relay runs: [Relay.ConnectDB],
-// [Relay.ConnectWriter]. It excludes a file and a query in the configuration.
+// "tenants". After an error, and a panic, all stays as it is. list must return when ctx ends, as the end
+// of Run waits for it. The handles of [WithDB] and the writers of [WithWriter] may have the names of
+// tenants; others are connected while the relay runs: [Relay.ConnectDB], [Relay.ConnectWriter]. It
+// excludes a file and a query in the configuration.
 func WithTenants(list func(ctx context.Context) (map[string]config.Database, error)) Option {
 	return func(o *options) { o.tenants = list }
 }
@@ -80,7 +81,7 @@ func newTenantSource(cfg *config.Config, o *options) (*tenantSource, error) {
 		source.handle = db
 	}
 	source.ask = func(ctx context.Context) (map[string]config.Database, error) {
-		return queryTenants(ctx, db, section.Query.SQL, section.Driver)
+		return queryTenants(ctx, db, section)
 	}
 	return source, nil
 }
@@ -126,6 +127,11 @@ func (r *Relay) openTenants(cfg *config.Config, o *options, common relay.EngineC
 	if source == nil {
 		return err
 	}
+	defer func() {
+		if r.tenants == nil { // else the relay closes it
+			source.close()
+		}
+	}()
 	section := cfg.TenantSettings()
 	pool := &tenantPool{source: source, relay: r, cfg: cfg, options: o, engine: common, first: r.engine, handles: maps.Clone(o.handles)}
 	if pool.first == nil { // it does not run, and is what the process is called in all of them
@@ -175,12 +181,22 @@ func (p *tenantPool) connect(ctx context.Context, name string, database config.D
 // come when they are needed.
 func openTenant(ctx context.Context, cfg *config.Config, database config.Database, handle *gorm.DB, brief bool) (driver.Store, error) {
 	table := cfg.Routing().WithDefaults().Table
+	if handle != nil && handle.Name() != string(database.Driver) {
+		return nil, fmt.Errorf("the handle that is connected is of driver %s, the tenant's entry says %s", handle.Name(), database.Driver)
+	}
 	if database.Driver == outbox.SQLite && handle != nil {
 		store, err := shareSQLite(ctx, handle, database.DSN.Reveal(), table)
 		if err == nil {
 			store.Know(cfg.BrokerNames()...)
 		}
 		return store, err
+	}
+	if database.Driver == outbox.SQLite {
+		dsn, err := existingSQLite(database.DSN.Reveal())
+		if err != nil {
+			return nil, err
+		}
+		database.DSN = config.Secret(dsn)
 	}
 	conns := cfg.TenantSettings().MaxConns
 	if brief {
@@ -247,6 +263,7 @@ type tenantSession struct {
 	visitor
 
 	engine *relay.Engine
+	asked  int64 // how often it was found with claimed rows; only its supervisor asks
 }
 
 func (p *tenantPool) open(ctx context.Context, name string, database config.Database) (tenants.Session, error) {
@@ -273,12 +290,18 @@ func (s *tenantSession) Run(ctx context.Context) error { return s.engine.Run(ctx
 // Wake implements tenants.Session.
 func (s *tenantSession) Wake() { s.engine.Wake(s.name) }
 
-// Activity implements tenants.Session.
+// Activity implements tenants.Session. A batch that is on its way is no row that is ready, and something
+// to do all the same: to sleep would cut its publish short.
 func (s *tenantSession) Activity() (n int64) {
+	leases := 0
 	for _, stats := range s.engine.Stats() {
 		n += stats.Claimed
+		leases += stats.Leases
 	}
-	return n
+	if leases > 0 {
+		s.asked++
+	}
+	return n + s.asked
 }
 
 // wake tells the processors of a tenant about committed rows, or wakes it.

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -58,10 +59,10 @@ func openTenantQuery(database config.Database, handle *gorm.DB) (db *sql.DB, own
 // maxQueriedTenants ends a query that returns too much: the configuration refuses as many.
 const maxQueriedTenants = 10_000
 
-// queryTenants reads a row for each tenant, by the names of the columns. A row that says whether its
-// tenant notifies, and not which driver it has, has that of the section.
-func queryTenants(ctx context.Context, db *sql.DB, query string, driver outbox.Dialect) (map[string]config.Database, error) {
-	rows, err := db.QueryContext(ctx, query)
+// queryTenants reads a row for each tenant, by the names of the columns. What a row does not say is as the
+// section has it.
+func queryTenants(ctx context.Context, db *sql.DB, section config.Tenants) (map[string]config.Database, error) {
+	rows, err := db.QueryContext(ctx, section.Query.SQL)
 	if err != nil {
 		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
 	}
@@ -84,9 +85,9 @@ func queryTenants(ctx context.Context, db *sql.DB, query string, driver outbox.D
 		if _, again := found[name]; again && name != "" || n > maxQueriedTenants { // rows without a name are refused together
 			return nil, fmt.Errorf("fanout: tenants.query: row %d: the name is there twice, or there are too many: select each tenant once", n)
 		}
-		database := config.Database{Driver: outbox.Dialect(row.driver.String), DSN: config.Secret(row.dsn.String), Notify: row.notify.Bool}
-		if row.notify.Valid && database.Driver == "" {
-			database.Driver = driver
+		database := config.Database{Driver: cmp.Or(outbox.Dialect(row.driver.String), section.Driver), DSN: config.Secret(row.dsn.String), Notify: row.notify.Bool}
+		if !row.notify.Valid {
+			database.Notify = database.Driver == outbox.Postgres && !section.Silent
 		}
 		found[name] = database
 	}

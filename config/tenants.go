@@ -264,7 +264,7 @@ func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Data
 		_, unknown := outbox.ParseDialect(string(database.Driver))
 		switch {
 		case !namePattern.MatchString(name):
-			refused[name] = fmt.Errorf("name %s: use letters, digits, _ and -, at most 63", shown(name))
+			refused[refusedName(name)] = fmt.Errorf("name %s: use letters, digits, _ and -, at most 63", shown(name))
 		case again && other == name:
 			refused[name] = errors.New("a database of the configuration has this name: use another one")
 		case again:
@@ -281,6 +281,15 @@ func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Data
 		}
 	}
 	return found, refused, nil
+}
+
+// refusedName is what a name that is none is called, also in logs: it may be long, or a connection string
+// where two columns were mixed up.
+func refusedName(name string) string {
+	if strings.HasSuffix(shown(name), notShown) {
+		return notShown
+	}
+	return name
 }
 
 // Listed reports whether the configuration says where the tenants are.

@@ -161,14 +161,15 @@ func counts(some map[outbox.Status]admin.Count) map[outbox.Status]admin.Count {
 }
 
 // ping asks all databases at once for something small, and returns the errors of those that did not
-// answer.
+// answer. Those that come and go do not count: one of many is no reason to take the process out of
+// service.
 func (c *Console) ping(ctx context.Context) map[string]error {
 	var (
 		mu     sync.Mutex
 		group  sync.WaitGroup
 		failed = map[string]error{}
 	)
-	for name := range c.stores() {
+	for name := range c.fixed {
 		group.Go(func() {
 			_, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) ([]admin.Pause, error) {
 				return store.Pauses(ctx)

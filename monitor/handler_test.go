@@ -375,6 +375,17 @@ func TestReady(t *testing.T) {
 	assert.Equal(t, 200, call(h, "GET", "/healthz", "", nil).Code)
 }
 
+// One tenant of many that does not answer, or is just falling asleep, takes no process out of service.
+func TestReadyWithoutATenant(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, &fake{}, func(cfg *Config) {
+		WithMore(func() map[string]admin.Administration {
+			return map[string]admin.Administration{"acme": &fake{down: errors.New("closed pool")}}
+		})(cfg.Console)
+	})
+	assert.JSONEq(t, `{"status": "ok", "reasons": []}`, call(h, "GET", "/readyz", "", nil).Body.String())
+}
+
 func TestAssetsAndMetrics(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, &fake{}, func(cfg *Config) {

@@ -2,7 +2,10 @@ package tenants
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -19,7 +22,7 @@ type listing struct {
 func (s *Supervisor[T]) refresh(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	list, err := s.cfg.List(bounded)
+	list, err := s.ask(bounded)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -27,6 +30,9 @@ func (s *Supervisor[T]) refresh(ctx context.Context) {
 		if s.listed.failing.Failed(err) {
 			cause, remedy := s.cfg.Remedy(err)
 			s.cfg.Log.ErrorContext(ctx, "tenants not listed", "effect", "the last list stays in force", "remedy", remedy, "error", cause)
+			if panicked := new(panicError); errors.As(err, &panicked) {
+				s.cfg.Log.ErrorContext(ctx, "panic survived", "doing", "list the tenants", "error", cause, "stack", panicked.stack)
+			}
 		}
 		return
 	}
@@ -35,6 +41,27 @@ func (s *Supervisor[T]) refresh(ctx context.Context) {
 	}
 	s.refuse(ctx, list.Refused)
 	s.apply(ctx, list)
+}
+
+// panicError is a source that panicked, which may be a function of the application. It does not quote
+// the value, which may hold a connection string.
+type panicError struct {
+	kind  any
+	stack string
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("the function that lists the tenants panicked, with a %T", e.kind)
+}
+
+// ask asks the source, and survives it.
+func (s *Supervisor[T]) ask(ctx context.Context) (list Listing[T], err error) {
+	defer func() {
+		if kind := recover(); kind != nil {
+			err = &panicError{kind: kind, stack: string(debug.Stack())}
+		}
+	}()
+	return s.cfg.List(ctx)
 }
 
 // refuse reports entries that are wrong, each once for each fault.
@@ -49,21 +76,35 @@ func (s *Supervisor[T]) refuse(ctx context.Context, refused map[string]error) {
 	maps.DeleteFunc(s.listed.refused, func(name, _ string) bool { return refused[name] == nil })
 }
 
+// news are lines of the log. They are written when the lock is free: a log may take long, or ask for the
+// tenants itself, and who commits rows waits for the lock.
+type news []func()
+
+func (n *news) add(line func()) { *n = append(*n, line) }
+
+func (n *news) write() {
+	for _, line := range *n {
+		line()
+	}
+}
+
 // apply makes the tenants those of a list.
 func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
+	var lines news
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	before := len(s.tenants)
-	s.removeUnlisted(ctx, list)
-	s.add(ctx, list, before == 0)
-	if before == 0 && len(s.tenants) > 0 {
-		s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", len(s.tenants))
+	s.removeUnlisted(ctx, list, &lines)
+	s.add(ctx, list, before == 0, &lines)
+	if now := len(s.tenants); before == 0 && now > 0 {
+		lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", now) })
 	}
+	s.mu.Unlock()
+	lines.write()
 	s.announce()
 }
 
 // removeUnlisted closes the tenants that are not in a list.
-func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T]) {
+func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T], lines *news) {
 	removed := 0
 	for name, t := range s.tenants {
 		_, listed := list.Tenants[name]
@@ -72,31 +113,33 @@ func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T]) {
 		}
 		if !t.gone || t.next != nil {
 			removed++
-			s.cfg.Log.InfoContext(ctx, "tenant removed", "tenant", name)
+			lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant removed", "tenant", name) })
 		}
 		t.next = nil
 		s.remove(t)
 	}
 	if removed > 0 && len(list.Tenants) == 0 {
-		s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", removed, "effect", "the rows stay in their databases",
-			"remedy", "if they are still there, look at the file or the query of the tenants")
+		lines.add(func() {
+			s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", removed, "effect", "the rows stay in their databases",
+				"remedy", "if they are still there, look at the file or the query of the tenants")
+		})
 	}
 }
 
 // add makes those that are new, and replaces those whose settings differ. The first list is no news.
-func (s *Supervisor[T]) add(ctx context.Context, list Listing[T], first bool) {
+func (s *Supervisor[T]) add(ctx context.Context, list Listing[T], first bool, lines *news) {
 	for _, name := range slices.Sorted(maps.Keys(list.Tenants)) {
 		settings := list.Tenants[name]
 		switch t, ok := s.tenants[name]; {
 		case !ok:
 			s.tenants[name] = s.newTenant(name, settings)
 			if !first {
-				s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name)
+				lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name) })
 			}
 		case !t.gone && t.settings == settings, t.next != nil && t.next.settings == settings:
 		default:
 			if !t.gone {
-				s.cfg.Log.InfoContext(ctx, "tenant changed", "tenant", name)
+				lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant changed", "tenant", name) })
 			}
 			t.next = s.newTenant(name, settings)
 			s.remove(t)
@@ -112,14 +155,25 @@ func (s *Supervisor[T]) newTenant(name string, settings T) *tenant[T] {
 	return t
 }
 
-// remove has a tenant closed, and forgotten or replaced when that has happened.
+// remove has a tenant closed, and forgotten or replaced when that has happened: at once where it does
+// nothing and has no heartbeat that is to be taken back, or a database that does not answer.
 func (s *Supervisor[T]) remove(t *tenant[T]) {
-	if t.gone {
-		return
+	switch {
+	case t.state == idle && (t.beat.IsZero() || t.failures > 0):
+		s.forget(t)
+	case !t.gone:
+		t.gone = true
+		if t.cancel != nil { // what it is doing
+			t.cancel()
+		}
+		t.due = time.Now()
 	}
-	t.gone = true
-	if t.cancel != nil { // what it is doing
-		t.cancel()
+}
+
+// forget drops a tenant that is idle, or replaces it.
+func (s *Supervisor[T]) forget(t *tenant[T]) {
+	delete(s.tenants, t.name)
+	if t.next != nil {
+		s.tenants[t.name] = t.next
 	}
-	t.due = time.Now()
 }

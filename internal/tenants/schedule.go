@@ -78,7 +78,7 @@ func (s *Supervisor[T]) schedule(ctx context.Context) {
 
 // launch gives turns to tenants that are due, as long as there are places, and returns the time until
 // the next one is due. Those that failed have a quarter of the places, so that the time that they may
-// take is not that of the others.
+// take is not that of the others; of them, those go first that have failed least.
 func (s *Supervisor[T]) launch(ctx context.Context) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Supervisor[T]) launch(ctx context.Context) (wait time.Duration) {
 		}
 	}
 	slices.SortFunc(due, func(a, b *tenant[T]) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.due.Compare(b.due))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.failures, b.failures), a.due.Compare(b.due))
 	})
 	for _, t := range due {
 		failing := t.failures > 0
@@ -146,6 +146,7 @@ func (s *Supervisor[T]) begin(parent context.Context, t *tenant[T], failing bool
 		}
 		if session != nil {
 			t.state, t.session, t.failures = open, session, 0
+			t.woken = false // its first poll finds what was committed until now
 		}
 		s.mu.Unlock()
 		s.announce()
@@ -158,45 +159,44 @@ func (s *Supervisor[T]) begin(parent context.Context, t *tenant[T], failing bool
 
 // end notes the result of a turn, and says when the next one is.
 func (s *Supervisor[T]) end(ctx context.Context, t *tenant[T], err error) {
+	var lines news
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	t.state, t.cancel, t.session, t.closing = idle, nil, nil, false
 	now := time.Now()
 	switch {
 	case t.gone && !t.beat.IsZero(): // another turn, to leave
 		t.due = now
 	case t.gone:
-		delete(s.tenants, t.name)
-		if t.next != nil {
-			s.tenants[t.name] = t.next
-		}
+		s.forget(t)
 	case ctx.Err() != nil: // there are no more turns
 	case err != nil:
 		backoff := min(longestBackoff, 1<<min(t.failures, 8)) - 1
 		t.failures++
 		t.due = slot(s.began, now.Add(s.cfg.VisitEvery*time.Duration(backoff)), t.phase, s.cfg.VisitEvery)
-		s.report(ctx, t, err)
+		if t.failing.Failed(err) {
+			lines.add(func() { s.report(ctx, t.name, err) })
+		}
 	default:
-		s.answers(ctx, t)
+		if _, was := t.failing.Works(); was {
+			lines.add(func() { s.answers(ctx, t.name) })
+		}
 		t.failures = 0
 		t.due = slot(s.began, now, t.phase, s.cfg.VisitEvery)
 		if t.woken {
 			t.due = now
 		}
 	}
+	s.mu.Unlock()
+	lines.write()
 	s.announce()
 }
 
-func (s *Supervisor[T]) report(ctx context.Context, t *tenant[T], err error) {
-	if t.failing.Failed(err) {
-		cause, remedy := s.cfg.Remedy(err)
-		s.cfg.Log.ErrorContext(ctx, "tenant not opened", "tenant", t.name, "effect", "it is tried again, within "+
-			(longestBackoff*s.cfg.VisitEvery).String()+"; the others are not held up", "remedy", remedy, "error", cause)
-	}
+func (s *Supervisor[T]) report(ctx context.Context, name string, err error) {
+	cause, remedy := s.cfg.Remedy(err)
+	s.cfg.Log.ErrorContext(ctx, "tenant not opened", "tenant", name, "effect", "it is tried again, within "+
+		(longestBackoff*s.cfg.VisitEvery).String()+"; the others are not held up", "remedy", remedy, "error", cause)
 }
 
-func (s *Supervisor[T]) answers(ctx context.Context, t *tenant[T]) {
-	if _, was := t.failing.Works(); was {
-		s.cfg.Log.InfoContext(ctx, "tenant answers again", "tenant", t.name)
-	}
+func (s *Supervisor[T]) answers(ctx context.Context, name string) {
+	s.cfg.Log.InfoContext(ctx, "tenant answers again", "tenant", name)
 }

@@ -28,6 +28,8 @@ const (
 
 	// visitTime bounds what a tenant that does not answer takes from the others.
 	visitTime = 5 * time.Second
+	// purgeTime bounds the purge of a tenant that sleeps.
+	purgeTime = 5 * time.Second
 	// openTime bounds the opening of a tenant.
 	openTime = 10 * time.Second
 	// leaveTime bounds the last visits to sleeping tenants when the process stops.

@@ -23,13 +23,14 @@ type world struct {
 	t   *testing.T
 	log bytes.Buffer
 
-	mu        sync.Mutex
-	listed    map[string]string
-	refused   map[string]error
-	listError error
-	databases map[string]*database
-	connected int // databases that are open, and the most that were
-	most      int
+	mu         sync.Mutex
+	listed     map[string]string
+	refused    map[string]error
+	listError  error
+	listPanics error
+	databases  map[string]*database
+	connected  int // databases that are open, and the most that were
+	most       int
 
 	supervisor *tenants.Supervisor[string]
 	stop       func()
@@ -42,6 +43,11 @@ type database struct {
 	present             bool // an entry among the instances
 	sessions, open      int
 	purges, delivered   int
+	purgesBegun         int
+
+	purging   time.Duration // how long a purge takes
+	silent    bool          // a question is not answered
+	committed func()        // called while a visit asks
 }
 
 func newWorld(t *testing.T, names ...string) *world {
@@ -50,7 +56,12 @@ func newWorld(t *testing.T, names ...string) *world {
 	for _, name := range names {
 		w.listed[name], w.databases[name] = name, &database{}
 	}
-	w.supervisor = tenants.New(tenants.Config[string]{
+	w.supervisor = w.supervise(slog.New(slog.NewTextHandler(&w.log, nil)))
+	return w
+}
+
+func (w *world) supervise(log *slog.Logger) *tenants.Supervisor[string] {
+	return tenants.New(tenants.Config[string]{
 		List: w.list,
 		Visit: func(ctx context.Context, _, settings string) (tenants.Visitor, error) {
 			return w.connect(ctx, settings, true)
@@ -58,9 +69,8 @@ func newWorld(t *testing.T, names ...string) *world {
 		Open: func(ctx context.Context, _, settings string) (tenants.Session, error) {
 			return w.connect(ctx, settings, false)
 		},
-		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Log: log,
 	})
-	return w
 }
 
 func (w *world) run() {
@@ -86,6 +96,9 @@ func (w *world) change(f func()) {
 func (w *world) list(context.Context) (tenants.Listing[string], error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.listPanics != nil {
+		panic(w.listPanics)
+	}
 	return tenants.Listing[string]{Tenants: maps.Clone(w.listed), Refused: maps.Clone(w.refused)}, w.listError
 }
 
@@ -125,8 +138,17 @@ func (s *session) disconnect() error { s.change(func() { s.connected-- }); retur
 
 func (s *session) Check(context.Context) error { return nil }
 
-func (s *session) Work(context.Context) (work bool, err error) {
-	s.change(func() { work = s.rows })
+func (s *session) Work(ctx context.Context) (work bool, err error) {
+	var committed func()
+	silent := false
+	s.change(func() { work, silent, committed, s.committed = s.rows, s.silent, s.committed, nil })
+	if committed != nil {
+		committed()
+	}
+	if silent {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
 	return work, nil
 }
 
@@ -136,8 +158,22 @@ func (s *session) Heartbeat(context.Context) error {
 }
 
 func (s *session) Leave(context.Context) error { s.change(func() { s.present = false }); return nil }
-func (s *session) Purge(context.Context)       { s.change(func() { s.purges++ }) }
 func (s *session) Close() error                { return s.disconnect() }
+
+// Purge is as far as it came when it is cut short.
+func (s *session) Purge(ctx context.Context) {
+	began, takes := time.Now(), time.Duration(0)
+	s.change(func() { takes = s.purging; s.purgesBegun++ })
+	select {
+	case <-ctx.Done():
+	case <-time.After(takes):
+	}
+	s.change(func() {
+		if s.purging = max(0, s.purging-time.Since(began)); s.purging == 0 {
+			s.purges++
+		}
+	})
+}
 
 func (s *session) Run(ctx context.Context) error {
 	s.change(func() { s.sessions++; s.open++; s.present = true })

@@ -50,10 +50,20 @@ func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T]) (work bool, err
 		t.beat = now
 	}
 	if !time.Now().Before(t.purge) {
-		t.purge = time.Now().Add(s.cfg.PurgeEvery)
-		visitor.Purge(ctx)
+		s.purgeAsleep(ctx, t, visitor)
 	}
 	return false, nil
+}
+
+// purgeAsleep removes what is old during a visit. It has little time, since no message of the tenant is
+// delivered meanwhile, and others wait for its place; what it leaves is for the next visit.
+func (s *Supervisor[T]) purgeAsleep(ctx context.Context, t *tenant[T], visitor Visitor) {
+	ctx, cancel := context.WithTimeout(ctx, purgeTime)
+	defer cancel()
+	visitor.Purge(ctx)
+	if ctx.Err() == nil {
+		t.purge = time.Now().Add(s.cfg.PurgeEvery)
+	}
 }
 
 // leave takes the heartbeat of a tenant that sleeps back. Nothing depends on it: its database may be
@@ -74,9 +84,9 @@ func (s *Supervisor[T]) leave(ctx context.Context, t *tenant[T]) {
 // live runs a session until ctx ends or the tenant has had nothing to do for a while.
 func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session) (err error) {
 	s.cfg.Log.DebugContext(ctx, "tenant awake", "tenant", t.name)
-	s.mu.Lock()
-	s.answers(ctx, t)
-	s.mu.Unlock()
+	if _, was := t.failing.Works(); was {
+		s.answers(ctx, t.name)
+	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	t.beat = time.Time{} // the session has its own
@@ -119,7 +129,7 @@ func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Ses
 			continue
 		}
 		s.setClosing(t, true) // who commits from now on finds a tenant that is to be woken
-		work, err := session.Work(ctx)
+		work, err := s.look(ctx, session)
 		if ctx.Err() != nil {
 			return false, <-ended
 		}
@@ -131,6 +141,13 @@ func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Ses
 			session.Wake()
 		}
 	}
+}
+
+// look asks an open session whether there is work, for as long as a visit may take.
+func (s *Supervisor[T]) look(ctx context.Context, session Session) (work bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, visitTime)
+	defer cancel()
+	return session.Work(ctx)
 }
 
 // setClosing reports whether rows were committed while it was set.
@@ -154,7 +171,9 @@ func (s *Supervisor[T]) purge(ctx context.Context, t *tenant[T], session Session
 			return
 		case <-timer.C:
 		}
-		session.Purge(ctx)
+		if session.Purge(ctx); ctx.Err() != nil { // the next visit goes on
+			return
+		}
 		t.purge = time.Now().Add(s.cfg.PurgeEvery)
 		timer.Reset(s.cfg.PurgeEvery)
 	}

@@ -209,7 +209,6 @@ func (e *Engine) Stats() []Stats {
 // Instance is this process as it stands in the list of instances of each database, without what it
 // works on: for whoever looks after a database while the engine does not run.
 func (e *Engine) Instance() admin.Instance {
-	instance := e.presences[0].instance
-	instance.Work, instance.Unavailable = nil, nil
-	return instance
+	here := &e.presences[0].instance // of which the heartbeats write the other fields, while the engine runs
+	return admin.Instance{ID: here.ID, Name: here.Name, Host: here.Host, PID: here.PID, Version: here.Version}
 }

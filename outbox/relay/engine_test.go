@@ -81,3 +81,24 @@ func TestEngine(t *testing.T) {
 		}
 	})
 }
+
+// What the process is called may be asked while the engine runs, by whoever looks after other databases.
+func TestInstanceOfARunningEngine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "one.db"), memory.New(), outbox.Policy{})
+	defer r.db.Close()
+	engine, err := relay.NewEngine(relay.EngineConfig{
+		Stores: map[string]driver.Delivery{"d": r.store}, Brokers: map[string]relay.Target{"b": {Broker: memory.New()}}, Name: "me", Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- engine.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		id := engine.Instance().ID
+		instances, err := r.store.Instances(ctx)
+		return err == nil && len(instances) == 1 && instances[0].ID == id && instances[0].Name == "me"
+	}, 30*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+}
