@@ -4,19 +4,16 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// published and other are how outcomes travel into a statement.
-type published struct {
-	ID              int64   `json:"i"`
-	BrokerMessageID *string `json:"b,omitempty"`
-}
-
+// other is how an outcome that is no success travels into a statement.
 type other struct {
 	ID     int64         `json:"i"`
 	Status outbox.Status `json:"s"`
@@ -25,28 +22,25 @@ type other struct {
 	Error  *string       `json:"e,omitempty"`
 }
 
-// complete writes outcomes, all of them or none: what was published by one statement where that is all,
-// else in one transaction under the shard's lock.
+// complete writes outcomes, all of them or none: what was published without a lock where that is all,
+// else under the shard's lock.
 func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*driver.Completed, error) {
 	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
 	marked, counted := 0, noVersion
-	publish := func(on conn) (n int, err error) {
-		if len(completion.Published) == 0 {
-			return 0, nil
-		}
-		return s.published(ctx, on, completion)
-	}
 	err := completing(ctx, func() (err error) {
-		if len(completion.Other) == 0 {
-			marked, err = publish(s.db)
+		if len(completion.Other) == 0 && len(completion.Published) <= listed {
+			marked, err = s.published(ctx, s.db, completion)
 			return err
 		}
 		return s.transaction(ctx, func(tx *sql.Tx) error {
-			given["rows"] = otherList(completion.Other)
-			if marked, counted, err = s.markOther(ctx, tx, completion, given); err != nil {
-				return err
+			marked = 0
+			if len(completion.Other) > 0 {
+				given["rows"] = otherList(completion.Other)
+				if marked, counted, err = s.markOther(ctx, tx, completion, given); err != nil {
+					return err
+				}
 			}
-			published, err := publish(tx)
+			published, err := s.published(ctx, tx, completion)
 			marked += published
 			return err
 		})
@@ -62,8 +56,11 @@ func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*d
 
 // published marks what was published, or removes it, and returns how many rows were still ours.
 func (s *Store) published(ctx context.Context, on conn, completion *driver.Completion) (int, error) {
+	if len(completion.Published) == 0 {
+		return 0, nil
+	}
 	if !completion.DeletePublished {
-		return s.exec(ctx, on, "mark_published", args{"token": completion.Lease.Token[:], "rows": publishedList(completion.Published)})
+		return s.markPublished(ctx, on, completion)
 	}
 	ids := make([]int64, len(completion.Published))
 	for i := range ids {
@@ -71,6 +68,44 @@ func (s *Store) published(ctx context.Context, on conn, completion *driver.Compl
 	}
 	slices.Sort(ids)
 	return s.exec(ctx, on, "delete_published", args{"token": completion.Lease.Token[:], "ids": jsonList(ids)})
+}
+
+// markPublished marks what was published, by a statement for each list that a text can hold.
+func (s *Store) markPublished(ctx context.Context, on conn, completion *driver.Completion) (marked int, err error) {
+	delivered := slices.SortedFunc(slices.Values(completion.Published), func(a, b driver.Delivered) int { return cmp.Compare(a.ID, b.ID) })
+	for some := range slices.Chunk(delivered, listed) {
+		mark := s.statements["mark_published"]
+		result, err := on.ExecContext(ctx, withDelivered(mark.text, some), mark.bind(args{"token": completion.Lease.Token[:]})...)
+		if err != nil {
+			return marked, err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return marked, err
+		}
+		marked += int(n)
+	}
+	return marked, nil
+}
+
+// withDelivered fills what was delivered into a text. The broker's ids are written in hex, in which no
+// text can end what it stands in.
+func withDelivered(text string, delivered []driver.Delivered) string {
+	const usual = 64 // bytes of an id with all around it
+	ids, texts := make([]int64, len(delivered)), make([]byte, 0, usual*len(delivered))
+	for i := range delivered {
+		ids[i] = delivered[i].ID
+		if i > 0 {
+			texts = append(texts, ',')
+		}
+		if id := delivered[i].BrokerMessageID; id == "" {
+			texts = append(texts, "NULL"...)
+		} else {
+			texts = append(hex.AppendEncode(append(texts, "_utf8mb4 x'"...), []byte(storable(id))), '\'')
+		}
+	}
+	text = strings.Replace(text, "{{texts}}", string(texts), 1)
+	return withList(withList(text, "list", ids), "list", ids)
 }
 
 // markOther writes the outcomes that are no success, under the shard's lock. The first abandoned row
@@ -142,15 +177,6 @@ func (s *Store) inTurn(ctx context.Context, tx *sql.Tx, given args, names ...str
 }
 
 // All lock rows in the order of their ids, so that few of them deadlock.
-
-func publishedList(delivered []driver.Delivered) string {
-	items := make([]published, len(delivered))
-	for i, d := range delivered {
-		items[i] = published{ID: d.ID, BrokerMessageID: optional(d.BrokerMessageID)}
-	}
-	slices.SortFunc(items, func(a, b published) int { return cmp.Compare(a.ID, b.ID) })
-	return jsonList(items)
-}
 
 func otherList(outcomes []driver.Outcome) string {
 	items := make([]other, len(outcomes))

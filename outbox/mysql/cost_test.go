@@ -72,3 +72,42 @@ func sessionStatus(t *testing.T, db *sql.DB, name string) (value int) {
 	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE '"+name+"'").Scan(&name, &value))
 	return value
 }
+
+// What was published of a large batch is written by several statements, all of them or none: one
+// commit, and each row has what the broker called it.
+func TestCompletionOfALargeBatch(t *testing.T) {
+	t.Parallel()
+	const size = 2*listed + 1
+	db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
+	db.SetMaxOpenConns(1) // all that the store does is counted in this session
+	store := newStore(t, db, "")
+	store.water.slow = time.Hour // a busy machine is slow, too
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
+	require.NoError(t, err)
+	rows := make([]outbox.Row, size)
+	for i := range rows {
+		rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+	}
+	require.NoError(t, inserter.Insert(t.Context(), db, rows))
+	claim := &driver.Claim{Broker: "b", Limit: size, Window: size, Lease: time.Minute, Worker: "w"}
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT shard FROM outbox_messages LIMIT 1").Scan(&claim.Shard))
+	exchanged, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, exchanged.Batch.Messages, size)
+	completion := &driver.Completion{Lease: exchanged.Batch.Lease}
+	for i := range size {
+		completion.Published = append(completion.Published, driver.Delivered{
+			ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: strconv.FormatInt(exchanged.Batch.Messages[i].ID, 10),
+		})
+	}
+
+	commits, updates := sessionStatus(t, db, "Com_commit"), sessionStatus(t, db, "Com_update")
+	exchanged, err = store.Exchange(t.Context(), completion, nil)
+	require.NoError(t, err)
+	assert.Zero(t, exchanged.Completed.Lost)
+	assert.Equal(t, 1, sessionStatus(t, db, "Com_commit")-commits)
+	assert.Equal(t, 3, sessionStatus(t, db, "Com_update")-updates)
+	assert.Equal(t, []string{strconv.Itoa(size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages WHERE status = 'published' AND broker_message_id = id"))
+}

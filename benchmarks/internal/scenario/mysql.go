@@ -35,7 +35,7 @@ type MySQL struct {
 }
 
 // DefaultMySQL are the sizes of a full run.
-func DefaultMySQL() MySQL { return MySQL{Rows: 40_000, Payload: 500, Batch: 500, Keys: 1000} }
+func DefaultMySQL() MySQL { return MySQL{Rows: 150_000, Payload: 500, Batch: 500, Keys: 1000} }
 
 // ShortMySQL are sizes that only show whether the harness works.
 func ShortMySQL() MySQL { return MySQL{Rows: 2_000, Payload: 100, Batch: 100, Keys: 20} }
