@@ -103,7 +103,9 @@ func (d *onDemand) UnblockKey(ctx context.Context, broker, key string) (bool, er
 
 // BlockedKeys implements admin.Administration.
 func (d *onDemand) BlockedKeys(ctx context.Context, broker string, limit int) ([]admin.BlockedKey, error) {
-	return answer(ctx, d, func(ctx context.Context, s store) ([]admin.BlockedKey, error) { return s.BlockedKeys(ctx, broker, limit) })
+	return answer(ctx, d, func(ctx context.Context, s store) ([]admin.BlockedKey, error) {
+		return s.BlockedKeys(ctx, broker, limit)
+	})
 }
 
 // Overview implements admin.Administration.
@@ -133,7 +135,9 @@ func (d *onDemand) Find(ctx context.Context, request admin.FindRequest) (admin.F
 
 // KeyBlocks implements admin.Administration.
 func (d *onDemand) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) (admin.KeyBlocks, error) {
-	return answer(ctx, d, func(ctx context.Context, s store) (admin.KeyBlocks, error) { return s.KeyBlocks(ctx, broker, limit, maxCount) })
+	return answer(ctx, d, func(ctx context.Context, s store) (admin.KeyBlocks, error) {
+		return s.KeyBlocks(ctx, broker, limit, maxCount)
+	})
 }
 
 // Stranded implements admin.Administration.
