@@ -168,7 +168,8 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 }
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is
-// closed. Of tenants it has those that are awake: no question opens a connection to one that sleeps. The brokers and their retention are those of the configuration.
+// closed. Of tenants it has those that are awake: no question opens a connection to one that sleeps.
+// The brokers and their retention are those of the configuration.
 func (r *Relay) Console(opts ...monitor.Option) *monitor.Console {
 	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {

@@ -283,7 +283,7 @@ func TestWakes(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, w.supervisor.Sessions())
 		w.change(func() { assert.Zero(t, w.connected) })
-		w.supervisor.Wake("nobody")
+		w.supervisor.Wake("unlisted")
 		w.supervisor.Wake("a") // without rows
 		time.Sleep(time.Second)
 		assert.Contains(t, w.supervisor.Sessions(), "a")

@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ driver.Prober = (*Store)(nil)
+var _ driver.Poller = (*Store)(nil)
 
 // brokerParameter is the broker in the text of Ready.
 var brokerParameter = regexp.MustCompile(`\$1\b`)
@@ -22,7 +22,7 @@ func ofBroker(ready string, place int) string {
 	return brokerParameter.ReplaceAllLiteralString(ready, "$"+strconv.Itoa(place))
 }
 
-// AnyReady implements driver.Prober: the statement of Ready, once for each broker, in one. It uses no
+// AnyReady implements driver.Poller: the statement of Ready, once for each broker, in one. It uses no
 // low-water marks, which a store that was opened for this question has not, and learns none.
 func (s *Store) AnyReady(ctx context.Context, brokers []string) (bool, error) {
 	if len(brokers) == 0 {

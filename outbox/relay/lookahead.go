@@ -22,6 +22,11 @@ const (
 	minAhead    = 4 * deferWindow
 	maxAhead    = 1 << 20
 	aheadGrowth = 64
+	// aheadRetreat is by how much looks go less far after one that failed: it may have taken too long,
+	// which is half of the time that an exchange has. A look an eighth as far leaves room for a server
+	// that reads several times slower later on, and is a single failure away from what it can do, where
+	// halving would fail again and again, with the deferring waiting for each.
+	aheadRetreat = 8
 	// aheadShare is by how much a look may take longer than the deferring that follows it.
 	aheadShare = 2
 )
@@ -50,7 +55,7 @@ func (l *lookAhead) looked(took time.Duration, found bool) {
 // failed is told that a look at so many rows has failed: rows are deferred before the next one, which
 // passes over fewer.
 func (l *lookAhead) failed(took time.Duration, rows int) {
-	l.due, l.owed, l.most = false, took/aheadShare, max(rows/8, minAhead)
+	l.due, l.owed, l.most = false, took/aheadShare, max(rows/aheadRetreat, minAhead)
 	l.rows = min(l.rows, l.most)
 }
 
