@@ -242,15 +242,15 @@ func (c *Config) notifies(driver outbox.Dialect) bool {
 }
 
 // CheckTenants looks at tenants that a query or the application has listed: names as those of
-// databases, which no database of the configuration has, drivers that there are, and a DSN. A tenant
-// without a driver takes that of the section, and then notifies as the section says. What is wrong is
-// among the refused ones. The error says that there are too many.
+// databases, which no database of the configuration has, drivers that there are, and a DSN of its own: of
+// several names with one the first is right. A tenant without a driver takes that of the section, and
+// then notifies as the section says. What is wrong is among the refused ones. The error says that there are too many.
 func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Database, refused map[string]error, err error) {
 	if len(listed) > maxTenants {
 		return nil, nil, fmt.Errorf("config: there are %d tenants: one relay takes at most %d; give each of several relays a part of them", len(listed), maxTenants)
 	}
 	found, refused = make(map[string]Database, len(listed)), map[string]error{}
-	taken := map[string]string{}
+	taken, connected := map[string]string{}, map[Database]string{} // by name in small letters, by what is connected to
 	for name := range c.Databases {
 		taken[strings.ToLower(name)] = name
 	}
@@ -261,6 +261,7 @@ func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Data
 			database.Notify = c.notifies(database.Driver)
 		}
 		other, again := taken[strings.ToLower(name)]
+		same := connected[Database{Driver: database.Driver, DSN: database.DSN}]
 		_, unknown := outbox.ParseDialect(string(database.Driver))
 		switch {
 		case !namePattern.MatchString(name):
@@ -275,8 +276,11 @@ func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Data
 			refused[name] = errors.New("dsn is missing: use the connection string of the tenant's database")
 		case database.Notify && database.Driver != outbox.Postgres:
 			refused[name] = fmt.Errorf("notify does nothing for driver %s, which cannot notify other processes: remove it", database.Driver)
+		case same != "":
+			refused[name] = fmt.Errorf("has the dsn of %q: list one name for a database, which would have two sets of workers", same)
 		default:
 			taken[strings.ToLower(name)] = name
+			connected[Database{Driver: database.Driver, DSN: database.DSN}] = name
 			found[name] = database
 		}
 	}

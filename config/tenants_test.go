@@ -110,8 +110,10 @@ func TestCheckTenants(t *testing.T) {
 	cfg := &config.Config{Databases: map[string]config.Database{"main": {Driver: outbox.Postgres}}, Tenants: config.Tenants{Driver: outbox.SQLite}}
 	found, refused, err := cfg.CheckTenants(map[string]config.Database{
 		"a": {DSN: "a.db"}, "b": {Driver: outbox.MySQL, DSN: "b", Notify: true}, "Main": {DSN: "m"}, "c/d": {DSN: "x"}, "e": {Driver: "oracle", DSN: "x"},
+		"f": {Driver: outbox.SQLite, DSN: "a.db"}, "g": {Driver: outbox.MySQL, DSN: "a.db"},
 	})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]config.Database{"a": {Driver: outbox.SQLite, DSN: "a.db"}}, found)
-	assert.Equal(t, []string{"(not shown: it may be a secret)", "Main", "b", "e"}, slices.Sorted(maps.Keys(refused)))
+	assert.Equal(t, map[string]config.Database{"a": {Driver: outbox.SQLite, DSN: "a.db"}, "g": {Driver: outbox.MySQL, DSN: "a.db"}}, found)
+	assert.Equal(t, []string{"(not shown: it may be a secret)", "Main", "b", "e", "f"}, slices.Sorted(maps.Keys(refused)))
+	require.EqualError(t, refused["f"], `has the dsn of "a": list one name for a database, which would have two sets of workers`)
 }
