@@ -242,9 +242,10 @@ func (c *Config) notifies(driver outbox.Dialect) bool {
 }
 
 // CheckTenants looks at tenants that a query or the application has listed: names as those of
-// databases, which no database of the configuration has, drivers that there are, and a DSN of its own: of
-// several names with one the first is right. A tenant without a driver takes that of the section, and
-// then notifies as the section says. What is wrong is among the refused ones. The error says that there are too many.
+// databases, which no database of the configuration has, drivers that there are, and a DSN of its
+// own: of several names with one DSN the first is right. A tenant without a driver takes that of the
+// section, and then notifies as the section says. What is wrong is among the refused ones. The error
+// says that there are too many.
 func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Database, refused map[string]error, err error) {
 	if len(listed) > maxTenants {
 		return nil, nil, fmt.Errorf("config: there are %d tenants: one relay takes at most %d; give each of several relays a part of them", len(listed), maxTenants)

@@ -360,19 +360,14 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, c *driver.Claim, ids []int
 	batch.Lease = leaseOf(c)
 	batch.Lease.Token = token
 	given := args{"worker": storable(c.Worker), "token": token[:], "lease": c.Lease.Microseconds(), "isolated": !c.Shared && len(ids) == 1}
-	take := s.statements["take"]
-	for len(ids) > 0 {
-		n := min(len(ids), listed)
-		result, err := tx.ExecContext(ctx, withList(take.text, "list", ids[:n]), take.bind(given)...)
+	for some := range slices.Chunk(ids, listed) {
+		take := s.statements["take"]
+		take.text = withList(take.text, "list", some)
+		taken, err := execText(ctx, tx, take, given)
 		if err != nil {
 			return batch, err
 		}
-		taken, err := result.RowsAffected()
-		if err != nil {
-			return batch, err
-		}
-		batch.Seen += int(taken)
-		ids = ids[n:]
+		batch.Seen += taken
 	}
 	return batch, nil
 }

@@ -75,15 +75,12 @@ func (s *Store) markPublished(ctx context.Context, on conn, completion *driver.C
 	delivered := slices.SortedFunc(slices.Values(completion.Published), func(a, b driver.Delivered) int { return cmp.Compare(a.ID, b.ID) })
 	for some := range slices.Chunk(delivered, listed) {
 		mark := s.statements["mark_published"]
-		result, err := on.ExecContext(ctx, withDelivered(mark.text, some), mark.bind(args{"token": completion.Lease.Token[:]})...)
+		mark.text = withDelivered(mark.text, some)
+		n, err := execText(ctx, on, mark, args{"token": completion.Lease.Token[:]})
 		if err != nil {
 			return marked, err
 		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return marked, err
-		}
-		marked += int(n)
+		marked += n
 	}
 	return marked, nil
 }

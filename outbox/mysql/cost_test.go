@@ -29,22 +29,8 @@ func TestCostOfABatch(t *testing.T) {
 		for _, size := range []int{1, 400} {
 			t.Run(fmt.Sprintf("%d rows, unordered %t, deleted %t", size, c.unordered, c.deleted), func(t *testing.T) {
 				t.Parallel()
-				db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
-				db.SetMaxOpenConns(1) // all that the store does is counted in this session
-				store := newStore(t, db, "")
-				store.water.slow = time.Hour // a busy machine is slow, too
-				_, err := store.Migrate(t.Context())
-				require.NoError(t, err)
-				inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
-				require.NoError(t, err)
-				rows := make([]outbox.Row, 3*size)
-				for i := range rows {
-					rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
-				}
-				require.NoError(t, inserter.Insert(t.Context(), db, rows))
-				shard, err := strconv.Atoi(column[string](t, db, "SELECT shard FROM outbox_messages LIMIT 1")[0])
-				require.NoError(t, err)
-				claim := &driver.Claim{Broker: "b", Shard: shard, Limit: size, Window: size, Unordered: c.unordered, Lease: time.Minute, Worker: "w"}
+				db, store, claim := counted(t, 3*size)
+				claim.Limit, claim.Window, claim.Unordered = size, size, c.unordered
 				exchanged, err := store.Exchange(t.Context(), nil, claim)
 				require.NoError(t, err)
 				completion := &driver.Completion{Lease: exchanged.Batch.Lease, DeletePublished: c.deleted}
@@ -78,21 +64,8 @@ func sessionStatus(t *testing.T, db *sql.DB, name string) (value int) {
 func TestCompletionOfALargeBatch(t *testing.T) {
 	t.Parallel()
 	const size = 2*listed + 1
-	db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
-	db.SetMaxOpenConns(1) // all that the store does is counted in this session
-	store := newStore(t, db, "")
-	store.water.slow = time.Hour // a busy machine is slow, too
-	_, err := store.Migrate(t.Context())
-	require.NoError(t, err)
-	inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
-	require.NoError(t, err)
-	rows := make([]outbox.Row, size)
-	for i := range rows {
-		rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
-	}
-	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	claim := &driver.Claim{Broker: "b", Limit: size, Window: size, Lease: time.Minute, Worker: "w"}
-	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT shard FROM outbox_messages LIMIT 1").Scan(&claim.Shard))
+	db, store, claim := counted(t, size)
+	claim.Limit, claim.Window = size, size
 	exchanged, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, exchanged.Batch.Messages, size)
@@ -110,4 +83,26 @@ func TestCompletionOfALargeBatch(t *testing.T) {
 	assert.Equal(t, 1, sessionStatus(t, db, "Com_commit")-commits)
 	assert.Equal(t, 3, sessionStatus(t, db, "Com_update")-updates)
 	assert.Equal(t, []string{strconv.Itoa(size)}, column[string](t, db, "SELECT COUNT(*) FROM outbox_messages WHERE status = 'published' AND broker_message_id = id"))
+}
+
+// counted is a store with rows of one key, and a claim of theirs. All that the store does is counted in
+// one session.
+func counted(t *testing.T, rows int) (*sql.DB, *Store, *driver.Claim) {
+	t.Helper()
+	db := openDB(t, with(testenv.MySQL(t), "interpolateParams=true"))
+	db.SetMaxOpenConns(1)
+	store := newStore(t, db, "")
+	store.water.slow = time.Hour // a busy machine is slow, too
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	inserter, err := outbox.NewInserter(outbox.MySQL, "outbox_messages")
+	require.NoError(t, err)
+	list := make([]outbox.Row, rows)
+	for i := range list {
+		list[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+	}
+	require.NoError(t, inserter.Insert(t.Context(), db, list))
+	claim := &driver.Claim{Broker: "b", Lease: time.Minute, Worker: "w"}
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT shard FROM outbox_messages LIMIT 1").Scan(&claim.Shard))
+	return db, store, claim
 }

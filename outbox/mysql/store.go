@@ -229,7 +229,10 @@ type conn = sqladmin.Conn
 
 // exec runs a statement and returns how many rows it has changed.
 func (s *Store) exec(ctx context.Context, on conn, name string, given args) (int, error) {
-	st := s.statements[name]
+	return execText(ctx, on, s.statements[name], given)
+}
+
+func execText(ctx context.Context, on conn, st statement, given args) (int, error) {
 	result, err := on.ExecContext(ctx, st.text, st.bind(given)...)
 	if err != nil {
 		return 0, err
