@@ -35,9 +35,10 @@ type Retention struct {
 
 // A Table is what a purge needs of one database. Every store is one.
 type Table interface {
-	// FinishedBrokers, Purge, Exclusive and Backlog are those of admin.Administration.
+	// FinishedBrokers, Purge, PurgeHistory, Exclusive and Backlog are those of admin.Administration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	Purge(ctx context.Context, request admin.PurgeRequest) (int, error)
+	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit int, pause func() error) (int, error)
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
 	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }
@@ -150,6 +151,12 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	report := Report{Database: database}
 	purger := s.cfg.Databases[database]
 	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
+		published := func(broker string) time.Duration { return s.retention(broker).Published }
+		pause := func() error { return s.pace.giveWay(ctx, database, purger) }
+		days, err := purger.PurgeHistory(ctx, published, s.cfg.BatchSize, pause)
+		if report.Published += days; err != nil {
+			return err
+		}
 		// The table is asked, not the configuration: rows of a broker that was removed must go,
 		// too.
 		brokers, err := purger.FinishedBrokers(ctx)

@@ -116,7 +116,13 @@ func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error 
 	default:
 		return fmt.Errorf("driver %q is not supported", dialect)
 	}
-	steps, err := migrations(cfg.Routing().WithDefaults().Table)
+	table := cfg.Routing().WithDefaults().Table
+	steps, err := migrations(table)
+	if err == nil && cfg.Outbox.Partition == config.PartitionDay {
+		var history []driver.Migration
+		history, err = postgres.HistoryMigrations(table)
+		steps = append(steps, history...)
+	}
 	if err != nil {
 		return err
 	}

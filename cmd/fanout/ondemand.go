@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -198,6 +199,11 @@ func (d *onDemand) FinishedBrokers(ctx context.Context) ([]string, error) {
 // Purge implements admin.Administration.
 func (d *onDemand) Purge(ctx context.Context, request admin.PurgeRequest) (int, error) {
 	return answer(ctx, d, func(ctx context.Context, s store) (int, error) { return s.Purge(ctx, request) })
+}
+
+// PurgeHistory implements admin.Administration.
+func (d *onDemand) PurgeHistory(ctx context.Context, retention func(string) time.Duration, limit int, pause func() error) (int, error) {
+	return answer(ctx, d, func(ctx context.Context, s store) (int, error) { return s.PurgeHistory(ctx, retention, limit, pause) })
 }
 
 // Exclusive implements admin.Administration.

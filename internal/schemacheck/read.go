@@ -11,8 +11,8 @@ import (
 )
 
 // Wanted reads the facts out of the migrations, in which the tables' names are filled in. They hold
-// CREATE TABLE, CREATE INDEX and few other statements; one that says something about the schema and
-// cannot be read is an error.
+// CREATE TABLE, CREATE INDEX and few other statements; one that says something about a table and
+// cannot be read is an error. Views, functions and triggers are not among the facts.
 func Wanted(dialect Dialect, steps ...dbtable.Migration) (Facts, error) {
 	var tables []*Reading
 	for _, step := range steps {
@@ -34,6 +34,8 @@ func wantedStatement(dialect Dialect, tables []*Reading, text []Token) ([]*Readi
 	name := 2 // where a table's name stands
 	switch {
 	case is(text, "set"), is(text, "insert"): // options of the session, rows
+		return tables, nil
+	case is(text, "create", "view"), is(text, "create", "function"), is(text, "create", "trigger"), is(text, "do"): // no table's, and looked for by the store
 		return tables, nil
 	case is(text, "create", "table"):
 		if is(from(text, name), "if", "not", "exists") {
@@ -101,7 +103,12 @@ func (r *Reading) create(text []Token) error {
 	if r.Dialect == MySQL {
 		r.add(Table+r.Name, "engine", option(options, "engine"))
 	} else {
-		r.add(Table+r.Name, "kind", "table")
+		kind := "table"
+		if r.Dialect == Postgres && is(options, "partition", "by") {
+			kind = "partitioned table"
+			r.add(Table+r.Name, "partitioned by", words(options[2:3])+" ("+words(group(options, 3))+")")
+		}
+		r.add(Table+r.Name, "kind", kind)
 	}
 	for _, item := range split(body, ",") {
 		named := is(item, "constraint")

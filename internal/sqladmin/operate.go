@@ -244,6 +244,11 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 		if err := a.lock(ctx, conn, found.brokers); err != nil {
 			return err
 		}
+		if do.act == core.Replay && a.dialect.History {
+			if _, err := a.exec(ctx, conn, "restore", found.args()); err != nil {
+				return err
+			}
+		}
 		picked, err := a.pick(ctx, conn, found)
 		picked = slices.DeleteFunc(picked, func(row core.Operand) bool { return !slices.Contains(filter.Statuses, row.Status) || !do.act.For(&row) })
 		if changed = 0; err != nil || len(picked) == 0 {

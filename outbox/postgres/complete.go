@@ -60,7 +60,11 @@ func (x *exchange) markPublished() {
 		x.send(x.countMarked, x.store.sql.deletePublished, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids)
 		return
 	}
-	x.send(x.countMarked, x.store.sql.markPublished,
+	mark := x.store.sql.markPublished
+	if x.moves {
+		mark = x.store.sql.movePublished
+	}
+	x.send(x.countMarked, mark,
 		lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, brokerIDs)
 }
 

@@ -26,9 +26,16 @@ func TestConformance(t *testing.T) {
 	conform(t, storetest.Run, dsn, dsn)
 }
 
+// TestConformanceOfAHistory: whatever holds of an outbox holds of one that is partitioned by day.
+func TestConformanceOfAHistory(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	conform(t, storetest.Run, dsn, dsn, WithHistory())
+}
+
 // conform runs the suite in one database, each test on a table of its own. The stores connect by a
 // DSN of their own.
-func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string) {
+func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string, opts ...Option) {
 	t.Helper()
 	db := openDB(t, dsn)
 	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA app")
@@ -37,16 +44,20 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 	suite(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
-		open := func(t *testing.T, table string) driver.Store { return openStore(t, storeDSN, table) }
+		all := ""
+		if len(opts) > 0 {
+			all = table + "_all"
+		}
+		open := func(t *testing.T, table string) driver.Store { return openStore(t, storeDSN, table, opts...) }
 		return storetest.Bundle{
-			Store: open(t, table), DB: db, Table: table, Open: open, Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
+			Store: open(t, table), DB: db, Table: table, All: all, Open: open, Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
 			Tables: []string{
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
 			},
 			OpenUnhurried: func(t *testing.T, table string) driver.Store {
 				t.Helper()
-				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table)
+				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table, opts...)
 			},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
@@ -66,9 +77,9 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 	})
 }
 
-func openStore(t *testing.T, dsn, table string) *Store {
+func openStore(t *testing.T, dsn, table string, opts ...Option) *Store {
 	t.Helper()
-	store, err := Open(t.Context(), dsn, table)
+	store, err := Open(t.Context(), dsn, table, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store

@@ -87,7 +87,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 }
 
 func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
-	x := exchange{store: s, completion: completion, claim: claim}
+	x := exchange{store: s, completion: completion, claim: claim, moves: s.moves(ctx, completion)}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
 		if !claim.AroundLocked {
@@ -95,6 +95,9 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		}
 	}
 	err := x.run(ctx)
+	if x.moves && s.dayless(err) {
+		return s.exchange(ctx, completion, claim)
+	}
 	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
 		again := exchange{store: s, claim: claim, baseline: x.baseline}
 		again.answer = x.answer
@@ -149,6 +152,7 @@ type exchange struct {
 	marked     int
 	token      uuid.UUID
 	baseline   baseline
+	moves      bool // published rows go to the history
 	simple     bool // the claim is tried unchanged
 	few        bool // and should find a few rows, which come with its answer
 	wasSimple  bool // the window was

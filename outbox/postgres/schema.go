@@ -40,9 +40,22 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	applied, err := s.migrate(ctx, steps)
+	if err != nil || !s.history.kept {
+		return applied, err
+	}
+	if steps, err = HistoryMigrations(s.table); err != nil {
+		return nil, err
+	}
+	more, err := s.migrate(ctx, steps)
+	return append(applied, more...), err
+}
+
+// migrate applies the steps of the outbox, or those of its history.
+func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string, error) {
 	var there []int
 	// Before the lock is taken: what another process migrates meanwhile is then in the record.
-	err = s.conn(ctx, func(conn *pgx.Conn) (err error) {
+	err := s.conn(ctx, func(conn *pgx.Conn) (err error) {
 		there, err = s.adopt(ctx, conn, steps)
 		return err
 	})
@@ -114,6 +127,11 @@ func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migr
 		return false, nil, err
 	}
 	differences, err = s.evaluation(conn).Differences(ctx, want, live)
+	if err == nil && steps[len(steps)-1].Version > historyVersion {
+		var missing []string
+		missing, err = s.missing(ctx, conn)
+		differences = append(differences, missing...)
+	}
 	return len(live) > 0, differences, err
 }
 
@@ -150,7 +168,7 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if replica {
 		return errReplica
 	}
-	steps, err := Migrations(s.table)
+	steps, err := s.steps()
 	if err != nil {
 		return err
 	}
@@ -173,9 +191,19 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	return found.Err(steps)
 }
 
+// steps are all those that make this store's tables.
+func (s *Store) steps() ([]driver.Migration, error) {
+	steps, err := Migrations(s.table)
+	if err != nil || !s.history.kept {
+		return steps, err
+	}
+	more, err := HistoryMigrations(s.table)
+	return append(steps, more...), err
+}
+
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	steps, err := Migrations(s.table)
+	steps, err := s.steps()
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func testNeverShared(t *table, isUnordered bool) {
 			batch := result.Batch
 			if len(batch.Messages) == 0 {
 				var left int64
-				if err := t.DB.QueryRowContext(ctx, t.render("SELECT count(*) FROM {t} WHERE finished_at IS NULL")).Scan(&left); err != nil {
+				if err := t.DB.QueryRowContext(ctx, t.read("SELECT count(*) FROM {t} WHERE finished_at IS NULL")).Scan(&left); err != nil {
 					return err
 				}
 				if left == 0 {
@@ -212,7 +212,7 @@ func testDrain(t *table, isUnordered bool) {
 		w := &drainer{table: t, store: store, random: random, log: delivered, unordered: isUnordered}
 		for {
 			var finished int
-			if err := t.DB.QueryRowContext(ctx, t.render("SELECT count(*) FROM {t} WHERE status = 'published'")).Scan(&finished); err != nil {
+			if err := t.DB.QueryRowContext(ctx, t.read("SELECT count(*) FROM {t} WHERE status = 'published'")).Scan(&finished); err != nil {
 				return err
 			}
 			if finished == batches*perBatch {

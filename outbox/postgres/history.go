@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+)
+
+//go:embed history/*.sql
+var historyFiles embed.FS
+
+// historyVersion is added to the versions of the history's steps: the outbox has its own.
+const historyVersion = 1000
+
+// HistoryMigrations returns the steps that make the history of an outbox that is partitioned by day;
+// those of [Migrations] come first.
+func HistoryMigrations(table string) ([]driver.Migration, error) {
+	files, err := fs.Sub(historyFiles, "history")
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read migrations: %w", err)
+	}
+	steps, err := driver.Migrations(files, table)
+	for i := range steps {
+		steps[i].Version += historyVersion
+	}
+	return steps, err
+}
+
+// missing is what there is not of the history beside its tables.
+func (s *Store) missing(ctx context.Context, on querier) ([]string, error) {
+	rows, err := on.Query(ctx, s.sql.historyMissing)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// history is what a store knows of the partitions to which it moves what was published.
+type history struct {
+	kept bool // there is one
+
+	mu    sync.Mutex
+	lasts time.Time // up to when days were made, by this process's clock
+	asks  time.Time // when to make some again
+}
+
+const (
+	// daysAhead is how long the days that were made have to last still, for rows to be moved: clocks
+	// may differ.
+	daysAhead = time.Hour
+	daysEvery = time.Hour
+	daysAgain = time.Minute // after a failure
+)
+
+// moves says whether a completion can move what was published to the history. Where there is no day
+// to move it to, it is marked, as in an outbox without a history: delivery does not wait for DDL.
+func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
+	if !s.history.kept || completion == nil || completion.DeletePublished || len(completion.Published) == 0 {
+		return false
+	}
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	if now := s.now(); !now.Before(s.history.asks) {
+		s.history.asks = now.Add(daysAgain)
+		var seconds int64
+		err := s.conn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, s.sql.historyDays).Scan(&seconds) })
+		if err == nil { // else there may be days, and the purge reports why none can be made
+			s.history.asks, s.history.lasts = now.Add(daysEvery), now.Add(time.Duration(seconds)*time.Second)
+		}
+	}
+	return s.history.lasts.After(s.now().Add(daysAhead))
+}
+
+// dayless says whether a completion failed since the history has no partition for it, or is gone, so
+// that it is to be marked. The days are looked for again in a moment.
+func (s *Store) dayless(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable}, pgErr.Code) {
+		return false
+	}
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	s.history.lasts, s.history.asks = time.Time{}, s.now().Add(daysAgain)
+	return true
+}
+
+// checkViolation is also the error of a row for which there is no partition.
+const checkViolation = "23514"
