@@ -245,7 +245,7 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 			return err
 		}
 		if do.act == core.Replay && a.dialect.History {
-			if _, err := a.exec(ctx, conn, "restore", found.args()); err != nil {
+			if _, err := a.number(ctx, conn, "restore", found.args()); err != nil {
 				return err
 			}
 		}

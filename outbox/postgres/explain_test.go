@@ -123,7 +123,13 @@ func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
 	a, err := sqladmin.New(database{}, sqladmin.Postgres, "t")
 	require.NoError(t, err)
-	_, all := a.Texts()
+	return literalsFor(t, &Store{administration: a}, name, literals)
+}
+
+// literalsFor is literalsOf for the statements of a store.
+func literalsFor(t *testing.T, store *Store, name, literals string) string {
+	t.Helper()
+	_, all := store.Texts()
 	parameters, ok := all[name]
 	if !ok {
 		return literals

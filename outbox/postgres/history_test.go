@@ -26,6 +26,7 @@ type past struct {
 	*Store
 
 	conn *pgx.Conn
+	dsn  string
 }
 
 func newPast(t *testing.T) *past {
@@ -38,7 +39,7 @@ func newPast(t *testing.T) *past {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return &past{T: t, Store: store, conn: conn}
+	return &past{T: t, Store: store, conn: conn, dsn: dsn}
 }
 
 // write inserts messages without a key for a broker.
@@ -127,6 +128,40 @@ func TestHistoryKnowsMessages(t *testing.T) {
 	p.deliver("a")
 	p.write("a", again)
 	assert.Equal(t, 2, p.number("SELECT count(*) FROM kept"))
+}
+
+// A message that is written again while it is being moved to the history waits for the move, and is known then.
+func TestHistoryKnowsWhatIsBeingMoved(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	id := uuid.Must(uuid.NewV7())
+	p.write("a", id)
+	mover, err := p.conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = mover.Exec(t.Context(), `WITH moved AS (DELETE FROM kept RETURNING *)
+		INSERT INTO kept_history (id, created_at, message_id, priority, shard, target_broker, stream, type, content_type, deferred, isolated, crashes, attempts, published_at, finished_at, status, payload)
+		SELECT id, created_at, message_id, priority, shard, target_broker, stream, type, content_type, deferred, isolated, crashes, 1, now(), now(), 'published', payload FROM moved`)
+	require.NoError(t, err)
+	db := openDB(t, p.dsn)
+	written := make(chan int64, 1)
+	go func() {
+		result, err := db.ExecContext(context.Background(), "INSERT INTO kept (message_id, target_broker, stream, type, payload) VALUES ($1, 'a', 's', 't', 'x')", id)
+		if !assert.NoError(t, err) {
+			written <- -1
+			return
+		}
+		n, err := result.RowsAffected()
+		assert.NoError(t, err)
+		written <- n
+	}()
+	require.Eventually(t, func() bool {
+		var waiting bool
+		err := mover.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND transactionid IS NOT NULL AND database IS NULL AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database()))").Scan(&waiting)
+		return err == nil && waiting
+	}, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, mover.Commit(t.Context()))
+	assert.Zero(t, <-written)
+	assert.Equal(t, 1, p.number("SELECT count(*) FROM kept_all"))
 }
 
 // A day goes when it is old for each of its brokers; until then the rows of those for whom it is go by themselves.
@@ -254,4 +289,52 @@ func TestHistoryPurgeIsStopped(t *testing.T) {
 	require.ErrorIs(t, err, errStop)
 	assert.Equal(t, 2, n)
 	assert.Equal(t, 4, p.number("SELECT count(*) FROM kept_history"))
+}
+
+// Each role does its part of the work on a history with the rights that docs/operations.md gives it.
+func TestRolesOfAHistory(t *testing.T) {
+	t.Parallel()
+	dsn, owner := newStage(t, WithHistory())
+	owners := &past{T: t, Store: owner, dsn: dsn}
+	as := func(role string) *past {
+		dsn := with(t, dsn, "role", documentedRole(t, owner, role))
+		return &past{T: t, Store: openStore(t, dsn, "outbox_messages", WithHistory()), dsn: dsn}
+	}
+	relay, operator, writer := as("fanout_relay"), as("fanout_operator"), as("shop")
+	inserter, err := outbox.NewInserter(outbox.Postgres, "outbox_messages")
+	require.NoError(t, err)
+	db := openDB(t, writer.dsn)
+	rows := someRows(3)
+	require.NoError(t, inserter.Insert(t.Context(), db, rows))
+
+	require.NoError(t, relay.Check(t.Context()))
+	require.Len(t, relay.deliver("b"), 3)
+	_, err = relay.PurgeHistory(t.Context(), week, 10, nil)
+	require.NoError(t, err)
+	browses(t, relay.Store, true)
+
+	there, err := inserter.Written(t.Context(), db, []uuid.UUID{rows[0].MessageID, uuid.New()})
+	require.NoError(t, err)
+	assert.Equal(t, []uuid.UUID{rows[0].MessageID}, there, "also what was delivered")
+	require.NoError(t, inserter.InsertMissing(t.Context(), db, rows), "which is there")
+	require.ErrorContains(t, inserter.Insert(t.Context(), db, rows), "for the history of messages of these ids")
+	require.NoError(t, inserter.InsertMissing(t.Context(), db, someRows(1)))
+
+	replayed, err := operator.Replay(t.Context(), admin.Filter{Broker: "b", MessageIDs: []string{rows[0].MessageID.String()}}, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, replayed)
+	browses(t, operator.Store, false)
+	_, err = operator.PurgeHistory(t.Context(), week, 10, nil)
+	require.NoError(t, err)
+	assert.Len(t, relay.deliver("b"), 2, "the one that was replayed, and the new one")
+
+	for _, other := range []*past{relay, operator, writer} {
+		refused(t, other.dsn, "DROP TABLE outbox_messages_history", "ALTER TABLE outbox_messages_history ADD COLUMN n int",
+			"ALTER TABLE outbox_messages DISABLE TRIGGER outbox_messages_history_known", "TRUNCATE outbox_messages_history")
+	}
+	refused(t, operator.dsn, "SELECT payload FROM outbox_messages_all", "SELECT payload FROM outbox_messages_history", "INSERT INTO outbox_messages_history SELECT * FROM outbox_messages_all")
+	refused(t, relay.dsn, "SELECT outbox_messages_history_restore('{}', '{}')")
+	refused(t, writer.dsn, "SELECT outbox_messages_history_restore('{}', '{}')", "SELECT outbox_messages_history_detach('2020-01-01')", "SELECT outbox_messages_history_drop()",
+		"SELECT outbox_messages_history_days()", "SELECT payload FROM outbox_messages_all", "DELETE FROM outbox_messages_history")
+	require.NoError(t, owners.Check(t.Context()))
 }

@@ -10,21 +10,21 @@ import (
 func growthCommands(s *settings) []*cobra.Command {
 	return []*cobra.Command{
 		fanoutCommand(s), payloadCommand(s), purgeCommand(s), restCommand(s), memoryCommand(s), pagesCommand(s), commitCommand(s), targetsCommand(s),
-		inboxCommand(s),
+		inboxCommand(s), partitionCommand(s),
 	}
 }
 
 func defaultGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
 		scenario.DefaultFanout(), scenario.DefaultPayload(), scenario.DefaultPurge(), scenario.DefaultRest(), scenario.DefaultMemory(), scenario.DefaultPages(),
-		scenario.DefaultCommit(), scenario.DefaultInbox(),
+		scenario.DefaultCommit(), scenario.DefaultInbox(), scenario.DefaultPartition(),
 	}
 }
 
 func shortGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
 		scenario.ShortFanout(), scenario.ShortPayload(), scenario.ShortPurge(), scenario.ShortRest(), scenario.ShortMemory(), scenario.ShortPages(), scenario.ShortCommit(),
-		scenario.ShortInbox(),
+		scenario.ShortInbox(), scenario.ShortPartition(),
 	}
 }
 
@@ -109,6 +109,19 @@ func inboxCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many parts, between which the ways take turns")
 	flags.IntSliceVar(&sizes.Workers, "workers", sizes.Workers, "numbers of workers")
 	flags.IntVar(&sizes.Projections, "projections", sizes.Projections, "rows that the messages change")
+	return cmd
+}
+
+func partitionCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultPartition()
+	cmd, flags := command(s, "partition", "An outbox that is partitioned by day, beside one that is not", &sizes, scenario.ShortPartition)
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "published rows of each table")
+	flags.Int64Var(&sizes.Days, "days", sizes.Days, "days on which they were published")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.IntSliceVar(&sizes.Batches, "batches", sizes.Batches, "messages of an exchange")
+	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "exchanges of each size, with each table")
+	flags.IntVar(&sizes.Commits, "commits", sizes.Commits, "transactions of one message, on each table")
 	return cmd
 }
 

@@ -75,6 +75,9 @@ func TestShort(t *testing.T) {
 			"without: drain", "without: claim p99", "forced: purged meanwhile", "forced: drain, of the rate without", "forced: batch of the purge, p99",
 			"forced: slowest claim, times the p99 without", "giving way: drain, of the rate without", "giving way: whole purge",
 		},
+		"partition": {
+			"exchange of 5: p99 ratio", "exchange of 1: p50 by day", "commit of a message: p50 ratio", "purge of a day, one table: took", "purge of a day, by day: writers: p99 without",
+		},
 		"idle":   {"1 broker: statements of each broker", "3 brokers: of which pings", "3 brokers: CPU of the process", "3 brokers: peak heap"},
 		"memory": {"backlog of 200: peak heap", "backlog of 1000: peak live heap, of the small backlog", "producer outruns: backlog at the end"},
 		"pages": {
@@ -94,7 +97,7 @@ func TestShort(t *testing.T) {
 		"commit":                  {"postgres: event/by-hand", "postgres: no-event/plain", "sqlite: other-model/plain", "discard: event"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "pages", "commit", "inbox"}, scenario) {
+			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "pages", "commit", "inbox", "partition"}, scenario) {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			if strings.HasSuffix(scenario, "rabbitmq") {
@@ -206,6 +209,7 @@ func TestUsage(t *testing.T) {
 		"pages":            {"pages", "--rows=1000"},
 		"commit":           {"commit", "--rounds=0"},
 		"inbox":            {"inbox", "--messages=1001"},
+		"partition":        {"partition", "--days=2"},
 		"chart of drain":   {"drain", "--chart=drain.pdf"},
 		"latency":          {"latency", "--rate=0"},
 		"case of latency":  {"latency", "--only=by magic"},

@@ -92,12 +92,14 @@ BEGIN
         IF strpos(coalesce(known, ''), '-- ' || today || chr(10)) = 0 THEN
             -- A message that the history has is not stored again: the primary key of the outbox cannot know. A message id of version 7 has its time in front.
             -- One from yesterday on, an hour being granted to clocks, was published since: it is looked for in the days that are near and in no other, so
-            -- that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all.
+            -- that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all. Where a row of the
+            -- message is there, one that is just being moved is waited for, and then found in the history; others do not go while this transaction lasts.
             EXECUTE format($function$
 CREATE OR REPLACE FUNCTION %1$s.{{name}}_history_known() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $body$
 -- %2$s
 BEGIN
+    PERFORM FROM {{table}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker FOR KEY SHARE;
     IF NEW.message_id >= %3$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
         IF EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
            OR EXISTS (SELECT FROM %5$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
@@ -159,17 +161,50 @@ BEGIN
 END
 $$;
 
--- The functions run with their owner's rights, find the tables beside them and nothing of their caller's, and are for relays alone.
+-- Bring rows of the history back to the outbox, published as they are, so that an operator can act on them as on any other, and return how many. Of a message that
+-- stands in both, the one of the outbox counts; of one that stands in the history twice, one. An operator need not have the right to read what is moved.
+-- Plan: the rows by {{name}}_history_pkey, in each partition.
+CREATE FUNCTION {{table}}_history_restore(message_ids uuid[], brokers text[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    restored bigint;
+BEGIN
+    WITH moved AS (
+        DELETE FROM {{table}}_history AS m
+         USING unnest(message_ids, brokers) AS found (message_id, target_broker)
+         WHERE m.message_id = ANY (message_ids) AND m.message_id = found.message_id AND m.target_broker = found.target_broker
+           AND NOT EXISTS (SELECT FROM {{table}} AS o WHERE o.message_id = found.message_id AND o.target_broker = found.target_broker)
+        RETURNING m.*
+    )
+    INSERT INTO {{table}}
+         ( id, created_at, available_at, expires_at, message_id, priority, target_broker, stream
+         , type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id
+         , headers, last_error, deferred, isolated, crashes, attempts, locked_until, published_at
+         , finished_at, lock_token, status, locked_by, broker_message_id, payload)
+    SELECT id, created_at, available_at, expires_at, message_id, priority, target_broker, stream
+         , type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id
+         , headers, last_error, deferred, isolated, crashes, attempts, locked_until, published_at
+         , finished_at, lock_token, status, locked_by, broker_message_id, payload
+      FROM moved
+        ON CONFLICT (message_id, target_broker) DO NOTHING;
+    GET DIAGNOSTICS restored = ROW_COUNT;
+    RETURN restored;
+END
+$$;
+
+-- The functions run with their owner's rights, find the tables beside them and nothing of their caller's, and are for relays and operators alone.
 DO $$
 DECLARE
     home text := (SELECT quote_ident(nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass);
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['days()', 'detach(date)', 'drop()'] LOOP
+    FOREACH name IN ARRAY ARRAY['days()', 'detach(date)', 'drop()', 'restore(uuid[], text[])'] LOOP
         EXECUTE format('ALTER FUNCTION {{table}}_history_%s SET search_path = pg_catalog, %s, pg_temp', name, home);
-        EXECUTE format('ALTER FUNCTION {{table}}_history_%s SET lock_timeout = %L', name, '200ms');
         EXECUTE format('REVOKE ALL ON FUNCTION {{table}}_history_%s FROM PUBLIC', name);
     END LOOP;
+    ALTER FUNCTION {{table}}_history_days() SET lock_timeout = '200ms';
+    ALTER FUNCTION {{table}}_history_detach(date) SET lock_timeout = '200ms';
+    ALTER FUNCTION {{table}}_history_drop() SET lock_timeout = '200ms';
     PERFORM {{table}}_history_days();
 END
 $$;

@@ -4,6 +4,7 @@ SELECT what || ': missing'
              , ('function {{table}}_history_days', to_regprocedure('{{table}}_history_days()') IS NOT NULL)
              , ('function {{table}}_history_detach', to_regprocedure('{{table}}_history_detach(date)') IS NOT NULL)
              , ('function {{table}}_history_drop', to_regprocedure('{{table}}_history_drop()') IS NOT NULL)
+             , ('function {{table}}_history_restore', to_regprocedure('{{table}}_history_restore(uuid[], text[])') IS NOT NULL)
              , ('trigger {{name}}_history_known on {{table}}'
                , EXISTS (SELECT FROM pg_trigger
                           WHERE tgrelid = to_regclass('{{table}}') AND tgname = lower('{{name}}_history_known') AND tgenabled IN ('O', 'A')
