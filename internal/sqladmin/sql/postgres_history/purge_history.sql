@@ -10,5 +10,5 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM {{table}}_history AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.target_broker = @broker
+   AND m.target_broker || '' = @broker -- which no index serves
    AND m.published_at >= @day::text::date::timestamp AT TIME ZONE 'UTC' AND m.published_at < (@day::text::date + 1)::timestamp AT TIME ZONE 'UTC'
