@@ -138,6 +138,31 @@ func TestNotify(t *testing.T) {
 	require.ErrorContains(t, err, "databases.x.notify: must be true or false")
 }
 
+// An outbox can be partitioned on PostgreSQL, which is said with the line that asks for it, also of a configuration in Go.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	const file = `
+databases: {default: {driver: %s, dsn: x}}
+outbox: {partition: %s}
+brokers:
+  default: {type: redis, url: redis://a/1}
+`
+	cfg, err := parsed(fmt.Appendf(nil, file, "postgres", "day"), "fanout.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, config.PartitionDay, cfg.Outbox.Partition)
+	require.NoError(t, cfg.Validate())
+	cfg.Outbox.Partition = "week"
+	require.ErrorContains(t, cfg.Validate(), `outbox.partition: is "week": use none or day`)
+	cfg, err = parsed(fmt.Appendf(nil, file, "sqlite", "none"), "fanout.yaml")
+	require.NoError(t, err)
+	cfg.Outbox.Partition = config.PartitionDay
+	require.ErrorContains(t, cfg.Validate(), `outbox.partition: is day, but database "default" is of driver sqlite`)
+	_, err = parsed(fmt.Appendf(nil, file, "mysql", "day"), "fanout.yaml")
+	require.ErrorContains(t, err, `3:21: outbox.partition: is day, but database "default" is of driver mysql: only PostgreSQL's outbox can be partitioned; leave it out`)
+	_, err = parsed(fmt.Appendf(nil, file, "postgres", "month"), "fanout.yaml")
+	require.ErrorContains(t, err, `outbox.partition: "month" is not known: use none or day`)
+}
+
 // A broker can differ from the outbox in both directions; what it leaves out holds as there.
 func TestKeep(t *testing.T) {
 	t.Parallel()

@@ -118,13 +118,15 @@ func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error 
 	}
 	table := cfg.Routing().WithDefaults().Table
 	steps, err := migrations(table)
-	if err == nil && cfg.Outbox.Partition == config.PartitionDay {
-		var history []driver.Migration
-		history, err = postgres.HistoryMigrations(table)
-		steps = append(steps, history...)
-	}
 	if err != nil {
 		return err
+	}
+	if cfg.Outbox.Partition == config.PartitionDay {
+		history, err := postgres.HistoryMigrations(table)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, history...)
 	}
 	for _, step := range steps {
 		printStep(cmd, cfg, name, step.String(), step.SQL)

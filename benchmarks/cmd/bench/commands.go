@@ -169,7 +169,7 @@ func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
 	cmd, flags := command(s, "drain", "A backlog from PostgreSQL to a broker, beside loops written by hand", &sizes, func() scenario.Backlog {
 		short := scenario.ShortBacklog()
-		short.Broker, short.NotKept = sizes.Broker, sizes.NotKept
+		short.Broker, short.NotKept, short.Partitioned = sizes.Broker, sizes.NotKept, sizes.Partitioned
 		return short
 	})
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
@@ -182,6 +182,7 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.IntSliceVar(&sizes.Workers, "workers", nil, "numbers of Fanout's workers, instead of its default")
 	flags.BoolVar(&sizes.NotKept, "not-kept", false, "also measure with rows that are removed as they are delivered (keep: false)")
+	flags.BoolVar(&sizes.Partitioned, "partitioned", false, "also measure with rows that are moved to a history as they are delivered (partition: day)")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
 	return cmd
 }

@@ -43,6 +43,9 @@ type Backlog struct {
 	Workers []int
 	// NotKept adds a case that removes rows as they are delivered ("keep: false"), for each number of keys.
 	NotKept bool
+	// Partitioned adds a case that moves rows to a history as they are delivered ("partition: day"), for
+	// each number of keys.
+	Partitioned bool
 	// Broker is redis (the default), rabbitmq, nats or kafka. For the others than Redis there are fewer
 	// cases.
 	Broker string
@@ -111,6 +114,7 @@ type contest struct {
 	ordered bool
 	minimal bool // the rows stand in the minimal table
 	notKept bool // delivered rows are removed
+	byDay   bool // delivered rows are moved
 	// connections of the store at most; postgresAway and redisAway are how far away the servers
 	// are, by the time of a round trip.
 	connections             int32
@@ -254,7 +258,12 @@ type setup struct {
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the
 // stream.
 func (s *setup) measure(ctx context.Context, name string) (m measured, err error) {
-	if s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway); err != nil {
+	if s.byDay {
+		s.table, err = s.database.Partitioned(ctx, name, s.connections)
+	} else {
+		s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway)
+	}
+	if err != nil {
 		return m, err
 	}
 	s.stream = s.streams.New(name)

@@ -82,7 +82,12 @@ func (b Backlog) fanouts() (all []*contest) {
 			}
 			add(c)
 			if b.NotKept {
+				c := c
 				c.name, c.kind, c.notKept = c.name+", not kept", asDelivered, true
+				add(c)
+			}
+			if b.Partitioned {
+				c.name, c.kind, c.byDay = c.name+", by day", asDelivered, true
 				add(c)
 			}
 		}

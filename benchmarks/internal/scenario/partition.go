@@ -141,13 +141,7 @@ func (p Partition) exchanges(ctx context.Context, o *Options, random *rand.Rand,
 	var drains [2]*drain
 	for i, k := range kinds {
 		k.times = nil
-		if err := k.trigger(ctx, "DISABLE"); err != nil { // their ids have no time, so that all days would be looked through
-			return err
-		}
 		if err := k.Fill(ctx, o.Log, fixture.Fill{Rows: rows, Brokers: []string{drainBroker}, Keys: []int64{p.Keys}, Prefix: "order-", Payload: p.Payload, Seed: random.Uint64()}); err != nil {
-			return err
-		}
-		if err := k.trigger(ctx, "ENABLE"); err != nil {
 			return err
 		}
 		var err error
@@ -181,11 +175,6 @@ func (p Partition) exchanges(ctx context.Context, o *Options, random *rand.Rand,
 	}
 	p.compare(o, fmt.Sprintf("exchange of %d", batch), kinds[0].times, kinds[1].times, partitionTarget)
 	return nil
-}
-
-// trigger switches that of a history off and on.
-func (k *keeper) trigger(ctx context.Context, to string) error {
-	return k.Exec(ctx, "ALTER TABLE {{table}} "+to+" TRIGGER USER")
 }
 
 // compare reports the times of both tables, and how those by day are to the others.
