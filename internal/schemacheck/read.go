@@ -92,6 +92,16 @@ func (r *Reading) add(object, property, value string) {
 	r.Facts = r.Facts.With(object, property, value)
 }
 
+// kind reads what kind of a table it is.
+func (r *Reading) kind(options []Token) {
+	if r.Dialect != Postgres || !is(options, "partition", "by") {
+		r.add(Table+r.Name, "kind", "table")
+		return
+	}
+	r.add(Table+r.Name, "kind", "partitioned table")
+	r.add(Table+r.Name, "partitioned by", at(options, 2).Word()+" ("+words(group(options, 3))+")")
+}
+
 // create reads CREATE TABLE name (columns and constraints) options.
 func (r *Reading) create(text []Token) error {
 	open := find(text, "(")
@@ -103,12 +113,7 @@ func (r *Reading) create(text []Token) error {
 	if r.Dialect == MySQL {
 		r.add(Table+r.Name, "engine", option(options, "engine"))
 	} else {
-		kind := "table"
-		if r.Dialect == Postgres && is(options, "partition", "by") {
-			kind = "partitioned table"
-			r.add(Table+r.Name, "partitioned by", words(options[2:3])+" ("+words(group(options, 3))+")")
-		}
-		r.add(Table+r.Name, "kind", kind)
+		r.kind(options)
 	}
 	for _, item := range split(body, ",") {
 		named := is(item, "constraint")

@@ -58,6 +58,9 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 	)
 	try := func() error {
 		answer, err = s.exchange(ctx, completion, claim)
+		if completion != nil && s.dayless(err) {
+			answer, err = s.exchange(ctx, completion, claim)
+		}
 		if answer.Completed != nil {
 			completed, completion = answer.Completed, nil // it stands, whatever becomes of the claim
 		}
@@ -95,9 +98,6 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		}
 	}
 	err := x.run(ctx)
-	if x.moves && s.dayless(err) {
-		return s.exchange(ctx, completion, claim)
-	}
 	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
 		again := exchange{store: s, claim: claim, baseline: x.baseline}
 		again.answer = x.answer

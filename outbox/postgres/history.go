@@ -85,7 +85,7 @@ func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
 // that it is to be marked. The days are looked for again in a moment.
 func (s *Store) dayless(err error) bool {
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable}, pgErr.Code) {
+	if !s.history.kept || !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable}, pgErr.Code) {
 		return false
 	}
 	s.history.mu.Lock()

@@ -18,7 +18,7 @@ func TestPlansOfAHistory(t *testing.T) {
 		exec(t, p.conn, `INSERT INTO kept_history (id, created_at, message_id, priority, shard, target_broker, stream, type, ordering_key, content_type, deferred, isolated,
 				crashes, attempts, published_at, finished_at, status, payload)
 			SELECT $1::bigint * $2::bigint + n, now(), lpad(to_hex($1::bigint * $2::bigint + n), 32, '0')::uuid, 0, 0, CASE WHEN n % 2 = 0 THEN 'a' ELSE 'b' END, 's', 'type-' || n, 'key-' || n, '',
-			       false, false, 0, 1, now() - interval '1 second' * n / 100, now() - interval '1 second' * n / 100, 'published', 'x'
+			       false, n < 0, 0, 1, now() - interval '1 second' * n / 100, now() - interval '1 second' * n / 100, 'published', 'x'
 			  FROM generate_series(1, $2::bigint) AS n`, days-n, each)
 		if n < days-1 {
 			p.older(days - n)

@@ -140,7 +140,7 @@ func TestHistoryKnowsWhatIsBeingMoved(t *testing.T) {
 	require.NoError(t, err)
 	_, err = mover.Exec(t.Context(), `WITH moved AS (DELETE FROM kept RETURNING *)
 		INSERT INTO kept_history (id, created_at, message_id, priority, shard, target_broker, stream, type, content_type, deferred, isolated, crashes, attempts, published_at, finished_at, status, payload)
-		SELECT id, created_at, message_id, priority, shard, target_broker, stream, type, content_type, deferred, isolated, crashes, 1, now(), now(), 'published', payload FROM moved`)
+		SELECT id, created_at, message_id, priority, shard, target_broker, stream, type, content_type, deferred, isolated, crashes, 1, created_at, now(), 'published', payload FROM moved`)
 	require.NoError(t, err)
 	db := openDB(t, p.dsn)
 	written := make(chan int64, 1)
@@ -295,7 +295,6 @@ func TestHistoryPurgeIsStopped(t *testing.T) {
 func TestRolesOfAHistory(t *testing.T) {
 	t.Parallel()
 	dsn, owner := newStage(t, WithHistory())
-	owners := &past{T: t, Store: owner, dsn: dsn}
 	as := func(role string) *past {
 		dsn := with(t, dsn, "role", documentedRole(t, owner, role))
 		return &past{T: t, Store: openStore(t, dsn, "outbox_messages", WithHistory()), dsn: dsn}
@@ -332,9 +331,9 @@ func TestRolesOfAHistory(t *testing.T) {
 		refused(t, other.dsn, "DROP TABLE outbox_messages_history", "ALTER TABLE outbox_messages_history ADD COLUMN n int",
 			"ALTER TABLE outbox_messages DISABLE TRIGGER outbox_messages_history_known", "TRUNCATE outbox_messages_history")
 	}
-	refused(t, operator.dsn, "SELECT payload FROM outbox_messages_all", "SELECT payload FROM outbox_messages_history", "INSERT INTO outbox_messages_history SELECT * FROM outbox_messages_all")
+	refused(t, operator.dsn, "SELECT payload FROM outbox_messages_all", "SELECT payload FROM outbox_messages_history", "INSERT INTO outbox_messages_history (id) VALUES (1)")
 	refused(t, relay.dsn, "SELECT outbox_messages_history_restore('{}', '{}')")
 	refused(t, writer.dsn, "SELECT outbox_messages_history_restore('{}', '{}')", "SELECT outbox_messages_history_detach('2020-01-01')", "SELECT outbox_messages_history_drop()",
 		"SELECT outbox_messages_history_days()", "SELECT payload FROM outbox_messages_all", "DELETE FROM outbox_messages_history")
-	require.NoError(t, owners.Check(t.Context()))
+	require.NoError(t, owner.Check(t.Context()))
 }

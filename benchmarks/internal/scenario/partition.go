@@ -118,7 +118,7 @@ func (p Partition) fill(ctx context.Context, o *Options, whole, days *fixture.Ta
 	if err := days.Exec(ctx, strings.ReplaceAll(readSQL("partition_days"), "{{days}}", strconv.FormatInt(p.Days, 10))); err != nil {
 		return fmt.Errorf("scenario: make the days: %w", err)
 	}
-	if err := days.Exec(ctx, "INSERT INTO {{table}}_history SELECT * FROM whole"); err != nil { // the columns are in the same order
+	if err := days.Exec(ctx, "INSERT INTO {{table}}_history TABLE whole"); err != nil { // the columns are in the same order
 		return fmt.Errorf("scenario: fill the history: %w", err)
 	}
 	for _, table := range []*fixture.Table{whole, days} {
@@ -141,7 +141,8 @@ func (p Partition) exchanges(ctx context.Context, o *Options, random *rand.Rand,
 	var drains [2]*drain
 	for i, k := range kinds {
 		k.times = nil
-		if err := k.Fill(ctx, o.Log, fixture.Fill{Rows: rows, Brokers: []string{drainBroker}, Keys: []int64{p.Keys}, Prefix: "order-", Payload: p.Payload, Seed: random.Uint64()}); err != nil {
+		fill := fixture.Fill{Rows: rows, Brokers: []string{drainBroker}, Keys: []int64{p.Keys}, Prefix: "order-", Payload: p.Payload, Seed: random.Uint64()}
+		if err := k.Fill(ctx, o.Log, fill); err != nil {
 			return err
 		}
 		var err error
@@ -191,7 +192,8 @@ func (p Partition) compare(o *Options, of string, whole, days []time.Duration, t
 
 // insertOne is a message as plain SQL writes it, with an id of version 7.
 const insertOne = `INSERT INTO {{table}} (message_id, target_broker, stream, type, ordering_key, payload)
-VALUES ((lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid,
+VALUES ((lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
+         || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid,
         'written', 'ordering::order', 'Ordering.OrderPlaced.v1', 'order-1', convert_to(repeat('x', 300), 'UTF8'))`
 
 // commits writes one message in a transaction, to both tables in turn.
