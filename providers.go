@@ -104,13 +104,13 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	if database.Driver == outbox.SQLite {
 		warnOfTwoSQLites(ctx, name, o.log)
 	}
-	return connect(ctx, database, table, cfg.Outbox.Partition, conns, false)
+	return connect(ctx, database, table, cfg.Outbox.PartitionByDay, conns, false)
 }
 
 // connect opens a store with connections of its own; a brief one is for a question or two.
-func connect(ctx context.Context, database config.Database, table string, partition config.Partition, conns int, brief bool) (driver.Store, error) {
+func connect(ctx context.Context, database config.Database, table string, byDay bool, conns int, brief bool) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
-	if partition == config.PartitionDay && database.Driver != outbox.Postgres {
+	if byDay && database.Driver != outbox.Postgres {
 		return nil, fmt.Errorf("outbox.partition is day, which is for PostgreSQL, and the driver is %s", database.Driver)
 	}
 	switch database.Driver {
@@ -119,7 +119,7 @@ func connect(ctx context.Context, database config.Database, table string, partit
 		if brief {
 			opts = append(opts, postgres.WithBriefUse())
 		}
-		if partition == config.PartitionDay {
+		if byDay {
 			opts = append(opts, postgres.WithHistory())
 		}
 		store, err := postgres.Open(ctx, dsn, table, opts...)

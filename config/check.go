@@ -26,11 +26,14 @@ func (r *reader) checkShared(section *outboxSection, cfg *Config) {
 	r.checkDelays(section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
 }
 
+// partitionDay is the word for Outbox.PartitionByDay.
+const partitionDay = "day"
+
 const onlyPostgres = "is day, but database %q is of driver %s: only PostgreSQL's outbox can be partitioned; leave it out"
 
 // unpartitioned is a database that cannot be partitioned where it should; empty where there is none.
 func (c *Config) unpartitioned() string {
-	if c.Outbox.Partition != PartitionDay {
+	if !c.Outbox.PartitionByDay {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {

@@ -75,24 +75,13 @@ type Outbox struct {
 	// SerializeKeys makes writers of one ordering key take turns, see outbox.Routing. Default:
 	// false.
 	SerializeKeys bool
-	// Partition says whether published rows are kept in a table with a partition for each day, of which
-	// whole days are dropped. Default: PartitionNone. See docs/operations.md.
-	Partition Partition
+	// PartitionByDay moves published rows to a history with a partition for each day, and whole days are
+	// dropped ("partition: day"): see docs/operations.md. PostgreSQL only. Default: false.
+	PartitionByDay bool
 	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds
 	// a broker's overrides and the defaults.
 	Policy outbox.Policy
 }
-
-// Partition says how published rows are kept.
-type Partition string
-
-// The values of Partition.
-const (
-	// PartitionNone keeps them in the outbox table.
-	PartitionNone Partition = "none"
-	// PartitionDay moves them to a history with a partition for each day. PostgreSQL only.
-	PartitionDay Partition = "day"
-)
 
 // Ordering says whether messages with the same ordering key wait for each other.
 type Ordering string

@@ -149,13 +149,11 @@ brokers:
 `
 	cfg, err := parsed(fmt.Appendf(nil, file, "postgres", "day"), "fanout.yaml")
 	require.NoError(t, err)
-	assert.Equal(t, config.PartitionDay, cfg.Outbox.Partition)
+	assert.True(t, cfg.Outbox.PartitionByDay)
 	require.NoError(t, cfg.Validate())
-	cfg.Outbox.Partition = "week"
-	require.ErrorContains(t, cfg.Validate(), `outbox.partition: is "week": use none or day`)
 	cfg, err = parsed(fmt.Appendf(nil, file, "sqlite", "none"), "fanout.yaml")
 	require.NoError(t, err)
-	cfg.Outbox.Partition = config.PartitionDay
+	cfg.Outbox.PartitionByDay = true
 	require.ErrorContains(t, cfg.Validate(), `outbox.partition: is day, but database "default" is of driver sqlite`)
 	_, err = parsed(fmt.Appendf(nil, file, "mysql", "day"), "fanout.yaml")
 	require.ErrorContains(t, err, `3:21: outbox.partition: is day, but database "default" is of driver mysql: only PostgreSQL's outbox can be partitioned; leave it out`)

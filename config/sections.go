@@ -135,7 +135,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	o.boolean("keep", &keep)
 	policy.DeletePublished = !keep
 	o.boolean("serialize_keys", &out.SerializeKeys)
-	out.Partition = Partition(o.choice("partition", string(PartitionNone), string(PartitionDay)))
+	out.PartitionByDay = o.choice("partition", "none", partitionDay) == partitionDay
 	o.close()
 	r.checkShared(section, cfg)
 	return section

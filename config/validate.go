@@ -37,11 +37,8 @@ func (c *Config) Validate() error {
 			v.problemf(path+".broker", "no messages are delivered to a broker %q%s", consumer.Broker, suggest(consumer.Broker, c.BrokerNames()))
 		}
 	}
-	switch name := c.unpartitioned(); {
-	case name != "":
+	if name := c.unpartitioned(); name != "" {
 		v.problemf("outbox.partition", onlyPostgres, name, c.Databases[name].Driver)
-	case !slices.Contains([]Partition{"", PartitionNone, PartitionDay}, c.Outbox.Partition):
-		v.problemf("outbox.partition", "is %q: use none or day", c.Outbox.Partition)
 	}
 	v.checkTenants()
 	v.checkReferences()

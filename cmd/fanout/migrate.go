@@ -104,29 +104,25 @@ func printSteps(cmd *cobra.Command, database string, steps []string) {
 }
 
 func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {
-	migrations := postgres.Migrations
+	table := cfg.Routing().WithDefaults().Table
+	var of []postgres.Option
+	if cfg.Outbox.PartitionByDay {
+		of = append(of, postgres.WithHistory())
+	}
+	steps, err := postgres.Migrations(table, of...)
 	switch dialect := cfg.Databases[name].Driver; dialect {
 	case outbox.Postgres:
 	case outbox.SQLServer:
-		migrations = sqlserver.Migrations
+		steps, err = sqlserver.Migrations(table)
 	case outbox.MySQL:
-		migrations = mysql.Migrations
+		steps, err = mysql.Migrations(table)
 	case outbox.SQLite:
-		migrations = sqlite.Migrations
+		steps, err = sqlite.Migrations(table)
 	default:
 		return fmt.Errorf("driver %q is not supported", dialect)
 	}
-	table := cfg.Routing().WithDefaults().Table
-	steps, err := migrations(table)
 	if err != nil {
 		return err
-	}
-	if cfg.Outbox.Partition == config.PartitionDay {
-		history, err := postgres.HistoryMigrations(table)
-		if err != nil {
-			return err
-		}
-		steps = append(steps, history...)
 	}
 	for _, step := range steps {
 		printStep(cmd, cfg, name, step.String(), step.SQL)

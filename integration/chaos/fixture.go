@@ -167,11 +167,11 @@ brokers:
 }
 
 // partition is the setting of that name.
-func (s *fixture) partition() config.Partition {
+func (s *fixture) partition() string {
 	if s.options.Partitioned {
-		return config.PartitionDay
+		return "day"
 	}
-	return config.PartitionNone
+	return "none"
 }
 
 // maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as

@@ -4,8 +4,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -22,18 +20,9 @@ var historyFiles embed.FS
 // historyVersion is added to the versions of the history's steps: the outbox has its own.
 const historyVersion = 1000
 
-// HistoryMigrations returns the steps that make the history of an outbox that is partitioned by day;
-// those of [Migrations] come first.
-func HistoryMigrations(table string) ([]driver.Migration, error) {
-	files, err := fs.Sub(historyFiles, "history")
-	if err != nil {
-		return nil, fmt.Errorf("postgres: read migrations: %w", err)
-	}
-	steps, err := driver.Migrations(files, table)
-	for i := range steps {
-		steps[i].Version += historyVersion
-	}
-	return steps, err
+// historySteps make the history; those of the outbox come first.
+func historySteps(table string) ([]driver.Migration, error) {
+	return stepsIn(historyFiles, "history", table, historyVersion)
 }
 
 // missing is what there is not of the history beside its tables.

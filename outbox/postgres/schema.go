@@ -24,13 +24,31 @@ var errReplica = errors.New("the database is a read replica: point the relay at 
 var migrationFiles embed.FS
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
-// other migration tools.
-func Migrations(table string) ([]driver.Migration, error) {
-	files, err := fs.Sub(migrationFiles, "migrations")
+// other migration tools. Of the options, WithHistory counts: its steps come last, with versions of
+// their own, from 1001 on.
+func Migrations(table string, opts ...Option) ([]driver.Migration, error) {
+	var cfg config
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	steps, err := stepsIn(migrationFiles, "migrations", table, 0)
+	if err != nil || !cfg.history {
+		return steps, err
+	}
+	more, err := historySteps(table)
+	return append(steps, more...), err
+}
+
+func stepsIn(all embed.FS, folder, table string, above int) ([]driver.Migration, error) {
+	files, err := fs.Sub(all, folder)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read migrations: %w", err)
 	}
-	return driver.Migrations(files, table)
+	steps, err := driver.Migrations(files, table)
+	for i := range steps {
+		steps[i].Version += above
+	}
+	return steps, err
 }
 
 // Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
@@ -44,7 +62,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	if err != nil || !s.history.kept {
 		return applied, err
 	}
-	if steps, err = HistoryMigrations(s.table); err != nil {
+	if steps, err = historySteps(s.table); err != nil {
 		return nil, err
 	}
 	more, err := s.migrate(ctx, steps)
@@ -193,12 +211,10 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 
 // steps are all those that make this store's tables.
 func (s *Store) steps() ([]driver.Migration, error) {
-	steps, err := Migrations(s.table)
-	if err != nil || !s.history.kept {
-		return steps, err
+	if s.history.kept {
+		return Migrations(s.table, WithHistory())
 	}
-	more, err := HistoryMigrations(s.table)
-	return append(steps, more...), err
+	return Migrations(s.table)
 }
 
 // wanted are the facts of this store's tables.
