@@ -154,28 +154,30 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 		published := func(broker string) time.Duration { return s.retention(broker).Published }
 		pause := func() error { return s.pace.giveWay(ctx, database, purger) }
 		days, err := purger.PurgeHistory(ctx, published, s.cfg.BatchSize, pause)
-		if report.Published += days; err != nil {
-			return err
-		}
-		// The table is asked, not the configuration: rows of a broker that was removed must go,
-		// too.
-		brokers, err := purger.FinishedBrokers(ctx)
-		if err != nil {
-			return err
-		}
-		for _, broker := range brokers {
-			retention := s.retention(broker)
-			if err := s.drain(ctx, database, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
-				return err
-			}
-			if err := s.drain(ctx, database, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
-				return err
-			}
-		}
-		return nil
+		report.Published += days
+		return errors.Join(err, s.purgeRows(ctx, database, &report)) // an error of one keeps nothing of the other
 	})
 	report.Skipped = err == nil && !ran
 	return report, err
+}
+
+// purgeRows purges what is in the table itself.
+func (s *Scheduler) purgeRows(ctx context.Context, database string, report *Report) error {
+	// The table is asked, not the configuration: rows of a broker that was removed must go, too.
+	brokers, err := s.cfg.Databases[database].FinishedBrokers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, broker := range brokers {
+		retention := s.retention(broker)
+		if err := s.drain(ctx, database, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
+			return err
+		}
+		if err := s.drain(ctx, database, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drain removes batch after batch until one comes back short, and slows down while delivery lags.

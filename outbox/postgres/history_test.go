@@ -197,10 +197,10 @@ func TestHistoryDropsWhatIsLeft(t *testing.T) {
 	p.deliver("a")
 	p.older(5)
 	require.Equal(t, 1, p.number("SELECT CASE WHEN kept_history_detach((now() AT TIME ZONE 'UTC')::date - 5) THEN 1 ELSE 0 END"))
-	exec(t, p.conn, "CREATE TABLE kept_day_notes (n int)")
+	exec(t, p.conn, "CREATE TABLE kept_day_20200101 (n int)")
 	assert.Equal(t, 0, p.purgeHistory(week))
 	assert.Equal(t, 0, p.number("SELECT count(*) FROM pg_class WHERE relname = 'kept_day_' || to_char(now() AT TIME ZONE 'UTC' - interval '5 days', 'YYYYMMDD')"))
-	assert.Equal(t, 1, p.number("SELECT count(*) FROM pg_class WHERE relname = 'kept_day_notes'"), "what is not ours stays")
+	assert.Equal(t, 1, p.number("SELECT count(*) FROM pg_class WHERE relname = 'kept_day_20200101'"), "what is not ours stays")
 }
 
 // Delivery goes on where there is no day to move a row to: it is marked, and the day is made again.

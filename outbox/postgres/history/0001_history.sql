@@ -76,6 +76,7 @@ DECLARE
     day   date;
     home  text;
     part  text;
+    mark  text := '-- ' || to_char(today, 'YYYY-MM-DD') || chr(10); -- of the function that was made today
     known text; -- the function that is there
 BEGIN
     SELECT quote_ident(n.nspname), format('%I.%s', n.nspname, left(c.relname, -length('history')) || 'day_') INTO home, part
@@ -86,10 +87,10 @@ BEGIN
             CONTINUE WHEN to_regclass(part || to_char(day, 'YYYYMMDD')) IS NOT NULL;
             EXECUTE format('CREATE TABLE %s (LIKE {{table}}_history)', part || to_char(day, 'YYYYMMDD'));
             EXECUTE format('ALTER TABLE {{table}}_history ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
-                           part || to_char(day, 'YYYYMMDD'), day || ' 00:00:00+00', day + 1 || ' 00:00:00+00');
+                           part || to_char(day, 'YYYYMMDD'), to_char(day, 'YYYY-MM-DD 00:00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00:00+00'));
         END LOOP;
         SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure(home || '.{{name}}_history_known()');
-        IF strpos(coalesce(known, ''), '-- ' || today || chr(10)) = 0 THEN
+        IF strpos(coalesce(known, ''), mark) = 0 THEN
             -- A message that the history has is not stored again: the primary key of the outbox cannot know. A message id of version 7 has its time in front.
             -- One from yesterday on, an hour being granted to clocks, was published since: it is looked for in the days that are near and in no other, so
             -- that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all. Where a row of the
@@ -97,8 +98,7 @@ BEGIN
             EXECUTE format($function$
 CREATE OR REPLACE FUNCTION %1$s.{{name}}_history_known() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $body$
--- %2$s
-BEGIN
+%2$sBEGIN
     PERFORM FROM {{table}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker FOR KEY SHARE;
     IF NEW.message_id >= %3$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
         IF EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
@@ -111,14 +111,14 @@ BEGIN
     END IF;
     RETURN NEW;
 END
-$body$ $function$, home, today,
+$body$ $function$, home, mark,
                            (lpad(to_hex((extract(epoch FROM (today - 1)::timestamp AT TIME ZONE 'UTC' + interval '1 hour') * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid,
                            part || to_char(today - 1, 'YYYYMMDD'), part || to_char(today, 'YYYYMMDD'), part || to_char(today + 1, 'YYYYMMDD'));
             EXECUTE format('REVOKE ALL ON FUNCTION %s.{{name}}_history_known() FROM PUBLIC', home);
         END IF;
     END IF;
     SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure(home || '.{{name}}_history_known()');
-    day := CASE WHEN strpos(known, '-- ' || today || chr(10)) > 0 THEN today + 2 ELSE today END;
+    day := CASE WHEN strpos(known, mark) > 0 THEN today + 2 ELSE today END;
     IF (SELECT count(*) FROM pg_inherits
          WHERE inhparent = '{{table}}_history'::regclass
            AND inhrelid IN (to_regclass(part || to_char(today, 'YYYYMMDD')), to_regclass(part || to_char(today + 1, 'YYYYMMDD')))) < 2 THEN
@@ -141,11 +141,12 @@ BEGIN
         RETURN false;
     END IF;
     EXECUTE format('ALTER TABLE {{table}}_history DETACH PARTITION %s', part);
+    EXECUTE format('COMMENT ON TABLE %s IS %L', part, 'detached from {{table}}_history, to be dropped');
     RETURN true;
 END
 $$;
 
--- Drop what {{table}}_history_detach has taken out of the history: tables of such a name beside it that are no part of it. No other session has a lock of them.
+-- Drop what {{table}}_history_detach has taken out of the history, which it has left a comment on. No other session has a lock of it.
 CREATE FUNCTION {{table}}_history_drop() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
@@ -154,8 +155,8 @@ BEGIN
     FOR part IN SELECT c.oid
                   FROM pg_class AS h
                   JOIN pg_class AS c ON c.relnamespace = h.relnamespace AND c.relkind = 'r' AND NOT c.relispartition AND c.relowner = h.relowner
-                 WHERE h.oid = '{{table}}_history'::regclass
-                   AND left(c.relname, -8) = left(h.relname, -length('history')) || 'day_' AND right(c.relname, 8) ~ '^[0-9]{8}$' LOOP
+                 WHERE h.oid = '{{table}}_history'::regclass AND right(c.relname, 13) ~ '^_day_[0-9]{8}$'
+                   AND obj_description(c.oid, 'pg_class') = 'detached from {{table}}_history, to be dropped' LOOP
         EXECUTE format('DROP TABLE %s', part);
     END LOOP;
 END

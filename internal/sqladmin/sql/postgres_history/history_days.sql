@@ -20,7 +20,7 @@ WITH RECURSIVE days AS MATERIALIZED (
       FROM publishing
      WHERE broker IS NOT NULL AND n < @most::bigint
 )
-SELECT day::text, (extract(epoch FROM statement_timestamp() - ended) * 1000000)::bigint, coalesce(broker, '')
+SELECT to_char(day, 'YYYY-MM-DD'), (extract(epoch FROM statement_timestamp() - ended) * 1000000)::bigint, coalesce(broker, '')
   FROM publishing
  WHERE broker IS NOT NULL OR n = 1
  ORDER BY day, broker
