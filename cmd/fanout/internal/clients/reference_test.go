@@ -140,7 +140,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 30)
+	assert.Len(t, lines, 31)
 
 	cfg := reference(t)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
