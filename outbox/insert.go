@@ -181,7 +181,7 @@ func (i *Inserter) discarded(ctx context.Context, look Queryer, rows []Row, wrot
 	var remedy string
 	switch i.dialect {
 	case Postgres:
-		remedy = "look for a trigger that returns NULL, a rule or a foreign table in place of it; in an outbox that is partitioned by day, for the history of messages of these ids"
+		remedy = "look for a trigger that returns NULL, a rule or a foreign table in place of it"
 	case SQLite:
 		remedy = "look for a trigger with RAISE(IGNORE)"
 	case SQLServer:

@@ -39,7 +39,7 @@ func (i *Inserter) everywhere(ctx context.Context, db Queryer) (table string, er
 	if i.dialect != Postgres {
 		return i.table, nil
 	}
-	rows, err := db.QueryContext(ctx, "SELECT to_regclass($1) IS NOT NULL", i.table+"_all")
+	rows, err := db.QueryContext(ctx, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'v')", i.table+"_all")
 	if err != nil {
 		return "", err //nolint:wrapcheck // by the caller
 	}

@@ -24,22 +24,36 @@ func (a *Admin) PurgeHistory(ctx context.Context, retention func(broker string) 
 	if !a.dialect.History {
 		return 0, nil
 	}
-	if _, err := a.history(ctx, "history_make", nil); err != nil { // which does not keep what is old from going
-		defer func(made error) { err = errors.Join(made, err) }(a.failed(err, "make the days ahead of the history of %s", a.table))
-	}
-	days, err := a.days(ctx)
-	for i := range days {
-		if err == nil {
-			err = a.purgeDay(ctx, &days[i], retention, limit, pause, &removed)
+	var problems []error // one keeps nothing of the other
+	note := func(err error, doing string) {
+		if err != nil {
+			problems = append(problems, a.failed(err, doing+" of the history of %s", a.table))
 		}
 	}
-	if err == nil { // also what a process that died has left
-		_, err = a.history(ctx, "history_drop", nil)
+	_, err = a.history(ctx, "history_make", nil)
+	note(err, "make the days ahead")
+	days, err := a.days(ctx)
+	note(err, "look for the days")
+	for i := range days {
+		if ctx.Err() != nil {
+			break
+		}
+		note(a.purgeDay(ctx, &days[i], retention, limit, pause, &removed), "purge "+days[i].name)
 	}
-	if err != nil {
-		err = a.failed(err, "purge the history of %s", a.table)
+	note(a.dropDays(ctx), "drop what was detached") // also by a process that died
+	return removed, errors.Join(problems...)
+}
+
+// dropDays drops what was detached.
+func (a *Admin) dropDays(ctx context.Context) error {
+	var problems string
+	err := a.write(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		return a.query(ctx, conn, "history_drop", nil, func(scan scanner) error { return scan(&problems) })
+	})
+	if err == nil && problems != "" {
+		err = errors.New(problems)
 	}
-	return removed, err
+	return err
 }
 
 // history runs a statement that is a transaction of its own and answers with a number.

@@ -59,27 +59,31 @@ func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
 	}
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	if now := s.now(); !now.Before(s.history.asks) {
+	now := s.now().Round(0) // a monotonic clock stands still while a machine is suspended
+	if !now.Before(s.history.asks) {
 		s.history.asks = now.Add(daysAgain)
 		var seconds int64
 		err := s.conn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, s.sql.historyDays).Scan(&seconds) })
 		if err == nil { // else there may be days, and the purge reports why none can be made
-			s.history.asks, s.history.lasts = now.Add(daysEvery), now.Add(time.Duration(seconds)*time.Second)
+			s.history.lasts = now.Add(time.Duration(seconds) * time.Second)
+		}
+		if err == nil && s.history.lasts.After(now.Add(daysAhead)) { // another process may be making them
+			s.history.asks = now.Add(daysEvery)
 		}
 	}
-	return s.history.lasts.After(s.now().Add(daysAhead))
+	return s.history.lasts.After(now.Add(daysAhead))
 }
 
-// dayless says whether a completion failed since the history has no partition for it, or is gone, so
-// that it is to be marked. The days are looked for again in a moment.
+// dayless says whether a completion failed since the history has no partition for it, is gone or is
+// not this role's to write to, so that it is to be marked. The days are looked for again in a moment.
 func (s *Store) dayless(err error) bool {
 	var pgErr *pgconn.PgError
-	if !s.history.kept || !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable}, pgErr.Code) {
+	if !s.history.kept || !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable, insufficientPrivilege}, pgErr.Code) {
 		return false
 	}
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	s.history.lasts, s.history.asks = time.Time{}, s.now().Add(daysAgain)
+	s.history.lasts, s.history.asks = time.Time{}, s.now().Round(0).Add(daysAgain)
 	return true
 }
 

@@ -66,118 +66,131 @@ SELECT id, created_at, available_at, expires_at, message_id, priority, shard, ta
      , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
   FROM {{table}}_history;
 
+-- The functions belong to the owner of the tables and run with its rights: what they call is PostgreSQL's own, and each table has its schema in front, which
+-- this block fills in for "home.". So nothing that others have made there can take the place of either.
+DO $do$
+BEGIN
+EXECUTE replace($make$
+
 -- Make the partitions that are missing, from yesterday to a week ahead, and the trigger's function for today; return up to when rows can be moved to the
 -- history, which is as long as that function knows the days. Days are those of UTC. ATTACH, unlike CREATE ... PARTITION OF, leaves the history to those who
 -- write to it. Whoever comes while another is at it gets what is there.
-CREATE FUNCTION {{table}}_history_days() RETURNS timestamptz
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION home.{{name}}_history_days() RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    day   date;
-    home  text;
-    part  text;
     mark  text := '-- ' || to_char(today, 'YYYY-MM-DD') || chr(10); -- of the function that was made today
+    ours  oid := 'home.{{name}}_history'::regclass;
+    day   date;
+    part  text;
     known text; -- the function that is there
 BEGIN
-    SELECT quote_ident(n.nspname), format('%I.%s', n.nspname, left(c.relname, -length('history')) || 'day_') INTO home, part
-      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-     WHERE c.oid = '{{table}}_history'::regclass;
-    IF pg_try_advisory_xact_lock('{{table}}_history'::regclass::oid::bigint) THEN
+    IF pg_try_advisory_xact_lock(ours::bigint) THEN
         FOR day IN SELECT today + n FROM generate_series(-1, 7) AS n LOOP
-            CONTINUE WHEN to_regclass(part || to_char(day, 'YYYYMMDD')) IS NOT NULL;
-            EXECUTE format('CREATE TABLE %s (LIKE {{table}}_history)', part || to_char(day, 'YYYYMMDD'));
-            EXECUTE format('ALTER TABLE {{table}}_history ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
-                           part || to_char(day, 'YYYYMMDD'), to_char(day, 'YYYY-MM-DD 00:00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00:00+00'));
+            part := 'home.{{name}}_day_' || to_char(day, 'YYYYMMDD');
+            IF to_regclass(part) IS NULL THEN
+                EXECUTE format('CREATE TABLE %s (LIKE home.{{name}}_history)', part);
+                EXECUTE format('ALTER TABLE home.{{name}}_history ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
+                               part, to_char(day, 'YYYY-MM-DD 00:00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00:00+00'));
+            ELSIF day <= today + 1 AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = ours AND inhrelid = to_regclass(part)) THEN
+                RAISE EXCEPTION '% is there, and is no partition of the history: rename it', part;
+            END IF;
         END LOOP;
-        SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure(home || '.{{name}}_history_known()');
+        SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure('home.{{name}}_history_known()');
         IF strpos(coalesce(known, ''), mark) = 0 THEN
-            -- A message that the history has is not stored again: the primary key of the outbox cannot know. A message id of version 7 has its time in front.
-            -- One from yesterday on, an hour being granted to clocks, was published since: it is looked for in the days that are near and in no other, so
-            -- that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all. Where a row of the
-            -- message is there, one that is just being moved is waited for, and then found in the history; others do not go while this transaction lasts.
+            -- A message that the history has is not stored again. The primary key of the outbox cannot know: so once it has let a row in, and has waited for
+            -- whoever was moving a row of the same message, the history is looked at, and the new row is removed if it is there. A message id of version 7
+            -- has its time in front. One from yesterday on, an hour being granted to clocks, was published since: it is looked for in the days that are near
+            -- and in no other, so that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all.
             EXECUTE format($function$
-CREATE OR REPLACE FUNCTION %1$s.{{name}}_history_known() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $body$
-%2$sBEGIN
-    PERFORM FROM {{table}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker FOR KEY SHARE;
-    IF NEW.message_id >= %3$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
-        IF EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
-           OR EXISTS (SELECT FROM %5$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
-           OR EXISTS (SELECT FROM %6$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
-            RETURN NULL;
+CREATE OR REPLACE FUNCTION home.{{name}}_history_known() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $body$
+%1$sBEGIN
+    IF NEW.message_id >= %2$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
+        IF EXISTS (SELECT FROM %3$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
+           OR EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
+           OR EXISTS (SELECT FROM %5$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
+            DELETE FROM home.{{name}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker;
         END IF;
-    ELSIF EXISTS (SELECT FROM {{table}}_history WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
-        RETURN NULL;
+    ELSIF EXISTS (SELECT FROM home.{{name}}_history WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
+        DELETE FROM home.{{name}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker;
     END IF;
-    RETURN NEW;
+    RETURN NULL;
 END
-$body$ $function$, home, mark,
+$body$ $function$, mark,
                            (lpad(to_hex((extract(epoch FROM (today - 1)::timestamp AT TIME ZONE 'UTC' + interval '1 hour') * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid,
-                           part || to_char(today - 1, 'YYYYMMDD'), part || to_char(today, 'YYYYMMDD'), part || to_char(today + 1, 'YYYYMMDD'));
-            EXECUTE format('REVOKE ALL ON FUNCTION %s.{{name}}_history_known() FROM PUBLIC', home);
+                           'home.{{name}}_day_' || to_char(today - 1, 'YYYYMMDD'), 'home.{{name}}_day_' || to_char(today, 'YYYYMMDD'),
+                           'home.{{name}}_day_' || to_char(today + 1, 'YYYYMMDD'));
+            REVOKE ALL ON FUNCTION home.{{name}}_history_known() FROM PUBLIC;
         END IF;
     END IF;
-    SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure(home || '.{{name}}_history_known()');
+    SELECT prosrc INTO known FROM pg_proc WHERE oid = to_regprocedure('home.{{name}}_history_known()');
     day := CASE WHEN strpos(known, mark) > 0 THEN today + 2 ELSE today END;
     IF (SELECT count(*) FROM pg_inherits
-         WHERE inhparent = '{{table}}_history'::regclass
-           AND inhrelid IN (to_regclass(part || to_char(today, 'YYYYMMDD')), to_regclass(part || to_char(today + 1, 'YYYYMMDD')))) < 2 THEN
+         WHERE inhparent = ours
+           AND inhrelid IN (to_regclass('home.{{name}}_day_' || to_char(today, 'YYYYMMDD')), to_regclass('home.{{name}}_day_' || to_char(today + 1, 'YYYYMMDD')))) < 2 THEN
         day := today;
     END IF;
     RETURN day::timestamp AT TIME ZONE 'UTC';
 END
 $$;
 
--- Take the partition of a day out of the history, if its day ended a day ago; {{table}}_history_drop removes it. This waits for the completions that are in
+-- Take the partition of a day out of the history, if its day ended a day ago; {{name}}_history_drop removes it. This waits for the completions that are in
 -- progress, and no longer than a moment: what comes behind it waits as long. False: there is none of that day, or the trigger still looks there.
-CREATE FUNCTION {{table}}_history_detach(day date) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION home.{{name}}_history_detach(day date) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
-    part regclass := (SELECT c.oid FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-                       WHERE i.inhparent = '{{table}}_history'::regclass AND right(c.relname, 13) = '_day_' || to_char(day, 'YYYYMMDD'));
+    part text := 'home.{{name}}_day_' || to_char(day, 'YYYYMMDD');
 BEGIN
-    IF part IS NULL OR day >= (clock_timestamp() AT TIME ZONE 'UTC')::date - 1
-       OR strpos((SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure('{{table}}_history_known()')), '_day_' || to_char(day, 'YYYYMMDD')) > 0 THEN
+    IF day >= (clock_timestamp() AT TIME ZONE 'UTC')::date - 1
+       OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'home.{{name}}_history'::regclass AND inhrelid = to_regclass(part))
+       OR strpos((SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure('home.{{name}}_history_known()')), part) > 0 THEN
         RETURN false;
     END IF;
-    EXECUTE format('ALTER TABLE {{table}}_history DETACH PARTITION %s', part);
-    EXECUTE format('COMMENT ON TABLE %s IS %L', part, 'detached from {{table}}_history, to be dropped');
+    EXECUTE format('ALTER TABLE home.{{name}}_history DETACH PARTITION %s', part);
+    EXECUTE format('COMMENT ON TABLE %s IS %L', part, 'detached from home.{{name}}_history, to be dropped');
     RETURN true;
 END
 $$;
 
--- Drop what {{table}}_history_detach has taken out of the history, which it has left a comment on. No other session has a lock of it.
-CREATE FUNCTION {{table}}_history_drop() RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- Drop what {{name}}_history_detach has taken out of the history, which it has left a comment on, and return why some of it is still there, or ''. No other
+-- session has a lock of it.
+CREATE FUNCTION home.{{name}}_history_drop() RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
-    part regclass;
+    part     regclass;
+    problems text := '';
 BEGIN
     FOR part IN SELECT c.oid
                   FROM pg_class AS h
                   JOIN pg_class AS c ON c.relnamespace = h.relnamespace AND c.relkind = 'r' AND NOT c.relispartition AND c.relowner = h.relowner
-                 WHERE h.oid = '{{table}}_history'::regclass AND right(c.relname, 13) ~ '^_day_[0-9]{8}$'
-                   AND obj_description(c.oid, 'pg_class') = 'detached from {{table}}_history, to be dropped' LOOP
-        EXECUTE format('DROP TABLE %s', part);
+                 WHERE h.oid = 'home.{{name}}_history'::regclass AND obj_description(c.oid, 'pg_class') = 'detached from home.{{name}}_history, to be dropped' LOOP
+        BEGIN
+            EXECUTE format('DROP TABLE %s', part);
+        EXCEPTION WHEN OTHERS THEN -- others can go
+            problems := concat_ws('; ', nullif(problems, ''), sqlerrm);
+        END;
     END LOOP;
+    RETURN problems;
 END
 $$;
 
--- Bring rows of the history back to the outbox, published as they are, so that an operator can act on them as on any other, and return how many. Of a message that
--- stands in both, the one of the outbox counts; of one that stands in the history twice, one. An operator need not have the right to read what is moved.
+-- Bring rows of the history back to the outbox, published as they are, so that an operator can act on them as on any other, and return how many. Of a message
+-- that stands in both, the one of the outbox counts; of one that stands in the history twice, one. An operator need not have the right to read what is moved.
 -- Plan: the rows by {{name}}_history_pkey, in each partition.
-CREATE FUNCTION {{table}}_history_restore(message_ids uuid[], brokers text[]) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION home.{{name}}_history_restore(message_ids uuid[], brokers text[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     restored bigint;
 BEGIN
     WITH moved AS (
-        DELETE FROM {{table}}_history AS m
+        DELETE FROM home.{{name}}_history AS m
          USING unnest(message_ids, brokers) AS found (message_id, target_broker)
          WHERE m.message_id = ANY (message_ids) AND m.message_id = found.message_id AND m.target_broker = found.target_broker
-           AND NOT EXISTS (SELECT FROM {{table}} AS o WHERE o.message_id = found.message_id AND o.target_broker = found.target_broker)
+           AND NOT EXISTS (SELECT FROM home.{{name}} AS o WHERE o.message_id = found.message_id AND o.target_broker = found.target_broker)
         RETURNING m.*
     )
-    INSERT INTO {{table}}
+    INSERT INTO home.{{name}}
          ( id, created_at, available_at, expires_at, message_id, priority, target_broker, stream
          , type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id
          , headers, last_error, deferred, isolated, crashes, attempts, locked_until, published_at
@@ -193,20 +206,10 @@ BEGIN
 END
 $$;
 
--- The functions run with their owner's rights, find the tables beside them and nothing of their caller's, and are for relays and operators alone.
-DO $$
-DECLARE
-    home text := (SELECT quote_ident(nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass);
-    name text;
-BEGIN
-    FOREACH name IN ARRAY ARRAY['days()', 'detach(date)', 'drop()', 'restore(uuid[], text[])'] LOOP
-        EXECUTE format('ALTER FUNCTION {{table}}_history_%s SET search_path = pg_catalog, %s, pg_temp', name, home);
-        EXECUTE format('REVOKE ALL ON FUNCTION {{table}}_history_%s FROM PUBLIC', name);
-    END LOOP;
-    ALTER FUNCTION {{table}}_history_days() SET lock_timeout = '200ms';
-    ALTER FUNCTION {{table}}_history_detach(date) SET lock_timeout = '200ms';
-    ALTER FUNCTION {{table}}_history_drop() SET lock_timeout = '200ms';
-    PERFORM {{table}}_history_days();
+REVOKE ALL ON FUNCTION home.{{name}}_history_days(), home.{{name}}_history_detach(date), home.{{name}}_history_drop(), home.{{name}}_history_restore(uuid[], text[]) FROM PUBLIC;
+
+$make$, 'home.', (SELECT quote_ident(nspname) || '.' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass));
+PERFORM {{table}}_history_days();
 END
-$$;
-CREATE TRIGGER {{name}}_history_known BEFORE INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {{table}}_history_known();
+$do$;
+CREATE TRIGGER {{name}}_history_known AFTER INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {{table}}_history_known();

@@ -31,6 +31,7 @@ SELECT current_setting('server_version')
                                                WHEN 3 THEN '{SELECT,INSERT,UPDATE}'
                                                WHEN 4 THEN '{SELECT}'
                                                WHEN 6 THEN '{SELECT}'
+                                               WHEN 7 THEN '{SELECT,INSERT,DELETE}' -- the history, where there is one
                                                ELSE '{SELECT,INSERT,UPDATE,DELETE}' END) WITH ORDINALITY AS needs (wanted, m)
               WHERE NOT has_table_privilege(oid, wanted)
               ORDER BY n, m)

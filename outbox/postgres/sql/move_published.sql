@@ -7,7 +7,10 @@ WITH moved AS (
      WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
        AND m.id BETWEEN $4 AND $5 AND m.id = d.id
        AND m.lock_token = $3 AND m.status = 'processing'
-    RETURNING m.*, d.confirmed
+    RETURNING m.id, m.created_at, m.available_at, m.expires_at, m.message_id, m.priority, m.shard, m.target_broker
+            , m.stream, m.type, m.ordering_key, m.content_type, m.aggregate_type, m.aggregate_id, m.correlation_id, m.causation_id
+            , m.tenant_id, m.headers, m.last_error, m.deferred, m.isolated, m.crashes, m.attempts, m.payload
+            , d.confirmed
 )
 INSERT INTO {{table}}_history
      ( id, created_at, available_at, expires_at, message_id, priority, shard, target_broker

@@ -3,10 +3,10 @@
 -- Plan, with settings_browse.sql: of each day and broker one probe of its partition's {{name}}_history_time.
 WITH RECURSIVE days AS MATERIALIZED (
     SELECT day, day::timestamp AT TIME ZONE 'UTC' AS begun, (day + 1)::timestamp AT TIME ZONE 'UTC' AS ended
-      FROM (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+      FROM (SELECT to_date(right(c.relname::text, 8), 'YYYYMMDD') AS day
               FROM pg_inherits AS i
               JOIN pg_class AS c ON c.oid = i.inhrelid
-             WHERE i.inhparent = '{{table}}_history'::regclass AND c.relname ~ '_day_[0-9]{8}$') AS parts
+             WHERE i.inhparent = '{{table}}_history'::regclass AND c.relname::text ~ '_day_[0-9]{8}$') AS parts
 ), publishing (day, begun, ended, broker, n) AS (
     SELECT day, begun, ended
          , (SELECT target_broker FROM {{table}}_history WHERE published_at >= begun AND published_at < ended ORDER BY target_broker LIMIT 1)
