@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,7 +215,9 @@ func TestWrittenBesideAnotherOutbox(t *testing.T) {
 func TestHistoryRunsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	for _, arguments := range []string{"name, int", "text, int", "name, text", "date, text", "text, text", "text, text, text", "text, text, text, text", "text", "name", "regclass, text"} {
+	for _, arguments := range []string{
+		"name, int", "text, int", "name, text", "date, text", "regclass, text", "text", "name", strings.Repeat("text, ", 1) + "text", strings.Repeat("text, ", 2) + "text", strings.Repeat("text, ", 3) + "text",
+	} {
 		for _, name := range []string{"left", "right", "format", "strpos", "to_char", "quote_ident", "obj_description", "lpad", "substr", "to_regclass", "clock_timestamp"} {
 			exec(t, p.conn, "CREATE FUNCTION public."+name+"("+arguments+") RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'of another one'; END $$")
 		}
