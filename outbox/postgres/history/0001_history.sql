@@ -1,6 +1,6 @@
 -- The history: what was published, where the outbox is partitioned by day ("outbox.partition: day"). A completion moves a row here in place of marking it,
--- so that the outbox holds what is open or abandoned, and whole days of the history are dropped in place of removing rows. Writers of the outbox never take
--- a lock of it.
+-- so that the outbox holds what is open or abandoned, and whole days of the history are dropped in place of removing rows. Writers whose message ids have a
+-- time take no lock of it.
 --
 -- Its columns are those of the outbox. Rows are identified by what identifies them there, and by their day, which a partitioned key has to have.
 CREATE TABLE {{table}}_history (
