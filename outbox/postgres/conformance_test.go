@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceOfAHistory(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	conform(t, storetest.Run, dsn, dsn, WithHistory())
+	conform(t, storetest.RunOnceMore, dsn, dsn, WithHistory())
 }
 
 // conform runs the suite in one database, each test on a table of its own. The stores connect by a
