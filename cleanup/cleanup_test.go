@@ -157,7 +157,7 @@ func TestPurgeGivesWay(t *testing.T) {
 	})
 }
 
-// locked is a table whose history cannot be purged, after some rows of it were.
+// locked is a table whose history gives some rows, and then fails.
 type locked struct{ cleanup.Table }
 
 func (locked) PurgeHistory(_ context.Context, retention func(string) time.Duration, limit int, _ func() error) (int, error) {

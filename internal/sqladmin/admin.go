@@ -264,6 +264,9 @@ const searchPage = "{{include part_search_page}}"
 // common with these.
 func Part(dialect Dialect, name string) string {
 	text, err := sqlFiles.ReadFile(path.Join("sql", dialect.Name, name+".sql"))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = sqlFiles.ReadFile(path.Join("sql", dialect.Name+"_history", name+".sql"))
+	}
 	if err != nil {
 		panic(err) // an embedded file
 	}

@@ -62,10 +62,10 @@ func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
 	now := s.now().Round(0) // a monotonic clock stands still while a machine is suspended
 	if !now.Before(s.history.asks) {
 		s.history.asks = now.Add(daysAgain)
-		var seconds int64
-		err := s.conn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, s.sql.historyDays).Scan(&seconds) })
+		var micros int64
+		err := s.conn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, s.sql.historyDays).Scan(&micros) })
 		if err == nil { // else there may be days, and the purge reports why none can be made
-			s.history.lasts = now.Add(time.Duration(seconds) * time.Second)
+			s.history.lasts = now.Add(time.Duration(micros) * time.Microsecond)
 		}
 		if err == nil && s.history.lasts.After(now.Add(daysAhead)) { // another process may be making them
 			s.history.asks = now.Add(daysEvery)

@@ -19,12 +19,12 @@ import (
 // claim takes up to so many rows of a shard.
 func (p *past) claim(shard, limit int) driver.Exchanged {
 	p.Helper()
-	got, err := p.Exchange(p.Context(), nil, p.claiming(shard, limit))
+	got, err := p.Exchange(p.Context(), nil, claiming(shard, limit))
 	require.NoError(p, err)
 	return got
 }
 
-func (p *past) claiming(shard, limit int) *driver.Claim {
+func claiming(shard, limit int) *driver.Claim {
 	return &driver.Claim{Broker: "a", Shard: shard, Limit: limit, Window: limit, Unordered: true, Bytes: 1 << 20, Lease: time.Minute, Worker: "w"}
 }
 
@@ -65,7 +65,7 @@ func TestHistoryBesideRepeatedWrites(t *testing.T) {
 		relays.Go(func() {
 			for last := false; !last; {
 				last = done.Load() // once more when all is written
-				got, err := p.Exchange(p.Context(), nil, p.claiming(shard, 50))
+				got, err := p.Exchange(p.Context(), nil, claiming(shard, 50))
 				if err != nil || len(got.Batch.Messages) == 0 {
 					continue
 				}
@@ -133,12 +133,12 @@ func TestHistoryOfAnExchangeWhoseClaimFails(t *testing.T) {
 	got := p.claim(shard, 2)
 	for range 2 { // the plans are made
 		var err error
-		got, err = p.Exchange(t.Context(), confirmed(&got.Batch), p.claiming(shard, 2))
+		got, err = p.Exchange(t.Context(), confirmed(&got.Batch), claiming(shard, 2))
 		require.NoError(t, err)
 	}
 	exec(t, p.conn, "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE check_violation; END $$")
 	exec(t, p.conn, "CREATE TRIGGER no BEFORE UPDATE ON kept FOR EACH ROW EXECUTE FUNCTION no()")
-	answer, err := p.Exchange(t.Context(), confirmed(&got.Batch), p.claiming(shard, 2))
+	answer, err := p.Exchange(t.Context(), confirmed(&got.Batch), claiming(shard, 2))
 	require.Error(t, err)
 	require.NotNil(t, answer.Completed)
 	assert.Zero(t, answer.Completed.Lost)

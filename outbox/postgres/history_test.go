@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -42,7 +41,7 @@ func newPast(t *testing.T) *past {
 	return &past{T: t, Store: store, conn: conn, dsn: dsn}
 }
 
-// write inserts messages without a key for a broker.
+// write inserts messages of one key for a broker.
 func (p *past) write(broker string, ids ...uuid.UUID) {
 	p.Helper()
 	for _, id := range ids {
@@ -54,17 +53,17 @@ func (p *past) write(broker string, ids ...uuid.UUID) {
 func (p *past) deliver(broker string) (ids []uuid.UUID) {
 	p.Helper()
 	for shard := range outbox.Shards {
-		got, err := p.Exchange(p.Context(), nil, &driver.Claim{Broker: broker, Shard: shard, Limit: 100, Window: 100, Bytes: 1 << 20, Lease: time.Minute, Worker: "w"})
+		claim := claiming(shard, 100)
+		claim.Broker, claim.Unordered = broker, false
+		got, err := p.Exchange(p.Context(), nil, claim)
 		require.NoError(p, err)
-		done := &driver.Completion{Lease: got.Batch.Lease}
-		for _, m := range got.Batch.Messages {
-			ids = append(ids, uuid.MustParse(m.MessageID))
-			done.Published = append(done.Published, driver.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
-		}
-		if len(ids) == 0 {
+		if len(got.Batch.Messages) == 0 {
 			continue
 		}
-		answer, err := p.Exchange(p.Context(), done, nil)
+		for i := range got.Batch.Messages {
+			ids = append(ids, uuid.MustParse(got.Batch.Messages[i].MessageID))
+		}
+		answer, err := p.Exchange(p.Context(), confirmed(&got.Batch), nil)
 		require.NoError(p, err)
 		require.Zero(p, answer.Completed.Lost)
 	}

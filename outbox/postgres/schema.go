@@ -27,12 +27,8 @@ var migrationFiles embed.FS
 // other migration tools. Of the options, WithHistory counts: its steps come last, with versions of
 // their own, from 1001 on.
 func Migrations(table string, opts ...Option) ([]driver.Migration, error) {
-	var cfg config
-	for _, opt := range opts {
-		opt(&cfg)
-	}
 	steps, err := stepsIn(migrationFiles, "migrations", table, 0)
-	if err != nil || !cfg.history {
+	if err != nil || !configured(opts).history {
 		return steps, err
 	}
 	more, err := historySteps(table)

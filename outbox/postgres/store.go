@@ -84,6 +84,15 @@ func WithMaxConns(n int) Option { return func(c *config) { c.maxConns = n } }
 
 const defaultMaxConns = 4
 
+// configured is what options say.
+func configured(opts []Option) config {
+	cfg := config{maxConns: defaultMaxConns}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	return cfg
+}
+
 // WithBriefUse is for a store that answers a question or two and is closed: it connects with the
 // first one, so that Open does not find out whether the database can be reached, and prepares no
 // statements.
@@ -100,10 +109,7 @@ func WithHistory() Option { return func(c *config) { c.history = true } }
 // front; empty means outbox.DefaultTable. Open fails when the database cannot be reached; it does
 // not look at the schema (see [Store.Check]). The caller closes the store.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
-	cfg := config{maxConns: defaultMaxConns}
-	for _, opt := range opts {
-		opt(&cfg)
-	}
+	cfg := configured(opts)
 	if cfg.maxConns < 1 || cfg.maxConns > math.MaxInt32 {
 		return nil, fmt.Errorf("postgres: a pool of %d connections: it must have at least 1", cfg.maxConns)
 	}
@@ -152,10 +158,6 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 // what it shares, its renewals wait for. An empty table means outbox.DefaultTable. Of the options,
 // WithHistory counts.
 func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
-	var cfg config
-	for _, opt := range opts {
-		opt(&cfg)
-	}
 	if table == "" {
 		table = outbox.DefaultTable
 	}
@@ -167,7 +169,7 @@ func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
 		heldBack: heldBack, heldBackTransactions: heldBackTransactions, heldLong: driver.HeldLong, silence: driver.HeldSilently,
 	}
 	dialect := sqladmin.Postgres
-	if cfg.history {
+	if configured(opts).history {
 		s.history.kept, dialect = true, sqladmin.PostgresHistory
 	}
 	var err error

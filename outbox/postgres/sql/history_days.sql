@@ -1,2 +1,2 @@
--- Make the partitions of the history for the days ahead. For how many seconds from now there are some.
-SELECT extract(epoch FROM {{table}}_history_days() - statement_timestamp())::bigint
+-- Make the partitions of the days ahead, and say for how long they last: see part_history_make.sql.
+{{include part_history_make}}

@@ -1,2 +1,2 @@
--- Make the partitions of the days ahead. For how long they last, in microseconds.
-SELECT (extract(epoch FROM {{table}}_history_days() - statement_timestamp()) * 1000000)::bigint
+-- Make the partitions of the days ahead, and say for how long they last: see part_history_make.sql.
+{{include part_history_make}}
