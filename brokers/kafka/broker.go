@@ -82,8 +82,10 @@ func (b *Broker) take() (*client, error) {
 	}
 	if c == nil {
 		c = newClient(&b.servers)
-		made, err := kgo.NewClient(append(slices.Clip(b.settings), kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect),
-			kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said))...)
+		made, err := kgo.NewClient(append([]kgo.Opt{
+			kgo.SeedBrokers(b.servers.seeds(b.seeds)...), kgo.Dialer(b.servers.connect),
+			kgo.RecordPartitioner(partitioner{c}), kgo.WithHooks(c), kgo.WithLogger(&c.said),
+		}, b.settings...)...)
 		if err != nil {
 			return nil, fmt.Errorf("kafka: connect: %w", err)
 		}

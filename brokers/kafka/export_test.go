@@ -21,3 +21,9 @@ func WithoutCompression(s Settings) Settings {
 	s.client = append(s.client, kgo.ProducerBatchCompression(kgo.NoCompression()))
 	return s
 }
+
+// WithHook lets tests see what the client does, behind what the broker has seen of it.
+func WithHook(s Settings, hook kgo.Hook) Settings {
+	s.client = append(s.client, kgo.WithHooks(hook))
+	return s
+}

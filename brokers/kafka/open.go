@@ -46,7 +46,8 @@ func Open(settings Settings) (*Broker, error) {
 		kgo.ClientID("fanout"), kgo.RequestTimeoutOverhead(requestTimeout), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// Each call has a client of its own, and sends what goes into one batch of each partition at a time.
-		kgo.ManualFlushing(), kgo.MaxBufferedRecords(2 * roundMessages), kgo.ProducerBatchMaxBytes(int32(o.maxBytes)), //nolint:gosec // bounded by the settings
+		kgo.ManualFlushing(), kgo.ProducerLinger(0),
+		kgo.MaxBufferedRecords(2 * roundMessages), kgo.ProducerBatchMaxBytes(int32(o.maxBytes)), //nolint:gosec // bounded by the settings
 		// Before the round ends, so that the server says what it waits for.
 		kgo.ProduceRequestTimeout(max(o.timeout*3/4, leastProduceTimeout)), kgo.RecordRetries(recordRetries), kgo.UnknownTopicRetries(1), kgo.RequestRetries(2),
 		kgo.RetryBackoffFn(func(tries int) time.Duration { return min(leastBackoff<<min(tries, 10), mostBackoff) }),

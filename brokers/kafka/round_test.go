@@ -2,13 +2,17 @@ package kafka_test
 
 import (
 	"fmt"
+	"regexp"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -51,6 +55,38 @@ func TestOneBatchForAPartition(t *testing.T) {
 	require.Len(t, batches, topics)
 	for topic, n := range batches {
 		assert.Equal(t, 1, n, "batches of %q", topic)
+	}
+}
+
+// The client knows the partitions of a topic that it learns of a moment after all records have theirs. A
+// flush that begins in between finds nothing to send: the round must not wait for its own end.
+func TestFlushBeforePartitionsAreKnown(t *testing.T) { // not parallel: a flush of another test would do, too
+	c := startCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(3, "learnt"))
+	msgs := make([]brokers.Message, 0, 30)
+	for n := range 30 {
+		msgs = append(msgs, numbered("learnt", fmt.Sprint("key-", n), n))
+	}
+	hook := &flushes{left: len(msgs)}
+	b := open(t, c.seeds(), kafka.WithHook(kafka.Settings{Timeout: 2 * time.Second}, hook))
+	for i, result := range b.Publish(t.Context(), msgs) {
+		require.NoError(t, result.Err, "message %d", i)
+	}
+	require.Zero(t, hook.left, "the flush has begun before the client knew the partitions")
+}
+
+// flushes holds the last record until a flush waits.
+type flushes struct{ left int }
+
+var flushWaits = regexp.MustCompile(`goroutine \d+ \[select[^]]*\]:\n\S+/kgo\.\(\*Client\)\.Flush\(`)
+
+// OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
+func (f *flushes) OnProduceRecordPartitioned(*kgo.Record, int32) {
+	if f.left--; f.left > 0 {
+		return
+	}
+	stacks := make([]byte, 4<<20)
+	for !flushWaits.Match(stacks[:runtime.Stack(stacks, true)]) {
+		runtime.Gosched()
 	}
 }
 

@@ -46,6 +46,7 @@ func (b *Broker) look(ctx context.Context, c *client, abandon context.CancelCaus
 				return
 			case <-tick.C:
 			}
+			c.flushAgain(ctx)
 			if b.judge(c) { //nolint:contextcheck // a question that is put ends by its own timeout: the round does not wait for it
 				abandon(errPartOut)
 				return
@@ -84,6 +85,16 @@ func (b *Broker) judge(c *client) (over bool) {
 		}
 	}
 	return over
+}
+
+// flushAgain has the client send what a flush that has begun has passed over: it knows the partitions of a topic
+// that it learns of a moment after all records are placed, and a flush in between finds nothing.
+func (c *client) flushAgain(ctx context.Context) {
+	if settled, _ := c.progress(); settled {
+		ended, cancel := context.WithCancel(ctx)
+		cancel() // it begins, and does not wait
+		_ = c.Flush(ended)
+	}
 }
 
 // age is how long the round has lasted.
