@@ -57,3 +57,5 @@ SELECT current_setting('server_version')
                                                 WHERE classid = 'pg_class'::regclass AND objid = indexrelid
                                                   AND refclassid = 'pg_class'::regclass AND refobjid = indrelid AND refobjsubid = a.attnum)))
               ORDER BY 1)
+       -- Is there a history of days?
+     , to_regprocedure('{{table}}_history_days()') IS NOT NULL
