@@ -143,7 +143,7 @@ func (r *Relay) openTenants(cfg *config.Config, o *options, common relay.EngineC
 	}
 	pool.Supervisor = tenants.New(tenants.Config[config.Database]{
 		List: source.list, Visit: pool.visit, Open: pool.open,
-		Every: section.Every, VisitEvery: section.VisitEvery, IdleAfter: section.IdleAfter, Visits: section.Visits,
+		Every: section.Every, VisitEvery: section.VisitEvery, IdleAfter: section.IdleAfter, Visits: section.Visits, MaxAwake: section.MaxAwake,
 		PurgeEvery: cfg.Cleanup.Interval, Log: o.log, Remedy: tenantRemedy,
 	})
 	r.tenants = pool

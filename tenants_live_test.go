@@ -78,6 +78,25 @@ func TestTenantsFromAQuery(t *testing.T) {
 	assert.Equal(t, 1, count(t, first, "SELECT count(*) FROM outbox_messages WHERE status = 'pending'"), "what is written to a tenant that was removed stays")
 }
 
+// Where one may be awake, five that have messages are, one after the other, and each message leaves once.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	_, schemas := schemaTenants(t, 5)
+	for name := range schemas {
+		write(t, outbox.Postgres, opened(t, "pgx", schemas[name].DSN.Reveal()), "default", 20)
+	}
+	l := runTenants(t, "{max_awake: 1, idle_after: 1h, every: 1s, visit_every: 1s}", (&listed{list: schemas}).option())
+	most := 0
+	l.eventually(func() bool {
+		most = max(most, len(l.relay.Stats()))
+		return l.delivered("default") >= 100
+	}, "those of all")
+	assert.LessOrEqual(t, most, 2, "processors of one tenant, for two brokers")
+	assert.Contains(t, l.log.String(), `level=WARN msg="tenants take turns"`)
+	l.end()
+	assert.Equal(t, 100, l.delivered("default"))
+}
+
 func opened(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

@@ -44,6 +44,9 @@ type Tenants struct {
 	VisitEvery time.Duration
 	// Visits is how many tenants are visited or opened at a time. Default: 4.
 	Visits int
+	// MaxAwake is how many tenants are awake at a time, and so bounds the connections. Where more have
+	// something to do they take turns of VisitEvery or longer. Default: 20.
+	MaxAwake int
 }
 
 // TenantQuery asks a database for the tenants.
@@ -73,6 +76,9 @@ func (t Tenants) withDefaults() Tenants {
 	}
 	if t.Visits == 0 {
 		t.Visits = tenants.DefaultVisits
+	}
+	if t.MaxAwake == 0 {
+		t.MaxAwake = tenants.DefaultMaxAwake
 	}
 	return t
 }
@@ -107,6 +113,7 @@ func (r *reader) readTenants(o *object, cfg *Config) (database *field) {
 	o.duration("idle_after", &t.IdleAfter, time.Second)
 	o.duration("visit_every", &t.VisitEvery, time.Second)
 	o.integer("visits", &t.Visits, maxVisits)
+	o.integer("max_awake", &t.MaxAwake, maxTenants)
 	o.close()
 	switch f := o.find("visit_every"); {
 	case f != nil && !f.bad && t.VisitEvery > tenants.LongestVisitEvery:
@@ -159,8 +166,10 @@ func (v *validation) checkTenants() {
 	if t.VisitEvery > tenants.LongestVisitEvery {
 		v.problemf("tenants.visit_every", "is %s: use at most %s", t.VisitEvery, tenants.LongestVisitEvery)
 	}
-	if t.MaxConns < 0 || t.Visits < 0 {
-		v.problemf("tenants", "max_conns is %d and visits is %d: use positive numbers", t.MaxConns, t.Visits)
+	for key, n := range map[string]int{"max_conns": t.MaxConns, "visits": t.Visits, "max_awake": t.MaxAwake} {
+		if n < 0 {
+			v.problemf(join("tenants", key), "is %d: use a positive number", n)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func TestTenantsSection(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, config.Tenants{
 		Query: config.TenantQuery{Database: "main", SQL: "SELECT name, dsn FROM tenants"}, Every: 5 * time.Second, Driver: outbox.Postgres, Silent: true,
-		MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 2,
+		MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 2, MaxAwake: 20,
 	}, cfg.Tenants)
 	require.NoError(t, cfg.Validate())
 	for section, problem := range map[string]string{
@@ -40,6 +40,7 @@ func TestTenantsSection(t *testing.T) {
 		"{file: a, query: {database: main, sql: s}}": "fanout.yaml:3:20: tenants: has a file and a query: remove one of them",
 		"{file: a, visit_every: 2m}":                 "fanout.yaml:3:33: tenants.visit_every: is 2m: use at most 1m",
 		"{file: a, idle_after: 2ms}":                 "fanout.yaml:3:32: tenants.idle_after: is \"2ms\": use at least 1s",
+		"{file: a, max_awake: 2001}":                 "fanout.yaml:3:31: tenants.max_awake: is \"2001\": use 1 to 2000",
 		"{file: a, visits: 0}":                       "fanout.yaml:3:28: tenants.visits: is \"0\": use 1 to 100",
 	} {
 		_, err := parseTenants(t, "tenants: "+section+"\n")

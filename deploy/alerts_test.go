@@ -230,6 +230,11 @@ func TestAlerts(t *testing.T) {
 			{"as one relay sees it", `fanout_outbox_tenants{state="failing",instance="1"} 0x60` + "\n" + `fanout_outbox_tenants{state="failing",instance="2"} 1x60`, 10 * time.Minute},
 			{"for nine minutes", tenants("failing", "3x9 0x50"), 0},
 		},
+		"FanoutTenantsWait": {
+			{"none", tenants("waiting", "0x60") + tenants("awake", "20x60"), 0},
+			{"some, as two relays see them", tenants("waiting", "0 3x60"), 31 * time.Minute},
+			{"in a peak", tenants("waiting", "3x29 0x60"), 0},
+		},
 		"FanoutNoRelay": {
 			{"one", alive, 0},
 			{"one whose tenants all sleep", tenants("asleep", "7x60"), 0},

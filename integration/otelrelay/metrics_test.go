@@ -377,13 +377,15 @@ func TestGaugesOfTenants(t *testing.T) {
 	_, err = m.Watch(otelrelay.Sources{
 		Databases: map[string]admin.Administration{"main": &few{}},
 		More:      func() map[string]admin.Administration { return maps.Clone(awake) },
-		Tenants:   func() map[string]int { return map[string]int{"asleep": 3, "awake": len(awake), "failing": 2} },
+		Tenants: func() map[string]int {
+			return map[string]int{"asleep": 3, "awake": len(awake), "waiting": 4, "failing": 2}
+		},
 	})
 	require.NoError(t, err)
 	values, all := collect(t, reader)
 	assert.Equal(t, "{tenant}", all["fanout.outbox.tenants"].Unit)
 	want := series{
-		"fanout.outbox.tenants asleep": 3, "fanout.outbox.tenants awake": 1, "fanout.outbox.tenants failing": 2,
+		"fanout.outbox.tenants asleep": 3, "fanout.outbox.tenants awake": 1, "fanout.outbox.tenants waiting": 4, "fanout.outbox.tenants failing": 2,
 		"fanout.outbox.database.up main": 1, "fanout.outbox.database.up acme of a tenant": 1, "fanout.outbox.lag b acme": 1.5,
 	}
 	for key, n := range want {

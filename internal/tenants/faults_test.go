@@ -110,7 +110,7 @@ func TestCorrectedEntry(t *testing.T) {
 		w.change(func() { assert.False(t, w.databases["right"].rows) })
 		w.change(func() { clear(w.listed) })
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, map[string]int{tenants.StateAsleep: 0, tenants.StateAwake: 0, tenants.StateFailing: 0}, w.supervisor.States())
+		assert.Equal(t, map[string]int{tenants.StateAsleep: 0, tenants.StateAwake: 0, tenants.StateWaiting: 0, tenants.StateFailing: 0}, w.supervisor.States())
 		w.stop()
 	})
 }

@@ -35,6 +35,10 @@ type tenant[T comparable] struct {
 	session  Session            // while it is open
 	closing  bool               // the session is about to be closed
 	failures int                // turns in a row
+	waits    uint64             // for a place among those that are awake, in this order; 0: it does not
+	placed   bool               // it has one
+	awoke    time.Time          // when its session began
+	yield    chan struct{}      // closed when the session is to give its place up
 
 	// Of its turns:
 	checked bool
@@ -80,10 +84,12 @@ func (s *Supervisor[T]) schedule(ctx context.Context) {
 // the next one is due. Those that failed have a quarter of the places, so that the time that they may
 // take is not that of the others; of them, those go first that have failed least.
 func (s *Supervisor[T]) launch(ctx context.Context) (wait time.Duration) {
+	var lines news
+	defer func() { lines.write() }() // when the lock is free
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	wait = s.cfg.VisitEvery
+	wait = s.relieve(ctx, now, &lines)
 	var due []*tenant[T]
 	for _, t := range s.tenants {
 		switch {
@@ -116,7 +122,7 @@ func (t *tenant[T]) rank() int {
 	switch {
 	case t.failures > 0:
 		return 2
-	case t.woken:
+	case t.woken, t.waiting():
 		return 0
 	default:
 		return 1
@@ -146,6 +152,7 @@ func (s *Supervisor[T]) begin(parent context.Context, t *tenant[T], failing bool
 		}
 		if session != nil {
 			t.state, t.session, t.failures = open, session, 0
+			t.awoke, t.yield = time.Now(), make(chan struct{})
 			t.woken = false // its first poll finds what was committed until now
 		}
 		s.mu.Unlock()
@@ -162,6 +169,10 @@ func (s *Supervisor[T]) end(ctx context.Context, t *tenant[T], err error) {
 	var lines news
 	s.mu.Lock()
 	t.state, t.cancel, t.session, t.closing = idle, nil, nil, false
+	if t.placed {
+		s.awake--
+		t.placed = false
+	}
 	now := time.Now()
 	switch {
 	case t.gone && !t.beat.IsZero(): // another turn, to leave
@@ -172,6 +183,7 @@ func (s *Supervisor[T]) end(ctx context.Context, t *tenant[T], err error) {
 	case err != nil:
 		backoff := min(longestBackoff, 1<<min(t.failures, 8)) - 1
 		t.failures++
+		t.waits = 0
 		t.due = slot(s.began, now.Add(s.cfg.VisitEvery*time.Duration(backoff)), t.phase, s.cfg.VisitEvery)
 		if t.failing.Failed(err) {
 			lines.add(func() { s.report(ctx, t.name, err) })
@@ -182,10 +194,11 @@ func (s *Supervisor[T]) end(ctx context.Context, t *tenant[T], err error) {
 		}
 		t.failures = 0
 		t.due = slot(s.began, now, t.phase, s.cfg.VisitEvery)
-		if t.woken {
+		if t.woken && !t.waiting() {
 			t.due = now
 		}
 	}
+	s.callNext(now)
 	s.mu.Unlock()
 	lines.write()
 	s.announce()

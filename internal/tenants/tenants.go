@@ -25,6 +25,8 @@ const (
 	DefaultIdleAfter = time.Minute
 	// DefaultVisits is how many tenants are visited or opened at a time.
 	DefaultVisits = 4
+	// DefaultMaxAwake is how many tenants are open at a time.
+	DefaultMaxAwake = 20
 
 	// visitTime bounds what a tenant that does not answer takes from the others.
 	visitTime = 5 * time.Second
@@ -94,7 +96,9 @@ type Config[T comparable] struct {
 	// PurgeEvery is the time between two purges of a tenant.
 	PurgeEvery time.Duration
 	Visits     int
-	Log        *slog.Logger
+	// MaxAwake is how many tenants are open at a time. Where more have something to do they take turns.
+	MaxAwake int
+	Log      *slog.Logger
 	// Remedy says what to do about an error, for the log; "" where it is not known.
 	Remedy func(err error) (cause, remedy string)
 }
@@ -105,6 +109,8 @@ const (
 	StateAsleep = "asleep"
 	// StateAwake is one that is open.
 	StateAwake = "awake"
+	// StateWaiting is one that has something to do, and is not open since others are.
+	StateWaiting = "waiting"
 	// StateFailing is one that could not be visited or opened the last time.
 	StateFailing = "failing"
 )
@@ -121,6 +127,9 @@ type Supervisor[T comparable] struct {
 	count   int // of tenants that there ever were, for their phases
 	busy    int // turns in progress
 	failing int // of them, those of tenants that failed the last time
+	awake   int // places that are taken
+	tickets uint64
+	warned  time.Time // when it was last said that tenants wait
 	group   sync.WaitGroup
 }
 
@@ -131,6 +140,7 @@ func New[T comparable](cfg Config[T]) *Supervisor[T] {
 	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, DefaultIdleAfter)
 	cfg.PurgeEvery = cmp.Or(cfg.PurgeEvery, time.Hour)
 	cfg.Visits = cmp.Or(cfg.Visits, DefaultVisits)
+	cfg.MaxAwake = cmp.Or(cfg.MaxAwake, DefaultMaxAwake)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Remedy == nil {
 		cfg.Remedy = func(err error) (string, string) { return err.Error(), "" }
@@ -174,7 +184,7 @@ func (s *Supervisor[T]) Wake(name string) {
 		return
 	}
 	t.woken = true
-	if t.state == idle {
+	if t.state == idle && !t.waiting() { // one that waits for a place gets it in its turn
 		t.due = time.Now()
 		s.announce()
 	}
@@ -208,11 +218,13 @@ func (s *Supervisor[T]) Sessions() map[string]Session {
 func (s *Supervisor[T]) States() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	states := map[string]int{StateAsleep: 0, StateAwake: 0, StateFailing: 0}
+	states := map[string]int{StateAsleep: 0, StateAwake: 0, StateWaiting: 0, StateFailing: 0}
 	for _, t := range s.tenants {
 		switch {
 		case t.session != nil:
 			states[StateAwake]++
+		case t.waiting():
+			states[StateWaiting]++
 		case t.failures > 0:
 			states[StateFailing]++
 		default:

@@ -32,13 +32,16 @@ type world struct {
 	connected  int // databases that are open, and the most that were
 	most       int
 
+	places     int // 0: the default
 	supervisor *tenants.Supervisor[string]
 	stop       func()
 }
 
 type database struct {
 	rows, hangs, broken bool
+	endless             bool // there are always more rows
 	visits              []time.Time
+	opened              []time.Time
 	beats               int
 	present             bool // an entry among the instances
 	sessions, open      int
@@ -69,7 +72,7 @@ func (w *world) supervise(log *slog.Logger) *tenants.Supervisor[string] {
 		Open: func(ctx context.Context, _, settings string) (tenants.Session, error) {
 			return w.connect(ctx, settings, false)
 		},
-		Log: log,
+		Log: log, MaxAwake: w.places,
 	})
 }
 
@@ -141,7 +144,7 @@ func (s *session) Check(context.Context) error { return nil }
 func (s *session) Work(ctx context.Context) (work bool, err error) {
 	var committed func()
 	silent := false
-	s.change(func() { work, silent, committed, s.committed = s.rows, s.silent, s.committed, nil })
+	s.change(func() { work, silent, committed, s.committed = s.rows || s.endless, s.silent, s.committed, nil })
 	if committed != nil {
 		committed()
 	}
@@ -176,12 +179,12 @@ func (s *session) Purge(ctx context.Context) {
 }
 
 func (s *session) Run(ctx context.Context) error {
-	s.change(func() { s.sessions++; s.open++; s.present = true })
+	s.change(func() { s.sessions++; s.open++; s.present = true; s.opened = append(s.opened, time.Now()) })
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		s.change(func() {
-			if s.rows {
+			if s.rows || s.endless {
 				s.rows = false
 				s.activity++
 				s.delivered++
@@ -250,7 +253,7 @@ func TestIdleTenants(t *testing.T) {
 			assert.LessOrEqual(t, n, 7, "second %d", second)
 		}
 		w.mu.Unlock()
-		assert.Equal(t, map[string]int{tenants.StateAsleep: 100, tenants.StateAwake: 0, tenants.StateFailing: 0}, w.supervisor.States())
+		assert.Equal(t, map[string]int{tenants.StateAsleep: 100, tenants.StateAwake: 0, tenants.StateWaiting: 0, tenants.StateFailing: 0}, w.supervisor.States())
 		time.Sleep(time.Hour)
 		purges := 0
 		w.mu.Lock()
@@ -326,7 +329,7 @@ func TestListChanges(t *testing.T) {
 		w.change(func() { w.listed = nil })
 		time.Sleep(20 * time.Second)
 		assert.Empty(t, w.supervisor.Sessions())
-		assert.Equal(t, map[string]int{tenants.StateAsleep: 0, tenants.StateAwake: 0, tenants.StateFailing: 0}, w.supervisor.States())
+		assert.Equal(t, map[string]int{tenants.StateAsleep: 0, tenants.StateAwake: 0, tenants.StateWaiting: 0, tenants.StateFailing: 0}, w.supervisor.States())
 		w.change(func() { assert.Zero(t, w.connected) })
 		w.stop()
 		for _, text := range []string{
@@ -348,7 +351,7 @@ func TestFailingTenants(t *testing.T) {
 		}
 		w.run()
 		time.Sleep(5 * time.Minute)
-		assert.Equal(t, map[string]int{tenants.StateAsleep: 20, tenants.StateAwake: 0, tenants.StateFailing: 20}, w.supervisor.States())
+		assert.Equal(t, map[string]int{tenants.StateAsleep: 20, tenants.StateAwake: 0, tenants.StateWaiting: 0, tenants.StateFailing: 20}, w.supervisor.States())
 		for i, name := range numbered(40) {
 			w.change(func() { w.databases[name].visits = nil; w.databases[name].rows = i == 1 })
 		}

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// turn visits a tenant, unless rows are known to wait, and opens it where it has something to do. The
-// session is nil where it has not.
+// turn visits a tenant, unless rows are known to wait, and opens it where it has something to do and there
+// is a place for it. Else the session is nil.
 func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) (Session, error) {
-	if !woken || !t.checked {
-		work, err := s.visit(ctx, t)
-		if err != nil || !work && !woken {
+	if !woken || !t.checked || !s.takePlace(t) {
+		if awake, err := s.visit(ctx, t, woken); err != nil || !awake {
 			return nil, err
 		}
 	}
@@ -25,8 +24,9 @@ func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) (Ses
 	return session, nil
 }
 
-// visit asks whether there is something to do, and does what is due in a tenant that sleeps.
-func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T]) (work bool, err error) {
+// visit asks whether there is something to do, and then has the tenant opened, if there is a place for it.
+// It does what is due in one that sleeps.
+func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T], woken bool) (awake bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, visitTime)
 	defer cancel()
 	visitor, err := s.cfg.Visit(bounded, t.name, t.settings)
@@ -40,8 +40,13 @@ func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T]) (work bool, err
 		}
 		t.checked = true
 	}
-	if work, err = visitor.Work(bounded); work || err != nil {
-		return work, err
+	switch work, err := visitor.Work(bounded); {
+	case err != nil:
+		return false, err
+	case !work && !woken:
+		s.unqueue(t)
+	case s.takePlace(t):
+		return true, nil
 	}
 	if now := time.Now(); t.beat.IsZero() || now.Sub(t.beat)+s.cfg.VisitEvery > oldestBeat { // it would be too old at the next visit
 		if err := visitor.Heartbeat(bounded); err != nil {
@@ -111,7 +116,7 @@ func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session)
 	return errors.Join(err, session.Close())
 }
 
-// untilIdle waits for the end of a session, or until it has nothing to do.
+// untilIdle waits for the end of a session, until it has nothing to do, or until it is to give its place up.
 func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (asleep bool, err error) {
 	ticker := time.NewTicker(max(s.cfg.IdleAfter/activityChecks, time.Millisecond))
 	defer ticker.Stop()
@@ -120,6 +125,9 @@ func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Ses
 		select {
 		case err := <-ended:
 			return false, err
+		case <-t.yield:
+			s.setClosing(t, true)
+			return true, nil
 		case <-ticker.C:
 		}
 		if now := session.Activity(); now != seen {

@@ -89,7 +89,7 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		stranded: maker.Gauge("fanout.outbox.rows.stranded", "{message}",
 			"Open rows that no rule can ever make due, as far as this process has found."),
 		paused:  maker.Gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker."),
-		tenants: maker.Gauge("fanout.outbox.tenants", "{tenant}", "Tenants of this process by state: asleep, awake, failing."),
+		tenants: maker.Gauge("fanout.outbox.tenants", "{tenant}", "Tenants of this process by state: asleep, awake, waiting, failing."),
 		listener: maker.Gauge("fanout.outbox.listener.up", "{listener}",
 			"1 while the listener is connected, 0 while this process polls instead; absent where there is no listener."),
 	}

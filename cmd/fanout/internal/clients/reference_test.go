@@ -108,7 +108,7 @@ func TestReferenceLoads(t *testing.T) {
 			}},
 		},
 		Tenants: config.Tenants{
-			File: "tenants.yaml", Every: 10 * time.Second, Driver: outbox.Postgres, MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 4,
+			File: "tenants.yaml", Every: 10 * time.Second, Driver: outbox.Postgres, MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 4, MaxAwake: 20,
 		},
 		Cleanup: config.DefaultCleanup(),
 		Monitor: config.Monitor{
@@ -153,7 +153,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // never removed.
 var contract = map[string][]string{
 	"":          {"databases", "tenants", "consumers", "outbox", "brokers", "cleanup", "monitor"},
-	"tenants":   {"file", "query", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits"},
+	"tenants":   {"file", "query", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits", "max_awake"},
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
