@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -123,10 +121,7 @@ func (a *Admin) Pauses(ctx context.Context) (pauses []admin.Pause, err error) {
 
 // Heartbeat implements driver.Delivery.
 func (a *Admin) Heartbeat(ctx context.Context, instance admin.Instance) error {
-	work, err := json.Marshal(append([]admin.Work{}, instance.Work...)) // none is an empty list, not null
-	if err == nil && len(instance.Unavailable) > 0 {
-		work, err = json.Marshal(heartbeatWork{append([]admin.Work{}, instance.Work...), instance.Unavailable})
-	}
+	work, err := json.Marshal(heartbeatWork{instance.Work, instance.Unavailable})
 	if err != nil {
 		return a.failed(err, "encode the work of instance %q", instance.Name)
 	}
@@ -139,10 +134,10 @@ func (a *Admin) Heartbeat(ctx context.Context, instance admin.Instance) error {
 	return nil
 }
 
-// heartbeatWork is the column work where something is unavailable; else it holds the batches alone.
+// heartbeatWork is the column work.
 type heartbeatWork struct {
-	Batches     []admin.Work        `json:"batches"`
-	Unavailable []admin.Unavailable `json:"unavailable"`
+	Batches     []admin.Work        `json:"batches,omitempty"`
+	Unavailable []admin.Unavailable `json:"unavailable,omitempty"`
 }
 
 // Leave implements driver.Delivery.
@@ -222,23 +217,12 @@ func setRow(i *admin.Instance, id, work string) {
 	if i.ID, err = uuid.Parse(id); err != nil {
 		spoil(i, "instance_id", fmt.Sprintf("%.50q is no UUID", id))
 	}
-	if strings.HasPrefix(work, "{") {
-		var both heartbeatWork
-		err = strictjson.Unmarshal([]byte(work), &both)
-		i.Work, i.Unavailable = both.Batches, both.Unavailable
-		if err == nil && both.Batches == nil {
-			err = errors.New("an object without batches")
-		}
-	} else {
-		err = strictjson.Unmarshal([]byte(work), &i.Work)
+	var works heartbeatWork
+	if err = strictjson.Unmarshal([]byte(work), &works); err != nil {
+		works = heartbeatWork{}
+		spoil(i, "work", "is no object of batches: "+err.Error())
 	}
-	if err != nil {
-		i.Work, i.Unavailable = nil, nil
-		spoil(i, "work", "is no list of batches: "+err.Error())
-	}
-	if len(i.Work) == 0 {
-		i.Work = nil
-	}
+	i.Work, i.Unavailable = works.Batches, works.Unavailable
 	i.StartedAt, i.SeenAt = readable(i, "started_at", i.StartedAt), readable(i, "seen_at", i.SeenAt)
 }
 

@@ -252,7 +252,7 @@ func TestOperateTexts(t *testing.T) {
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
-	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false, time.Now()}
+	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `{"batches":[{"worker":"w","rows":3}]}`, false, time.Now()}
 	list := func(row []sqldriver.Value) reply {
 		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old", "now"}, rows: [][]sqldriver.Value{row}}}}
 	}
@@ -265,7 +265,7 @@ func TestInstances(t *testing.T) {
 	require.NoError(t, store.Heartbeat(t.Context(), instance), "two at once")
 	assert.Equal(t, map[string]any{
 		"instance_id": id.String(), "name": mssql.NVarCharMax("re\uFFFDlay"), "host": mssql.NVarCharMax("host"), "pid": 7,
-		"version": mssql.NVarCharMax("v1"), "work": mssql.NVarCharMax("[]"),
+		"version": mssql.NVarCharMax("v1"), "work": mssql.NVarCharMax("{}"),
 	}, server.requests[1].args)
 	require.ErrorIs(t, store.Heartbeat(t.Context(), instance), outbox.ErrSchema)
 	require.NoError(t, store.Leave(t.Context(), id))

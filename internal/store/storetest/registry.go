@@ -164,8 +164,9 @@ func testUnreadableInstance(t *table) {
 	far := map[outbox.Dialect]string{outbox.SQLite: "999999999999999999", outbox.Postgres: "'infinity'"}[t.Store.Dialect()]
 	for name, spoil := range map[string]string{
 		"no JSON":       "work = 'nonsense'",
-		"no list":       "work = '{}'",
-		"twice":         `work = '[{"rows":1,"rows":2}]'`,
+		"a list":        "work = '[]'",
+		"no list":       `work = '{"batches":{}}'`,
+		"twice":         `work = '{"batches":[{"rows":1,"rows":2}]}'`,
 		"started never": "started_at = " + far,
 	} {
 		if strings.HasSuffix(spoil, "= ") {

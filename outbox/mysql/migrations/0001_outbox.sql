@@ -142,7 +142,7 @@ CREATE TABLE IF NOT EXISTS {{table}}_instances (
     version     MEDIUMTEXT    NOT NULL,
     started_at  DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     seen_at     DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    work        MEDIUMTEXT    NOT NULL DEFAULT ('[]'), -- JSON list of {worker, broker, shard, rows, since}, or an object of it and of what is unavailable
+    work        MEDIUMTEXT    NOT NULL DEFAULT ('{}'), -- JSON object of batches, a list of {worker, broker, shard, rows, since}, and of what is unavailable
     PRIMARY KEY (instance_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

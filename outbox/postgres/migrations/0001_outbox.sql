@@ -153,7 +153,7 @@ CREATE TABLE {{table}}_instances (
     version     text        NOT NULL,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    work        text        NOT NULL DEFAULT '[]',         -- JSON list of {worker, broker, shard, rows, since}, or an object of it and of what is unavailable
+    work        text        NOT NULL DEFAULT '{}',         -- JSON object of batches, a list of {worker, broker, shard, rows, since}, and of what is unavailable
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY (instance_id)
 );
 

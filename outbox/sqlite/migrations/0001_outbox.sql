@@ -116,7 +116,7 @@ CREATE TABLE {{table}}_instances (
     version     TEXT    NOT NULL,
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL,
-    work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, shard, rows, since}, or an object of it and of what is unavailable
+    work        TEXT    NOT NULL DEFAULT '{}'        -- JSON object of batches, a list of {worker, broker, shard, rows, since}, and of what is unavailable
 );
 
 -- What operators have done. Nothing removes these rows.

@@ -159,7 +159,7 @@ CREATE TABLE {{table}}_instances (
     version     nvarchar(max)    NOT NULL,
     started_at  datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_started_at DEFAULT SYSUTCDATETIME(),
     seen_at     datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
-    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, shard, rows, since}, or an object of it and of what is unavailable
+    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'{}', -- JSON object of batches, a list of {worker, broker, shard, rows, since}, and of what is unavailable
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
 );
 

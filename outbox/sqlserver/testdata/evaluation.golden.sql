@@ -184,7 +184,7 @@ FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
 SELECT 37 AS fanout_expression, coalesce(min(fanout_row), -1) AS fanout_first
-FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N'[]'))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'[]')) AS fanout_want
+FROM (SELECT fanout_row, CONVERT(varbinary(8000), CONVERT(nvarchar(max), (N'{}'))) AS fanout_live, CONVERT(varbinary(8000), CONVERT(nvarchar(max), N'{}')) AS fanout_want
 FROM (SELECT 0 AS fanout_row) AS fanout_probe) AS fanout_results
 WHERE fanout_live <> fanout_want OR (fanout_live IS NULL AND fanout_want IS NOT NULL) OR (fanout_live IS NOT NULL AND fanout_want IS NULL)
 UNION ALL
