@@ -38,7 +38,7 @@ type Table interface {
 	// FinishedBrokers, Purge, PurgeHistory, Exclusive and Backlog are those of admin.Administration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	Purge(ctx context.Context, request admin.PurgeRequest) (int, error)
-	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit int, pause func() error) (int, error)
+	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit, most int, pause func() error) (int, error)
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
 	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }
@@ -153,7 +153,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
 		published := func(broker string) time.Duration { return s.retention(broker).Published }
 		pause := func() error { return s.pace.giveWay(ctx, database, purger) }
-		days, err := purger.PurgeHistory(ctx, published, s.cfg.BatchSize, pause)
+		days, err := purger.PurgeHistory(ctx, published, s.cfg.BatchSize, 0, pause)
 		report.Published += days
 		return errors.Join(err, s.purgeRows(ctx, database, &report)) // an error of one keeps nothing of the other
 	})

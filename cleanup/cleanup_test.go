@@ -160,7 +160,7 @@ func TestPurgeGivesWay(t *testing.T) {
 // locked is a table whose history gives some rows, and then fails.
 type locked struct{ cleanup.Table }
 
-func (locked) PurgeHistory(_ context.Context, retention func(string) time.Duration, limit int, _ func() error) (int, error) {
+func (locked) PurgeHistory(_ context.Context, retention func(string) time.Duration, limit, _ int, _ func() error) (int, error) {
 	if limit != cleanup.DefaultBatchSize || retention("a") != 9*day || retention("b") != cleanup.DefaultPublishedRetention {
 		return 0, errors.New("wrong arguments")
 	}

@@ -202,8 +202,10 @@ func (d *onDemand) Purge(ctx context.Context, request admin.PurgeRequest) (int, 
 }
 
 // PurgeHistory implements admin.Administration.
-func (d *onDemand) PurgeHistory(ctx context.Context, retention func(string) time.Duration, limit int, pause func() error) (int, error) {
-	return answer(ctx, d, func(ctx context.Context, s store) (int, error) { return s.PurgeHistory(ctx, retention, limit, pause) })
+func (d *onDemand) PurgeHistory(ctx context.Context, retention func(string) time.Duration, limit, most int, pause func() error) (int, error) {
+	return answer(ctx, d, func(ctx context.Context, s store) (int, error) {
+		return s.PurgeHistory(ctx, retention, limit, most, pause)
+	})
 }
 
 // Exclusive implements admin.Administration.

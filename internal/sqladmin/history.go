@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/gorm-fanout/fanout/internal/purge"
 )
 
 // A day of the history that has ended.
@@ -17,10 +15,10 @@ type day struct {
 
 // PurgeHistory makes the partitions of the days ahead, and removes what is old of a history that is
 // kept by the day. A day goes when it has ended for as long as the retention of each broker that has
-// rows there; while one has longer, the rows of the others are removed, limit at a time, and between
-// two batches pause is called. It returns how many rows went, also where it failed on the way; where
-// there is no history, none.
-func (a *Admin) PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit int, pause func() error) (removed int, err error) {
+// rows there; while one has longer, or where more rows would go than the most that may (0: all), the
+// rows of the others are removed, limit at a time, and between two batches pause is called. It returns
+// how many rows went, also where it failed on the way; where there is no history, none.
+func (a *Admin) PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit, most int, pause func() error) (removed int, err error) {
 	if !a.dialect.History {
 		return 0, nil
 	}
@@ -34,14 +32,33 @@ func (a *Admin) PurgeHistory(ctx context.Context, retention func(broker string) 
 	note(err, "make the days ahead")
 	days, err := a.days(ctx)
 	note(err, "look for the days")
+	p := historyPurge{Admin: a, retention: retention, limit: limit, most: most, pause: pause}
 	for i := range days {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || p.batch() == 0 {
 			break
 		}
-		note(a.purgeDay(ctx, &days[i], retention, limit, pause, &removed), "purge "+days[i].name)
+		note(p.day(ctx, &days[i]), "purge "+days[i].name)
 	}
 	note(a.dropDays(ctx), "drop what was detached") // also by a process that died
-	return removed, errors.Join(problems...)
+	return p.removed, errors.Join(problems...)
+}
+
+// historyPurge is one purge of the history.
+type historyPurge struct {
+	*Admin
+
+	retention   func(broker string) time.Duration
+	limit, most int
+	pause       func() error
+	removed     int
+}
+
+// batch is how many rows may go next.
+func (p *historyPurge) batch() int {
+	if p.most == 0 {
+		return p.limit
+	}
+	return max(0, min(p.limit, p.most-p.removed))
 }
 
 // dropDays drops what was detached.
@@ -91,49 +108,66 @@ func (a *Admin) days(ctx context.Context) (days []day, err error) {
 	return days, err
 }
 
-func (a *Admin) purgeDay(ctx context.Context, d *day, retention func(string) time.Duration, limit int, pause func() error, removed *int) error {
+// day removes what is old of a day.
+func (p *historyPurge) day(ctx context.Context, d *day) error {
 	var old []string
 	for _, broker := range d.brokers {
-		if d.ended >= retention(broker) {
+		if d.ended >= p.retention(broker) {
 			old = append(old, broker)
 		}
 	}
-	empty := len(d.brokers) == 0 && d.ended >= retention("")
+	empty := len(d.brokers) == 0 && d.ended >= p.retention("")
 	// Where there are as many names as are looked for, it is not known whose the other rows are.
-	if empty || len(old) > 0 && len(old) == len(d.brokers) && int64(len(old)) < a.mostNames() {
-		return a.removeDay(ctx, d, removed)
+	if empty || len(old) > 0 && len(old) == len(d.brokers) && int64(len(old)) < p.mostNames() {
+		if removed, err := p.whole(ctx, d); removed || err != nil {
+			return err
+		}
 	}
 	for _, broker := range old {
-		err := purge.Batches(removed, limit, func() (int, error) {
-			var n int64
-			err := a.write(ctx, Purge, func(ctx context.Context, conn Conn) (err error) {
-				n, err = a.exec(ctx, conn, "purge_history", args{"broker": broker, "day": d.name, "limit": int64(limit)})
-				return err
-			})
-			return int(n), err
-		}, pause)
-		if err != nil {
+		if err := p.rows(ctx, d, broker); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeDay takes a day out of the history. Its rows are counted before, so that no completion waits for that;
-// one that is replayed in between counts, too.
-func (a *Admin) removeDay(ctx context.Context, d *day, removed *int) error {
+// rows removes those of a broker, batch by batch.
+func (p *historyPurge) rows(ctx context.Context, d *day, broker string) error {
+	for limit := p.batch(); limit > 0; limit = p.batch() {
+		var n int64
+		err := p.write(ctx, Purge, func(ctx context.Context, conn Conn) (err error) {
+			n, err = p.exec(ctx, conn, "purge_history", args{"broker": broker, "day": d.name, "limit": int64(limit)})
+			return err
+		})
+		p.removed += int(n)
+		if err != nil || n < int64(limit) {
+			return err
+		}
+		if p.pause == nil {
+			continue
+		}
+		if err := p.pause(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole takes a day out of the history, unless it has more rows than may go. They are counted before, so that no
+// completion waits for that; one that is replayed in between counts, too.
+func (p *historyPurge) whole(ctx context.Context, d *day) (removed bool, err error) {
 	given := args{"day": d.name}
 	var rows int64
-	err := a.read(ctx, Count, func(ctx context.Context, conn Conn) (err error) {
-		rows, err = a.number(ctx, conn, "history_rows", given)
+	err = p.read(ctx, Count, func(ctx context.Context, conn Conn) (err error) {
+		rows, err = p.number(ctx, conn, "history_rows", given)
 		return err
 	})
-	if err != nil {
-		return err
+	if err != nil || p.most > 0 && rows > int64(p.most-p.removed) {
+		return false, err
 	}
-	gone, err := a.history(ctx, "history_detach", given)
+	gone, err := p.history(ctx, "history_detach", given)
 	if gone == 1 {
-		*removed += int(rows)
+		p.removed += int(rows)
 	}
-	return err
+	return true, err
 }

@@ -140,9 +140,10 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// PurgeHistory makes the partitions of the days ahead, and removes what is old of a history that is
 	// kept by the day ("outbox.partition: day"): whole days, once they have ended for as long as the
 	// retention of each broker that has rows there, and while one has a longer one, the rows of the
-	// others, limit at a time; between two batches it calls pause. It returns how many rows went, also
-	// where it fails on the way. Where there is no history it does nothing.
-	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit int, pause func() error) (int, error)
+	// others, limit at a time; between two batches it calls pause. Of a day with more rows than the most
+	// that may go (0: all) some go. It returns how many rows went, also where it fails on the way. Where
+	// there is no history it does nothing.
+	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit, most int, pause func() error) (int, error)
 	// Exclusive runs f while no other process runs it on this table; ran is false when another one
 	// does.
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)

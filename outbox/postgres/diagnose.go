@@ -29,6 +29,9 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 		}
 		found.forgotten = found.forgotten && !s.history.kept
 		found.judge(&d)
+		if s.history.kept {
+			d.Set("outbox.partition", "day")
+		}
 		before := s.now()
 		var clock time.Time
 		err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&clock)

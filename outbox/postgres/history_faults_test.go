@@ -157,7 +157,7 @@ func TestHistoryPurgeGoesOn(t *testing.T) {
 	}
 	exec(t, p.conn, "DO $$ BEGIN EXECUTE 'CREATE VIEW report AS SELECT id FROM kept_day_' || to_char(now() AT TIME ZONE 'UTC' - interval '9 days', 'YYYYMMDD'); END $$")
 	exec(t, p.conn, "CREATE OR REPLACE FUNCTION kept_history_days() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'no permission for schema'; END $$")
-	n, err := p.PurgeHistory(t.Context(), func(string) time.Duration { return day }, 10, nil)
+	n, err := p.PurgeHistory(t.Context(), func(string) time.Duration { return day }, 10, 0, nil)
 	require.ErrorContains(t, err, "make the days ahead of the history of kept: ERROR: no permission for schema")
 	require.ErrorContains(t, err, "cannot drop table public.kept_day_")
 	assert.Equal(t, 2, n)

@@ -89,7 +89,7 @@ func (p *past) older(days int) {
 
 func (p *past) purgeHistory(of func(string) time.Duration) int {
 	p.Helper()
-	n, err := p.PurgeHistory(p.Context(), of, 2, nil)
+	n, err := p.PurgeHistory(p.Context(), of, 2, 0, nil)
 	require.NoError(p, err)
 	return n
 }
@@ -238,7 +238,7 @@ func TestReplayBesideADrop(t *testing.T) {
 			replayed <- n
 		}()
 		go func() {
-			_, err := p.PurgeHistory(p.Context(), func(string) time.Duration { return day }, 2, nil)
+			_, err := p.PurgeHistory(p.Context(), func(string) time.Duration { return day }, 2, 0, nil)
 			purged <- err
 		}()
 		require.NoError(t, <-purged, n)
@@ -285,10 +285,30 @@ func TestHistoryPurgeIsStopped(t *testing.T) {
 			return day
 		}
 		return 7 * day
-	}, 2, func() error { return errStop })
+	}, 2, 0, func() error { return errStop })
 	require.ErrorIs(t, err, errStop)
 	assert.Equal(t, 2, n)
 	assert.Equal(t, 4, p.number("SELECT count(*) FROM kept_history"))
+}
+
+// Who wants a few rows to go loses no whole day.
+func TestPurgeOfAFewRowsOfAHistory(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	for range 5 {
+		p.write("a", uuid.New())
+		p.write("b", uuid.New())
+	}
+	p.deliver("a")
+	p.deliver("b")
+	p.older(9)
+	for _, left := range []int{7, 4, 1, 0, 0} {
+		before := p.number("SELECT count(*) FROM kept_history")
+		n, err := p.PurgeHistory(t.Context(), week, 2, 3, nil)
+		require.NoError(t, err)
+		assert.Equal(t, before-left, n)
+		assert.Equal(t, left, p.number("SELECT count(*) FROM kept_history"))
+	}
 }
 
 // Each role does its part of the work on a history with the rights that docs/operations.md gives it.
@@ -308,7 +328,7 @@ func TestRolesOfAHistory(t *testing.T) {
 
 	require.NoError(t, relay.Check(t.Context()))
 	require.Len(t, relay.deliver("b"), 3)
-	_, err = relay.PurgeHistory(t.Context(), week, 10, nil)
+	_, err = relay.PurgeHistory(t.Context(), week, 10, 0, nil)
 	require.NoError(t, err)
 	browses(t, relay.Store, true)
 
@@ -323,7 +343,7 @@ func TestRolesOfAHistory(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, replayed)
 	browses(t, operator.Store, false)
-	_, err = operator.PurgeHistory(t.Context(), week, 10, nil)
+	_, err = operator.PurgeHistory(t.Context(), week, 10, 0, nil)
 	require.NoError(t, err)
 	assert.Len(t, relay.deliver("b"), 2, "the one that was replayed, and the new one")
 

@@ -265,7 +265,7 @@ func (p Partition) remove(ctx context.Context, k *keeper) (removed int, err erro
 	const batch = 5000
 	retention := time.Duration(p.Days-1) * 24 * time.Hour
 	if k.name == "by day" {
-		return k.Store.PurgeHistory(ctx, func(string) time.Duration { return retention }, batch, nil)
+		return k.Store.PurgeHistory(ctx, func(string) time.Duration { return retention }, batch, 0, nil)
 	}
 	for {
 		n, err := k.Store.Purge(ctx, admin.PurgeRequest{Broker: "broker", Status: outbox.StatusPublished, Retention: retention, Limit: batch})
