@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -78,7 +79,7 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 	}
 	var applied []string
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted} // whatever the server's default
-	err = pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+	try := func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::int, $2::int)", hash("fanout", "migrate"), hash(s.table)); err != nil {
 			return err
 		}
@@ -101,7 +102,9 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 			return err
 		})
 		return err
-	})
+	}
+	// What a step waits for, for which others wait behind it, it does not wait for without end.
+	err = contention.Retry(ctx, s.patience, brokenOff, func() error { return pgx.BeginTxFunc(ctx, s.pool, options, try) })
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.As(err, &pgErr) && pgErr.Code == invalidSchema:
@@ -109,7 +112,7 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 	case errors.As(err, &pgErr) && slices.Contains(duplicates, pgErr.Code):
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, driver.NameTaken(err))
 	case err != nil:
-		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, explain(redact(err)))
 	}
 	return applied, nil
 }
