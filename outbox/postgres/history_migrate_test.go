@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,4 +74,28 @@ func TestHistoryInASchemaOfAnyName(t *testing.T) {
 		p.older(5)
 		assert.Equal(t, 1, p.purgeHistory(func(string) time.Duration { return day }), schema)
 	}
+}
+
+// What a run of another tool that broke off has left of a history is told, and so is what to do about it.
+func TestMigrateOverAHalfHistory(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, kept, WithHistory())
+	_, err := openStore(t, dsn, kept).Migrate(t.Context())
+	require.NoError(t, err)
+	steps, err := historySteps(kept)
+	require.NoError(t, err)
+	half, _, found := strings.Cut(steps[0].SQL, "\nCREATE INDEX kept_history_search")
+	require.True(t, found)
+	_, err = store.pool.Exec(t.Context(), half, pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.ErrorContains(t, err, "drop what a broken-off run has left")
+	require.ErrorContains(t, err, "index kept_history_search: missing")
+	_, err = store.pool.Exec(t.Context(), "DROP TABLE kept_history")
+	require.NoError(t, err)
+	applied, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1001_history"}, applied)
+	require.NoError(t, store.Check(t.Context()))
 }

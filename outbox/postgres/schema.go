@@ -111,8 +111,10 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 		return nil, fmt.Errorf("postgres: migrate %s: %w: create the schema first", s.table, err)
 	case errors.As(err, &pgErr) && slices.Contains(duplicates, pgErr.Code):
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, driver.NameTaken(err))
+	case errors.As(err, &pgErr) && pgErr.Code == lockNotAvailable:
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, explain(err))
 	case err != nil:
-		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, explain(redact(err)))
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
 	}
 	return applied, nil
 }
@@ -127,6 +129,10 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
+	// The outbox and its history are told apart: a history of which nothing is recorded may be another tool's.
+	done = slices.DeleteFunc(done, func(version int) bool {
+		return !slices.ContainsFunc(steps, func(step driver.Migration) bool { return step.Version == version })
+	})
 	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
 		begun, differences, err := s.compare(ctx, conn, first)
 		return driver.Comparison{Begun: begun, Differences: differences}, err

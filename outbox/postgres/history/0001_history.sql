@@ -52,22 +52,11 @@ CREATE INDEX {{name}}_history_search ON {{table}}_history (
     ((hashtext(target_broker) % 32767)::smallint)
 );
 
--- All rows, wherever they are.
-CREATE VIEW {{table}}_all AS
-SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
-     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
-     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
-     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
-  FROM {{table}}
- UNION ALL
-SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
-     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
-     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
-     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
-  FROM {{table}}_history;
-
 -- The functions belong to the owner of the tables and run with its rights: what they call is PostgreSQL's own, and each table has its schema in front, which
 -- this block fills in for "home.". So nothing that others have made there can take the place of either.
+--
+-- goose, which may apply this, takes what is between two lines of its own for one statement.
+-- +goose StatementBegin
 DO $do$
 DECLARE
     home text := (SELECT quote_ident(nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass);
@@ -220,12 +209,29 @@ $make$, 'home.', home || '.');
 PERFORM {{table}}_history_days();
 END
 $do$;
+-- +goose StatementEnd
 
 -- A transaction that has written messages is not waited for without end: whoever writes others waits behind this. It is longer than deadlock_timeout, after
 -- which a vacuum gives way.
+-- +goose StatementBegin
 DO $do$
 BEGIN
 PERFORM set_config('lock_timeout', '2s', true);
 CREATE TRIGGER {{name}}_history_known AFTER INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {{table}}_history_known();
 END
 $do$;
+-- +goose StatementEnd
+
+-- All rows, wherever they are.
+CREATE VIEW {{table}}_all AS
+SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
+     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
+     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
+     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
+  FROM {{table}}
+ UNION ALL
+SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
+     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
+     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
+     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
+  FROM {{table}}_history;
