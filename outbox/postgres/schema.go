@@ -129,7 +129,7 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
-	// The outbox and its history are told apart: a history of which nothing is recorded may be another tool's.
+	// The record of the outbox says nothing of its history, which may be of another tool.
 	done = slices.DeleteFunc(done, func(version int) bool {
 		return !slices.ContainsFunc(steps, func(step driver.Migration) bool { return step.Version == version })
 	})
