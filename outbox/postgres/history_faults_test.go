@@ -210,9 +210,13 @@ func TestWrittenBesideAnotherOutbox(t *testing.T) {
 	require.NoError(t, err)
 	db, rows := openDB(t, dsn), someRows(1)
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	there, err := inserter.Written(t.Context(), db, []uuid.UUID{rows[0].MessageID})
-	require.NoError(t, err)
-	assert.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
+	for _, more := range []string{"", "DROP TABLE box_all", "CREATE VIEW box_all AS SELECT 1 AS n"} { // also a view of the owner's
+		_, err := db.ExecContext(t.Context(), more)
+		require.NoError(t, err)
+		there, err := inserter.Written(t.Context(), db, []uuid.UUID{rows[0].MessageID})
+		require.NoError(t, err)
+		assert.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
+	}
 }
 
 // Who may make functions beside the outbox, and temporary tables, has none of them run with the owner's rights.

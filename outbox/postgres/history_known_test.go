@@ -39,10 +39,9 @@ func knowsByKey(t *testing.T, before string) {
 	require.NoError(t, err)
 	defer filler.Close(context.WithoutCancel(t.Context()))
 	const many = 20_000
-	exec(t, filler, fmt.Sprintf(`INSERT INTO kept_history (id, created_at, published_at, finished_at, message_id, priority, shard, target_broker, stream, type, content_type,
-			deferred, isolated, crashes, attempts, status, payload)
-		SELECT n, t, t, t, gen_random_uuid(), 0, 0, 'a', 's', 't', '', false, n < 0, 0, 1, 'published', 'x'
-		  FROM generate_series(1, %d) AS n CROSS JOIN now() AS t`, many))
+	exec(t, filler, fmt.Sprintf(`INSERT INTO kept_history (id, message_id, created_at, priority, published_at, shard, finished_at, target_broker, stream, type, content_type,
+			deferred, crashes, isolated, attempts, status, payload)
+		SELECT n, gen_random_uuid(), now(), 0, now(), 0, now(), 'a', 's', 't', '', false, 0, n < 0, 1, 'published', 'x' FROM generate_series(1, %d) AS n`, many))
 	for _, id := range []uuid.UUID{uuid.Must(uuid.NewV7()), uuid.New()} {
 		exec(t, p.conn, "BEGIN")
 		p.write("a", id)
