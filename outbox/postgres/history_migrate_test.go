@@ -21,7 +21,6 @@ func TestMigrateToAHistoryBesideWriters(t *testing.T) {
 	_, err := openStore(t, dsn, kept).Migrate(t.Context())
 	require.NoError(t, err)
 	store := openStore(t, dsn, kept, WithHistory())
-	store.patience = 3 * time.Second
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -41,7 +40,7 @@ func TestMigrateToAHistoryBesideWriters(t *testing.T) {
 		err := other.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'kept'::regclass)").Scan(&waits)
 		return err == nil && waits
 	}, 20*time.Second, time.Millisecond)
-	exec(t, other, "SET lock_timeout = '2s'")
+	exec(t, other, "SET lock_timeout = '20s'")
 	exec(t, other, insert) // while the first one is open
 	exec(t, conn, "COMMIT")
 	require.NoError(t, <-migrated)
