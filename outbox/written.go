@@ -39,7 +39,8 @@ func (i *Inserter) everywhere(ctx context.Context, db Queryer) (table string, er
 	if i.dialect != Postgres {
 		return i.table, nil
 	}
-	rows, err := db.QueryContext(ctx, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'v')", i.table+"_all")
+	const text = "SELECT count(*) = 2 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'v' OR oid = to_regclass($2) AND relkind = 'p'"
+	rows, err := db.QueryContext(ctx, text, i.table+"_all", i.table+"_history")
 	if err != nil {
 		return "", err //nolint:wrapcheck // by the caller
 	}

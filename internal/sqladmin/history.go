@@ -3,6 +3,7 @@ package sqladmin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -154,20 +155,25 @@ func (p *historyPurge) rows(ctx context.Context, d *day, broker string) error {
 }
 
 // whole takes a day out of the history, unless it has more rows than may go. They are counted before, so that no
-// completion waits for that; one that is replayed in between counts, too.
+// completion waits for that; one that is replayed in between counts, too. Where they cannot be counted, say in the
+// time that a role has, the day goes all the same, if all may.
 func (p *historyPurge) whole(ctx context.Context, d *day) (removed bool, err error) {
 	given := args{"day": d.name}
 	var rows int64
-	err = p.read(ctx, Count, func(ctx context.Context, conn Conn) (err error) {
+	uncounted := p.read(ctx, Count, func(ctx context.Context, conn Conn) (err error) {
 		rows, err = p.number(ctx, conn, "history_rows", given)
 		return err
 	})
-	if err != nil || p.most > 0 && rows > int64(p.most-p.removed) {
-		return false, err
+	if uncounted != nil {
+		rows = 0
+		uncounted = fmt.Errorf("count what goes: %w", uncounted)
+	}
+	if p.most > 0 && (uncounted != nil || rows > int64(p.most-p.removed)) {
+		return false, uncounted
 	}
 	gone, err := p.history(ctx, "history_detach", given)
 	if gone == 1 {
 		p.removed += int(rows)
 	}
-	return true, err
+	return true, errors.Join(uncounted, err)
 }

@@ -58,7 +58,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 	)
 	try := func() error {
 		answer, err = s.exchange(ctx, completion, claim)
-		if completion != nil && answer.Completed == nil && s.dayless(err) {
+		if answer.Completed == nil && s.unmoved(completion, err) {
 			answer, err = s.exchange(ctx, completion, claim)
 		}
 		if answer.Completed != nil {

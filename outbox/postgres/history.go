@@ -4,13 +4,13 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
@@ -54,7 +54,7 @@ const (
 // moves says whether a completion can move what was published to the history. Where there is no day
 // to move it to, it is marked, as in an outbox without a history: delivery does not wait for DDL.
 func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
-	if !s.history.kept || completion == nil || completion.DeletePublished || len(completion.Published) == 0 {
+	if !s.moved(completion) {
 		return false
 	}
 	s.history.mu.Lock()
@@ -74,11 +74,13 @@ func (s *Store) moves(ctx context.Context, completion *driver.Completion) bool {
 	return s.history.lasts.After(now.Add(daysAhead))
 }
 
-// dayless says whether a completion failed since the history has no partition for it, is gone or is
-// not this role's to write to, so that it is to be marked. The days are looked for again in a moment.
-func (s *Store) dayless(err error) bool {
+// unmoved says whether a completion that was to move rows failed, and not in favour of others: the history has
+// no partition for them, is gone or is not this role's to write to, or something of the owner's refuses the
+// DELETE or the INSERT. They are to be marked, or they would be sent again and again. The days are looked for
+// again in a moment.
+func (s *Store) unmoved(completion *driver.Completion, err error) bool {
 	var pgErr *pgconn.PgError
-	if !s.history.kept || !errors.As(err, &pgErr) || !slices.Contains([]string{checkViolation, undefinedTable, insufficientPrivilege}, pgErr.Code) {
+	if !s.moved(completion) || !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR" || brokenOff(err) != contention.None {
 		return false
 	}
 	s.history.mu.Lock()
@@ -87,5 +89,7 @@ func (s *Store) dayless(err error) bool {
 	return true
 }
 
-// checkViolation is also the error of a row for which there is no partition.
-const checkViolation = "23514"
+// moved says whether a completion has rows that are moved where there are days.
+func (s *Store) moved(completion *driver.Completion) bool {
+	return s.history.kept && completion != nil && !completion.DeletePublished && len(completion.Published) > 0
+}

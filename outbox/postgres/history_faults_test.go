@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -8,12 +10,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // claim takes up to so many rows of a shard.
@@ -206,9 +210,13 @@ func TestWrittenBesideAnotherOutbox(t *testing.T) {
 	require.NoError(t, err)
 	db, rows := openDB(t, dsn), someRows(1)
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	there, err := inserter.Written(t.Context(), db, []uuid.UUID{rows[0].MessageID})
-	require.NoError(t, err)
-	assert.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
+	for _, more := range []string{"", "DROP TABLE box_all", "CREATE VIEW box_all AS SELECT 1 AS n"} { // also a view of the owner's
+		_, err := db.ExecContext(t.Context(), more)
+		require.NoError(t, err)
+		there, err := inserter.Written(t.Context(), db, []uuid.UUID{rows[0].MessageID})
+		require.NoError(t, err)
+		assert.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
+	}
 }
 
 // Who may make functions beside the outbox, and temporary tables, has none of them run with the owner's rights.
@@ -228,4 +236,71 @@ func TestHistoryRunsNothingOfOthers(t *testing.T) {
 	p.writeSome(1)
 	assert.Len(t, p.deliver("a"), 1)
 	assert.Equal(t, 1, p.number("SELECT count(*) FROM public.kept_history"))
+}
+
+// A message can stand in the history and, written in a transaction whose snapshot was older, in the outbox, too. A
+// replay of as many rows as were counted leaves the one of the outbox alone, and ends.
+func TestReplayOfAMessageThatIsOpenAgain(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	id := uuid.Must(uuid.NewV7())
+	writer, err := pgx.Connect(t.Context(), p.dsn)
+	require.NoError(t, err)
+	defer writer.Close(context.WithoutCancel(t.Context()))
+	exec(t, writer, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, writer, "SELECT count(*) FROM kept")
+	p.write("a", id)
+	require.Len(t, p.deliver("a"), 1)
+	exec(t, writer, fmt.Sprintf("INSERT INTO kept (message_id, target_broker, stream, type, payload) VALUES ('%s', 'a', 's', 't', 'x')", id))
+	exec(t, writer, "COMMIT")
+	require.Equal(t, 2, p.number("SELECT count(*) FROM kept_all"))
+	filter := admin.Filter{Broker: "a", Statuses: []outbox.Status{outbox.StatusPublished}}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	matched, err := p.Matches(ctx, filter, 10)
+	require.NoError(t, err)
+	replayed, err := p.Replay(ctx, filter, matched)
+	require.NoError(t, err)
+	assert.Zero(t, replayed)
+	p.writeSome(1)
+	require.NotEmpty(t, p.deliver("a"))
+	replayed, err = p.Replay(ctx, filter, 3)
+	require.NoError(t, err)
+	assert.Equal(t, 2, replayed, "of one that the history has twice, one")
+}
+
+// That the rows of a day cannot be counted, say in the time that a role has, keeps the day from nothing but the sum.
+func TestHistoryGoesWithoutACount(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.writeSome(1)
+	require.Len(t, p.deliver("a"), 1)
+	p.older(5)
+	p.Replace("history_rows", "count(*)", "count(*) / (count(*) - count(*))")
+	n, err := p.PurgeHistory(t.Context(), func(string) time.Duration { return day }, 10, 0, nil)
+	require.ErrorContains(t, err, "division by zero")
+	assert.Zero(t, n)
+	assert.Equal(t, 0, p.number("SELECT count(*) FROM kept_history"))
+}
+
+// Payloads that are kept beside the row move as they are.
+func TestHistoryOfLargePayloads(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	exec(t, p.conn, "INSERT INTO kept (message_id, target_broker, stream, type, payload) SELECT gen_random_uuid(), 'a', 's', 't', string_agg(sha256(n::text::bytea), '') FROM generate_series(1, 50000) AS n")
+	require.Len(t, p.deliver("a"), 1)
+	exec(t, p.conn, "VACUUM kept")
+	assert.Equal(t, 1, p.number("SELECT count(*) FROM kept_history WHERE payload = (SELECT string_agg(sha256(n::text::bytea), '') FROM generate_series(1, 50000) AS n)"))
+}
+
+// What keeps a row from being moved, such as a foreign key of the owner's on the outbox, does not keep it from being marked: it
+// would be sent again and again.
+func TestHistoryOfRowsThatCannotBeMoved(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	exec(t, p.conn, "CREATE TABLE orders (message_id uuid, broker text, FOREIGN KEY (message_id, broker) REFERENCES kept (message_id, target_broker))")
+	p.writeSome(1)
+	exec(t, p.conn, "INSERT INTO orders SELECT message_id, target_broker FROM kept")
+	require.Len(t, p.deliver("a"), 1)
+	assert.Equal(t, 1, p.number("SELECT count(*) FROM kept WHERE status = 'published'"))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -78,7 +79,7 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 	}
 	var applied []string
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted} // whatever the server's default
-	err = pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+	try := func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::int, $2::int)", hash("fanout", "migrate"), hash(s.table)); err != nil {
 			return err
 		}
@@ -101,13 +102,17 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 			return err
 		})
 		return err
-	})
+	}
+	// What a step waits for, for which others wait behind it, it does not wait for without end.
+	err = contention.Retry(ctx, s.patience, brokenOff, func() error { return pgx.BeginTxFunc(ctx, s.pool, options, try) })
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.As(err, &pgErr) && pgErr.Code == invalidSchema:
 		return nil, fmt.Errorf("postgres: migrate %s: %w: create the schema first", s.table, err)
 	case errors.As(err, &pgErr) && slices.Contains(duplicates, pgErr.Code):
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, driver.NameTaken(err))
+	case errors.As(err, &pgErr) && pgErr.Code == lockNotAvailable:
+		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, explain(err))
 	case err != nil:
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
 	}
@@ -124,6 +129,10 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
+	// The record of the outbox says nothing of its history, which may be of another tool.
+	done = slices.DeleteFunc(done, func(version int) bool {
+		return !slices.ContainsFunc(steps, func(step driver.Migration) bool { return step.Version == version })
+	})
 	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
 		begun, differences, err := s.compare(ctx, conn, first)
 		return driver.Comparison{Begun: begun, Differences: differences}, err

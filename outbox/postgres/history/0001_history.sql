@@ -52,24 +52,18 @@ CREATE INDEX {{name}}_history_search ON {{table}}_history (
     ((hashtext(target_broker) % 32767)::smallint)
 );
 
--- All rows, wherever they are.
-CREATE VIEW {{table}}_all AS
-SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
-     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
-     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
-     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
-  FROM {{table}}
- UNION ALL
-SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
-     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
-     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
-     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
-  FROM {{table}}_history;
-
 -- The functions belong to the owner of the tables and run with its rights: what they call is PostgreSQL's own, and each table has its schema in front, which
 -- this block fills in for "home.". So nothing that others have made there can take the place of either.
+--
+-- goose, which may apply this, takes what is between two lines of its own for one statement.
+-- +goose StatementBegin
 DO $do$
+DECLARE
+    home text := (SELECT quote_ident(nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass);
 BEGIN
+IF home ~ '[''%$]' THEN -- which it would have to be written differently for in each place
+    RAISE EXCEPTION 'the functions of the history cannot name the schema %: use one without quotes, dollar and percent signs', home;
+END IF;
 EXECUTE replace($make$
 
 -- Make the partitions that are missing, from yesterday to a week ahead, and the trigger's function for today; return up to when rows can be moved to the
@@ -102,23 +96,26 @@ BEGIN
             -- whoever was moving a row of the same message, the history is looked at, and the new row is removed if it is there. A message id of version 7
             -- has its time in front. One from yesterday on, an hour being granted to clocks, was published since: it is looked for in the days that are near
             -- and in no other, so that whoever writes messages takes no lock of the history, nor of the day that is to be dropped, and one plan serves for all.
+            -- It is made when a session writes the first message of a day, which may be empty by all that is known: so no day is read from end to end, and
+            -- no index but the primary key serves the comparison. An id whose time lies ahead was made up, and is looked for everywhere.
             EXECUTE format($function$
 CREATE OR REPLACE FUNCTION home.{{name}}_history_known() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $body$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $body$
 %1$sBEGIN
-    IF NEW.message_id >= %2$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
-        IF EXISTS (SELECT FROM %3$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
-           OR EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker)
-           OR EXISTS (SELECT FROM %5$s WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
+    IF NEW.message_id >= %2$L AND NEW.message_id < %3$L AND substr(NEW.message_id::text, 15, 1) = '7' THEN
+        IF EXISTS (SELECT FROM %4$s WHERE message_id = NEW.message_id AND target_broker || '' = NEW.target_broker)
+           OR EXISTS (SELECT FROM %5$s WHERE message_id = NEW.message_id AND target_broker || '' = NEW.target_broker)
+           OR EXISTS (SELECT FROM %6$s WHERE message_id = NEW.message_id AND target_broker || '' = NEW.target_broker) THEN
             DELETE FROM home.{{name}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker;
         END IF;
-    ELSIF EXISTS (SELECT FROM home.{{name}}_history WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker) THEN
+    ELSIF EXISTS (SELECT FROM home.{{name}}_history WHERE message_id = NEW.message_id AND target_broker || '' = NEW.target_broker) THEN
         DELETE FROM home.{{name}} WHERE message_id = NEW.message_id AND target_broker = NEW.target_broker;
     END IF;
     RETURN NULL;
 END
 $body$ $function$, mark,
                            (lpad(to_hex((extract(epoch FROM (today - 1)::timestamp AT TIME ZONE 'UTC' + interval '1 hour') * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid,
+                           (lpad(to_hex((extract(epoch FROM (today + 2)::timestamp AT TIME ZONE 'UTC' + interval '1 hour') * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid,
                            'home.{{name}}_day_' || to_char(today - 1, 'YYYYMMDD'), 'home.{{name}}_day_' || to_char(today, 'YYYYMMDD'),
                            'home.{{name}}_day_' || to_char(today + 1, 'YYYYMMDD'));
             REVOKE ALL ON FUNCTION home.{{name}}_history_known() FROM PUBLIC;
@@ -208,8 +205,33 @@ $$;
 
 REVOKE ALL ON FUNCTION home.{{name}}_history_days(), home.{{name}}_history_detach(date), home.{{name}}_history_drop(), home.{{name}}_history_restore(uuid[], text[]) FROM PUBLIC;
 
-$make$, 'home.', (SELECT quote_ident(nspname) || '.' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = '{{table}}_history'::regclass));
+$make$, 'home.', home || '.');
 PERFORM {{table}}_history_days();
 END
 $do$;
+-- +goose StatementEnd
+
+-- A transaction that has written messages is not waited for without end: whoever writes others waits behind this. It is longer than deadlock_timeout, after
+-- which a vacuum gives way.
+-- +goose StatementBegin
+DO $do$
+BEGIN
+PERFORM set_config('lock_timeout', '2s', true);
 CREATE TRIGGER {{name}}_history_known AFTER INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {{table}}_history_known();
+END
+$do$;
+-- +goose StatementEnd
+
+-- All rows, wherever they are.
+CREATE VIEW {{table}}_all AS
+SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
+     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
+     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
+     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
+  FROM {{table}}
+ UNION ALL
+SELECT id, created_at, available_at, expires_at, message_id, priority, shard, target_broker
+     , stream, type, ordering_key, content_type, aggregate_type, aggregate_id, correlation_id, causation_id
+     , tenant_id, headers, last_error, deferred, isolated, crashes, attempts, locked_until
+     , published_at, finished_at, lock_token, status, locked_by, broker_message_id, payload
+  FROM {{table}}_history;
