@@ -53,7 +53,7 @@ func showCommand() *cobra.Command {
 			return err
 		})
 		if err == nil && len(rows) == 0 {
-			err = fmt.Errorf("there is no message %s: it was purged, or never committed", args[0])
+			err = session.exist(cmd.Context(), admin.Filter{MessageIDs: args}, "")
 		}
 		if *asJSON {
 			return errors.Join(err, printJSON(cmd, answer))
