@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -182,7 +183,17 @@ brokers:
 		assert.Equal(t, cleanup.DefaultPublishedRetention, cfg.Retention("a").Published, "for rows of before")
 	}
 	_, err := parsed(fmt.Appendf(nil, file, ", keep: 7d"), "fanout.yaml")
+	require.ErrorContains(t, err, "outbox.keep: must be true or false: how long published rows are kept is cleanup.published_retention, or retention.published of a broker")
+	_, err = parsed(fmt.Appendf(nil, file, ", keep: maybe"), "fanout.yaml")
 	require.ErrorContains(t, err, "outbox.keep: must be true or false")
+	require.NotContains(t, err.Error(), "retention")
+	_, err = parsed(bytes.Replace(fmt.Appendf(nil, file, ""), []byte("keep: true"), []byte("keep: 24h"), 1), "fanout.yaml")
+	require.ErrorContains(t, err, "brokers.b.keep: must be true or false: how long")
+	for text, warned := range map[string]bool{"keep: false, retention: {published: 2h}": true, "retention: {published: 2h}": false, "keep: false, retention: {abandoned: 2h}": false} {
+		cfg, err := parsed(bytes.Replace(fmt.Appendf(nil, file, ""), []byte("keep: true"), []byte(text), 1), "fanout.yaml")
+		require.NoError(t, err)
+		assert.Equal(t, warned, strings.Contains(fmt.Sprint(cfg.Warnings), "brokers.b.retention.published: is for rows of before: what is delivered is not kept (keep: false)"), "%s: %s", text, cfg.Warnings)
+	}
 }
 
 func TestOnAbandon(t *testing.T) {
