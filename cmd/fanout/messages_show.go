@@ -191,12 +191,10 @@ func waitsFor(r *admin.Record, now time.Time) string {
 	if d.MessageID != r.MessageID {
 		what += " of " + d.MessageID
 	}
-	switch {
-	case d.Reason == "operator":
+	if d.Reason == "operator" {
 		return fmt.Sprintf("behind %s, abandoned %s: unblock the key, requeue or discard that message", d.MessageID, since(d.Since, now))
-	default:
-		return ownTime(what, d.Until, now)
 	}
+	return ownTime(what, d.Until, now)
 }
 
 // stateStyle highlights what waits until an operator acts.
