@@ -183,6 +183,9 @@ func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		r.adviseOnWorkers(target.object, broker.Workers)
+		if at := target.find("retention"); at != nil && broker.Retention.Published > 0 && cfg.Policy(target.name).DeletePublished {
+			r.warnf(at.at, at.path+".published", "is for rows of before: what is delivered is not kept (keep: false)")
+		}
 		if !slices.Contains(used, target.name) {
 			r.warnf(target.at, target.path, "is neither the internal broker nor an external one: nothing is sent there")
 		}

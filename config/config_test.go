@@ -161,30 +161,6 @@ brokers:
 	require.ErrorContains(t, err, `outbox.partition: "month" is not known: use none or day`)
 }
 
-// A broker can differ from the outbox in both directions; what it leaves out holds as there.
-func TestKeep(t *testing.T) {
-	t.Parallel()
-	file := `
-databases: {main: {driver: sqlite, dsn: "file:x"}}
-outbox: {external_brokers: [a, b, c]%s}
-brokers:
-  default: {type: redis, url: redis://a}
-  a: {type: redis, url: redis://a/1, keep: false}
-  b: {type: redis, url: redis://a/2, keep: true}
-  c: {type: redis, url: redis://a/3}
-`
-	for more, want := range map[string][]string{
-		"": {"a"}, ", keep: true": {"a"}, ", keep: false": {"default", "a", "c"},
-	} {
-		cfg, err := parsed(fmt.Appendf(nil, file, more), "fanout.yaml")
-		require.NoError(t, err, more)
-		assert.Equal(t, want, cfg.NotKept(), more)
-		assert.Equal(t, cleanup.DefaultPublishedRetention, cfg.Retention("a").Published, "for rows of before")
-	}
-	_, err := parsed(fmt.Appendf(nil, file, ", keep: 7d"), "fanout.yaml")
-	require.ErrorContains(t, err, "outbox.keep: must be true or false")
-}
-
 func TestOnAbandon(t *testing.T) {
 	t.Parallel()
 	for choice, defers := range map[string]bool{"continue": false, "block": true} {

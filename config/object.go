@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -167,7 +168,11 @@ func (o *object) close() {
 	}
 	for _, f := range o.fields {
 		if !known[f.name] {
-			o.problemf(f.key, o.path, "unknown key %s%s", shown(f.name), suggest(f.name, recommended))
+			hint := suggest(f.name, recommended)
+			if strings.Contains(f.name, " ") { // no key has a space: it is the rest of a value
+				hint += "; a value with a comma within {} needs quotes"
+			}
+			o.problemf(f.key, o.path, "unknown key %s%s", shown(f.name), hint)
 		}
 	}
 }

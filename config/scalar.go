@@ -139,6 +139,10 @@ func (o *object) boolean(name string, dst *bool) *field {
 		return nil
 	}
 	if !o.looksLike(f, ast.BoolType) || f.text != "true" && f.text != "false" {
+		if _, err := ParseDuration(f.text); name == "keep" && err == nil {
+			o.rejectf(f, "must be true or false: how long published rows are kept is cleanup.published_retention, or retention.published of a broker")
+			return nil
+		}
 		o.rejectf(f, "must be true or false")
 		return nil
 	}

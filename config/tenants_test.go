@@ -118,3 +118,11 @@ func TestCheckTenants(t *testing.T) {
 	assert.Equal(t, []string{"(not shown: it may be a secret)", "Main", "b", "e", "f"}, slices.Sorted(maps.Keys(refused)))
 	require.EqualError(t, refused["f"], `has the dsn of "a": list one name for a database, which would have two sets of workers`)
 }
+
+// What follows a comma of a value without quotes is read as a key, which the problem says.
+func TestAValueThatNeedsQuotes(t *testing.T) {
+	t.Parallel()
+	_, err := parsed([]byte("tenants: {query: {database: a, sql: SELECT name, dsn FROM tenants}}\n"), "fanout.yaml")
+	require.ErrorContains(t, err, `unknown key "dsn FROM tenants"`)
+	require.ErrorContains(t, err, "; a value with a comma within {} needs quotes")
+}

@@ -74,7 +74,8 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 		return err
 	}
 	if len(records) == 0 {
-		return problemf(http.StatusNotFound, "there is no message %s in database %s: it may have been purged", q.values["id"], q.values["db"])
+		return problemf(http.StatusNotFound, "there is no message %s in database %s: it may have been purged%s",
+			q.values["id"], q.values["db"], h.console.orNotKept(""))
 	}
 	id, err := uuid.Parse(q.values["id"]) // as it has rows, it is one
 	if err != nil {

@@ -98,7 +98,11 @@ func (e *NotFoundError) Error() string { return "monitor: " + e.Reason }
 func (c *Console) store(database string) (admin.Administration, error) {
 	store, ok := c.stores()[database]
 	if !ok {
-		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q", database, c.Databases())}
+		asleep := ""
+		if c.more != nil {
+			asleep = fmt.Sprintf("; a tenant that is asleep is not shown here: \"fanout trace TERM --database %s\" asks it", database)
+		}
+		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q%s", database, c.Databases(), asleep)}
 	}
 	return store, nil
 }

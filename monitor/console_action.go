@@ -97,7 +97,8 @@ type Result struct {
 	// Left is how many rows the action has left as they are, or would, by what they are, as far as
 	// that was looked at: claimed, or, of pending rows that wait for no time of their own, their
 	// [outbox.State], such as behind; of messages that the filter names by their ids also the status
-	// that the action is not for. Nil where there are none.
+	// that the action is not for; and of a requeue that found nothing to change, pending for those that
+	// wait for a time, which it takes where the filter names their status. Nil where there are none.
 	Left map[string]int64
 	// LeftMore is true where not all rows were looked at that the action may leave: there can be more
 	// of them than Left says.

@@ -38,7 +38,9 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 		}
 	}
 	if action.DryRun {
-		r.result.Err = r.count(ctx)
+		if r.result.Err = r.count(ctx); r.result.Err == nil {
+			r.result.Err = r.waiting(ctx)
+		}
 		return r.result
 	}
 	entry := admin.AuditEntry{
@@ -49,6 +51,9 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 		err := r.change(ctx)
 		return r.result.Changed, err
 	})
+	if r.result.Err == nil {
+		r.result.Err = r.waiting(ctx)
+	}
 	return r.result
 }
 

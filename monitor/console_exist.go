@@ -36,7 +36,7 @@ func (c *Console) Exist(ctx context.Context, databases []string, filter admin.Fi
 	if len(databases) == 0 {
 		databases = c.Databases()
 	}
-	e := &existence{c, ctx, databases}
+	e := &existence{c, ctx, databases, filter.Broker}
 	checks := []struct {
 		name  string
 		check func(name string) (unknown string, err error)
@@ -82,6 +82,7 @@ type existence struct {
 	console   *Console
 	ctx       context.Context //nolint:containedctx // of the one call
 	databases []string
+	asked     string // the broker that the filter names; may be empty
 }
 
 // broker, and what follows it, return what there is to say about a name that is unknown, "" of one
@@ -129,7 +130,7 @@ func (e *existence) eventType(name string) (string, error) {
 			near = recent[i]
 		}
 	}
-	return fmt.Sprintf("no message has the type %q%s", name, meant(near, recent)), nil
+	return fmt.Sprintf("no message has the type %q%s%s", name, e.console.orNotKept(e.asked), meant(near, recent)), nil
 }
 
 func (e *existence) key(name string) (string, error) {
@@ -142,7 +143,7 @@ func (e *existence) key(name string) (string, error) {
 	}
 	// One with another number is another one.
 	near := nearest.Of(name, slices.DeleteFunc(recent, func(known string) bool { return digits(known) != digits(name) }))
-	return fmt.Sprintf("no message has the ordering key %q%s", name, meant(near, nil)), nil
+	return fmt.Sprintf("no message has the ordering key %q%s%s", name, e.console.orNotKept(e.asked), meant(near, nil)), nil
 }
 
 // of checks a name that is like no other one.
@@ -151,7 +152,7 @@ func (e *existence) of(what string, filter func(name string) admin.Filter) func(
 		if found, err := e.matches(filter(name)); found || err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("no message has the %s %q", what, name), nil
+		return fmt.Sprintf("no message has the %s %q%s", what, name, e.console.orNotKept(e.asked)), nil
 	}
 }
 
@@ -219,14 +220,15 @@ func (e *existence) messages(ids []string) (string, error) {
 		return "", nil
 	case 1:
 		recent, err := e.recent(func(r *admin.Record) string { return r.MessageID })
-		return fmt.Sprintf("there is no message %s: it was purged, or never committed%s", unknown[0],
+		return fmt.Sprintf("there is no message %s: it was purged, or never committed%s%s", unknown[0], e.console.orNotKept(e.asked),
 			strings.Replace(meant(nearest.Of(unknown[0], recent), nil), ":", ";", 1)), err
 	default:
 		more := ""
 		if n > maxNamed {
 			more = fmt.Sprintf(" and %d more", n-maxNamed)
 		}
-		return fmt.Sprintf("there are no messages %s%s: they were purged, or never committed", strings.Join(unknown[:min(n, maxNamed)], ", "), more), nil
+		return fmt.Sprintf("there are no messages %s%s: they were purged, or never committed%s",
+			strings.Join(unknown[:min(n, maxNamed)], ", "), more, e.console.orNotKept(e.asked)), nil
 	}
 }
 

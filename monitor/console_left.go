@@ -28,6 +28,37 @@ func (r *run) spared(ctx context.Context) error {
 	return err
 }
 
+// waiting counts, after a requeue that found nothing to change, the pending rows that its filter selects and that wait for a time:
+// it would have taken them, had it named their status. No more than maxFailures of each broker are looked at.
+func (r *run) waiting(ctx context.Context) error {
+	filter, result := r.action.Filter, &r.result
+	if r.action.Verb != VerbRequeue || result.Matched.N+result.Changed+result.Refused > 0 || r.action.Fingerprint != "" ||
+		len(filter.MessageIDs) > 0 || slices.Contains(filter.Statuses, outbox.StatusPending) {
+		return nil
+	}
+	brokers, err := r.console.brokersOf(ctx, r.database, filter.Broker)
+	if err != nil {
+		return err
+	}
+	for _, broker := range brokers {
+		request := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Filter: filter}
+		more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *admin.Record) {
+			if !slices.Contains(hurried, record.State) {
+				return
+			}
+			if result.Left == nil {
+				result.Left = map[string]int64{}
+			}
+			result.Left[string(outbox.StatusPending)]++
+		})
+		if err != nil {
+			return err
+		}
+		result.LeftMore = result.LeftMore || more
+	}
+	return nil
+}
+
 // spared is what an action leaves as it is.
 type spared struct {
 	action *Action

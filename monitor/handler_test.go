@@ -386,6 +386,18 @@ func TestReadyWithoutATenant(t *testing.T) {
 	assert.JSONEq(t, `{"status": "ok", "reasons": []}`, call(h, "GET", "/readyz", "", nil).Body.String())
 }
 
+// A tenant that sleeps is not taken for one that does not exist: the answer says what asks it.
+func TestATenantThatIsAsleep(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, &fake{}, func(cfg *Config) { WithMore(func() map[string]admin.Administration { return nil })(cfg.Console) })
+	for _, path := range []string{"/api/outbox/newco/workers", "/api/outbox/newco/messages"} {
+		w := call(h, "GET", path, "", as(viewerToken))
+		wantProblem(t, w, 404, `there is no database "newco": there are ["main"]`)
+		wantProblem(t, w, 404, `; a tenant that is asleep is not shown here: "fanout trace TERM --database newco" asks it`)
+	}
+	assert.NotContains(t, call(newHandler(t, &fake{}), "GET", "/api/outbox/newco/workers", "", as(viewerToken)).Body.String(), "asleep")
+}
+
 func TestAssetsAndMetrics(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, &fake{}, func(cfg *Config) {

@@ -39,7 +39,7 @@ func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 			failed = "it was tried, which counts as no attempt"
 		}
 		return fmt.Sprintf("%s; the next one is due %s", failed, shownUntil(next(r, r.LockedUntil), now)),
-			"repair the cause; requeue it to try at once"
+			"repair the cause; requeue it to try at once" + pendingToo(r)
 	case outbox.StateScheduled:
 		return "it is not to be sent before " + shownTime(next(r, r.AvailableAt)), ""
 	case outbox.StateBehind:
@@ -55,6 +55,14 @@ func explainOpen(r *api.Record, now time.Time) (says, remedy string) {
 	default:
 		return "nothing makes it due any more: it was changed by hand, or there is a defect", "requeue it; abandon it first where it is pending"
 	}
+}
+
+// pendingToo says how a requeue selects a row whose attempt did not count: one that names no status is for failed ones.
+func pendingToo(r *api.Record) string {
+	if r.Status != outbox.StatusPending {
+		return ""
+	}
+	return ": by its id, or with --status pending"
 }
 
 // waited says for how long a row has been due, as far as it tells: not before its schedule, and not before what was last done with

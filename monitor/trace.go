@@ -58,6 +58,18 @@ func WithNotKept(brokers ...string) Option {
 // keeps reports whether a broker's rows stay after they were delivered.
 func (c *Console) keeps(broker string) bool { return !slices.Contains(c.notKept, broker) }
 
+// orNotKept ends a sentence about a message that is not found, in which rows of the broker were looked for, or of all brokers where it
+// is empty: what is not there may have been delivered.
+func (c *Console) orNotKept(broker string) string {
+	switch {
+	case len(c.notKept) == 0 || broker != "" && c.keeps(broker):
+		return ""
+	case broker == "":
+		broker = strings.Join(c.notKept, ", ")
+	}
+	return fmt.Sprintf(", or it was delivered and its rows not kept (keep: false, of broker %s)", broker)
+}
+
 // A TraceQuery asks for the way of messages.
 type TraceQuery struct {
 	// Term is the id of a message, an ordering key, or another id: see [admin.FindBy].
@@ -308,9 +320,7 @@ func (t *tracing) nothing(databases []string) string {
 		}
 		kept = fmt.Sprintf(" (after %s where they were published, after %s where they were abandoned, or later)", least.Published, least.Abandoned)
 	}
-	if notKept := t.console.notKept; len(notKept) > 0 {
-		kept += fmt.Sprintf(", or it was delivered and its rows not kept (keep: false, of broker %s)", strings.Join(notKept, ", "))
-	}
+	kept += t.console.orNotKept("")
 	return fmt.Sprintf("no row of database %s has %q as its %s: its transaction was rolled back, or it was never raised, or its rows were purged%s",
 		strings.Join(asked, ", "), t.request.Term, strings.Join(names, ", "), kept)
 }

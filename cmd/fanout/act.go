@@ -203,19 +203,19 @@ func (c *change) sentence(r monitor.Result, limit int) string {
 	limited := limit > 0 && (can.N > int64(limit) || can.More)
 	switch {
 	case *c.dryRun && limited:
-		return fmt.Sprintf("%s of %s%s would be %s%s", thousands(int64(limit)), upTo, of(can), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s of %s%s would be %s%s", thousands(int64(limit)), upTo, of(can), c.past, c.leftAlone(&r))
 	case *c.dryRun:
-		return fmt.Sprintf("%s%s would be %s%s", upTo, of(can), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s%s would be %s%s", upTo, of(can), c.past, c.leftAlone(&r))
 	case r.Err != nil:
 		return fmt.Sprintf("%s %s before an error; repeat the command to go on", of(changed), c.past)
 	case limited && r.Changed >= int64(limit):
 		left := admin.Count{N: can.N - r.Changed, More: can.More}
 		return fmt.Sprintf("%s of %s%s %s; %s%s left: run the command again, or raise --limit%s",
-			thousands(r.Changed), upTo, of(can), c.past, upTo, countText(left), leftAlone(&r))
+			thousands(r.Changed), upTo, of(can), c.past, upTo, countText(left), c.leftAlone(&r))
 	case !can.More && !r.LeftMore && r.Changed < can.N:
-		return fmt.Sprintf("%s of %s %s; the others have changed meanwhile%s", thousands(r.Changed), of(can), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s of %s %s; the others have changed meanwhile%s", thousands(r.Changed), of(can), c.past, c.leftAlone(&r))
 	default:
-		return fmt.Sprintf("%s %s%s", of(changed), c.past, leftAlone(&r))
+		return fmt.Sprintf("%s %s%s", of(changed), c.past, c.leftAlone(&r))
 	}
 }
 
@@ -240,7 +240,7 @@ func spared(r *monitor.Result) (n int64) {
 }
 
 // leftAlone says which rows an action leaves as they are, and why.
-func leftAlone(r *monitor.Result) string {
+func (c *change) leftAlone(r *monitor.Result) string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(r.Left)) {
 		n := countText(admin.Count{N: r.Left[what], More: r.LeftMore})
@@ -249,6 +249,11 @@ func leftAlone(r *monitor.Result) string {
 			parts = append(parts, n+" claimed by a worker, whose lease has not expired")
 		case string(outbox.StateBehind):
 			parts = append(parts, n+" behind an earlier message of their key (WAITS FOR in \"fanout messages list\")")
+		case string(outbox.StatusPending):
+			if c.verb == monitor.VerbRequeue {
+				what += " (--status pending takes those that wait for a time)"
+			}
+			parts = append(parts, n+" "+what)
 		default:
 			parts = append(parts, n+" "+what)
 		}

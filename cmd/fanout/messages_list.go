@@ -36,7 +36,7 @@ func listCommand() *cobra.Command {
 		Short: "List messages, newest first within each broker and status",
 		Long: "List messages, newest first within each broker and status: by the time at which they were written, or finished if they are.\n" +
 			"STATE says what happens to a message next that is not finished: due, claimed, backoff, scheduled, behind, blocked, paused,\n" +
-			"unconfigured or stranded. Of deferred messages WAITS FOR names the message that has to be done first, or the time for which they wait\n" +
+			"unconfigured or stranded. WAITS FOR names the message that has to be done first, or the time for which a message waits\n" +
 			"(\"fanout messages blocked\" lists the keys that wait).\n\n" +
 			"--type (a whole one), --key, --aggregate, --correlation, --tenant and --trace are searched for by index, so the list is complete however\n" +
 			"large the table is. Where nothing but --type \"Order*\", --error-class, --fingerprint or times narrow the list, rows are looked at one after\n" +
@@ -138,7 +138,7 @@ func (l *listing) emit(database string, r *admin.Record) error {
 	return l.out.add(api.NewRecord(database, r),
 		text(database), text(r.Broker), styled(string(r.Status), statusStyle(r.Status)), styled(orDash(string(r.State)), stateStyle(r.State)),
 		text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
-		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(agedError(r.LastError, l.now)))
+		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(failureText(r.Status, agedError(r.LastError, l.now))))
 }
 
 // database lists the messages of one database; next is where the list goes on.

@@ -53,7 +53,7 @@ func showCommand() *cobra.Command {
 			return err
 		})
 		if err == nil && len(rows) == 0 {
-			err = fmt.Errorf("there is no message %s: it was purged, or never committed", args[0])
+			err = session.exist(cmd.Context(), admin.Filter{MessageIDs: args}, "")
 		}
 		if *asJSON {
 			return errors.Join(err, printJSON(cmd, answer))
@@ -106,10 +106,10 @@ func (f *row) print(cmd *cobra.Command, payload bool) error {
 	put("broker", f.database+" / "+r.Broker, bold)
 	put("status", string(r.Status), statusStyle(r.Status))
 	put("state", string(r.State), stateStyle(r.State))
-	if r.Deferral != nil {
-		put("waits for", waitsFor(r, time.Now()), plain)
+	if wait := waitsFor(r, time.Now()); wait != "-" {
+		put("waits for", wait, plain)
 	}
-	put("error", errorText(r.LastError), plain)
+	put("error", failureText(r.Status, errorText(r.LastError)), plain)
 	if e := r.LastError; e != nil {
 		at("error at", e.At)
 	}
@@ -160,24 +160,41 @@ func payloadText(r *admin.Record) string {
 	}
 }
 
-// waitsFor says for what a deferred row waits.
+// ownTime says until when a row waits that is not deferred.
+func ownTime(what string, until, now time.Time) string {
+	if !until.After(now) {
+		return what + " now"
+	}
+	return what + " in " + age(until.Sub(now))
+}
+
+// failureText is the last error of a row. Of one that was published since, it says so: the row is well.
+func failureText(status outbox.Status, text string) string {
+	if status == outbox.StatusPublished && text != "" {
+		return "before it was published: " + text
+	}
+	return text
+}
+
+// waitsFor says for what a row waits.
 func waitsFor(r *admin.Record, now time.Time) string {
 	d := r.Deferral
-	if d == nil {
+	switch {
+	case d == nil && r.State == outbox.StateScheduled:
+		return ownTime("scheduled", r.AvailableAt, now)
+	case d == nil && r.State == outbox.StateBackoff:
+		return ownTime("backoff", r.LockedUntil, now)
+	case d == nil:
 		return "-"
 	}
 	what := d.Reason
 	if d.MessageID != r.MessageID {
 		what += " of " + d.MessageID
 	}
-	switch {
-	case d.Reason == "operator":
+	if d.Reason == "operator" {
 		return fmt.Sprintf("behind %s, abandoned %s: unblock the key, requeue or discard that message", d.MessageID, since(d.Since, now))
-	case d.Until.After(now):
-		return what + " in " + age(d.Until.Sub(now))
-	default:
-		return what + " now"
 	}
+	return ownTime(what, d.Until, now)
 }
 
 // stateStyle highlights what waits until an operator acts.

@@ -37,6 +37,20 @@ func TestNotKept(t *testing.T) {
 		code, _, stderr := s.run("trace", messageID(2))
 		assert.Equal(t, 1, code)
 		assert.Contains(t, stderr, "or it was delivered and its rows not kept (keep: false, of broker default)")
+		for args, said := range map[string]bool{
+			"messages show " + messageID(2):                           true,
+			"messages list --id " + messageID(2):                      true,
+			"messages list --id " + messageID(2) + "," + messageID(3): true,
+			"messages list --key order-2":                             true,
+			"messages list --type Ordering.OrderPaid.v1":              true,
+			"messages list --key order-2 --broker partner":            false,
+			"messages replay --broker default --id " + messageID(2):   true,
+			"messages replay --broker partner --id " + messageID(2):   false,
+		} {
+			code, _, stderr = s.run(strings.Fields(args)...)
+			assert.Equal(t, exitFailed, code, args)
+			assert.Equal(t, said, strings.Contains(stderr, "or it was delivered and its rows not kept (keep: false, of broker default)"), "%s: %s", args, stderr)
+		}
 		code, _, stderr = s.run("messages", "replay", "--broker", "default", "--since", "2h", "--yes")
 		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, `the rows of broker "default" are not kept after their delivery`)

@@ -144,7 +144,7 @@ func printRow(put func(depth int, what string, as style), row *api.TracedRow) {
 		put(2, "the broker's id is "+row.Row.BrokerMessageID+", in "+row.Row.Stream, plain)
 	}
 	if row.Row.LastError != nil {
-		put(2, "last error: "+shorten(errorText((*outbox.LastError)(row.Row.LastError))), plain)
+		put(2, "last error: "+failureText(row.Row.Status, shorten(errorText((*outbox.LastError)(row.Row.LastError)))), plain)
 	}
 	if row.Remedy != "" {
 		put(2, "→ "+row.Remedy, bold)
