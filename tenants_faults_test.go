@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -133,21 +134,28 @@ func TestTenantsQueryOnlyReads(t *testing.T) {
 	t.Parallel()
 	_, list := schemaTenants(t, 1)
 	lite, db := sqliteTenant(t)
-	for driver, dsn := range map[string]string{"sqlite": lite, "postgres": list["tenant_000"].DSN.Reveal()} {
+	for driver, dsn := range map[string]string{"sqlite": lite, "postgres": list["tenant_000"].DSN.Reveal(), "mysql": testenv.MySQL(t)} {
 		db := db
-		if driver == "postgres" {
+		switch driver {
+		case "postgres":
 			db = opened(t, "pgx", dsn)
+		case "mysql":
+			db = opened(t, "mysql", dsn)
 		}
 		_, err := db.ExecContext(t.Context(), "CREATE TABLE tenants AS SELECT 'a' AS name, 'x' AS dsn")
 		require.NoError(t, err)
-		for _, query := range []string{"DELETE FROM tenants", "DELETE FROM tenants RETURNING name, dsn"} {
+		queries := []string{"DELETE FROM tenants"}
+		if driver != "mysql" { // whose DDL ends the transaction first
+			queries = append(queries, "DROP TABLE tenants", "DELETE FROM tenants RETURNING name, dsn")
+		}
+		for _, query := range queries {
 			cfg, err := config.Parse([]byte("databases: {main: {driver: "+driver+", dsn: '"+dsn+"'}}\nbrokers: {default: {type: memory}}\n"+
 				"tenants: {query: {database: main, sql: '"+query+"'}}\n"), "fanout.yaml", config.WithBrokerTypes(fanout.BrokerTypes()...))
 			require.NoError(t, err)
 			_, err = fanout.Tenants(t.Context(), cfg)
 			require.Error(t, err)
-			if driver == "postgres" || query != "DELETE FROM tenants" { // SQLite finds no columns first
-				require.ErrorContains(t, err, "the query may only read: use a SELECT", driver)
+			if driver == "postgres" || driver == "mysql" || strings.Contains(query, "RETURNING") { // SQLite finds no columns first
+				require.ErrorContains(t, err, "the query may only read: use a SELECT", "%s: %s, rows left: %d", driver, query, count(t, db, "SELECT count(*) FROM tenants"))
 			}
 			assert.Equal(t, 1, count(t, db, "SELECT count(*) FROM tenants"), driver)
 		}

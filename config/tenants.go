@@ -55,7 +55,7 @@ type TenantQuery struct {
 	// Database is one of the configuration.
 	Database string
 	// SQL selects a row for each tenant, with the columns name and dsn, and, if need be, driver and
-	// notify. It is run with the rights of the database's DSN, and can change nothing: read-only, or rolled
+	// notify. It is run with the rights of the database's DSN, and cannot change rows: read-only, or rolled
 	// back on SQL Server.
 	SQL string
 }

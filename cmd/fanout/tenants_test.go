@@ -52,7 +52,7 @@ func TestTenants(t *testing.T) {
 	assert.Contains(t, stdout, "database acme: the schema is up to date\n")
 	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)
 	for _, args := range [][]string{{"migrate"}, {"status"}, {"migrate", "--database", "bad"}, {"status", "--database", "bad"}} {
-		code, stdout, stderr = p.run(args...)
+		code, _, stderr = p.run(args...)
 		assert.Equal(t, 1, code, args)
 		assert.Contains(t, stderr, `tenant "bad": dsn is missing`, args)
 	}
