@@ -60,7 +60,9 @@ func (r *Relay) openStores(ctx context.Context, cfg *config.Config, o *options) 
 				mu.Lock()
 				r.stores[name] = store
 				mu.Unlock()
-				err = examine(ctx, name, store, o.log)
+				var report func()
+				report, err = examine(ctx, name, store, o.log)
+				report()
 			}
 			if err != nil {
 				problems[i] = fmt.Errorf("fanout: database %q: %w", name, err)
@@ -176,24 +178,26 @@ func programVersion() string {
 	return ""
 }
 
-// examine checks that a relay can work with a database, and logs what an operator should change
+// examine checks that a relay can work with a database; report logs what an operator should change
 // there. Settings that cannot be read are no obstacle.
-func examine(ctx context.Context, name string, store driver.Store, log *slog.Logger) error {
-	log = log.With("database", name)
-	diagnosis, err := store.Diagnose(ctx)
-	if err != nil {
-		log.WarnContext(ctx, "database settings not read", "error", err)
-	}
-	for _, finding := range diagnosis.Warnings() {
-		if finding.Passing { // the engine looks for these
-			continue
+func examine(ctx context.Context, name string, store driver.Store, log *slog.Logger) (report func(), err error) {
+	diagnosis, unread := store.Diagnose(ctx)
+	report = func() {
+		log := log.With("database", name)
+		if unread != nil {
+			log.WarnContext(ctx, "database settings not read", "error", unread)
 		}
-		log.WarnContext(ctx, "database settings need a change", "topic", finding.Topic, "problem", finding.Message)
+		for _, finding := range diagnosis.Warnings() {
+			if finding.Passing { // the engine looks for these
+				continue
+			}
+			log.WarnContext(ctx, "database settings need a change", "topic", finding.Topic, "problem", finding.Message)
+		}
 	}
 	if err := diagnosis.Err(); err != nil {
-		return err
+		return report, err
 	}
-	return store.Check(ctx)
+	return report, store.Check(ctx)
 }
 
 // observe makes what looks at the processors; nil where it is not configured.

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"gorm.io/gorm"
@@ -81,7 +83,7 @@ func newTenantSource(cfg *config.Config, o *options) (*tenantSource, error) {
 		source.handle = db
 	}
 	source.ask = func(ctx context.Context) (map[string]config.Database, error) {
-		return queryTenants(ctx, db, section)
+		return queryTenants(ctx, db, cfg.Databases[section.Query.Database].Driver, section)
 	}
 	return source, nil
 }
@@ -156,12 +158,25 @@ type noDelivery struct{ driver.Delivery }
 // Shards implements driver.Delivery.
 func (noDelivery) Shards() int { return outbox.Shards }
 
-// tenantRemedy parts an error for the log.
-func tenantRemedy(err error) (cause, remedy string) {
-	if cause, remedy = failure.Split(err); remedy == "" {
-		remedy = `"fanout validate" looks at all tenants`
+// tenantRemedy parts the error of a tenant for the log; "" is the list of them. A command in the remedy
+// names the tenant.
+func tenantRemedy(tenant string, err error) (cause, remedy string) {
+	cause, remedy = failure.Split(err)
+	if tenant == "" {
+		return cause, remedy
 	}
-	return cause, remedy
+	migrate := fmt.Sprintf(`run "fanout migrate --database %s"`, tenant)
+	var schema *admin.SchemaError
+	switch {
+	case remedy != "":
+	case errors.As(err, &schema):
+		remedy = schema.Remedy
+	case errors.Is(err, outbox.ErrSchema), errors.Is(err, fs.ErrNotExist):
+		remedy = migrate
+	default:
+		remedy = fmt.Sprintf(`"fanout status --database %s" asks it; correct its entry, or remove it if its database is gone`, tenant)
+	}
+	return cause, strings.ReplaceAll(remedy, `run "fanout migrate"`, migrate)
 }
 
 func newEngine(common relay.EngineConfig, name string, store driver.Delivery, listen []string) (*relay.Engine, error) {
@@ -228,9 +243,14 @@ func (p *tenantPool) visit(ctx context.Context, name string, database config.Dat
 	return &visitor{Store: store, pool: p, name: name}, nil
 }
 
-// Check implements tenants.Visitor.
+// Check implements tenants.Visitor. It is asked again until it succeeds, and logs nothing before: what is
+// wrong is in the error.
 func (v *visitor) Check(ctx context.Context) error {
-	return examine(ctx, v.name, v.Store, v.pool.options.log)
+	report, err := examine(ctx, v.name, v.Store, v.pool.options.log)
+	if err == nil {
+		report()
+	}
+	return err
 }
 
 // Work implements tenants.Visitor.

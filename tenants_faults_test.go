@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -125,4 +127,54 @@ func TestTenantNamesThatAreSecrets(t *testing.T) {
 	}))
 	require.ErrorContains(t, err, "use letters, digits")
 	assert.NotContains(t, err.Error(), "s3cret")
+}
+
+// A query of tenants changes nothing, and the connection can write afterwards.
+func TestTenantsQueryOnlyReads(t *testing.T) {
+	t.Parallel()
+	_, list := schemaTenants(t, 1)
+	lite, db := sqliteTenant(t)
+	for driver, dsn := range map[string]string{"sqlite": lite, "postgres": list["tenant_000"].DSN.Reveal(), "mysql": testenv.MySQL(t)} {
+		db := db
+		switch driver {
+		case "postgres":
+			db = opened(t, "pgx", dsn)
+		case "mysql":
+			db = opened(t, "mysql", dsn)
+		}
+		_, err := db.ExecContext(t.Context(), "CREATE TABLE tenants AS SELECT 'a' AS name, 'x' AS dsn")
+		require.NoError(t, err)
+		queries := []string{"DELETE FROM tenants"}
+		if driver != "mysql" { // whose DDL ends the transaction first
+			queries = append(queries, "DROP TABLE tenants", "DELETE FROM tenants RETURNING name, dsn")
+		}
+		for _, query := range queries {
+			cfg, err := config.Parse([]byte("databases: {main: {driver: "+driver+", dsn: '"+dsn+"'}}\nbrokers: {default: {type: memory}}\n"+
+				"tenants: {query: {database: main, sql: '"+query+"'}}\n"), "fanout.yaml", config.WithBrokerTypes(fanout.BrokerTypes()...))
+			require.NoError(t, err)
+			_, err = fanout.Tenants(t.Context(), cfg)
+			require.Error(t, err)
+			if driver == "postgres" || driver == "mysql" || strings.Contains(query, "RETURNING") { // SQLite finds no columns first
+				require.ErrorContains(t, err, "the query may only read: use a SELECT", "%s: %s, rows left: %d", driver, query, count(t, db, "SELECT count(*) FROM tenants"))
+			}
+			assert.Equal(t, 1, count(t, db, "SELECT count(*) FROM tenants"), driver)
+		}
+	}
+}
+
+// A tenant that fails logs one line, until the cause changes, with the command that helps.
+func TestTenantThatFailsLogsOnce(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	tenants := &listed{list: map[string]config.Database{
+		"down":  {Driver: outbox.Postgres, DSN: "postgres://x@127.0.0.1:1/x"},
+		"empty": {Driver: outbox.SQLite, DSN: config.Secret(empty)},
+	}}
+	l := runTenants(t, "{every: 1s, visit_every: 1s}", tenants.option())
+	l.says(`msg="tenant not opened" tenant=down`)
+	l.says(`msg="tenant not opened" tenant=empty`)
+	l.says(`run \"fanout migrate --database empty\"`)
+	assert.Never(t, func() bool { return strings.Contains(l.log.String(), "database settings") }, 5*time.Second, 100*time.Millisecond)
+	assert.Equal(t, 2, strings.Count(l.log.String(), `msg="tenant not opened"`))
 }

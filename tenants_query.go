@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -61,8 +63,78 @@ const maxQueriedTenants = 10_000
 
 // queryTenants reads a row for each tenant, by the names of the columns. What a row does not say is as the
 // section has it.
-func queryTenants(ctx context.Context, db *sql.DB, section config.Tenants) (map[string]config.Database, error) {
-	rows, err := db.QueryContext(ctx, section.Query.SQL)
+func queryTenants(ctx context.Context, db *sql.DB, dialect outbox.Dialect, section config.Tenants) (found map[string]config.Database, err error) {
+	tx, end, err := beginReadOnly(ctx, db, dialect)
+	if err != nil {
+		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	found, err = readTenants(ctx, tx, section)
+	if changesData(err) {
+		err = failure.Advise(err, "the query may only read: use a SELECT without a function that writes")
+	}
+	return found, err
+}
+
+// beginReadOnly begins a transaction that can change nothing: end rolls it back. SQL Server has no
+// read-only transactions: there the rollback alone undoes what a query did.
+func beginReadOnly(ctx context.Context, db *sql.DB, dialect outbox.Dialect) (tx *sql.Tx, end func() error, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := 1
+	if dialect == outbox.SQLite { // its driver begins the same transaction for readers
+		if err := conn.QueryRowContext(ctx, "PRAGMA query_only").Scan(&before); err != nil {
+			return nil, nil, errors.Join(err, conn.Close())
+		}
+	}
+	restore := func() error {
+		var failed error
+		if before == 0 { // the connection may be the application's, which writes with it
+			if _, failed = conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA query_only = OFF"); failed != nil {
+				_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) // it is not used again
+			}
+		}
+		if err := conn.Close(); failed == nil {
+			return err
+		}
+		return failed
+	}
+	if before == 0 {
+		if _, err := conn.ExecContext(ctx, "PRAGMA query_only = ON"); err != nil {
+			return nil, nil, errors.Join(err, restore())
+		}
+	}
+	if tx, err = conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: dialect != outbox.SQLServer}); err != nil {
+		return nil, nil, errors.Join(err, restore())
+	}
+	return tx, func() error {
+		_ = tx.Rollback() // nothing is to be kept; after the end of ctx it has happened
+		return restore()
+	}, nil
+}
+
+// changesData reports whether a database refused a query since it would have changed something.
+func changesData(err error) bool {
+	var (
+		postgres interface{ SQLState() string }
+		mysql    *sqlmysql.MySQLError
+		lite     interface{ Code() int }
+	)
+	switch {
+	case errors.As(err, &postgres):
+		return postgres.SQLState() == "25006"
+	case errors.As(err, &mysql):
+		return mysql.Number == 1792
+	case errors.As(err, &lite):
+		return lite.Code()&0xff == 8 // SQLITE_READONLY
+	}
+	return false
+}
+
+func readTenants(ctx context.Context, tx *sql.Tx, section config.Tenants) (map[string]config.Database, error) {
+	rows, err := tx.QueryContext(ctx, section.Query.SQL)
 	if err != nil {
 		return nil, fmt.Errorf("fanout: tenants.query: %w", err)
 	}

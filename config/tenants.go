@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ type TenantQuery struct {
 	// Database is one of the configuration.
 	Database string
 	// SQL selects a row for each tenant, with the columns name and dsn, and, if need be, driver and
-	// notify. It is run with the rights of the database's DSN.
+	// notify. It is run with the rights of the database's DSN, and cannot change rows: read-only, or rolled
+	// back on SQL Server.
 	SQL string
 }
 
@@ -182,6 +184,9 @@ func (c *Config) TenantSettings() Tenants { return c.Tenants.withDefaults() }
 func (c *Config) ReadTenants() (found map[string]Database, refused map[string]error, err error) {
 	source, err := os.ReadFile(c.Tenants.File)
 	if err != nil {
+		if path, failed := filepath.Abs(c.Tenants.File); failed == nil && path != c.Tenants.File {
+			return nil, nil, fmt.Errorf("config: read the tenants: %w (which is %s: a relative path begins in the working directory)", err, path)
+		}
 		return nil, nil, fmt.Errorf("config: read the tenants: %w", err)
 	}
 	return c.ParseTenants(source, c.Tenants.File)

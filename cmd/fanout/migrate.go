@@ -38,7 +38,7 @@ func migrateCommand() *cobra.Command {
 			return err
 		}
 		_, problem := addTenants(cmd, cfg)
-		return errors.Join(oneByOne(cmd, cfg, target, migrate), problem)
+		return withTenants(oneByOne(cmd, cfg, target, migrate), problem)
 	}
 	return cmd
 }

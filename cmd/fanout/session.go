@@ -64,7 +64,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	tenants, tenantProblem := addTenants(cmd, cfg)
 	names, err := t.names(cfg)
 	if err != nil {
-		return nil, errors.Join(err, tenantProblem)
+		return nil, withTenants(err, tenantProblem)
 	}
 	s := &session{cfg: cfg, stores: map[string]administration{}, failed: map[string]error{}, tenants: tenantProblem}
 	var (

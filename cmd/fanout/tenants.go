@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 
@@ -17,6 +18,9 @@ func addTenants(cmd *cobra.Command, cfg *config.Config) (names map[string]bool, 
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
 	found, err := fanout.Tenants(ctx, cfg)
+	if err != nil {
+		err = errors.New(err.Error()) // an entry of the list that is wrong is no wrong configuration, which has another exit code
+	}
 	if len(found) == 0 {
 		return nil, err
 	}
@@ -27,6 +31,15 @@ func addTenants(cmd *cobra.Command, cfg *config.Config) (names map[string]bool, 
 	}
 	cfg.Databases = all
 	return names, err
+}
+
+// withTenants adds what is wrong with the list of the tenants to an error. A database that there is not may
+// be one that the list has, so the command line is not what was wrong.
+func withTenants(err, problem error) error {
+	if err == nil || problem == nil {
+		return errors.Join(err, problem)
+	}
+	return errors.New(errors.Join(err, problem).Error())
 }
 
 // tenantFaults are what is wrong with the list of the tenants, a line each.

@@ -51,6 +51,18 @@ func TestTenants(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stdout, "database acme: the schema is up to date\n")
 	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)
+	for _, args := range [][]string{{"migrate"}, {"status"}, {"migrate", "--database", "bad"}, {"status", "--database", "bad"}} {
+		code, _, stderr = p.run(args...)
+		assert.Equal(t, 1, code, args)
+		assert.Contains(t, stderr, `tenant "bad": dsn is missing`, args)
+	}
+	require.NoError(t, os.WriteFile(list, fmt.Appendf(nil, "acme: {dsn: '%[1]s/acme.db'}\nbad: {driver: orcale, dsn: x}\n", dir), 0o600))
+	for _, args := range [][]string{{"migrate"}, {"status"}, {"migrate", "--database", "bad"}, {"status", "--database", "bad"}} {
+		code, _, stderr = p.run(args...)
+		assert.Equal(t, 1, code, "an entry is no part of the configuration: %q", args)
+		assert.Contains(t, stderr, `tenant "bad": `, args)
+	}
+	require.NoError(t, os.WriteFile(list, fmt.Appendf(nil, "acme: {dsn: '%[1]s/acme.db'}\nbad: {driver: sqlite}\n", dir), 0o600))
 	code, stdout, stderr = p.run("messages", "list")
 	assert.Equal(t, 1, code, stdout)
 	assert.Contains(t, stderr, `tenant "bad": dsn is missing`)

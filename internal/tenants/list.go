@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 type listing struct {
 	failing failure.Standing
 	refused map[string]string // entries that were reported, and why
+	once    bool              // it was read at least once
 }
 
 // refresh asks the source, and adds and removes tenants.
@@ -28,8 +30,13 @@ func (s *Supervisor[T]) refresh(ctx context.Context) {
 		return
 	case err != nil: // it is not known that there are none
 		if s.listed.failing.Failed(err) {
-			cause, remedy := s.cfg.Remedy(err)
-			s.cfg.Log.ErrorContext(ctx, "tenants not listed", "effect", "the last list stays in force", "remedy", remedy, "error", cause)
+			cause, remedy := s.cfg.Remedy("", err)
+			effect := "no tenant is served until they can be listed"
+			if s.listed.once {
+				effect = "the last list stays in force"
+			}
+			s.cfg.Log.ErrorContext(ctx, "tenants not listed", "effect", effect,
+				"remedy", cmp.Or(remedy, "correct what the error names; the list is read again every "+s.cfg.Every.String()), "error", cause)
 			if panicked := new(panicError); errors.As(err, &panicked) {
 				s.cfg.Log.ErrorContext(ctx, "panic survived", "doing", "list the tenants", "error", cause, "stack", panicked.stack)
 			}
@@ -39,7 +46,8 @@ func (s *Supervisor[T]) refresh(ctx context.Context) {
 	if _, was := s.listed.failing.Works(); was {
 		s.cfg.Log.InfoContext(ctx, "tenants listed again", "tenants", len(list.Tenants))
 	}
-	s.refuse(ctx, list.Refused)
+	s.listed.once = true
+	s.refuse(ctx, list)
 	s.apply(ctx, list)
 }
 
@@ -64,16 +72,37 @@ func (s *Supervisor[T]) ask(ctx context.Context) (list Listing[T], err error) {
 	return s.cfg.List(ctx)
 }
 
-// refuse reports entries that are wrong, each once for each fault.
-func (s *Supervisor[T]) refuse(ctx context.Context, refused map[string]error) {
-	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		cause, remedy := s.cfg.Remedy(refused[name])
-		if s.listed.refused[name] != cause {
-			s.listed.refused[name] = cause
-			s.cfg.Log.ErrorContext(ctx, "tenant entry refused", "tenant", name, "effect", "the tenant stays as it was", "remedy", remedy, "error", cause)
+// refuse reports entries that are wrong, each once for each fault, and those that are right again.
+func (s *Supervisor[T]) refuse(ctx context.Context, list Listing[T]) {
+	for _, name := range slices.Sorted(maps.Keys(list.Refused)) {
+		cause, remedy := s.cfg.Remedy("", list.Refused[name])
+		if s.listed.refused[name] == cause {
+			continue
+		}
+		s.listed.refused[name] = cause
+		effect := "it is not served"
+		if s.serves(name) {
+			effect = "it is served with its former settings"
+		}
+		s.cfg.Log.ErrorContext(ctx, "tenant entry refused", "tenant", name, "effect", effect, "remedy", cmp.Or(remedy, "correct the entry"), "error", cause)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.listed.refused)) {
+		if list.Refused[name] != nil {
+			continue
+		}
+		delete(s.listed.refused, name)
+		if _, listed := list.Tenants[name]; listed {
+			s.cfg.Log.InfoContext(ctx, "tenant entry accepted", "tenant", name)
 		}
 	}
-	maps.DeleteFunc(s.listed.refused, func(name, _ string) bool { return refused[name] == nil })
+}
+
+// serves reports whether a tenant has settings that are in force.
+func (s *Supervisor[T]) serves(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.tenants[name]
+	return ok && (!t.gone || t.next != nil)
 }
 
 // news are lines of the log. They are written when the lock is free: a log may take long, or ask for the

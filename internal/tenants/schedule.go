@@ -205,7 +205,7 @@ func (s *Supervisor[T]) end(ctx context.Context, t *tenant[T], err error) {
 }
 
 func (s *Supervisor[T]) report(ctx context.Context, name string, err error) {
-	cause, remedy := s.cfg.Remedy(err)
+	cause, remedy := s.cfg.Remedy(name, err)
 	s.cfg.Log.ErrorContext(ctx, "tenant not opened", "tenant", name, "effect", "it is tried again, within "+
 		(longestBackoff*s.cfg.VisitEvery).String()+"; the others are not held up", "remedy", remedy, "error", cause)
 }

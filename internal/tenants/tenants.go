@@ -99,8 +99,9 @@ type Config[T comparable] struct {
 	// MaxAwake is how many tenants are open at a time. Where more have something to do they take turns.
 	MaxAwake int
 	Log      *slog.Logger
-	// Remedy says what to do about an error, for the log; "" where it is not known.
-	Remedy func(err error) (cause, remedy string)
+	// Remedy says what to do about an error of a tenant, or of the list, whose tenant is "", for the
+	// log; "" where it is not known.
+	Remedy func(tenant string, err error) (cause, remedy string)
 }
 
 // States of a tenant, as [Supervisor.States] counts them.
@@ -143,7 +144,7 @@ func New[T comparable](cfg Config[T]) *Supervisor[T] {
 	cfg.MaxAwake = cmp.Or(cfg.MaxAwake, DefaultMaxAwake)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Remedy == nil {
-		cfg.Remedy = func(err error) (string, string) { return err.Error(), "" }
+		cfg.Remedy = func(_ string, err error) (string, string) { return err.Error(), "" }
 	}
 	return &Supervisor[T]{cfg: cfg, changed: make(chan struct{}, 1), tenants: map[string]*tenant[T]{}, listed: listing{refused: map[string]string{}}}
 }

@@ -333,7 +333,7 @@ func TestListChanges(t *testing.T) {
 		w.change(func() { assert.Zero(t, w.connected) })
 		w.stop()
 		for _, text := range []string{
-			`level=ERROR msg="tenants not listed"`, `msg="tenants listed again"`, `level=ERROR msg="tenant entry refused" tenant=a`, `msg="tenant removed" tenant=b`,
+			`level=ERROR msg="tenants not listed" effect="the last list stays in force"`, `msg="tenants listed again"`, `msg="tenant entry refused" tenant=a effect="it is served with its former settings" remedy="correct the entry"`, `level=INFO msg="tenant entry accepted" tenant=a`, `msg="tenant removed" tenant=b`,
 			`msg="tenant changed" tenant=a`, `msg="tenant added" tenant=new`, `level=WARN msg="all tenants removed" tenants=2`,
 		} {
 			assert.Equal(t, 1, bytes.Count(w.log.Bytes(), []byte(text)), "%s\n%s", text, &w.log)
