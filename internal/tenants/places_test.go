@@ -83,8 +83,8 @@ func TestWakeOfATenantThatWaits(t *testing.T) {
 	})
 }
 
-// While there are places nobody gives one up, and who has nothing to do, fails or is removed holds up
-// nobody that waits.
+// While there are free places no tenant gives one up, and a tenant that has nothing to do, fails or is
+// removed holds up none that waits.
 func TestPlacesAreFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

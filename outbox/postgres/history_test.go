@@ -94,6 +94,18 @@ func (p *past) purgeHistory(of func(string) time.Duration) int {
 	return n
 }
 
+// ended delivers so many messages of the brokers a and b on a day that ended so many days ago.
+func (p *past) ended(days, ofA, ofB int) {
+	p.Helper()
+	for broker, n := range map[string]int{"a": ofA, "b": ofB} {
+		for range n {
+			p.write(broker, uuid.New())
+		}
+		p.deliver(broker)
+	}
+	p.older(days)
+}
+
 const day = 24 * time.Hour
 
 func week(string) time.Duration { return 7 * day }
@@ -273,13 +285,7 @@ var errStop = errors.New("stop")
 func TestHistoryPurgeIsStopped(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	for range 5 {
-		p.write("a", uuid.New())
-	}
-	p.write("b", uuid.New())
-	p.deliver("a")
-	p.deliver("b")
-	p.older(5)
+	p.ended(5, 5, 1)
 	n, err := p.PurgeHistory(context.Background(), func(broker string) time.Duration {
 		if broker == "a" {
 			return day
@@ -295,13 +301,7 @@ func TestHistoryPurgeIsStopped(t *testing.T) {
 func TestPurgeOfAFewRowsOfAHistory(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	for range 5 {
-		p.write("a", uuid.New())
-		p.write("b", uuid.New())
-	}
-	p.deliver("a")
-	p.deliver("b")
-	p.older(9)
+	p.ended(9, 5, 5)
 	for _, left := range []int{7, 4, 1, 0, 0} {
 		before := p.number("SELECT count(*) FROM kept_history")
 		n, err := p.PurgeHistory(t.Context(), week, 2, 3, nil)
