@@ -64,7 +64,7 @@ func onEach(t *testing.T, test func(b *bench), opts ...gormplugin.Option) {
 // runCases runs each case on every database that can be had, or on the one whose turn it is.
 func runCases(t *testing.T, cases map[string]func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
-	if testenv.Spread() {
+	if !testenv.Long() {
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

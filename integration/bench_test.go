@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "fanout")
-	testenv.UsesAllFiles()
 	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", binary, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
 		panic(string(out))
 	}

@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("process", func(t *testing.T) { // a server of our own, which is stopped
 		t.Parallel()
-		testenv.NeedAll(t)
+		testenv.NeedLong(t)
 		server := startServer(t)
 		h := harness(t, server.URL, "", amqp.QueueTypeClassic)
 		// Not SIGKILL: RabbitMQ 3.10 then keeps the queue and its messages, but may forget a binding that was

@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 // or to use.
 func needServers(t *testing.T, driver outbox.Dialect) {
 	t.Helper()
-	testenv.UsesAllFiles()
 	map[outbox.Dialect]func(testing.TB) string{
 		outbox.Postgres: testenv.Postgres, outbox.MySQL: testenv.MySQL, outbox.SQLServer: testenv.SQLServer,
 	}[driver](t)

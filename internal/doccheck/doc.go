@@ -1,5 +1,4 @@
 // Package doccheck keeps tables of the documents true. Of docs/faults.md: the tests that it names
 // exist, and the lines of the log that it lists are those of the source. Of docs/metrics.md: the
-// instruments that it lists are those of the source. Of all pages: links lead somewhere. Of docs/tested.md: the servers that Fanout is tested
-// with are those of the last run of all tests.
+// instruments that it lists are those of the source. Of all pages: links lead somewhere.
 package doccheck

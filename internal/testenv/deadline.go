@@ -2,44 +2,36 @@ package testenv
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 )
 
-// Deadline returns a context whose deadline passes when pass is called, not by a clock: a test that
-// is about what happens then cannot be late for it.
+// Deadline returns a context whose deadline passes when pass is called, not by a clock: a test of that
+// moment cannot be late for it.
 func Deadline(parent context.Context) (ctx context.Context, pass func()) {
-	d := &deadline{Context: parent, done: make(chan struct{})}
-	stop := context.AfterFunc(parent, d.end)
+	ended, end := context.WithCancel(parent)
+	d := &deadline{Context: context.WithoutCancel(parent), ended: ended}
 	return d, func() {
-		stop()
-		d.mu.Lock()
-		d.passed = parent.Err() == nil
-		d.mu.Unlock()
-		d.end()
+		if ended.Err() == nil {
+			d.passed.Store(true)
+			end()
+		}
 	}
 }
 
 type deadline struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context // with the values
 
-	done chan struct{}
-	once sync.Once
-
-	mu     sync.Mutex
-	passed bool
+	ended  context.Context //nolint:containedctx // it is one
+	passed atomic.Bool
 }
 
-func (d *deadline) end() { d.once.Do(func() { close(d.done) }) }
-
 // Done implements context.Context.
-func (d *deadline) Done() <-chan struct{} { return d.done }
+func (d *deadline) Done() <-chan struct{} { return d.ended.Done() }
 
 // Err implements context.Context.
 func (d *deadline) Err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.passed {
+	if d.passed.Load() {
 		return context.DeadlineExceeded
 	}
-	return d.Context.Err()
+	return d.ended.Err()
 }

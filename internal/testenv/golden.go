@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,27 +12,20 @@ import (
 	"github.com/gorm-fanout/fanout/internal/golden"
 )
 
-// Golden compares a text with the file of this name in the test's package, which is embedded: so
-// that go test knows by the program what the result depends on, in every clone.
+// Golden compares a text with the file of this name in the test's package, which is embedded.
 func Golden(t testing.TB, files fs.FS, name, got string) {
 	t.Helper()
+	again := golden.Variable + "=1 go test -run '^" + t.Name() + "$' writes " + name
 	update, err := golden.Update()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if update {
-		err := os.MkdirAll(filepath.Dir(name), 0o750)
-		if err == nil {
-			err = os.WriteFile(name, []byte(got), 0o600)
-		}
-		if err != nil {
-			t.Fatalf("write a golden file: %v", err)
-		}
-		return
+		err = errors.Join(os.MkdirAll(filepath.Dir(name), 0o750), os.WriteFile(name, []byte(got), 0o600))
 	}
-	want, err := fs.ReadFile(files, name)
+	want := []byte(got)
+	if err == nil && !update {
+		want, err = fs.ReadFile(files, name)
+	}
 	if err != nil {
-		t.Fatalf("read a golden file (%s=1 go test -run '^%s$' writes it): %v", golden.Variable, t.Name(), err)
+		t.Fatalf("%v (%s)", err, again)
 	}
-	assert.Equal(t, string(want), got, "%s=1 go test -run '^%s$' writes %s anew", golden.Variable, t.Name(), name)
+	assert.Equal(t, string(want), got, again)
 }

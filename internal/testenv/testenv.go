@@ -1,9 +1,9 @@
-// Package testenv gives tests what they need from outside: databases, key prefixes, seeds.
+// Package testenv gives tests what they need from outside: databases, key prefixes, seeds, documents.
 //
-// The servers are those that make test, through package testservers, finds or starts. Without them,
-// say under a plain go test, the tests that need one are skipped, with a message that says how to
-// run them; FANOUT_TEST_REQUIRE=1 turns that into a failure, so that a run that is meant to be
-// complete cannot quietly be less.
+// Variables name the servers; package testservers finds or starts them. Without them, as in a plain go
+// test, the tests that need one are skipped, with a reason that says how to run them.
+// FANOUT_TEST_REQUIRE=1 turns that into a failure, so that a run that is meant to be complete cannot
+// quietly be less.
 package testenv
 
 import (
@@ -15,88 +15,43 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
-
-// requireVariable is set to 1 where a missing server is a failure.
-const requireVariable = "FANOUT_TEST_REQUIRE"
-
-// Uses marks a test, and those below it, as run on a server, for the table of what Fanout is tested
-// with: by the variable of package testservers that names the server, or by its name and version.
-// Behind a comma there may be what is special about it, as in "NATS 2.12.3, three servers".
-func Uses(t testing.TB, server string) {
-	t.Helper()
-	t.Attr("server", server)
-}
-
-// need returns the value of a variable that make test sets, or ends the test.
-func need(t testing.TB, variable string) string {
-	t.Helper()
-	if variable != testservers.ToxiproxyVariable { // which is a tool
-		Uses(t, variable)
-	}
-	if value := os.Getenv(variable); value != "" {
-		return value
-	}
-	if os.Getenv(requireVariable) == "1" {
-		t.Fatalf("%s is not set, and %s=1 forbids skipping: run make test, which finds or starts the servers",
-			variable, requireVariable)
-	}
-	t.Skipf("%s is not set: run make test, which finds or starts the servers", variable)
-	return ""
-}
 
 // longVariable is set to 1 by make test-all.
 const longVariable = "FANOUT_TEST_LONG"
 
 // Long reports whether a test may take minutes, as in make test-all: with more rows, more faults,
-// more time. Without, each test takes seconds, and still asserts what it is about.
+// more time, on every database. Otherwise each test takes seconds, and still asserts its subject.
 func Long() bool { return os.Getenv(longVariable) == "1" }
 
-// NeedLong skips a test of minutes that has no short version.
+// NeedLong skips a test of minutes that has no short version, or that tells less of most changes than
+// it costs.
 func NeedLong(t testing.TB) {
 	t.Helper()
 	if !Long() {
-		t.Skipf("takes minutes: make test-all runs it (%s=1)", longVariable)
+		t.Skipf("takes long: make test-all runs it (%s=1)", longVariable)
 	}
 }
 
-// spreadVariable is set to 1 by make test.
-const spreadVariable = "FANOUT_TEST_SPREAD"
-
-// RaceDetector reports whether the race detector looks at this program: what it looks into, such as
-// SQLite in Go, is ten times as slow.
+// RaceDetector reports whether this program runs with the race detector, under which SQLite in Go, say,
+// is ten times as slow.
 func RaceDetector() bool { return raceDetector }
 
-// Spread reports whether a case that is not about one database runs on one only, and the cases
-// together on all of them. Otherwise, as in make test-all, each case runs on every database.
-func Spread() bool { return os.Getenv(spreadVariable) == "1" }
-
-// NeedAll skips a test in make test and make race that costs more than it tells of most changes, such
-// as one that starts servers again and again: make test-all runs it, and so does a plain go test.
-func NeedAll(t testing.TB) {
-	t.Helper()
-	if Spread() {
-		t.Skip("make test-all runs it")
-	}
-}
-
-// OneStepAtATime skips a test in make race that starts no goroutines of ours: the race detector has nothing
-// to find there, and takes several times as long. make test runs it without, make test-all with it.
+// OneStepAtATime skips a test under the race detector that starts no goroutines of ours: there is
+// nothing to find, and it takes several times as long. make test-all runs it.
 func OneStepAtATime(t testing.TB) {
 	t.Helper()
-	if raceDetector && Spread() {
-		t.Skip("one step at a time: make test runs it, make test-all with the race detector, too")
+	if raceDetector && !Long() {
+		t.Skipf("one step at a time: nothing for the race detector, unless %s=1", longVariable)
 	}
 }
 
-// OnEach runs a test on each of several databases, side by side; where [Spread] holds, on the one
-// whose turn it is, or the next one where the test skips itself: since it is not about the first, or
-// that one cannot be had.
+// OnEach runs a test that is about no particular database on one of several, which the seed chooses, or
+// on the next one if the server of that is missing or the test does not apply to it. Only where [Long]
+// holds, it runs on all of them, side by side.
 func OnEach[D any](t *testing.T, databases []D, name func(D) string, test func(*testing.T, D)) {
 	t.Helper()
-	if !Spread() {
+	if Long() {
 		for _, database := range databases {
 			t.Run(name(database), func(t *testing.T) {
 				t.Parallel()
@@ -109,7 +64,11 @@ func OnEach[D any](t *testing.T, databases []D, name func(D) string, test func(*
 	for i, ran := 0, false; i < len(databases) && !ran; i++ {
 		database := databases[(first+i)%len(databases)]
 		t.Run(name(database), func(t *testing.T) {
-			t.Cleanup(func() { ran = !t.Skipped() })
+			t.Cleanup(func() {
+				if ran = !t.Skipped(); !ran && i+1 < len(databases) {
+					t.Attr("passed-over", "") // for the report, which does not count it as skipped
+				}
+			})
 			test(t, database)
 		})
 	}
@@ -124,16 +83,7 @@ func Turn(t testing.TB, n int) int {
 	return int(h.Sum64() >> 32 % uint64(n)) //nolint:gosec // it is below n
 }
 
-// treeVariable is a sum over all files of the repository.
-const treeVariable = "FANOUT_TEST_TREE"
-
-// UsesAllFiles tells go test that the results of this package depend on more files than it sees, as
-// where a test builds a program of another module: from now on they come from its cache only while
-// no file has changed. Without the sum, in a plain go test, -count=1 is needed.
-func UsesAllFiles() { _ = os.Getenv(treeVariable) }
-
-// NeedExactAllocations skips a test where the compiler adds allocations of its own. make
-// allocations runs those tests.
+// NeedExactAllocations skips a test where the compiler adds allocations of its own.
 func NeedExactAllocations(t testing.TB) {
 	t.Helper()
 	if raceDetector || testing.CoverMode() != "" {
@@ -169,19 +119,25 @@ func Seed(t testing.TB) int64 {
 	return seed
 }
 
-// Page returns a page of the folder docs, for tests of what its text says.
+// Page returns a page of the folder docs, for tests of its text.
 func Page(t testing.TB, name string) string {
 	t.Helper()
-	return document(t, "FANOUT_TEST_PAGE_", name)
+	for dir := "."; len(dir) < len("../../../../../../.."); dir = filepath.Join("..", dir) {
+		if text, err := os.ReadFile(filepath.Join(dir, "docs", name)); err == nil { //nolint:gosec // the test names it
+			return string(text)
+		}
+	}
+	t.Fatalf("no page %s in docs, here or above", name)
+	return ""
 }
 
-// PageCode returns what a page of the folder docs prints between its lines of ```, with these lines,
-// for tests that run it. A test that reads no more than this need not run again for a page's prose.
+// PageCode returns the blocks between lines of ``` in a page of the folder docs, with these lines, for
+// tests that run them.
 func PageCode(t testing.TB, name string) string {
 	t.Helper()
 	var code strings.Builder
 	inside := false
-	for line := range strings.Lines(document(t, "FANOUT_TEST_CODE_", name)) {
+	for line := range strings.Lines(Page(t, name)) {
 		fence := strings.HasPrefix(line, "```")
 		if inside || fence {
 			code.WriteString(line)
@@ -189,24 +145,4 @@ func PageCode(t testing.TB, name string) string {
 		inside = inside != fence
 	}
 	return code.String()
-}
-
-// document reads a page. go test knows a cached result by the paths and contents of the files that it
-// has read in the module, and not at all of others; so make test has each page, and the code of each,
-// read from a copy elsewhere, whose path tells what is in it and stands in a variable of its own.
-func document(t testing.TB, prefix, name string) string {
-	t.Helper()
-	file := os.Getenv(prefix + strings.ReplaceAll(strings.TrimSuffix(name, ".md"), "-", "_"))
-	for up := "docs"; file == ""; up = filepath.Join("..", up) {
-		if _, err := os.Stat(filepath.Join(up, name)); err == nil {
-			file = filepath.Join(up, name)
-		} else if len(up) > len("../../../../../docs") {
-			t.Fatalf("no page %s in docs, here or above", name)
-		}
-	}
-	text, err := os.ReadFile(file) //nolint:gosec // the test names it
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

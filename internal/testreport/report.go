@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,17 +10,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/gorm-fanout/fanout/internal/testreport/testedwith"
 )
 
-const (
-	module = "github.com/gorm-fanout/fanout" // is left out of the names of packages
-
-	slow       = 20 * time.Second // what no test should take
-	slowestFew = 10
-)
+const module = "github.com/gorm-fanout/fanout" // is left out of the names of packages
 
 // An event is one line of go test -json, see go doc test2json. Lines about builds have no Package
 // but an ImportPath.
@@ -32,32 +23,27 @@ type event struct {
 	FailedBuild string
 }
 
-// A report tells what the events say.
 type report struct {
 	out     io.Writer
 	verbose bool
 
-	packages               map[string]*pkg   // that have not ended
-	builds                 map[string]string // output of the compiler, by import path
-	passed, failed, silent int               // tests, and packages without any
-	failedPackages         []string
-	skipped                map[string]int // by reason
-	slow                   []string
-	records                []testedwith.Record
+	packages       map[string]*pkg   // that have not ended
+	builds         map[string]string // output of the compiler, by import path
+	passed, failed int
+	failedPackages []string
+	skipped        map[string]int // by reason
 }
 
 // A pkg is a package under test.
 type pkg struct {
 	passed, failed, skipped int
-	cached                  bool
 	output                  strings.Builder     // that belongs to no test
-	tests                   map[string][]string // output of those that have not passed, in the order of their begin
-	order                   []string
-	servers                 map[string]map[string]bool // on which tests run, by test
-	ended                   map[string]string          // tests, and how
+	tests                   map[string][]string // output of those that have not passed
+	order                   []string            // in which they began
+	passedOver              map[string]bool     // tests that another one replaces, see testenv.OnEach
 }
 
-// read goes through all events. What is none is passed on.
+// read goes through all events, and passes on what is not one.
 func (r *report) read(events io.Reader) error {
 	r.packages, r.builds, r.skipped = map[string]*pkg{}, map[string]string{}, map[string]int{}
 	for lines := bufio.NewReader(events); ; {
@@ -71,7 +57,7 @@ func (r *report) read(events io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return err
+			return fmt.Errorf("read the events of go test: %w", err)
 		}
 	}
 }
@@ -83,37 +69,33 @@ func (r *report) take(e *event) {
 	}
 	p := r.packages[e.Package]
 	if p == nil {
-		p = &pkg{tests: map[string][]string{}, servers: map[string]map[string]bool{}, ended: map[string]string{}}
+		p = &pkg{tests: map[string][]string{}, passedOver: map[string]bool{}}
 		r.packages[e.Package] = p
 	}
 	switch {
 	case e.Action == "output":
 		r.keep(p, e)
-	case e.Action == "attr" && e.Key == "server": // see testenv.Uses
-		if p.servers[e.Test] == nil {
-			p.servers[e.Test] = map[string]bool{}
-		}
-		p.servers[e.Test][e.Value] = true
+	case e.Action == "attr" && e.Key == "passed-over":
+		p.passedOver[e.Test] = true
 	case e.Test != "":
 		r.endTest(p, e)
-	case e.Action == "pass", e.Action == "fail", e.Action == "skip":
+	case e.Action == "pass", e.Action == "fail":
 		r.endPackage(p, e)
-		r.records = append(r.records, p.records(strings.TrimPrefix(short(e.Package), "./"))...)
+		fallthrough
+	case e.Action == "skip": // it has no tests
 		delete(r.packages, e.Package)
 	}
 }
 
-// keep notes output until it is known whether anybody needs it.
+// keep notes output until it is known whether its test passes.
 func (r *report) keep(p *pkg, e *event) {
 	if r.verbose {
 		fmt.Fprint(r.out, e.Output)
 	}
-	switch {
-	case e.Test == "":
-		p.cached = p.cached || strings.HasPrefix(e.Output, "ok") && strings.Contains(e.Output, "\t(cached)")
+	if e.Test == "" {
 		p.output.WriteString(e.Output)
-	case !strings.HasPrefix(e.Output, "=== "):
-		if _, known := p.tests[e.Test]; !known {
+	} else if !strings.HasPrefix(e.Output, "=== ") {
+		if p.tests[e.Test] == nil {
 			p.order = append(p.order, e.Test)
 		}
 		p.tests[e.Test] = append(p.tests[e.Test], e.Output)
@@ -121,32 +103,26 @@ func (r *report) keep(p *pkg, e *event) {
 }
 
 func (r *report) endTest(p *pkg, e *event) {
-	switch e.Action {
-	case "pass":
+	switch {
+	case e.Action == "pass":
 		p.passed++
-		r.passed++
-	case "skip":
+	case e.Action == "fail":
+		p.failed++
+	case e.Action != "skip":
+		return
+	case !p.passedOver[e.Test]:
 		p.skipped++
 		r.skipped[reason(p.tests[e.Test])]++
-	case "fail":
-		p.failed++
-		r.failed++
-	default:
-		return
 	}
-	p.ended[e.Test] = e.Action
 	if e.Action != "fail" {
 		delete(p.tests, e.Test)
-	}
-	if took := time.Duration(e.Elapsed * float64(time.Second)); took > slow && !p.cached && !strings.Contains(e.Test, "/") {
-		r.slow = append(r.slow, fmt.Sprintf("%6.1fs %s in %s", e.Elapsed, e.Test, short(e.Package)))
 	}
 }
 
 // location is what the package testing writes before a message.
 var location = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// reason is what a test said when it was skipped: the last that it logged.
+// reason is the message with which a test was skipped: the last that it logged.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		if location.MatchString(line) {
@@ -156,30 +132,23 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
-// endPackage says how a package ended; of one that failed also what those tests wrote that failed,
+// endPackage says how a package ended; of one that failed also the output of its tests that failed,
 // or never came to their end.
 func (r *report) endPackage(p *pkg, e *event) {
-	if e.Action == "skip" || e.Action == "pass" && p.passed+p.failed+p.skipped == 0 && strings.Contains(p.output.String(), "[no test files]") {
-		r.silent++
+	r.passed, r.failed = r.passed+p.passed, r.failed+p.failed
+	if p.passed+p.failed+p.skipped == 0 && e.Action == "pass" {
 		return
 	}
-	took := fmt.Sprintf("%7.1fs", e.Elapsed)
-	if p.cached {
-		took = "  cached"
+	verdict, skipped := "ok  ", ""
+	if p.skipped > 0 {
+		skipped = fmt.Sprintf("%d skipped", p.skipped)
 	}
-	verdict := "ok  "
 	if e.Action == "fail" {
 		verdict = "FAIL"
 		r.failedPackages = append(r.failedPackages, short(e.Package))
 		r.explain(p, e.FailedBuild)
 	}
-	line := fmt.Sprintf("%s %s %5d tests", verdict, took, p.passed+p.failed)
-	if p.skipped > 0 {
-		line += fmt.Sprintf(" %3d skipped", p.skipped)
-	} else {
-		line += strings.Repeat(" ", len(" 000 skipped"))
-	}
-	fmt.Fprintln(r.out, line, " ", short(e.Package))
+	fmt.Fprintf(r.out, "%s %7.1fs %5d tests %12s   %s\n", verdict, e.Elapsed, p.passed+p.failed, skipped, short(e.Package))
 }
 
 func (r *report) explain(p *pkg, failedBuild string) {
@@ -201,28 +170,35 @@ func short(name string) string {
 	return name
 }
 
-// summary says at the end what there was.
+// missing is what testservers.Needs says of a server that a command starts.
+var missing = regexp.MustCompile(`needs (.+?): (.+) starts it`)
+
+// summary says at the end what there was, and last which servers there were not.
 func (r *report) summary() {
 	for name, p := range r.packages { // the command was ended before them
 		fmt.Fprintf(r.out, "did not end: %s\n", short(name))
 		r.explain(p, "")
 	}
-	skipped := 0
-	for _, n := range r.skipped {
-		skipped += n
+	all, lacking, command := 0, 0, ""
+	servers := map[string]bool{}
+	reasons := ""
+	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
+		all += r.skipped[why]
+		if found := missing.FindStringSubmatch(why); found != nil {
+			lacking, command, servers[found[1]] = lacking+r.skipped[why], found[2], true
+		} else {
+			reasons += fmt.Sprintf("%6d skipped: %s\n", r.skipped[why], why)
+		}
 	}
-	fmt.Fprintf(r.out, "\n%d tests passed, %d failed, %d skipped; %d packages have no tests\n", r.passed, r.failed, skipped, r.silent)
-	reasons := slices.SortedFunc(maps.Keys(r.skipped), func(a, b string) int {
-		return cmp.Or(r.skipped[b]-r.skipped[a], strings.Compare(a, b))
-	})
-	for _, why := range reasons {
-		fmt.Fprintf(r.out, "%6d skipped: %s\n", r.skipped[why], why)
-	}
-	slices.SortFunc(r.slow, func(a, b string) int { return strings.Compare(b, a) })
-	for _, test := range r.slow[:min(len(r.slow), slowestFew)] {
-		fmt.Fprintf(r.out, "slow: %s\n", test)
-	}
+	fmt.Fprintf(r.out, "\n%d tests passed, %d failed, %d skipped\n%s", r.passed, r.failed, all, reasons)
 	if len(r.failedPackages) > 0 {
 		fmt.Fprintf(r.out, "FAILED: %s\n", strings.Join(r.failedPackages, ", "))
+	}
+	if lacking > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(servers)), ", ")
+		if last := strings.LastIndex(names, ", "); last >= 0 {
+			names = names[:last] + " or " + names[last+2:]
+		}
+		fmt.Fprintf(r.out, "%d tests need %s: %s runs them\n", lacking, names, command)
 	}
 }

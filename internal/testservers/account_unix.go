@@ -7,8 +7,6 @@ import (
 	"syscall"
 )
 
-func (a *account) runAs(cmd *exec.Cmd) {
-	if a != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.gid}}
-	}
+func runAs(cmd *exec.Cmd, uid, gid int) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // ids are small
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,52 +19,19 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
-const (
-	kafkaName = "Kafka"
-	// kafkaVersion is the one that is fetched.
-	kafkaVersion = "4.1.1"
-	kafkaJava    = 17 // the oldest that runs it
-)
+const kafkaVersion = "4.1.1" // of the one that is fetched
 
-var kafka = &service{
-	name:         kafkaName,
-	variable:     KafkaVariable,
-	binVariable:  KafkaLibVariable,
-	container:    "kafka",
-	port:         "30094",
-	find:         findKafka,
-	fetch:        fetchKafka,
-	launch:       launchKafka,
-	probe:        probeKafka,
-	containerURL: func(address string) string { return address },
-	remedy: "make test-all and make chaos fetch it where Java " + strconv.Itoa(kafkaJava) + " and Maven are; " + KafkaVariable + " names a cluster, " +
-		KafkaLibVariable + " the libs directory of a Kafka 4",
-}
-
-// kafkaShutdown of a server whose data is not needed: a node asks the others before it ends politely,
-// and waits for those that are gone.
-var kafkaShutdown = []child.Step{{Signal: syscall.SIGKILL, Patience: 10 * time.Second}}
-
-// findKafka returns the directory that the variable names, where Java can run it. One of the system
-// may be of any version.
-func findKafka(ctx context.Context) (string, bool) {
-	dir := os.Getenv(KafkaLibVariable)
-	if dir == "" || jarVersion(dir) == "" {
-		return "", false
-	}
-	_, err := findJava(ctx, kafkaJava)
-	return dir, err == nil
-}
-
-// jarVersion is the version of the Kafka in a directory, by the name of its jar; empty: there is none.
-func jarVersion(libs string) string {
-	jars, _ := filepath.Glob(filepath.Join(libs, "kafka_2.1?-*.jar")) // fails for a malformed pattern only
-	for _, jar := range jars {
-		if _, version, found := strings.Cut(strings.TrimSuffix(filepath.Base(jar), ".jar"), "-"); found && !strings.Contains(version, "-") {
-			return version
+var kafka = &kind{
+	flag: "kafka", name: "Kafka", variable: KafkaVariable, binVariable: KafkaLibVariable,
+	find: nowhere, fetch: fetchKafka, tool: "mvn",
+	launch: func(ctx context.Context, libs string) (*Own, error) {
+		nodes, err := newKafkaNodes(ctx, libs, 1, false)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return ""
+		return nodes[0].begin(ctx)
+	},
+	remedy: "Install Java 17 and Maven, which fetches it",
 }
 
 // kafkaProject has Maven copy a Kafka with all that it needs, and a logger that writes to standard
@@ -82,142 +48,215 @@ const kafkaProject = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 `
 
-// fetchKafka fetches the jars with Maven into the cache, which keeps one directory of each version.
 func fetchKafka(ctx context.Context, log io.Writer) (string, error) {
-	if _, err := findJava(ctx, kafkaJava); err != nil {
-		return "", err
-	}
-	maven, err := exec.LookPath("mvn")
-	if err != nil {
-		return "", fmt.Errorf("testservers: Maven is not on this machine: %w", err)
-	}
 	dir, err := cached(log, "kafka-"+kafkaVersion, "Kafka "+kafkaVersion+" with Maven", func(dir string) error {
 		project := filepath.Join(dir, "pom.xml")
 		if err := os.WriteFile(project, []byte(kafkaProject), 0o600); err != nil {
 			return err
 		}
-		_, err := execute(ctx, maven, "--batch-mode", "--quiet", "--file", project,
+		_, err := execute(ctx, "mvn", "--batch-mode", "--quiet", "--file", project,
 			"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "libs"))
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "libs"), nil
+	return filepath.Join(dir, "libs"), err
 }
 
-// launchKafka starts a cluster of one node that keeps nothing.
-func launchKafka(ctx context.Context, libs string) (*Server, error) {
-	nodes, err := newKafkaNodes(ctx, libs, 1, false)
+// OwnKafka starts a new cluster of one node and returns when it answers. URL is its address. The
+// error is [ErrNoBinary] where that is the reason.
+func OwnKafka(ctx context.Context) (*Own, error) {
+	cluster, err := OwnKafkaCluster(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	run := nodes[0].local(ctx)
-	run.usual = "30092"
-	port, stop, err := run.run(ctx)
-	if err != nil {
-		return nil, errors.Join(err, nodes[0].files.remove())
-	}
-	address := net.JoinHostPort("127.0.0.1", port)
-	return &Server{
-		Name: kafkaName, URL: address, Version: jarVersion(libs), Origin: fmt.Sprintf("started from %s at %s", libs, address), stop: stop,
-	}, nil
+	return cluster.Nodes[0], nil
 }
+
+// SecuredKafka is a node that asks who may do what (StandardAuthorizer).
+type SecuredKafka struct {
+	*Own
+
+	// Secured is the address of the listener where [KafkaUser] logs in, by SASL PLAIN.
+	Secured string
+}
+
+// KafkaUser may do what the rules of the test allow, with this password. A client of the other listener
+// needs no login, and may do everything.
+const (
+	KafkaUser     = "relay"
+	KafkaPassword = "hush"
+)
+
+// OwnSecuredKafka starts a new cluster of one node, as [OwnKafka] does.
+func OwnSecuredKafka(ctx context.Context) (*SecuredKafka, error) {
+	libs, err := binary(KafkaLibVariable)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := newKafkaNodes(ctx, libs, 1, true)
+	if err != nil {
+		return nil, err
+	}
+	own, err := nodes[0].begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &SecuredKafka{Own: own, Secured: nodes[0].secured}, nil
+}
+
+// KafkaCluster is a cluster whose nodes can be killed one by one. Each is broker and controller. Topics
+// have as many replicas as there are nodes by default, and most of them confirm (min.insync.replicas).
+type KafkaCluster struct {
+	Nodes []*Own // of which the first has id 1, and so on
+}
+
+// A KafkaListener is one that each node has beside that of its URL. A client is told the addresses of all
+// nodes by the first one that it asks, and would go past a proxy: by a listener of its own it is told those
+// of its proxies.
+type KafkaListener struct {
+	Name string // of capital letters, digits and underscores
+	// Advertise returns the address that clients of the listener are told for a node, by its id and the
+	// address at which it listens.
+	Advertise func(node int, address string) (string, error)
+}
+
+// OwnKafkaCluster starts a new cluster of n nodes, with listeners of the caller's, and returns when all
+// answer. The error is [ErrNoBinary] where that is the reason.
+func OwnKafkaCluster(ctx context.Context, n int, further ...KafkaListener) (*KafkaCluster, error) {
+	libs, err := binary(KafkaLibVariable)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := newKafkaNodes(ctx, libs, n, false, further...)
+	if err != nil {
+		return nil, err
+	}
+	cluster := &KafkaCluster{}
+	for _, node := range nodes {
+		cluster.Nodes = append(cluster.Nodes, node.Own)
+	}
+	return cluster, beginAll(ctx, cluster.Nodes)
+}
+
+// URL has the addresses of all nodes, with commas between.
+func (c *KafkaCluster) URL() string {
+	var addresses []string
+	for _, node := range c.Nodes {
+		addresses = append(addresses, node.URL)
+	}
+	return strings.Join(addresses, ",")
+}
+
+// Close ends the nodes that run, and removes their files.
+func (c *KafkaCluster) Close() error { return closeAll(c.Nodes) }
 
 // kafkaNode is one node of a cluster, broker and controller in one process (KRaft).
 type kafkaNode struct {
-	java, libs string
-	files      *workspace
-	cluster    string // its id, new each time
-	id         int
-	voters     []string // the addresses of all controllers, by id from 1 on
-	secured    string   // the port of a listener with a login; empty: there is none
-	further    []furtherListener
+	*Own
+
+	id      int
+	voters  []string // the addresses of all controllers, by id from 1 on
+	secured string   // the address of a listener with a login; empty: there is none
+	further []furtherListener
 }
 
 // furtherListener is a node's of a [KafkaListener].
 type furtherListener struct{ name, address, advertised string }
 
 // newKafkaNodes prepares the nodes of a new cluster. With secured each has a listener with SASL PLAIN
-// beside the one of everyone, for the users of [SecuredKafka].
+// beside the one without a login.
 func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, further ...KafkaListener) (nodes []*kafkaNode, err error) {
-	java, err := findJava(ctx, kafkaJava)
-	if err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			for _, node := range nodes {
 				err = errors.Join(err, node.files.remove())
 			}
-			nodes = nil
 		}
 	}()
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // which never fails
 	id[0] &= 0x7f           // no tool takes it for an option: one with a high first bit can begin with a hyphen
+	cluster := base64.RawURLEncoding.EncodeToString(id[:])
 	var voters []string
+	for range n {
+		address, err := freeAddress(ctx)
+		if err != nil {
+			return nil, err
+		}
+		voters = append(voters, address)
+	}
 	for i := range n {
-		port, err := freePort(ctx)
+		files, err := newWorkspace("kafka", false)
 		if err != nil {
 			return nodes, err
 		}
-		voters = append(voters, net.JoinHostPort("127.0.0.1", port))
-		files, err := newWorkspace("kafka", nil)
-		if err != nil {
-			return nodes, err
-		}
-		node := &kafkaNode{java: java, libs: libs, files: files, cluster: base64.RawURLEncoding.EncodeToString(id[:]), id: i + 1}
-		if secured {
-			if node.secured, err = freePort(ctx); err != nil {
-				return append(nodes, node), err
-			}
+		node := &kafkaNode{id: i + 1, voters: voters}
+		node.Own = &Own{
+			Name: "Kafka", Version: jarVersion(libs), files: files, ready: listens,
+			// A node that ends politely asks the others before, and waits for those that are gone.
+			shutdown: []child.Step{{Signal: syscall.SIGKILL, Patience: 10 * time.Second}},
+			url:      func(address string) string { return address },
+			command: func(port string) *exec.Cmd {
+				cmd := files.kafka(ctx, libs, "kafka.Kafka", files.path("server.properties"))
+				if err := node.configure(port); err != nil {
+					cmd.Err = err // of its start
+				}
+				return cmd
+			},
 		}
 		nodes = append(nodes, node)
-		if err := node.listen(ctx, further); err != nil {
+		if err := node.listen(ctx, secured, further); err != nil {
 			return nodes, err
 		}
-	}
-	for _, node := range nodes {
-		node.voters = voters
-		if err := node.format(ctx); err != nil {
+		if err := node.configure("0"); err != nil {
+			return nodes, err
+		}
+		if err := files.run(files.kafka(ctx, libs, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", files.path("server.properties"))); err != nil {
 			return nodes, err
 		}
 	}
 	return nodes, nil
 }
 
-// listen finds the addresses of further listeners.
-func (n *kafkaNode) listen(ctx context.Context, further []KafkaListener) error {
+// jarVersion is the version of the Kafka in a directory, by the name of its jar.
+func jarVersion(libs string) string {
+	jars, _ := filepath.Glob(filepath.Join(libs, "kafka-clients-*.jar")) // fails for a malformed pattern only
+	if len(jars) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jars[0]), "kafka-clients-"), ".jar")
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	port, err := FreePort(ctx)
+	return loopback(port), err
+}
+
+// listen finds the addresses of the listeners beside the usual one.
+func (n *kafkaNode) listen(ctx context.Context, secured bool, further []KafkaListener) (err error) {
+	if secured {
+		if n.secured, err = freeAddress(ctx); err != nil {
+			return err
+		}
+	}
 	for _, listener := range further {
-		port, err := freePort(ctx)
+		address, err := freeAddress(ctx)
 		if err != nil {
 			return err
 		}
-		address := net.JoinHostPort("127.0.0.1", port)
 		advertised, err := listener.Advertise(n.id, address)
 		if err != nil {
-			return fmt.Errorf("testservers: the address of listener %s of %s: %w", listener.Name, kafkaName, err)
+			return fmt.Errorf("testservers: the address of listener %s of Kafka: %w", listener.Name, err)
 		}
 		n.further = append(n.further, furtherListener{listener.Name, address, advertised})
 	}
 	return nil
 }
 
-// The users of a secured listener, with their passwords.
-const (
-	kafkaUsers = `org.apache.kafka.common.security.plain.PlainLoginModule required user_` + KafkaUser + `="` + KafkaPassword + `";`
-	// KafkaUser may do what the rules of the test allow, with this password; whoever comes without a
-	// login, by the other listener, may do everything.
-	KafkaUser     = "relay"
-	KafkaPassword = "hush"
-)
-
-// settings are the node's, with its port.
-func (n *kafkaNode) settings(port string) []string {
-	listeners, security := []string{"CLIENTS://127.0.0.1:" + port}, []string{"CLIENTS:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
+// configure writes the node's settings, with its port.
+func (n *kafkaNode) configure(port string) error {
+	listeners, security := []string{"CLIENTS://" + loopback(port)}, []string{"CLIENTS:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
 	if n.secured != "" {
-		listeners, security = append(listeners, "SECURED://127.0.0.1:"+n.secured), append(security, "SECURED:SASL_PLAINTEXT")
+		listeners, security = append(listeners, "SECURED://"+n.secured), append(security, "SECURED:SASL_PLAINTEXT")
 	}
 	advertised := slices.Clone(listeners)
 	for _, l := range n.further {
@@ -244,7 +283,7 @@ func (n *kafkaNode) settings(port string) []string {
 		"default.replication.factor=" + replicas,
 		"min.insync.replicas=" + confirming,
 		"offsets.topic.replication.factor=" + replicas,
-		"offsets.topic.num.partitions=4", // of files there are 50 times three otherwise
+		"offsets.topic.num.partitions=4", // there are 50 times three files otherwise
 		"transaction.state.log.replication.factor=" + replicas,
 		"transaction.state.log.min.isr=" + confirming,
 	}
@@ -252,65 +291,17 @@ func (n *kafkaNode) settings(port string) []string {
 		all = append(all, "group.initial.rebalance.delay.ms=0") // each group of a test has to wait 3 s otherwise
 	}
 	if n.secured != "" {
-		all = append(all, "listener.name.secured.sasl.enabled.mechanisms=PLAIN", "listener.name.secured.plain.sasl.jaas.config="+kafkaUsers,
+		all = append(all, "listener.name.secured.sasl.enabled.mechanisms=PLAIN",
+			`listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_`+KafkaUser+`="`+KafkaPassword+`";`,
 			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
 	}
-	return all
-}
-
-// configure writes the settings.
-func (n *kafkaNode) configure(port string) error {
-	text := strings.Join(append(n.settings(port), ""), "\n")
-	if err := os.WriteFile(n.files.path("server.properties"), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("testservers: configure %s: %w", kafkaName, err)
+	if err := os.WriteFile(n.files.path("server.properties"), []byte(strings.Join(append(all, ""), "\n")), 0o600); err != nil {
+		return fmt.Errorf("testservers: configure Kafka: %w", err)
 	}
 	return nil
 }
 
-// format prepares the directory of the node's data.
-func (n *kafkaNode) format(ctx context.Context) error {
-	if err := n.configure("0"); err != nil {
-		return err
-	}
-	cmd := n.command(ctx, "kafka.tools.StorageTool", "format", "--cluster-id", n.cluster, "--config", n.files.path("server.properties"))
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("testservers: format the directory of %s: %w: %s", kafkaName, err, said[max(0, len(said)-logTailBytes):])
-	}
-	return nil
-}
-
-// command is a class of Kafka, in a small machine that starts soon.
-func (n *kafkaNode) command(ctx context.Context, class string, args ...string) *exec.Cmd {
-	return n.files.command(ctx, n.java, append([]string{
-		"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", filepath.Join(n.libs, "*"), class,
-	}, args...)...)
-}
-
-// local is the node as a server.
-func (n *kafkaNode) local(ctx context.Context) *local {
-	return &local{
-		name:      kafkaName,
-		workspace: n.files,
-		command: func(port string) *exec.Cmd {
-			cmd := n.command(ctx, "kafka.Kafka", n.files.path("server.properties"))
-			if err := n.configure(port); err != nil {
-				cmd.Err = err // of its start
-			}
-			return cmd
-		},
-		ready: func(ctx context.Context, port string, _ int) error {
-			cluster, members, err := kafkaMembers(ctx, net.JoinHostPort("127.0.0.1", port))
-			switch {
-			case err != nil:
-				return err
-			case cluster != n.cluster:
-				return fmt.Errorf("another server answers, of cluster %q", cluster)
-			case members[int32(n.id)] == "": //nolint:gosec // a small number
-				return errors.New("the node has not joined its cluster yet")
-			}
-			return nil
-		},
-		shutdown: kafkaShutdown,
-	}
+// kafka is a class of Kafka with its arguments.
+func (w *workspace) kafka(ctx context.Context, libs, class string, args ...string) *exec.Cmd {
+	return w.java(ctx, append([]string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(libs, "*"), class}, args...)...)
 }

@@ -2,4 +2,4 @@
 
 package testservers
 
-func inMemory(string) bool { return false }
+func hasMemory(string) bool { return false }

@@ -1,82 +1,31 @@
 package testservers
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"time"
 )
 
-const (
-	natsName = "NATS"
-	// natsPackage is what tests have in their process, in the version that go.work agrees on.
-	natsPackage = "github.com/nats-io/nats-server/v2"
-	natsBinary  = "nats-server.exe" // Windows wants the ending, others ignore it
-)
-
-// nats is started by the tests themselves, in a few milliseconds, and killed by them.
-var nats = &service{
-	name: natsName, binVariable: NATSBinVariable, find: findNATS, fetch: buildNATS, version: natsBinaryVersion,
-	remedy: "make test-all builds it with the go command; " + NATSBinVariable + " names a nats-server",
+// nats starts within milliseconds, so that tests start their own.
+var nats = &kind{
+	flag: "nats", name: "NATS", binVariable: NATSBinVariable,
+	find: nowhere, fetch: built("nats-server", "github.com/nats-io/nats-server/v2"), tool: "go",
+	remedy: "Run in this repository, with the go command in PATH",
 }
-
-// findNATS returns the path that the variable names, else what was built before. One in PATH may be
-// of any version.
-func findNATS(ctx context.Context) (string, bool) {
-	path := os.Getenv(NATSBinVariable)
-	if path == "" {
-		version, err := natsVersion(ctx)
-		dir, cacheErr := cacheDir()
-		if err != nil || cacheErr != nil {
-			return "", false
-		}
-		path = filepath.Join(dir, natsDir(version), natsBinary)
-	}
-	found, err := exec.LookPath(path)
-	return found, err == nil
-}
-
-// buildNATS builds the server into the cache, which keeps one of each version.
-func buildNATS(ctx context.Context, log io.Writer) (string, error) {
-	version, err := natsVersion(ctx)
-	if err != nil {
-		return "", err
-	}
-	dir, err := cached(log, natsDir(version), natsPackage+"@"+version+", built with the go command,", func(dir string) error {
-		_, err := execute(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, natsBinary), natsPackage)
-		return err
-	})
-	return filepath.Join(dir, natsBinary), err
-}
-
-func natsBinaryVersion(ctx context.Context, binary string) (string, error) {
-	said, err := execute(ctx, binary, "--version")
-	return strings.TrimPrefix(strings.TrimSpace(said), "nats-server: v"), err
-}
-
-func natsVersion(ctx context.Context) (string, error) {
-	said, err := execute(ctx, "go", "list", "-f", "{{.Module.Version}}", natsPackage)
-	return strings.TrimSpace(said), err
-}
-
-func natsDir(version string) string { return "nats-server-" + version }
 
 // OwnNATS starts a nats-server with JetStream, with flags of the caller's, and returns when it
-// answers. The error is [ErrNoBinary] where no binary is known: only make test-all builds one.
+// answers. The error is [ErrNoBinary] where that is the reason.
 func OwnNATS(ctx context.Context, flags ...string) (*Own, error) {
 	own, err := newNATS(ctx, "one", flags...)
 	if err != nil {
 		return nil, err
 	}
-	return own, own.beginNATS(ctx)
+	return own.begin(ctx)
 }
 
 // OwnNATSCluster starts servers that form a cluster, and returns when JetStream has a leader in it
@@ -84,11 +33,11 @@ func OwnNATS(ctx context.Context, flags ...string) (*Own, error) {
 func OwnNATSCluster(ctx context.Context, size int) ([]*Own, error) {
 	routes := make([]string, size)
 	for i := range routes {
-		port, err := freePort(ctx)
+		port, err := FreePort(ctx)
 		if err != nil {
 			return nil, err
 		}
-		routes[i] = "nats://" + net.JoinHostPort("127.0.0.1", port)
+		routes[i] = "nats://" + loopback(port)
 	}
 	nodes := make([]*Own, size)
 	for i := range nodes {
@@ -99,98 +48,54 @@ func OwnNATSCluster(ctx context.Context, size int) ([]*Own, error) {
 			return nil, errors.Join(err, closeAll(nodes[:i]))
 		}
 	}
-	var starting sync.WaitGroup // side by side: none is ready before most are there
-	failures := make([]error, size)
-	for i, node := range nodes {
-		starting.Go(func() { failures[i] = node.beginNATS(ctx) })
-	}
-	starting.Wait()
-	if err := errors.Join(failures...); err != nil {
-		return nil, errors.Join(err, closeAll(nodes))
-	}
-	return nodes, nil
-}
-
-func closeAll(nodes []*Own) error {
-	var failures []error
-	for _, node := range nodes {
-		failures = append(failures, node.Close())
-	}
-	return errors.Join(failures...)
+	return nodes, beginAll(ctx, nodes)
 }
 
 // newNATS prepares a server of a name that is unique in its cluster.
 func newNATS(ctx context.Context, name string, flags ...string) (*Own, error) {
-	bin, err := exec.LookPath(os.Getenv(NATSBinVariable)) // not findNATS: make test is the same with and without what was built
-	if err != nil {
-		return nil, noBinary(nats)
-	}
-	monitor, err := freePort(ctx)
+	bin, err := binary(NATSBinVariable)
 	if err != nil {
 		return nil, err
 	}
-	files, err := newWorkspace("nats", nil)
+	monitor, err := FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own := &Own{Name: natsName}
-	name += "-" + filepath.Base(files.dir)
-	own.run = &local{
-		name: natsName, workspace: files, shutdown: redisShutdown,
+	files, err := newWorkspace("nats", false)
+	if err != nil {
+		return nil, err
+	}
+	started := logs(`Version:\s+([\d.]+).*Server is ready`)
+	return &Own{
+		Name: "NATS", files: files, shutdown: politely(5 * time.Second),
+		url: func(address string) string { return "nats://" + address },
 		command: func(port string) *exec.Cmd {
 			return files.command(ctx, bin, append([]string{
-				"--name", name, "--addr", "127.0.0.1", "--port", port, "--http_port", monitor, "--jetstream", "--store_dir", files.path("data"),
+				"--name", name + "-" + filepath.Base(files.dir), "--addr", "127.0.0.1", "--port", port, "--http_port", monitor,
+				"--jetstream", "--store_dir", files.path("data"),
 			}, flags...)...)
 		},
-		ready: func(ctx context.Context, port string, _ int) error {
-			info, err := natsInfo(ctx, net.JoinHostPort("127.0.0.1", port))
-			if err != nil {
+		ready: func(ctx context.Context, o *Own) error {
+			if err := started(ctx, o); err != nil {
 				return err
 			}
-			if info.Name != name {
-				return fmt.Errorf("another server answers, %q", info.Name)
-			}
-			own.Version = info.Version
-			_, err = ask(ctx, "http://"+net.JoinHostPort("127.0.0.1", monitor)+"/healthz") // of JetStream, too
-			return err
+			return healthy(ctx, "http://"+loopback(monitor)+"/healthz") // of JetStream, too
 		},
-	}
-	return own, nil
+	}, nil
 }
 
-func (o *Own) beginNATS(ctx context.Context) error {
-	if err := o.begin(ctx); err != nil {
+func healthy(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
 		return err
 	}
-	o.URL = "nats://" + o.Address()
-	return nil
-}
-
-// natsGreeting is what a server says about itself, in one line, when a client connects
-// (https://docs.nats.io/reference/reference-protocols/nats-protocol#info).
-type natsGreeting struct {
-	Name    string `json:"server_name"`
-	Version string
-}
-
-func natsInfo(ctx context.Context, address string) (info natsGreeting, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return info, err
+		return err
 	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return info, err
-		}
+	if response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, response.Status)
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		return info, err
-	}
-	said, found := strings.CutPrefix(line, "INFO ")
-	if !found {
-		return info, fmt.Errorf("the server greets otherwise than NATS does: %q", line)
-	}
-	return info, json.Unmarshal([]byte(said), &info) //nolint:musttag // they have the names of the fields
+	return errors.Join(err, response.Body.Close())
 }

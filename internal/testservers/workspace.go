@@ -1,94 +1,79 @@
 package testservers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
-const logTailBytes = 4 << 10
-
 // workspace is the temporary directory of one server: its data, its log, its working directory.
 type workspace struct {
-	dir     string
-	account *account       // whose processes work here; nil: our own
-	daemons []*child.Child // what the server needs beside it; they end when the workspace is removed
+	dir      string
+	uid, gid int            // of the account that works here; 0: ours
+	daemons  []*child.Child // what the server needs beside it; they end when the workspace is removed
 }
 
-// newWorkspace creates a directory for the server called name, owned by who.
-func newWorkspace(name string, who *account) (*workspace, error) {
+// memoryDir is where Linux keeps files in memory. MariaDB makes and removes tables six times as fast
+// there. A killed process loses nothing by it.
+const memoryDir = "/dev/shm"
+
+// newWorkspace creates a directory for the server called name. With unprivileged it belongs to another
+// account if we are root, since some servers refuse to run as root.
+func newWorkspace(name string, unprivileged bool) (*workspace, error) {
 	parent := os.TempDir()
-	if os.Getenv(fsyncVariable) == "off" && inMemory(memoryDir) {
+	if os.Getenv(fsyncVariable) == "off" && hasMemory(memoryDir) {
 		parent = memoryDir
-	}
-	if who != nil {
-		var err error
-		if parent, err = traversable(parent, "/tmp", "/var/tmp"); err != nil {
-			return nil, err
-		}
 	}
 	dir, err := os.MkdirTemp(parent, "fanout-"+name+"-")
 	if err != nil {
 		return nil, fmt.Errorf("testservers: directory for %s: %w", name, err)
 	}
-	if who != nil {
-		if err := os.Chown(dir, int(who.uid), int(who.gid)); err != nil {
-			return nil, errors.Join(fmt.Errorf("testservers: directory for %s: %w", name, err), os.RemoveAll(dir))
+	w := &workspace{dir: dir}
+	if unprivileged && os.Geteuid() == 0 {
+		if w.uid, w.gid, err = account("postgres", "nobody"); err == nil {
+			err = os.Chown(dir, w.uid, w.gid)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("testservers: %s refuses to run as root: %w", name, err), w.remove())
 		}
 	}
-	return &workspace{dir: dir, account: who}, nil
+	return w, nil
 }
 
-// memoryDir is where Linux keeps files in memory. A server waits there for no disk: the thousands of
-// statements with which tests make and remove tables take a sixth of the time on MariaDB. A killed
-// process loses nothing by it.
-const (
-	memoryDir  = "/dev/shm"
-	memoryRoom = 4 << 30 // bytes that must be free: all servers of a run take less than half of it
-)
-
-// traversable returns the first of dirs that every account can reach.
-func traversable(dirs ...string) (string, error) {
-	for _, dir := range dirs {
-		if open(dir) {
-			return dir, nil
+// account returns the ids of the first of these accounts that there is.
+func account(names ...string) (uid, gid int, err error) {
+	for _, name := range names {
+		var found *user.User
+		if found, err = user.Lookup(name); err == nil {
+			uid, err = strconv.Atoi(found.Uid)
+			gid, _ = strconv.Atoi(found.Gid)
+			return uid, gid, err
 		}
 	}
-	return "", fmt.Errorf("testservers: none of %s can be entered by every user; point TMPDIR at a directory that can",
-		strings.Join(dirs, ", "))
-}
-
-// open tells whether dir and all its parents may be entered by anybody.
-func open(dir string) bool {
-	for {
-		info, err := os.Stat(dir)
-		if err != nil || info.Mode().Perm()&0o001 == 0 {
-			return false
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return true
-		}
-		dir = parent
-	}
+	return 0, 0, err
 }
 
 func (w *workspace) path(name string) string { return filepath.Join(w.dir, name) }
 
-// command prepares a command that runs here, as the workspace's account. It outlives ctx: how a
-// server ends is decided by its owner, not by the context that started it.
+// command prepares a command that runs here, as the workspace's account. It outlives ctx: the owner of
+// a server ends it, not the context that started it.
 func (w *workspace) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
 	cmd.Dir = w.dir
 	cmd.Env = append(serverEnviron(os.Environ()), "TMPDIR="+w.dir)
-	w.account.runAs(cmd)
+	if w.uid != 0 {
+		runAs(cmd, w.uid, w.gid)
+	}
 	return cmd
 }
 
@@ -103,18 +88,37 @@ func (w *workspace) start(cmd *exec.Cmd) (*child.Child, error) {
 	return child.Start(cmd)
 }
 
-// logTail is the end of the server's log, for an error message.
-func (w *workspace) logTail() string {
+// run runs a command to its end.
+func (w *workspace) run(cmd *exec.Cmd) error {
+	process, err := w.start(cmd)
+	if err == nil {
+		err = process.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("testservers: %s: %w; the end of its output:\n%s", filepath.Base(cmd.Path), err, w.logTail())
+	}
+	return nil
+}
+
+func (w *workspace) log() string {
 	log, err := os.ReadFile(w.path("server.log"))
 	if err != nil {
 		return err.Error()
 	}
-	return strings.TrimSpace(string(log[max(0, len(log)-logTailBytes):]))
+	return string(log)
+}
+
+func (w *workspace) logTail() string { return tail([]byte(w.log())) }
+
+// tail is the end of a log, for an error message.
+func tail(log []byte) string {
+	const most = 4 << 10
+	return string(bytes.TrimSpace(log[max(0, len(log)-most):]))
 }
 
 func (w *workspace) remove() error {
 	for _, daemon := range w.daemons {
-		if err := daemon.Stop(redisShutdown...); err != nil {
+		if err := daemon.Stop(politely(downPatience)...); err != nil {
 			return fmt.Errorf("testservers: %w", err)
 		}
 	}
@@ -124,8 +128,8 @@ func (w *workspace) remove() error {
 	return nil
 }
 
-// serverEnviron takes out what would steer a server behind our back (PGPORT, RABBITMQ_NODE_PORT, ...) and fixes
-// the language of its messages, because some of them are read here.
+// serverEnviron takes out variables that would steer a server (PGPORT, RABBITMQ_NODE_PORT, ...) and
+// fixes the language of its log, which is read here.
 func serverEnviron(environ []string) []string {
 	kept := make([]string, 0, len(environ)+1)
 	for _, entry := range environ {

@@ -242,12 +242,13 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 		Report: report.New(s.args, s.seed, s.short), Log: cmd.ErrOrStderr(),
 	}
 	if lacksServer(options, scenarios) {
-		servers, startErr := testservers.Start(ctx, cmd.ErrOrStderr())
+		servers, startErr := testservers.Start(ctx, cmd.ErrOrStderr(), false, "postgres", "redis", "mysql", "rabbitmq")
 		if startErr != nil {
 			return startErr
 		}
 		defer func() { err = errors.Join(err, servers.Stop()) }()
-		options.Postgres, options.Redis, options.MySQL, options.RabbitMQ = servers.Postgres.URL, servers.Redis.URL, servers.MySQL.URL, servers.RabbitMQ.URL
+		options.Postgres, options.Redis = servers.URL("postgres"), servers.URL("redis")
+		options.MySQL, options.RabbitMQ = servers.URL("mysql"), servers.URL("rabbitmq")
 	}
 	stop, err := s.profile()
 	if err != nil {

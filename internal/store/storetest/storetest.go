@@ -62,11 +62,11 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 }
 
 // RunOnceMore runs the suite in another setting of a store that [Run] tests, too. Where
-// [testenv.Spread] holds, as in make test, it is a quarter of the tests, another one with each seed.
+// [testenv.Long] does not hold, it is a quarter of the tests, another one with each seed.
 func RunOnceMore(t *testing.T, newBundle func(t *testing.T) Bundle) {
 	t.Helper()
 	share := 1
-	if testenv.Spread() {
+	if !testenv.Long() {
 		share = 4
 	}
 	run(t, share, groups, newBundle)

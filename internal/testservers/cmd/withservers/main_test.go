@@ -42,13 +42,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// withservers prepares the command with the given arguments and the servers of this test run.
+// withservers prepares the command with the given arguments and a Redis that a variable names.
 func withservers(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"="+testenv.Redis(t),
-		testservers.PostgresVariable+"="+testenv.Postgres(t), testservers.ToxiproxyVariable+"="+testenv.Toxiproxy(t),
-		testservers.RabbitMQVariable+"="+testenv.RabbitMQ(t))
+	cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"=redis://given")
 	return cmd
 }
 
@@ -62,70 +60,63 @@ func exitCode(t *testing.T, err error) int {
 func TestRunsTheCommandWithServers(t *testing.T) {
 	t.Parallel()
 	var stderr strings.Builder
-	cmd := withservers(t, "--", "sh", "-c", `cat; echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_REDIS $FANOUT_TEST_TOXIPROXY"; exit 7`)
+	cmd := withservers(t, "-with", "redis", "--", "sh", "-c", `cat; echo "$FANOUT_TEST_REDIS"; exit 7`)
 	cmd.Stdin, cmd.Stderr = strings.NewReader("input "), &stderr
 	out, err := cmd.Output()
 	require.Equal(t, 7, exitCode(t, err))
-	require.Regexp(t, `^input postgres\S* redis\S* http\S*\n$`, string(out))
-	require.Regexp(t, `(?m)^PostgreSQL \d.*FANOUT_TEST_POSTGRES$`, stderr.String())
-	require.Regexp(t, `(?m)^Redis \d.*FANOUT_TEST_REDIS$`, stderr.String())
-	require.Regexp(t, `(?m)^toxiproxy .*FANOUT_TEST_TOXIPROXY$`, stderr.String())
-	require.Regexp(t, `withservers: \d+ s, of which the servers took \d+ s to start\n$`, stderr.String())
+	require.Equal(t, "input redis://given\n", string(out))
+	require.Regexp(t, `^Redis: given by FANOUT_TEST_REDIS\nwithservers: \d+ s, of which the servers took 0 s to start\n$`, stderr.String())
 }
 
-// Each version that can be had gets its run, with the first exit code that is not zero; one that
-// cannot is said.
-func TestEachPostgres(t *testing.T) {
+// A server that was started is there for the command, and gone, with its files, when a signal has ended
+// the command; so is it when the parent dies, as with go run.
+func TestStopsTheServers(t *testing.T) {
 	t.Parallel()
-	versions := func(majors string) *exec.Cmd {
-		cmd := withservers(t, "-each-postgres", "--", "sh", "-c", `echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_SERVERS"; exit 7`)
-		cmd.Env = append(cmd.Env, testservers.PostgresVersionsVariable+"="+majors, testservers.InstallVariable+"=0",
-			testservers.PostgresVariable+"_98="+testenv.Postgres(t))
-		return cmd
+	testenv.Optional(t, testservers.RedisBinVariable)
+	for _, orphaned := range []bool{false, true} {
+		args := []string{"-with", "redis", "--", os.Args[0], catchTERM}
+		cmd := withservers(t, args...)
+		if orphaned {
+			cmd = exec.CommandContext(t.Context(), "sh", append([]string{"-c", `"$0" "$@" & wait`, os.Args[0]}, args...)...)
+		}
+		dir := t.TempDir()
+		cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"=", "FANOUT_TEST_FSYNC=", "TMPDIR="+dir)
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewReader(stdout)
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "ready\n", line)
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+
+		if orphaned {
+			require.NoError(t, cmd.Process.Kill())
+		} else {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		}
+		rest, err := io.ReadAll(lines) // until the last process with this pipe has ended
+		require.NoError(t, err)
+		require.Equal(t, "caught\n", string(rest))
+		if err := cmd.Wait(); !orphaned {
+			require.Equal(t, 3, exitCode(t, err))
+		}
+		files, err = os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, files)
 	}
-	var stderr strings.Builder
-	cmd := versions("98 99")
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.Equal(t, 7, exitCode(t, err))
-	require.Regexp(t, `^postgres\S* \{.*"FANOUT_TEST_POSTGRES":"PostgreSQL [\d.]+".*\}\n$`, string(out))
-	require.Contains(t, stderr.String(), "no PostgreSQL 99, so its tests are skipped: "+testservers.InstallVariable+"=0 forbids")
-	require.Contains(t, stderr.String(), testservers.PostgresVariable+"_99")
-
-	require.NoError(t, versions("none").Run())
-	require.Equal(t, exitUsage, exitCode(t, versions("newest").Run()))
-}
-
-func TestPassesSignalsOn(t *testing.T) {
-	t.Parallel()
-	cmd := withservers(t, "--", os.Args[0], catchTERM)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
-
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	rest, err := io.ReadAll(lines)
-	require.NoError(t, err)
-	require.Equal(t, "caught\n", string(rest))
-	require.Equal(t, 3, exitCode(t, cmd.Wait()))
 }
 
 func TestExitCodesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	_, err := withservers(t, "true").Output()
-	require.Equal(t, exitUsage, exitCode(t, err))
-
-	_, err = withservers(t, "--", "/nonexistent/command").Output()
-	require.Equal(t, exitCannotRun, exitCode(t, err))
-
-	for _, dead := range []string{testservers.RedisVariable + "=redis://127.0.0.1:1/0", testservers.ToxiproxyVariable + "=http://127.0.0.1:1"} {
-		cmd := withservers(t, "--", "true")
-		cmd.Env = append(cmd.Env, dead)
-		_, err = cmd.Output()
-		require.Equal(t, exitNoServers, exitCode(t, err), dead)
+	for code, args := range map[int][]string{
+		exitUsage:     {"--", "true"},
+		exitCannotRun: {"-with", "redis", "--", "/nonexistent/command"},
+		exitNoServers: {"-with", "oracle", "--", "true"},
+	} {
+		_, err := withservers(t, args...).Output()
+		require.Equal(t, code, exitCode(t, err), args)
 	}
 }

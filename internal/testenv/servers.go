@@ -1,0 +1,251 @@
+package testenv
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+const (
+	// requireVariable is set to 1 where a missing server is a failure.
+	requireVariable = "FANOUT_TEST_REQUIRE"
+
+	adminTimeout    = time.Minute // creating and dropping wait for the disk
+	longestTestName = 40          // PostgreSQL cuts names at 63 bytes
+	scanBatch       = 1000        // keys per round trip of the clean-up
+)
+
+// Uses notes, in the output of go test -json, on which server a test and those below it run: by the
+// variable of package testservers, with a note behind a comma.
+func Uses(t testing.TB, server string) {
+	t.Helper()
+	t.Attr("server", server)
+}
+
+// need returns the value of a variable. Without it the test is skipped, or fails where servers are
+// required.
+func need(t testing.TB, variable string) string {
+	t.Helper()
+	if os.Getenv(variable) == "" && os.Getenv(requireVariable) == "1" {
+		t.Fatalf("%s is not set, and %s=1 forbids skipping", variable, requireVariable)
+	}
+	return Optional(t, variable)
+}
+
+// Optional returns the value of a variable of package testservers, of a server or of a binary. Without
+// it the test is skipped, also where servers are required.
+func Optional(t testing.TB, variable string) string {
+	t.Helper()
+	if variable != testservers.ToxiproxyVariable { // a tool
+		Uses(t, variable)
+	}
+	value := os.Getenv(variable)
+	if value == "" {
+		t.Skip(testservers.Needs(variable))
+	}
+	return value
+}
+
+// Redis returns the URL of the shared server. Other tests use it at the same time: keep to keys below
+// [RedisPrefix], and never flush.
+func Redis(t testing.TB) string {
+	t.Helper()
+	return need(t, testservers.RedisVariable)
+}
+
+// RabbitMQ returns the URL of the shared server. Other tests use the same virtual host at the same
+// time: keep to exchanges and queues whose names begin with [RabbitMQPrefix], and delete them.
+func RabbitMQ(t testing.TB) string {
+	t.Helper()
+	return need(t, testservers.RabbitMQVariable)
+}
+
+// Toxiproxy returns the URL of the API of toxiproxy. Tests use it through package toxic.
+func Toxiproxy(t testing.TB) string {
+	t.Helper()
+	return need(t, testservers.ToxiproxyVariable)
+}
+
+// SQLServer returns the DSN of a database. Without it the test is skipped, also where servers are
+// required, since nothing starts an SQL Server.
+func SQLServer(t testing.TB) string {
+	t.Helper()
+	return Optional(t, testservers.SQLServerVariable)
+}
+
+// RabbitMQPrefix returns a prefix for the names of this test's exchanges and queues, new at each
+// call.
+func RabbitMQPrefix(t testing.TB) string {
+	t.Helper()
+	return "fanout-test." + identifier(t.Name()) + "." + random() + "."
+}
+
+// RedisPrefix returns a prefix for this test's keys, new at each call. The keys below it are
+// deleted when the test ends.
+func RedisPrefix(t testing.TB) string {
+	t.Helper()
+	server := Redis(t)
+	prefix := "fanout-test:" + identifier(t.Name()) + ":" + random() + ":" // no character that has a meaning in a pattern
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+		defer cancel()
+		options, err := redis.ParseURL(server)
+		check(t, err)
+		client := redis.NewClient(options)
+		defer client.Close()
+		keys := client.Scan(ctx, 0, prefix+"*", scanBatch).Iterator()
+		for keys.Next(ctx) {
+			client.Unlink(ctx, keys.Val())
+		}
+		check(t, keys.Err())
+	})
+	return prefix
+}
+
+// Postgres creates an empty database for this test and returns its URL. The database is dropped
+// when the test ends, even while clients are connected.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return dropped(t, PostgresUntilDropped)
+}
+
+// PostgresUntilDropped is [Postgres] for several tests: their TestMain drops the database.
+func PostgresUntilDropped(t testing.TB) (dsn string, drop func() error) {
+	t.Helper()
+	server := need(t, testservers.PostgresVariable)
+	address, err := url.Parse(server)
+	if err != nil || !strings.HasPrefix(address.Scheme, "postgres") {
+		t.Fatalf("%s is not a URL like postgres://user@host:port/database", testservers.PostgresVariable) // err would quote the password
+	}
+	name := database(t)
+	// template0 accepts no connections, so that tests can copy it at the same time; and it alone
+	// allows to choose a locale, so that text sorts the same way on every server.
+	check(t, onPostgres(server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"))
+	address.Path = "/" + name
+	return address.String(), func() error { return onPostgres(server, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }
+}
+
+// MySQL creates an empty database for this test, on MySQL or MariaDB, and returns its DSN, as
+// github.com/go-sql-driver/mysql reads it. The test links that driver, this package does not. The
+// database is dropped when the test ends.
+func MySQL(t testing.TB) string {
+	t.Helper()
+	return dropped(t, MySQLUntilDropped)
+}
+
+// MySQLUntilDropped is [MySQL] for several tests: their TestMain drops the database.
+func MySQLUntilDropped(t testing.TB) (dsn string, drop func() error) {
+	t.Helper()
+	server := need(t, testservers.MySQLVariable)
+	slash := strings.LastIndexByte(server, '/')
+	if slash < 0 {
+		t.Fatalf("%s is not a DSN like user:password@tcp(host:port)/", testservers.MySQLVariable)
+	}
+	_, params, found := strings.Cut(server[slash+1:], "?")
+	if found {
+		params = "?" + params
+	}
+	name := database(t)
+	check(t, on("mysql", server, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"))
+	return server[:slash+1] + name + params, func() error { return on("mysql", server, "DROP DATABASE "+name) }
+}
+
+// SQLServerDatabase creates an empty database for this test and returns its DSN, for tests that
+// need the default names of tables. The test links the driver. The database is dropped when the test
+// ends, even while clients are connected.
+func SQLServerDatabase(t testing.TB) string {
+	t.Helper()
+	return dropped(t, func(t testing.TB) (string, func() error) {
+		t.Helper()
+		server := SQLServer(t)
+		address, err := url.Parse(server)
+		if err != nil {
+			t.Fatalf("%s is not a URL like sqlserver://user:password@host:port", testservers.SQLServerVariable) // err would quote the password
+		}
+		name := database(t)
+		check(t, on("sqlserver", server, "CREATE DATABASE "+name))
+		query := address.Query()
+		query.Set("database", name)
+		address.RawQuery = query.Encode()
+		return address.String(), func() error {
+			return on("sqlserver", server, "ALTER DATABASE "+name+" SET SINGLE_USER WITH ROLLBACK IMMEDIATE; DROP DATABASE "+name)
+		}
+	})
+}
+
+func dropped(t testing.TB, create func(testing.TB) (string, func() error)) string {
+	t.Helper()
+	dsn, drop := create(t)
+	t.Cleanup(func() { check(t, drop()) })
+	return dsn
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+}
+
+// onPostgres executes a statement with a connection and a deadline of its own: a test's context has
+// ended before the test's clean-up begins.
+func onPostgres(server, statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server)
+	if err == nil {
+		_, err = conn.Exec(ctx, statement)
+		err = errors.Join(err, conn.Close(ctx))
+	}
+	return err
+}
+
+// on executes a statement, as onPostgres does, with a driver that the test links.
+func on(driver, server, statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+	defer cancel()
+	db, err := sql.Open(driver, server)
+	if err == nil {
+		_, err = db.ExecContext(ctx, statement)
+		err = errors.Join(err, db.Close())
+	}
+	return err
+}
+
+// FreePort returns a port of this machine for a server that the test starts, see [testservers.FreePort].
+func FreePort(t testing.TB) string {
+	t.Helper()
+	port, err := testservers.FreePort(t.Context())
+	check(t, err)
+	return port
+}
+
+// database is a new name that tells a person who looks at the server which test it is.
+func database(t testing.TB) string {
+	t.Helper()
+	return "fanout_test_" + identifier(t.Name()) + "_" + random()
+}
+
+func random() string { return strings.ToLower(rand.Text()[:8]) }
+
+// identifier turns a test's name into a part of a name on a server.
+func identifier(test string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(test))
+	return name[:min(len(name), longestTestName)]
+}
