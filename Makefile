@@ -23,7 +23,7 @@ WITH     = FANOUT_TEST_FSYNC=off $(BUILD)/withservers -with $(SERVERS) --
 TEST     = FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} $(WITH) $(BUILD)/testreport $(GO) test -count=1 -vet=off $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help tools test test-modules race test-all test-long test-versions test-deploy mutants chaos bench bench-short fuzz lint fmt tidy demo ci
+.PHONY: help tools test test-modules race test-all test-long test-versions test-deploy some mutants chaos bench bench-short fuzz lint fmt tidy demo ci
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,9 @@ tools:
 
 test: export GOWORK = off
 test: SERVERS = postgres,redis
-test: tools ## Test the library on SQLite, PostgreSQL and Redis
+test: some ## Test the library on SQLite, PostgreSQL and Redis
+
+some: tools
 	@$(TEST) $(PKG)
 
 test-modules: tools ## Test every module on every server; a missing server is a failure
@@ -56,10 +58,10 @@ test-all: test-long test-versions test-deploy bench-short ## Run what takes minu
 test-long: export FANOUT_TEST_LONG = 1
 test-long: test-modules
 
-test-versions: SERVERS = postgres,redis,toxiproxy
-test-versions: tools
-	@FANOUT_TEST_FSYNC=off $(BUILD)/withservers -with $(SERVERS) -each-postgres -- \
-	    $(BUILD)/testreport $(GO) test -count=1 -vet=off $(ARGS) ./outbox/postgres ./gormplugin ./inbox
+VERSIONS ?= 14 18
+test-versions: $(VERSIONS:%=test-postgres-%)
+test-postgres-%: tools
+	@$(MAKE) --no-print-directory some SERVERS=postgres$*,redis,toxiproxy PKG='./outbox/postgres ./gormplugin ./inbox'
 
 test-deploy: tools
 	@$(BESIDE) $(BUILD)/testreport $(GO) -C deploy test -count=1 $(ARGS) ./...
