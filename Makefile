@@ -83,7 +83,7 @@ DOCS = dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/fanout-test/docs; mkdir -p "$$dir";
 # those that wait for their server rather than for a processor beside those that do not.
 SLOWEST := outbox/postgres brokers/nats/natsconsumer integration brokers/rabbitmq gormplugin brokers/redisstreams/redisconsumer internal/testservers \
     outbox/mysql brokers/gcppubsub/pubsubconsumer outbox/relay brokers/redisstreams internal/explore brokers/kafka/kafkaconsumer brokers/rabbitmq/rabbitmqconsumer \
-    integration/chaos inbox integration/browser fanoutvet
+    integration/chaos inbox integration/browser
 FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 
 # Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
@@ -100,7 +100,7 @@ test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with
 
 # Packages with goroutines of ours: found by their statements. Suites and what runs programs of others are not among them.
 RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testdata' '(^|[^"./a-zA-Z_-])go (func|[a-zA-Z.]+\()|\.Go\(' . | \
-    xargs -n1 dirname | sort -u | grep -vE '^\./(benchmarks|deploy|examples|integration|fanoutvet|internal/testservers|.*test)(/|$$)' | sed 's|^\.|$(MODULE)|')
+    xargs -n1 dirname | sort -u | grep -vE '^\./(benchmarks|deploy|examples|integration|internal/testservers|.*test)(/|$$)' | sed 's|^\.|$(MODULE)|')
 # Of the stores' suite make race runs what calls a store from several goroutines; the rest is make test's.
 RACED = $$(echo "$(RACY)" | grep -vE '/outbox/(mysql|sqlite)$$')
 RACEFLAGS := -race -gcflags=modernc.org/...=-race=false
@@ -171,9 +171,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
 	done
 
-# fanoutvet looks for what this repository warns its users of, examples and tests included.
 lint: ## Run the linters
-	@$(GO) build -o $(BUILD)/fanoutvet ./fanoutvet/cmd/fanoutvet && $(GO) vet -vettool=$$PWD/$(BUILD)/fanoutvet work
 	@$(GOLANGCI) run $$($(GO) list -m | sed 's#^$(MODULE)#.#; s#$$#/...#')
 	@cd benchmarks && GOWORK=off $(GOLANGCI) run
 	@cd deploy && GOWORK=off $(GOLANGCI) run
