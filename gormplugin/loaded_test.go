@@ -11,8 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Read raises in a method with a value receiver, and what it returns is ignored: the mistake that
-// the test is about. fanoutvet leaves it alone, as the result has the event.
+// Read raises in a method with a value receiver.
 func (l Line) Read() Line {
 	l.Raise(Happened{"read"})
 	return l

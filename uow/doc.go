@@ -3,7 +3,6 @@
 //
 // A domain type embeds [Aggregate] and calls Raise. With the plugin of package gormplugin on the
 // GORM handle, whatever the aggregates that a transaction wrote have raised is written to the
-// outbox when it commits, in the same transaction. The analyzer of module fanoutvet finds events
-// that are raised on copies of aggregates. [Publish] writes an event that belongs to no aggregate,
-// and [Do] is the explicit form of the unit of work.
+// outbox when it commits, in the same transaction. [Publish] writes an event that belongs to no
+// aggregate, and [Do] is the explicit form of the unit of work.
 package uow
