@@ -43,44 +43,37 @@ func (*spy) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// The statements as each database gets them; -update writes the files anew.
+// Times and ids are bound as each database takes them. The text for SQL Server, which no test of ours
+// can run everywhere, is kept.
 func TestInsertSQL(t *testing.T) {
 	t.Parallel()
+	id := uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b")
 	rows := []outbox.Row{
-		{MessageID: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), TargetBroker: "default", Stream: "s", Type: "t", Payload: []byte("{}")},
+		{MessageID: id, TargetBroker: "default", Stream: "s", Type: "t", Payload: []byte("{}")},
 		{
-			MessageID: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), TargetBroker: "partner", Stream: "s", Type: "t", Payload: []byte("{}"),
+			MessageID: id, TargetBroker: "partner", Stream: "s", Type: "t", Payload: []byte("{}"),
 			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 6789, time.FixedZone("x", 3600)),
 		},
 	}
-	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite, outbox.MySQL} {
-		t.Run(string(dialect), func(t *testing.T) {
-			t.Parallel()
-			inserter, err := outbox.NewInserter(dialect, "outbox_messages")
-			require.NoError(t, err)
-			var got spy
-			require.NoError(t, inserter.Insert(t.Context(), &got, rows))
-			require.NoError(t, inserter.InsertMissing(t.Context(), &got, rows))
-			testenv.Golden(t, goldens, "testdata/insert_"+string(dialect)+".golden.sql", strings.Join(got.texts, "\n\n")+"\n")
-			switch dialect {
-			case outbox.SQLite:
-				assert.Len(t, got.args[0], 32)
-				assert.EqualValues(t, 1767319445000006, got.args[0][16+13], "microseconds since 1970, UTC")
-			case outbox.SQLServer:
-				assert.JSONEq(t, `[
-					{"ordinal": 0, "message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "target_broker": "default", "stream": "s", "type": "t", "priority": 0,
-						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0},
-					{"ordinal": 1, "message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "target_broker": "partner", "stream": "s", "type": "t", "priority": 0,
-						"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0, "available_at": "2026-01-02T02:04:05.000006"}]`, got.args[0][0].(string))
-			case outbox.MySQL:
-				assert.Len(t, got.args[0], 32)
-				assert.Equal(t, "2026-01-02 02:04:05.000006", got.args[0][16+13], "UTC, whatever the time zone of the DSN")
-				assert.Equal(t, rows[0].MessageID[:], got.args[0][0], "bytes")
-			default:
-				assert.Len(t, got.args[0], 32)
-			}
-		})
+	const availableAt = 16 + 13 // of the second row
+	insert := func(dialect outbox.Dialect) spy {
+		inserter, err := outbox.NewInserter(dialect, "outbox_messages")
+		require.NoError(t, err)
+		var got spy
+		require.NoError(t, inserter.Insert(t.Context(), &got, rows))
+		require.NoError(t, inserter.InsertMissing(t.Context(), &got, rows))
+		return got
 	}
+	assert.EqualValues(t, 1767319445000006, insert(outbox.SQLite).args[0][availableAt], "microseconds since 1970, UTC")
+	mysql := insert(outbox.MySQL).args[0]
+	assert.Equal(t, "2026-01-02 02:04:05.000006", mysql[availableAt], "UTC, whatever the time zone of the DSN")
+	assert.Equal(t, id[:], mysql[0], "bytes")
+	got := insert(outbox.SQLServer)
+	testenv.Golden(t, goldens, "testdata/insert_sqlserver.golden.sql", strings.Join(got.texts, "\n\n")+"\n")
+	const fields = `"message_id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "stream": "s", "type": "t", "priority": 0,
+		"content_type": "application/json", "payload": "7b7d", "payload_at": 0, "payload_bytes": 0`
+	assert.JSONEq(t, `[{"ordinal": 0, "target_broker": "default", `+fields+`},
+		{"ordinal": 1, "target_broker": "partner", "available_at": "2026-01-02T02:04:05.000006", `+fields+`}]`, got.args[0][0].(string))
 }
 
 // Statements are cut by each database's own limits.

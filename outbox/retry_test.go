@@ -9,14 +9,6 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func TestRetryValidate(t *testing.T) {
-	t.Parallel()
-	err := outbox.Policy{Retry: outbox.Retry{MaxAttempts: -1, BaseDelay: time.Minute, MaxDelay: time.Second}}.Validate()
-	require.ErrorContains(t, err, "outbox: retry.max_attempts is -1")
-	require.ErrorContains(t, err, "retry.max_delay is 1s, below base_delay (1m0s)")
-	require.NoError(t, outbox.Policy{Retry: outbox.Retry{MaxDelay: time.Second}}.Validate(), "the default of base_delay gives way")
-}
-
 func TestPolicyValidate(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, outbox.Policy{}.Validate())

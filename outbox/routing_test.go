@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -81,10 +79,13 @@ func TestAppendRows(t *testing.T) {
 	assert.Equal(t, "nobody", unknown.Broker)
 
 	routing.MaxPayloadBytes = 100
-	_, err = routing.AppendRows(nil, seal(t, placed{"1"}))
-	var oversize *outbox.OversizeError
-	require.ErrorAs(t, err, &oversize)
-	assert.Equal(t, 100, oversize.Max)
+	for _, event := range []any{placed{"1"}, audited{"1"}} {
+		_, err = routing.AppendRows(nil, seal(t, event))
+		var oversize *outbox.OversizeError
+		require.ErrorAs(t, err, &oversize)
+		assert.Equal(t, "default", oversize.Broker)
+		assert.Equal(t, 100, oversize.Max)
+	}
 }
 
 // Each external broker gets the extensions that it lists, and no others; the internal one gets all.
@@ -188,12 +189,6 @@ func TestHeadersAndDestinationOfAnEvent(t *testing.T) {
 		assert.Equal(t, want.destination, rows[i].Stream)
 		assert.JSONEq(t, want.headers, rows[i].Headers)
 	}
-	for _, field := range []string{
-		brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType,
-		brokers.FieldTraceParent, brokers.FieldTraceState, brokers.FieldSignature,
-	} {
-		require.ErrorContains(t, outbox.ValidateAttribute(field, ""), "each message has by itself")
-	}
 }
 
 func TestRoutingValidate(t *testing.T) {
@@ -206,16 +201,6 @@ func TestRoutingValidate(t *testing.T) {
 		`duplicate external broker "a"`, `format "xml"`, `filter "["`,
 	} {
 		require.ErrorContains(t, err, text)
-	}
-}
-
-func TestCheckTable(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"outbox_messages", "app.outbox", "_x1"} {
-		require.NoError(t, outbox.ValidateTable(name))
-	}
-	for _, name := range []string{"", "a b", "a.b.c", "1a", `"x"`, "x;--", "a.", "tabel\n", string(make([]byte, 60))} {
-		require.Error(t, outbox.ValidateTable(name), "%q", name)
 	}
 }
 
@@ -298,7 +283,7 @@ func TestCheckAttribute(t *testing.T) {
 		require.NoError(t, outbox.ValidateAttribute(name, value), name)
 	}
 	for name, value := range map[string]string{
-		"a\x00": "x", "b": "x\x00", "c\r\nd": "x", "e": "x\r\nid: 1", "f\xff": "x", "g": "\xff", "data": "x", "ordering_key": "x", "id": "x",
+		"a\x00": "x", "b": "x\x00", "c\r\nd": "x", "e": "x\r\nid: 1", "f\xff": "x", "g": "\xff", "data": "x", "ordering_key": "x", "id": "x", "type": "x", "tracestate": "x", "signature": "x",
 	} {
 		require.Error(t, outbox.ValidateAttribute(name, value), "%q: %q", name, value)
 	}
@@ -354,18 +339,4 @@ func TestOriginStreamLeavesWhereTheCauseDid(t *testing.T) {
 		told[row.TargetBroker] = strings.Contains(string(row.Payload), "sales::secret-1")
 	}
 	assert.Equal(t, map[string]bool{"default": true, "a": true, "b": false, "c": false, "d": false}, told)
-}
-
-// A contract for brokers that the event itself does not go to leaves only where a Raise says so: most likely not meant.
-func TestContractForNoBrokerOfItsEvent(t *testing.T) {
-	t.Parallel()
-	events := envelope.NewCatalog("sales")
-	one, two := func(originEffect) int { return 1 }, func(originEffect) int { return 2 }
-	envelope.Register[originEffect](events, envelope.Name("Effect"), envelope.To("a"),
-		envelope.Published(envelope.As(one), envelope.As(two, envelope.Version(2), envelope.To("b"))))
-	routing := outbox.Routing{External: []outbox.Route{{Broker: "a"}, {Broker: "b"}}}
-	var log strings.Builder
-	require.NoError(t, routing.CheckEvents(events, slog.New(slog.NewTextHandler(&log, nil))))
-	assert.Equal(t, 1, strings.Count(log.String(), "contract for none of the brokers of its event"), log.String())
-	assert.Contains(t, log.String(), "contract=Sales.Effect.v2")
 }

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"database/sql"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,23 +50,6 @@ func TestNewWriterReportsEveryMistake(t *testing.T) {
 	require.NoError(t, err, "where there is no NOTIFY, no pool is needed")
 	assert.Equal(t, outbox.SQLite, writer.Dialect())
 	assert.Equal(t, outbox.DefaultTable, writer.Routing().Table)
-}
-
-// An event that names its own aggregate with a zero id was made before the id was there. It is warned
-// of once.
-func TestWriterWarnsOfUnsetIDs(t *testing.T) {
-	t.Parallel()
-	var log strings.Builder
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: noted(), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	require.NoError(t, err)
-	var database spy
-	early := envelope.NewEvent(OrderNoted{})
-	for range 3 {
-		_, err = writer.Insert(t.Context(), &database, early.From(envelope.Source{Aggregate: "Order", ID: "7"}), early)
-		require.NoError(t, err)
-	}
-	assert.Equal(t, 1, strings.Count(log.String(), "an event names its aggregate with a zero id"), log.String())
-	assert.Contains(t, log.String(), "field=OrderID id=7")
 }
 
 // A writer adds no statement of its own: one INSERT, and with serialize_keys one for the locks. Relays

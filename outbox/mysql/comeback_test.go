@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,92 +10,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// A late row that another session deletes, and does not, is claimed in its place.
-func TestMarksKeepALateRowWhoseDeleteIsUndone(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	d.lateRow()
-	person := d.begin()
-	d.exec(person, "DELETE FROM outbox_messages WHERE type = 'late0'")
-	conn := d.session()
-	d.store.water.mu.Lock()
-	d.store.water.making = true // and by no claim
-	d.store.water.mu.Unlock()
-	made, err := d.store.makeMarksOn(t.Context(), conn, "b", []int{d.shard})
-	require.NoError(t, err)
-	require.Equal(t, 1, made)
-	require.NoError(t, person.Rollback())
-	d.insert(d.store.db, "later", 1)
-	assert.Equal(t, []string{"late0", "later0"}, d.deliver(false))
-}
-
-// A row that was given another priority while it was deferred comes back in another class, below a mark.
-func TestMarksKnowRowsThatComeBackInAnotherClass(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	id := d.highest()
-	d.deferFirst(id)
-	d.exec(d.store.db, "UPDATE outbox_messages SET priority = -1 WHERE id = ?", id)
-	normal, low := d.shard, d.shard+outbox.Shards
-	d.shard = low
-	insert := func(name string) {
-		d.exec(d.store.db, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority) VALUES (UNHEX(MD5(UUID())), 'b', 's', ?, 'key', '', -1)", name)
-	}
-	insert("other")
-	require.Equal(t, []string{"other"}, d.deliver(false))
-	d.rise(id, 0)
-	d.due(id)
-	d.shard = normal
-	assert.Empty(t, d.deliver(false), "but it is lifted")
-	d.shard = low
-	insert("later")
-	assert.Equal(t, []string{"first0", "later"}, d.deliver(false))
-}
-
-// forgotten.
-func TestMarksAfterATruncate(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	d.insert(d.store.db, "a", 100)
-	require.Len(t, d.deliver(false), 101)
-	d.rise(d.highest(), 0)
-	d.exec(d.store.db, "TRUNCATE TABLE outbox_messages")
-	d.insert(d.store.db, "b", 1)
-	d.lookAtAll()
-	assert.Equal(t, []string{"b0"}, d.deliver(false))
-	for n := range 20 {
-		name := fmt.Sprint("c", n, "/")
-		d.insert(d.store.db, name, 1)
-		require.Equal(t, []string{name + "0"}, d.deliver(false))
-	}
-	d.rise(d.highest(), 0)
-}
-
-// A full look judges each row: also behind a late one.
-func TestFullLookSeesEachRow(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	d.lateRow()
-	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = '2100-01-01', ordering_key = NULL WHERE type = 'late0'")
-	d.exec(d.store.db, "UPDATE outbox_messages SET status = 'pending', published_at = NULL, finished_at = NULL, available_at = '2100-01-01' WHERE type = 'a1'")
-	d.lookAtAll()
-	assert.Empty(t, d.deliver(false))
-	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = NULL WHERE type = 'a1'")
-	assert.Equal(t, []string{"a1"}, d.deliver(false))
-}
-
-// lateRow makes a mark behind three published rows, with one row that was late and is there now.
-func (d *tide) lateRow() {
-	d.Helper()
-	writer := d.begin()
-	d.insert(writer, "late", 1)
-	require.Equal(d, []string{"first0"}, d.deliver(false))
-	d.insert(d.store.db, "a", 3)
-	require.Len(d, d.deliver(false), 3)
-	d.rise(d.highest(), 1)
-	require.NoError(d, writer.Commit())
-}
 
 // lookAtAll makes the next claim a full look.
 func (d *tide) lookAtAll() {
@@ -126,7 +39,8 @@ func (d *tide) due(id int64) {
 	d.exec(d.store.db, "UPDATE outbox_messages_key_blocks SET wake_at = UTC_TIMESTAMP(6) WHERE block_id = ?", id)
 }
 
-// and what is opened by hand, by the next full look.
+// Rows that come back below a mark are claimed: those of blocks that this process lifts, those that an
+// operator opens, and those that are opened by hand, by the next full look.
 func TestRowsComeBackBelowAMark(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
@@ -158,7 +72,7 @@ func TestRowsComeBackBelowAMark(t *testing.T) {
 	assert.Equal(t, []int{d.shard}, ready.Shards, "and a look sees it, too")
 }
 
-// are dropped.
+// Marks belong to one server since its start. In a session of another one they are dropped.
 func TestMarksAreThoseOfOneServer(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"look", "claim", "claim without order"} {
@@ -169,15 +83,14 @@ func TestMarksAreThoseOfOneServer(t *testing.T) {
 			d.rise(1, 0)
 			// As if the server had begun anew, with what it had lost.
 			d.exec(d.store.db, "INSERT INTO outbox_messages (id, message_id, target_broker, stream, type, ordering_key, payload) VALUES (-1, UNHEX(MD5(UUID())), 'b', 's', 'again', 'key', '')")
-			d.store.db.SetMaxIdleConns(0) // all sessions end
-			d.store.db.SetMaxIdleConns(10)
+			endSessions := func() { d.store.db.SetMaxIdleConns(0); d.store.db.SetMaxIdleConns(10) }
+			endSessions()
 			if assert.Empty(t, d.deliver(false), "the same server") {
 				d.store.water.mu.Lock()
 				d.store.water.started -= 10
 				d.store.water.mu.Unlock()
 			}
-			d.store.db.SetMaxIdleConns(0)
-			d.store.db.SetMaxIdleConns(10)
+			endSessions()
 			if first == "look" {
 				ready, err := d.store.Ready(t.Context(), "b", 0)
 				require.NoError(t, err)

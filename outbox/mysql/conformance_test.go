@@ -125,6 +125,19 @@ func holdShard(t *testing.T, db *sql.DB, table, broker string, shard int) (relea
 	return func() { require.NoError(t, tx.Rollback()) }
 }
 
+// oneRow writes a row, and returns the claim that takes it. The shard is known from then on.
+func oneRow(t *testing.T, store *Store) *driver.Claim {
+	t.Helper()
+	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
+	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{row}))
+	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
+	_, err = thin{store}.Window(t.Context(), claim)
+	require.NoError(t, err)
+	return claim
+}
+
 // TestStoppedInATransaction: a process that is stopped, or cut off, while it has the lock of a shard
 // holds up nobody for longer than the server keeps a session that says nothing. Who holds the lock of
 // a name may say nothing.
@@ -152,13 +165,7 @@ func TestStoppedInATransaction(t *testing.T) {
 	release()
 	require.ErrorIs(t, conn.Close(), sql.ErrConnDone, "the next one who gets it must not have its patience")
 
-	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
-	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
-	require.NoError(t, err)
-	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{row}))
-	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
-	_, err = thin{store}.Window(t.Context(), claim)
-	require.NoError(t, err)
+	claim := oneRow(t, store)
 	tx, err := stopped.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
@@ -224,13 +231,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.Equal(t, []string{"20 20"}, column[string](t, store.db, "SELECT CONCAT(@@net_read_timeout, ' ', @@net_write_timeout)"))
 	slow, err := Open(t.Context(), with(dsn, "net_write_timeout=1"), "")
 	require.NoError(t, err)
-	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: "key", Payload: []byte("{}")}
-	inserter, err := outbox.NewInserter(outbox.MySQL, outbox.DefaultTable)
-	require.NoError(t, err)
-	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{row}))
-	claim := &driver.Claim{Broker: "b", Shard: outbox.MySQL.Shard(&row), Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"}
-	_, err = thin{store}.Window(t.Context(), claim)
-	require.NoError(t, err)
+	claim := oneRow(t, store)
 	tx, err := slow.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	require.NoError(t, slow.lock(t.Context(), tx, "lock", "b", claim.Shard, 0))

@@ -122,34 +122,6 @@ func (d *tide) rise(above int64, late int) {
 	}, time.Minute, time.Millisecond)
 }
 
-// lags asks how many hours the broker is behind, and whether the marks told it. It asks with them, and
-// without.
-func (d *tide) lags(want time.Duration) (marked bool) {
-	d.Helper()
-	var marks [2]bool
-	for i, given := range []map[string]any{database{d.store}.Marks("b"), database{d.store}.Marks()} {
-		texts, parameters := d.store.Texts()
-		given["broker"] = "b"
-		all := args{}
-		for name, value := range given {
-			for _, arg := range (database{}).Bind(name, value) {
-				all[arg.Name] = arg.Value
-			}
-		}
-		st := statement{texts["backlog_of"], parameters["backlog_of"]}
-		var lag int64
-		require.NoError(d, d.store.onSession(d.Context(), d.store.db, func(conn *sql.Conn) error {
-			_, _, err := d.store.recognize(d.Context(), conn)
-			require.NoError(d, err)
-			return conn.QueryRowContext(d.Context(), st.text, st.bind(all)...).Scan(&lag, &marks[i])
-		}))
-		assert.Equal(d, want, (time.Duration(lag) * time.Microsecond).Round(time.Hour))
-		marks[i] = marks[i] && given["server"] != ""
-	}
-	require.False(d, marks[1])
-	return marks[0]
-}
-
 // A claim beside a dump, or another old snapshot, begins behind what was published meanwhile; and rows
 // of a transaction that has written before, and is open all the while, come in their places as soon as
 // it commits.
@@ -166,18 +138,11 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 			require.Equal(t, []string{"first0"}, d.deliver(unordered))
 			d.insert(d.store.db, "a", 50)
 			require.Len(t, d.deliver(unordered), 50)
-			published := d.highest()
-			d.rise(published, 3)
-			late := d.mark().late
-
-			assert.True(t, d.lags(0), "by the marks")
+			d.rise(d.highest(), 3)
 			d.insert(d.store.db, "b", 2)
-			assert.True(t, d.lags(0))
 			assert.Equal(t, []string{"b0", "b1"}, d.deliver(unordered))
 			require.NoError(t, undone.Rollback())
 			d.insert(writer, "later", 1)
-			d.exec(writer, "UPDATE outbox_messages SET created_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id = ?", late[0])
-			d.exec(writer, "UPDATE outbox_messages SET created_at = UTC_TIMESTAMP(6) - INTERVAL 3 HOUR WHERE id = ?", late[1])
 			d.insert(d.store.db, "c", 1)
 			ready := func() []int {
 				found, err := d.store.Ready(t.Context(), "b", 0)
@@ -187,9 +152,7 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 			assert.Equal(t, []int{d.shard}, ready())
 			assert.Equal(t, []string{"c0"}, d.deliver(unordered))
 			assert.Empty(t, ready())
-			assert.True(t, d.lags(0))
 			require.NoError(t, writer.Commit())
-			assert.True(t, d.lags(2*time.Hour), "the first row of the key counts")
 			assert.Equal(t, []int{d.shard}, ready())
 			assert.Equal(t, []string{"late0", "late1", "later0"}, d.deliver(unordered))
 			assert.Empty(t, ready())
@@ -199,38 +162,6 @@ func TestClaimsBesideAnOpenTransaction(t *testing.T) {
 			require.NoError(t, dump.Rollback())
 		})
 	}
-}
-
-// A window that is full is that of the first rows, late ones among them; and a late row that is not due
-// takes no place of others.
-func TestWindowsOfLateRows(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	require.Equal(t, []string{"first0"}, d.deliver(false))
-	writer := d.begin()
-	d.insert(writer, "late", 2)
-	d.insert(d.store.db, "a", 1)
-	require.Equal(t, []string{"a0"}, d.deliver(false))
-	d.rise(d.highest(), 2)
-	d.insert(d.store.db, "b", 2)
-	require.NoError(t, writer.Commit())
-	claim := d.claim(false)
-	claim.Limit, claim.Window = 2, 2
-	mark := d.mark()
-	whole, _, err := d.store.wholeWindow(t.Context(), d.store.db, claim)
-	require.NoError(t, err)
-	require.Equal(t, mark.late, driver.IDs(whole.Refs()))
-	by, valid, err := d.store.byMark(t.Context(), d.store.db, claim, mark)
-	require.NoError(t, err)
-	require.True(t, valid)
-	assert.Equal(t, whole, by)
-
-	d.exec(d.store.db, "UPDATE outbox_messages SET available_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE type LIKE 'late%'")
-	claim.Unordered = true
-	exchanged, err := d.store.Exchange(t.Context(), nil, claim)
-	require.NoError(t, err)
-	require.Len(t, exchanged.Batch.Messages, 2)
-	assert.Equal(t, "b0", exchanged.Batch.Messages[0].Type)
 }
 
 // A transaction that executes a statement may have taken ids for which it has not written rows yet, so
@@ -295,20 +226,6 @@ func TestMarksWaitForAStatement(t *testing.T) {
 	assert.Equal(t, []string{"early0", "early1", "after0"}, d.deliver(false))
 }
 
-// A server that was asked a moment before answers with an old list, on which those who have begun since are
-// missing.
-func TestOldListsAreNoAnswer(t *testing.T) {
-	t.Parallel()
-	d := newTide(t)
-	tx := d.begin()
-	known := func() bool {
-		_, known, err := d.store.writers(context.Background(), tx)
-		return assert.NoError(t, err) && known
-	}
-	require.Eventually(t, known, time.Minute, 110*time.Millisecond)
-	require.Eventually(t, func() bool { return !known() }, time.Minute, time.Millisecond)
-}
-
 // session is one of the pool's, until the test ends.
 func (d *tide) session() *sql.Conn {
 	d.Helper()
@@ -318,9 +235,6 @@ func (d *tide) session() *sql.Conn {
 	return conn
 }
 
-// Where a full look finds what no mark can explain, as ids that began anew, all that is known is
-// Rows that come back below a mark are claimed: of blocks that this process lifts, of what operators do,
-// Marks are those of one server since its start: a session of another one is recognized, and all marks
 // Whatever transactions, claims and operators do: a window by a mark has the rows of one without.
 func TestMarksNeverPassARow(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,22 @@ func plans(s plansSize, ids planIDs) []plan {
 	})
 	without := database{&Store{}}.Marks()
 	n := len(ids.troubles)
-	return []plan{
+	// A search is one pass through the index of searches, whose entries are small, and reads the rows that it finds.
+	var all []plan
+	for _, by := range []string{"key", "aggregate", "causation", "trace", "tenant", "type"} {
+		for _, suffix := range []string{"", " in lists"} {
+			all = append(all, plan{name: "search_" + by + suffix, given: searched, reads: s.all() + 10*page, whole: true})
+		}
+	}
+	for _, name := range []string{"still", "lock", "try_lock", "turn", "version", "make_shard", "first_open"} {
+		all = append(all, plan{name: name, reads: 10})
+	}
+	for _, name := range []string{
+		"replace_blocks", "bring_back", "drop_loners", "pick", "forget_blocks", "abandon", "acknowledge", "discard", "purge", "wait_again",
+	} {
+		all = append(all, plan{name: name, given: picked, reads: 5 * n})
+	}
+	return append(all, []plan{
 		{name: "window", reads: 8 * window},
 		{name: "window", given: args{"broker": "c", "shard": ids.large}, reads: 8 * window}, // deferred rows of the same key are no business of it
 		{name: "window", given: args{"broker": "c", "shard": ids.low}, reads: 8 * window},
@@ -133,23 +148,16 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "ahead", given: args{"ahead": 10 * planWindow, "near": 8 * planWindow}, reads: 20 * 8 * window},
 		{name: "lock_ready", reads: 3 * window},
 		{name: "lock_late", reads: 3 * window},
-		{name: "still", reads: 10},
 		{name: "highest", reads: 5},
 		{name: "unfinished", reads: 2 * window},
 		{name: "existing", reads: 4 * window},
 		{name: "finished", reads: 4 * window},
-		{name: "first_open", reads: 10},
 		{name: "unlocked", reads: 5 * window},
 		{name: "waiting", reads: 3 * planHead},                  // which it reads, and counts in between
 		{name: "ready_unmarked", reads: planShards*20 + window}, // those that are leased by then
 		{name: "ready", given: args{"ids": "[0]"}, reads: planShards*20 + window},
 		{name: "ready", reads: planShards*20 + (1+planShards)*window},
 		{name: "blocks", reads: 8 * window},
-		{name: "lock", reads: 10},
-		{name: "try_lock", reads: 10},
-		{name: "turn", reads: 10},
-		{name: "version", reads: 10},
-		{name: "make_shard", reads: 10},
 		{name: "take", reads: 3 * window, keep: true},
 		{name: "fetch", reads: 4 * window},
 		{name: "renew_late", reads: 3 * window},
@@ -158,32 +166,25 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "mark_published", reads: 2 * window},
 		{name: "delete_published", given: args{"ids": jsonList(ids.open[:min(window, len(ids.open))])}, reads: 5 * window},
 		{name: "first_abandoned", reads: 5 * window},
-		{name: "replace_blocks", given: picked, reads: 5 * n},
 		{name: "block_abandoned", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},
 		{name: "held_before", given: args{"ids": jsonList(ids.blocks)}, reads: 8 * len(ids.blocks)},
 		{name: "undefer_before", given: args{"key": "key of trouble 1", "block": ids.blocks[0] + 1}, reads: 10},
 		{name: "lock_rows", reads: 4 * window},
-		{name: "wait_again", given: picked, reads: 5 * n},
 		{name: "make_blocks", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},
 		{name: "set_aside", reads: 5 * window},
 		{name: "followers", given: args{"key": "key of trouble 1"}, reads: 4 * window},
 		{name: "followers", given: args{"broker": "c", "key": "large", "shard": ids.large}, reads: 4 * window},
 		{name: "followers", given: args{"broker": "c", "key": "low", "shard": ids.low}, reads: 10}, // none of which is deferred
-		{name: "bring_back", given: picked, reads: 5 * n},
-		{name: "drop_loners", given: picked, reads: 5 * n},
 		{name: "wake_blocks", given: args{"ids": jsonList(ids.blocks)}, reads: 5 * len(ids.blocks)},
 		{name: "rest_blocks", given: args{"ids": jsonList(ids.blocks)}, reads: 6 * len(ids.blocks)},
 		{name: "drop_blocks", given: args{"ids": jsonList(ids.blocks)}, reads: 5 * len(ids.blocks)},
 		{name: "move_block", given: args{"block": ids.blocks[0], "next": ids.troubles[0]}, reads: 10},
 
 		{name: "lock_shards", given: picked, reads: 100},
-		{name: "pick", given: picked, reads: 5 * n},
 		{name: "blocks_of", given: picked, reads: 16 * n},
 		{name: "blocks_of_key", given: args{"key": sqladmin.Text("key of trouble 1")}, reads: 10},
-		{name: "forget_blocks", given: picked, reads: 5 * n},
 		{name: "move_blocks", given: picked, reads: 8 * n},
 		{name: "requeue", given: picked, reads: 8 * n},
-		{name: "abandon", given: picked, reads: 5 * n},
 		{name: "find", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "find_everywhere", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "find_by_message", given: found, reads: 6 * n},
@@ -199,21 +200,8 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "key_heads", given: args{"shard": ids.large, "keys": jsonList([]string{"large"})}, reads: 4 * page},
 		{name: "message", given: args{"message_id": ids.messages[0], "shown": 1000, "limit": 100}, reads: 10},
 		{name: "siblings", given: args{"message_id": ids.messages[0], "first": uuid.Nil.String(), "last": uuid.Max.String(), "shown": 1000, "limit": int64(page)}, reads: 3 * page},
-		// One pass through the index of searches, whose entries are small, and no row but those that are found.
 		{name: "search_correlation", given: searched, reads: 4 * page},
 		{name: "search_correlation in lists", given: searched, reads: 4 * page},
-		{name: "search_key", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_key in lists", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_aggregate", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_aggregate in lists", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_causation", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_causation in lists", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_trace", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_trace in lists", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_tenant", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_tenant in lists", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_type", given: searched, reads: s.all() + 10*page, whole: true},
-		{name: "search_type in lists", given: searched, reads: s.all() + 10*page, whole: true},
 		{name: "overview", given: args{"limit": int64(page)}, reads: 5 * (planShards + 6) * page},
 		{name: "beside", given: args{"stream": "none", "id": 0, "limit": int64(page)}, reads: 5 * page},
 		{name: "backlog_of", given: without, reads: 6 * planShards * page},
@@ -229,16 +217,13 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "errors_of", given: picked, reads: 3 * n},
 		{name: "entries", given: args{"limit": int64(page)}, reads: 3 * planShards * 2 * page},
 		{name: "stranded", given: args{"heads": true, "after_id": int64(-1) << 60, "limit": int64(page)}, reads: 3*planShards*planPage + 12*page},
-		{name: "acknowledge", given: picked, reads: 5 * n},
-		{name: "discard", given: picked, reads: 5 * n},
 		{name: "expired_published", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 2 * page},
 		{name: "expired_abandoned", given: args{"retention": time.Minute, "limit": int64(page)}, reads: 4 * page},
-		{name: "purge", given: picked, reads: 5 * n},
 		{name: "counts", reads: 3 * s.all(), whole: true},
 		{name: "last_errors", reads: 3 * s.all(), whole: true},
 		{name: "blocking", given: found, reads: 3 * s.all(), whole: true},
 		{name: "blocked_keys", given: args{"limit": int64(page)}, reads: 3 * s.all(), whole: true},
-	}
+	}...)
 }
 
 // unplanned are the statements that TestPlans leaves out.

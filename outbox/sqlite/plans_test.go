@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // planned are the statements that run while messages flow, and the indexes that each of them must
@@ -29,14 +30,33 @@ var planned = map[string][]string{
 	"blocks_of":     {"PRIMARY KEY (block_id=?", "INTEGER PRIMARY KEY", "_blocks_key (target_broker=? AND ordering_key=?)"},
 	"blocks_of_key": {"_blocks_key (target_broker=? AND ordering_key=?)"}, "forget_blocks": {"PRIMARY KEY (block_id=? AND shard=?)"},
 	"move_blocks": {"PRIMARY KEY (block_id=? AND shard=?)", "INTEGER PRIMARY KEY"},
+	"beside":      {"_open (target_broker=?)", "_deferred (target_broker=?)"}, "message": {"(message_id=?)"}, "siblings": {"(message_id>? AND message_id<?)"},
+	"failed_keys": {"_failing (target_broker=?)"}, "stranded": {"_deferred (target_broker=? AND id>?)"}, "key_heads": {"_open (target_broker=? AND shard=?)"},
+	"errors_of": {"USING INTEGER PRIMARY KEY"}, "acknowledge": {"USING INTEGER PRIMARY KEY"}, "discard": {"USING INTEGER PRIMARY KEY"},
+	"audit": {"USING INTEGER PRIMARY KEY (rowid<?)"}, "audit_end": {"USING INTEGER PRIMARY KEY (rowid=?)"},
+	"brokers": {"_open (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"},
+	"overview": {
+		"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
+	},
+	"key_blocks": {
+		"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY",
+	},
+	"entries":            {"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at>? AND wake_at<?)"},
+	"deferred_followers": {"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"},
+	"states": {
+		"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "own USING PRIMARY KEY (block_id=?)", "b USING INTEGER PRIMARY KEY",
+		"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id<?)",
+	},
 }
+
+// walk is what a plan says of a statement that reads a table or an index from its beginning.
+var walk = regexp.MustCompile(`SCAN (outbox_messages\w*|m|w)\b`)
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No
 // statement walks a table or an index from its beginning, whatever there is.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)
-	walk := regexp.MustCompile(`SCAN (outbox_messages\w*|m|w)\b`)
 	for name, indexes := range planned {
 		plan := explainPlan(t, store, textOf(store, name))
 		for _, index := range indexes {
@@ -54,12 +74,52 @@ func TestPlans(t *testing.T) {
 		"every broker": {"find_everywhere", []string{"_open", "_deferred_key", "_finished"}},
 		"message ids":  {"find_by_message", []string{"(message_id=?"}},
 		"keys":         {"blocking", []string{"m USING INTEGER PRIMARY KEY"}},
+		"blocks":       {"followers", []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"}},
 	} {
 		plan := explainPlan(t, store, store.Text(c.text))
 		for _, index := range c.indexes {
 			assert.Contains(t, plan, index, name)
 		}
 		assert.NotContains(t, plan, "SCAN outbox_messages\n", name)
+	}
+}
+
+// A list is read along indexes, in their order: it sorts nothing, and merges its branches as it reads
+// them.
+func TestPlansOfLists(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	const shard, tied, finished = "_open (target_broker=? AND shard=? AND id<?)", "_finished (target_broker=? AND status=? AND finished_at=? AND rowid<?)",
+		"_finished (target_broker=? AND status=? AND finished_at<?)"
+	for _, c := range []struct {
+		list  string
+		wants []string
+	}{
+		{"pending", []string{shard, "_deferred (target_broker=? AND id<?)"}},
+		{"processing", []string{shard}},
+		{"failed", []string{"_failing (target_broker=? AND id<?)"}},
+		{"published", []string{tied, finished}},
+		{"abandoned", []string{tied, finished}},
+	} {
+		plan := explainPlan(t, store, store.Text("list_"+c.list))
+		for _, want := range c.wants {
+			assert.Contains(t, plan, want, c.list)
+		}
+		assert.NotRegexp(t, walk, plan, c.list)
+		assert.NotContains(t, plan, "TEMP B-TREE", c.list)
+	}
+	// A search is one pass through the entries of the index of searches, and reads no row but those that it finds.
+	for _, by := range admin.FindBys()[1:] {
+		for _, suffix := range []string{"", " in lists"} {
+			plan := explainPlan(t, store, store.Text("search_"+string(by)+suffix))
+			entries, rows := "SCAN s USING COVERING INDEX outbox_messages_search", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"
+			if by == admin.ByCorrelation {
+				entries, rows = "", "SEARCH m USING INDEX outbox_messages_search (correlation_id=?"
+			}
+			assert.Contains(t, plan, entries, "%s%s", by, suffix)
+			assert.Contains(t, plan, rows, "%s%s", by, suffix)
+			assert.NotContains(t, plan, "SCAN m", "%s%s", by, suffix)
+		}
 	}
 }
 
@@ -89,64 +149,6 @@ func explainPlan(t *testing.T, store *Store, text string) (plan string) {
 		return err
 	}, "EXPLAIN QUERY PLAN "+text, args...), text)
 	return plan
-}
-
-// TestManyFollowers: what waits behind one key costs the claims of the others nothing. The window
-// sees none of it, the plans above read nothing else, and what a claim brings back is bounded.
-func TestManyFollowers(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	store, claim := newStore(t, WithClock(func() time.Time { return now }))
-	const rows = 3_000 // more would change nothing of what is counted here
-	fills := 0
-	fill := func(key string, n, deferred int) {
-		fills++
-		_, err := store.db.ExecContext(t.Context(), `
-			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
-			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, deferred, payload)
-			SELECT printf('%08d-0000-0000-0000-%012d', ?, n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, fills, key, deferred)
-		require.NoError(t, err)
-	}
-	number := func(text string) (n int) {
-		require.NoError(t, store.db.QueryRowContext(t.Context(), text).Scan(&n), text)
-		return n
-	}
-	exchange := func(completion *driver.Completion) driver.Batch {
-		result, err := store.Exchange(t.Context(), completion, claim)
-		require.NoError(t, err)
-		return result.Batch
-	}
-	claim.Wake = true
-	fill("slow", 1, 0)
-	claim.Limit = 1
-	batch := exchange(nil)
-	require.Len(t, batch.Messages, 1)
-	_, err := store.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
-		{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
-	}}, nil)
-	require.NoError(t, err)
-	deferred, err := store.Defer(t.Context(), &driver.Claim{Broker: "b", Window: 100})
-	require.NoError(t, err)
-	require.Equal(t, 1, deferred)
-	fill("slow", rows, 1)
-
-	fill("quick", 10, 0)
-	claim.Limit, claim.Window = 100, 200
-	batch = exchange(nil)
-	require.Len(t, batch.Messages, 10)
-	assert.Equal(t, 10, batch.Seen, "no row of the other key is in sight")
-	now = now.Add(2 * time.Hour) // the block is due, and the lease is over
-	open := func() int {
-		return number("SELECT count(*) FROM outbox_messages INDEXED BY outbox_messages_open WHERE finished_at IS NULL AND deferred = 0")
-	}
-	for range 14 { // some more than it takes to deliver what the first two blocks let through
-		rest := open() - len(batch.Messages)
-		batch = exchange(published(batch))
-		require.NotEmpty(t, batch.Messages)
-		assert.LessOrEqual(t, batch.Seen, claim.Window)
-		assert.LessOrEqual(t, open()-rest, driver.MaxFollowers, "they come back by and by")
-	}
-	assert.Equal(t, rows-3*driver.MaxFollowers, number("SELECT count(*) FROM outbox_messages WHERE deferred"))
 }
 
 func published(batch driver.Batch) *driver.Completion {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // newStore makes a store with its table, and a claim on it.
@@ -201,19 +201,27 @@ func TestInMemory(t *testing.T) {
 	assert.True(t, ran)
 }
 
-func TestMessageID(t *testing.T) {
+// A query that takes too long is cancelled, and the error says so.
+func TestBrowseTakesNotForever(t *testing.T) {
 	t.Parallel()
-	store, claim := newStore(t)
-	write := func(id string) error {
-		_, err := store.db.ExecContext(t.Context(), "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (?, 'b', 's', 't', 'text')", id)
-		return err
+	store, _ := newStore(t)
+	store.answerTime = time.Nanosecond
+	for name, ask := range map[string]func() error{
+		"overview": func() error { _, err := store.Overview(t.Context(), 1); return err },
+		"list": func() error {
+			_, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1})
+			return err
+		},
+		"message": func() error { _, err := store.Message(t.Context(), "00000000-0000-0000-0000-000000000001"); return err },
+		"blocked": func() error { _, err := store.KeyBlocks(t.Context(), "b", 1, 1); return err },
+		"audit":   func() error { _, err := store.Audit(t.Context(), 0, 1); return err },
+	} {
+		require.ErrorIs(t, ask(), errSlow, name)
 	}
-	id := uuid.NewString()
-	require.NoError(t, write(strings.ToUpper(id)))
-	require.Error(t, write(id), "the same in capitals")
-	require.Error(t, write("1234"))
-	result, err := store.Exchange(t.Context(), nil, claim)
-	require.NoError(t, err)
-	assert.Equal(t, id, result.Batch.Messages[0].MessageID)
-	assert.Equal(t, "text", string(result.Batch.Messages[0].Payload))
+	store.answerTime = time.Minute
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := store.Overview(gone, 1)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, errSlow, "the caller gave it up")
 }

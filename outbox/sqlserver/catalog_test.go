@@ -122,12 +122,3 @@ func TestCheckAfterMigration(t *testing.T) {
 		require.NoError(t, store.Check(t.Context()), name)
 	}
 }
-
-// The statement with which a migrated table is checked, as the server gets it.
-func TestEvaluationGolden(t *testing.T) {
-	t.Parallel()
-	store, _ := newFake(t, "app.outbox", inTurn())
-	store, server := newFake(t, "app.outbox", checked(live(t, store), nil, versions(int64(1))))
-	require.NoError(t, store.Check(t.Context()))
-	golden(t, "evaluation.golden.sql", server.texts()[2]+"\n")
-}

@@ -110,28 +110,6 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	}, server.requests[0].args)
 }
 
-func TestExchangeWithoutWork(t *testing.T) {
-	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn())
-	result, err := store.Exchange(t.Context(), nil, nil)
-	require.NoError(t, err)
-	assert.Equal(t, driver.Exchanged{}, result)
-	result, err = store.Exchange(t.Context(), &driver.Completion{}, nil)
-	require.NoError(t, err)
-	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result)
-	assert.Empty(t, server.requests)
-}
-
-func TestExchangeBusy(t *testing.T) {
-	t.Parallel()
-	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{claimed(true, 0), messages()}}))
-	result, err := store.Exchange(t.Context(), nil, testClaim)
-	require.NoError(t, err)
-	assert.True(t, result.Batch.Busy)
-	assert.Nil(t, result.Completed)
-	assert.Equal(t, 3, result.Batch.Lease.Shard)
-}
-
 func TestExchangeLost(t *testing.T) {
 	t.Parallel()
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_published", 1), count("fanout_other", 0)}}))
@@ -241,20 +219,6 @@ func TestExchangeDecides(t *testing.T) {
 	assert.NotEqual(t, server.requests[0].args["token"], token.String())
 }
 
-// Where nothing can be taken, nothing is asked for.
-func TestExchangeTakesNothing(t *testing.T) {
-	t.Parallel()
-	window := windowRows(4)
-	window.rows[0][7] = int64(3) // behind a block
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{head(false, false, 1), window}}))
-	result, err := store.Exchange(t.Context(), nil, testClaim)
-	require.NoError(t, err)
-	assert.Equal(t, 1, result.Batch.Waiting)
-	assert.Equal(t, 1, result.Batch.Seen)
-	assert.Empty(t, result.Batch.Messages)
-	assert.Len(t, server.requests, 1)
-}
-
 // What has changed since it was decided is decided anew, a few times; then the shard is left to
 // those who are at work there.
 func TestExchangeConflict(t *testing.T) {
@@ -310,34 +274,6 @@ func TestExchangeLifts(t *testing.T) {
 	}
 }
 
-func TestLiftFails(t *testing.T) {
-	t.Parallel()
-	claim := *testClaim
-	claim.Wake = true
-	for name, c := range map[string]struct {
-		lifted error
-		want   string
-	}{
-		"another process has lifted them": {lifted: serverError(errChanged)},
-		"refused":                         {lifted: serverError(547), want: "said the server"},
-	} {
-		store, _ := newFake(t, "outbox_messages", inTurn(
-			reply{sets: []set{claimed(false, 0), blockRows(true, false, false, 3)}}, reply{err: c.lifted}, reply{sets: []set{claimed(false, 0)}},
-		))
-		_, err := store.Exchange(t.Context(), nil, &claim)
-		if c.want == "" {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorContains(t, err, c.want, name)
-		}
-	}
-	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{
-		claimed(false, 0), {columns: []string{"fanout_follower", "id"}, rows: [][]sqldriver.Value{{int64(3), int64(4)}}},
-	}}))
-	_, err := store.Exchange(t.Context(), nil, &claim)
-	require.ErrorIs(t, err, errIncomplete, "a follower of no block")
-}
-
 func TestDefer(t *testing.T) {
 	t.Parallel()
 	announced := set{columns: []string{"fanout_window", "blocked"}, rows: [][]sqldriver.Value{{int64(7), true}}}
@@ -368,18 +304,6 @@ func TestDefer(t *testing.T) {
 	require.ErrorContains(t, err, "sqlserver: defer waiting rows in outbox_messages: ")
 }
 
-// Of rows behind a block of before no block is made.
-func TestDeferBehindABlock(t *testing.T) {
-	t.Parallel()
-	announced := set{columns: []string{"fanout_window", "blocked"}, rows: [][]sqldriver.Value{{int64(7), true}}}
-	window := windowRows(4)
-	window.rows[0][7] = int64(2)
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{announced, window}}, reply{sets: []set{count("fanout_deferred", 1)}}))
-	_, err := store.Defer(t.Context(), &driver.Claim{Broker: "partner", Shard: 1, Window: 10})
-	require.NoError(t, err)
-	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[1].args["blocks"])
-}
-
 func TestExchangeGivesUp(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", func(request) reply { return reply{err: serverError(1205)} })
@@ -402,16 +326,6 @@ func TestExchangeIncomplete(t *testing.T) {
 	}
 }
 
-func TestExchangeUnreadable(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_row", "fanout_block", "fanout_follower", "fanout_id"} {
-		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]sqldriver.Value{{"?"}}}}}))
-		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
-		require.ErrorContains(t, err, "read "+name)
-		assert.Equal(t, driver.Exchanged{}, result)
-	}
-}
-
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	lease := testLease
@@ -430,17 +344,4 @@ func TestRenew(t *testing.T) {
 	require.ErrorIs(t, err, errIncomplete)
 	_, err = store.Renew(t.Context(), lease)
 	require.EqualError(t, err, "sqlserver: renew a lease in outbox_messages: boom")
-}
-
-func TestReady(t *testing.T) {
-	t.Parallel()
-	shards := set{columns: []string{"fanout_shard"}, rows: [][]sqldriver.Value{{int64(0)}, {int64(3)}}}
-	store, _ := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{shards}, err: serverError(1205)}, reply{sets: []set{shards}}, reply{err: serverError(208)},
-	))
-	got, err := store.Ready(t.Context(), "partner", 0)
-	require.NoError(t, err)
-	assert.Equal(t, driver.Readiness{Shards: []int{0, 3}}, got)
-	_, err = store.Ready(t.Context(), "partner", 0)
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }

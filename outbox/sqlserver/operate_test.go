@@ -2,14 +2,11 @@ package sqlserver
 
 import (
 	sqldriver "database/sql/driver"
-	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,49 +107,6 @@ func TestOperateInPieces(t *testing.T) {
 	assert.Equal(t, []int64{1000, 2, 1}, limits)
 }
 
-func TestAbandon(t *testing.T) {
-	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), pickedRows(outbox.StatusFailed, 4), entries(false, 4), operated(1)))
-	n, err := store.Abandon(t.Context(), admin.Filter{Broker: "b"}, "not <wanted>", 5)
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-	assert.Equal(t, store.Text("abandon"), server.requests[3].text)
-	head := string(server.requests[3].args["error"].(mssql.NVarCharMax))
-	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
-	var last outbox.LastError
-	require.NoError(t, json.Unmarshal([]byte(head+`"2026-01-02T03:04:05.000006Z","attempt":7}`), &last), "with what the server adds")
-	assert.Equal(t, outbox.LastError{Acknowledged: true, Class: admin.ClassOperator, Message: "not <wanted>", At: created, Attempt: 7}, last)
-}
-
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_matches", 3)}}, reply{}))
-	n, err := store.Matches(t.Context(), admin.Filter{}, 5)
-	require.NoError(t, err)
-	assert.Equal(t, 3, n)
-	assert.Equal(t, store.Text("matches"), server.requests[0].text)
-	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[0].args["message_ids"], "any")
-	_, err = store.Matches(t.Context(), admin.Filter{}, 5)
-	require.ErrorIs(t, err, errIncomplete)
-}
-
-func TestOperateFails(t *testing.T) {
-	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(208)}, foundRows(1), pickedRows(outbox.StatusPublished, 1), entries(false), reply{err: serverError(547)},
-		foundRows(1), reply{},
-		foundRows(1), pickedRows(outbox.StatusPublished, 1), entries(false), operated(0)))
-	_, err := store.Requeue(t.Context(), admin.Filter{}, 0)
-	require.EqualError(t, err, "sqlserver: requeue: the limit is 0: it must be at least 1")
-	assert.Empty(t, server.requests)
-	_, err = store.Requeue(t.Context(), admin.Filter{}, 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = store.Replay(t.Context(), admin.Filter{}, 1)
-	require.ErrorContains(t, err, "sqlserver: replay rows in outbox_messages: ")
-	_, err = store.Replay(t.Context(), admin.Filter{}, 1)
-	require.ErrorIs(t, err, errIncomplete)
-}
-
 // Where others change what was read, again and again, fewer rows are taken at a time.
 func TestOperateBesideChanges(t *testing.T) {
 	t.Parallel()
@@ -176,65 +130,6 @@ func TestOperateBesideChanges(t *testing.T) {
 	assert.Equal(t, []any{int64(3), int64(1), int64(2)}, limits)
 }
 
-// What an act is not for is not read about: the batch compares the blocks of the rows that it changes.
-func TestOperateLeavesOutWhatItIsNotFor(t *testing.T) {
-	t.Parallel()
-	picked := pickedRows(outbox.StatusFailed, 4, 7)
-	picked.sets[0].rows[1][5], picked.sets[0].rows[1][6] = "pending", false // another operator has brought it back
-	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4, 7), picked, entries(false), operated(1)))
-	n, err := store.Requeue(t.Context(), admin.Filter{}, 10)
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-	assert.Equal(t, mssql.NVarCharMax("[4]"), server.requests[2].args["ids"])
-}
-
-// A block that is back in the way of claims is not written, and compared: it may wait again by then.
-func TestOperateComparesBlocksThatAreBack(t *testing.T) {
-	t.Parallel()
-	back := entries(false, 4)
-	back.sets[0].rows[0][6] = true
-	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), pickedRows(outbox.StatusFailed, 4), back, operated(1)))
-	_, err := store.Abandon(t.Context(), admin.Filter{}, "r", 10)
-	require.NoError(t, err)
-	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[3].args["moves"])
-	assert.Contains(t, server.requests[3].args["known"], `"back":1`)
-	assert.Contains(t, store.Text("abandon"), "operator, back FROM @seen EXCEPT")
-}
-
-func TestUnblockKey(t *testing.T) {
-	t.Parallel()
-	moved := reply{sets: []set{count("fanout_moved", 1)}}
-	store, server := newFake(t, "outbox_messages", inTurn(entries(true, 3), reply{err: serverError(errChanged)}, entries(true, 4), moved, entries(false, 4), reply{err: errors.New("boom")}))
-	ok, err := store.UnblockKey(t.Context(), "b", "k ")
-	require.NoError(t, err)
-	assert.True(t, ok)
-	assert.Equal(t, map[string]any{"broker": "b", "key": mssql.NVarCharMax("k ")}, server.requests[2].args)
-	assert.Equal(t, map[string]any{
-		"lock_brokers": mssql.NVarCharMax(`["b"]`), "moves": mssql.NVarCharMax(`[{"id":4,"shard":1,"waits":0,"behind":0,"operator":1,"back":0,"to":4}]`),
-	}, server.requests[3].args)
-	ok, err = store.UnblockKey(t.Context(), "b", "k")
-	require.NoError(t, err)
-	assert.False(t, ok, "it waits for a time")
-	_, err = store.UnblockKey(t.Context(), "b", "k")
-	require.EqualError(t, err, `sqlserver: unblock key "k" of broker "b" in outbox_messages: boom`)
-	_, err = store.UnblockKey(t.Context(), "b", "")
-	require.ErrorContains(t, err, "ordering key")
-}
-
-func TestBlockedKeys(t *testing.T) {
-	t.Parallel()
-	keys := set{columns: []string{"fanout_blocked_key", "ordering_key", "block_message_id", "since"}, rows: [][]sqldriver.Value{{"b", "k", "id", created}}}
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
-	got, err := store.BlockedKeys(t.Context(), "b", 3)
-	require.NoError(t, err)
-	assert.Equal(t, []admin.BlockedKey{{Broker: "b", Key: "k", MessageID: "id", Since: created}}, got)
-	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[1].args)
-	_, err = store.BlockedKeys(t.Context(), "", 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = store.BlockedKeys(t.Context(), "", 0)
-	require.ErrorContains(t, err, "the limit is 0")
-}
-
 // An operator counts a change of the shards, which locks them, then takes the rows, and moves
 // blocks before rows come back.
 func TestOperateTexts(t *testing.T) {
@@ -247,39 +142,4 @@ func TestOperateTexts(t *testing.T) {
 	for _, name := range []string{"requeue", "abandon", "move_blocks"} {
 		assert.Equal(t, 1, strings.Count(store.Text(name), "SET version = l.version + 1"), name)
 	}
-}
-
-func TestInstances(t *testing.T) {
-	t.Parallel()
-	id := uuid.New()
-	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `{"batches":[{"worker":"w","rows":3}]}`, false, time.Now()}
-	list := func(row []sqldriver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old", "now"}, rows: [][]sqldriver.Value{row}}}}
-	}
-	seen, left := reply{sets: []set{count("fanout_seen", 1)}}, reply{sets: []set{count("fanout_left", 1)}}
-	garbled := slices.Concat(row[:7], []sqldriver.Value{"{", false, time.Now()})
-	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
-	))
-	instance := admin.Instance{ID: id, Name: "re\x00lay", Host: "host", PID: 7, Version: "v1"}
-	require.NoError(t, store.Heartbeat(t.Context(), instance), "two at once")
-	assert.Equal(t, map[string]any{
-		"instance_id": id.String(), "name": mssql.NVarCharMax("re\uFFFDlay"), "host": mssql.NVarCharMax("host"), "pid": 7,
-		"version": mssql.NVarCharMax("v1"), "work": mssql.NVarCharMax("{}"),
-	}, server.requests[1].args)
-	require.ErrorIs(t, store.Heartbeat(t.Context(), instance), outbox.ErrSchema)
-	require.NoError(t, store.Leave(t.Context(), id))
-	require.ErrorIs(t, store.Leave(t.Context(), id), errIncomplete)
-
-	got, err := store.Instances(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []admin.Instance{{
-		ID: id, Name: "relay", Host: "host", PID: 7, Version: "v1", StartedAt: created, SeenAt: created, Work: []admin.Work{{Worker: "w", Rows: 3}},
-	}}, got)
-	got, err = store.Instances(t.Context())
-	require.NoError(t, err)
-	require.Len(t, got, 1, "a row that cannot be read costs itself only")
-	assert.NotEmpty(t, got[0].Unreadable)
-	_, err = store.Instances(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }

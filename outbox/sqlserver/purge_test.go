@@ -2,54 +2,12 @@ package sqlserver
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 )
-
-func TestPurge(t *testing.T) {
-	t.Parallel()
-	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(1205)}, reply{sets: []set{count("fanout_removed", 12)}}, reply{sets: []set{count("fanout_removed", 0)}}, reply{},
-	))
-	request := admin.PurgeRequest{Status: outbox.StatusPublished, Retention: 168*time.Hour + time.Microsecond, Limit: 1000, Broker: "b"}
-	removed, err := store.Purge(t.Context(), request)
-	require.NoError(t, err)
-	assert.Equal(t, 12, removed)
-	assert.Equal(t, map[string]any{
-		"broker": "b", "limit": int64(1000), "retention_seconds": int32(168 * 3600), "retention_micros": int32(1),
-	}, server.requests[1].args)
-	assert.Equal(t, store.Text("purge_published"), server.requests[1].text)
-
-	request.Status = outbox.StatusAbandoned
-	removed, err = store.Purge(t.Context(), request)
-	require.NoError(t, err)
-	assert.Zero(t, removed)
-	assert.Equal(t, store.Text("purge_abandoned"), server.requests[2].text)
-	_, err = store.Purge(t.Context(), request)
-	require.ErrorIs(t, err, errIncomplete)
-	request.Status = outbox.StatusFailed
-	_, err = store.Purge(t.Context(), request)
-	require.ErrorContains(t, err, "only published and abandoned rows can be purged")
-}
-
-func TestFinishedBrokers(t *testing.T) {
-	t.Parallel()
-	names := set{columns: []string{"fanout_broker"}, rows: [][]sqldriver.Value{{"a"}, {"b"}}}
-	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{names}, err: serverError(1222)}, reply{sets: []set{names}}, reply{err: serverError(208)}))
-	got, err := store.FinishedBrokers(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b"}, got)
-	_, err = store.FinishedBrokers(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-}
 
 func granted(n int64) reply { return reply{sets: []set{count("fanout_granted", n)}} }
 

@@ -4,7 +4,6 @@ import (
 	sqldriver "database/sql/driver"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -295,41 +294,5 @@ func TestCheckWithoutDefinitions(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, "constraint outbox_lease: missing")
 		}
-	}
-}
-
-func TestCounts(t *testing.T) {
-	t.Parallel()
-	counts := set{columns: []string{"fanout_counted", "status", "row_count", "oldest"}, rows: [][]sqldriver.Value{
-		{"b", "pending", int64(3), int64(90_000_000)}, {"b", "failed", int64(1), int64(30_000_000)}, {"a", "published", int64(7), int64(1)},
-	}}
-	errs := set{columns: []string{"fanout_failed", "last_error"}, rows: [][]sqldriver.Value{{"b", "{}"}}}
-	store, _ := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{counts}}, reply{err: serverError(1222)}, // all of it is asked again
-		reply{sets: []set{counts}}, reply{sets: []set{errs}}, reply{err: serverError(208)},
-	))
-	got, err := store.Counts(t.Context())
-	require.NoError(t, err)
-	require.Len(t, got, 2)
-	assert.EqualValues(t, 7, got[0].Counts[outbox.StatusPublished])
-	assert.Zero(t, got[0].OldestPending)
-	assert.EqualValues(t, 3, got[1].Counts[outbox.StatusPending])
-	assert.Equal(t, 90*time.Second, got[1].OldestPending)
-	assert.Equal(t, "{}", got[1].LastError)
-	_, err = store.Counts(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-}
-
-func TestNew(t *testing.T) {
-	t.Parallel()
-	store, err := New(nil, "")
-	require.NoError(t, err)
-	assert.Equal(t, outbox.DefaultTable, store.table)
-	assert.Equal(t, outbox.SQLServer, store.Dialect())
-	assert.Equal(t, outbox.Shards, store.Shards())
-	require.NoError(t, store.Close())
-	for _, table := range []string{"a;b", "a.b.c", "[a]", strings.Repeat("x", 49)} {
-		_, err := New(nil, table)
-		require.Error(t, err, table)
 	}
 }

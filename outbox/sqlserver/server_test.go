@@ -92,49 +92,6 @@ func (b *bench) visible(hints string) (n int) {
 	return n
 }
 
-// A row that is not committed yet holds the later rows of its key, and no others; nobody waits for
-// its transaction.
-func TestRowsInFlight(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	first, second := b.keys()
-	tx := b.begin()
-	early := b.add(tx, first)
-	late, other := b.add(b.outside, first), b.add(b.outside, second)
-	if b.visible("NOLOCK") != 3 {
-		t.Skip("this server shows nobody what is not committed")
-	}
-	ids, err := b.claimed(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []string{other}, ids)
-	require.NoError(t, tx.Commit())
-	ids, err = b.claimed(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []string{early, late}, ids)
-}
-
-// So does a row that another transaction has locked: passing over it must not let its followers
-// overtake it.
-func TestLockedHead(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	first, second := b.keys()
-	head, follower, other := b.add(b.outside, first), b.add(b.outside, first), b.add(b.outside, second)
-	tx := b.begin()
-	_, err := tx.ExecContext(t.Context(), "UPDATE "+b.table+" SET crashes = crashes + 1 WHERE message_id = @p1", head)
-	require.NoError(t, err)
-	if b.visible("READCOMMITTEDLOCK, READPAST, INDEX("+b.table+"_pkey)") != 2 {
-		t.Skip("this server passes over no locked rows")
-	}
-	ids, err := b.claimed(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []string{other}, ids)
-	require.NoError(t, tx.Rollback())
-	ids, err = b.claimed(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []string{head, follower}, ids)
-}
-
 // A row that is changed between the claim's look and its update would leave a gap in its key: the
 // claim is broken off, made anew, and given up when that happens every time.
 func TestClaimIsNotMadeInPart(t *testing.T) {
@@ -158,47 +115,6 @@ func TestClaimIsNotMadeInPart(t *testing.T) {
 	ids, err := b.claimed(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, ids, 3)
-}
-
-// A block whose message another transaction has locked is not taken for one that is gone: nothing
-// overtakes it.
-func TestLockedBlock(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	key, _ := b.keys()
-	head, follower := b.add(b.outside, key), b.add(b.outside, key)
-	claim := &driver.Claim{Broker: "b", Shard: b.shard, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
-	exchange := func(s *driver.Completion) driver.Batch {
-		result, err := b.Exchange(t.Context(), s, claim)
-		require.NoError(t, err)
-		return result.Batch
-	}
-	batch := exchange(nil)
-	require.Len(t, batch.Messages, 1)
-	failed := driver.Outcome{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	require.Empty(t, exchange(&driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{failed}}).Messages)
-	deferred, err := b.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: b.shard, Window: 10})
-	require.NoError(t, err)
-	require.Equal(t, 2, deferred)
-	execute(t, b.outside, "UPDATE "+b.table+" SET locked_until = NULL")
-	execute(t, b.outside, "UPDATE "+b.table+"_key_blocks SET wake_at = '2000-01-01'")
-	batch = exchange(nil)
-	require.Len(t, batch.Messages, 1)
-	require.Equal(t, head, batch.Messages[0].MessageID)
-	_, err = b.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: batch.Messages[0].ID}}}, nil)
-	require.NoError(t, err)
-
-	tx := b.begin()
-	_, err = tx.ExecContext(t.Context(), "UPDATE "+b.table+" SET crashes = crashes + 1 WHERE message_id = @p1", head)
-	require.NoError(t, err)
-	if b.visible("READCOMMITTEDLOCK, READPAST, INDEX("+b.table+"_pkey)") != 1 {
-		t.Skip("this server passes over no locked rows")
-	}
-	assert.Empty(t, exchange(nil).Messages)
-	require.NoError(t, tx.Rollback())
-	batch = exchange(nil)
-	require.Len(t, batch.Messages, 1)
-	assert.Equal(t, follower, batch.Messages[0].MessageID)
 }
 
 // A claim that fails, or whose caller gives up, leaves no transaction and no lock on its

@@ -2,11 +2,9 @@ package sqlserver
 
 import (
 	"database/sql"
+	"embed"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	goldenfiles "github.com/gorm-fanout/fanout/internal/golden"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -96,58 +94,40 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	return texts, params
 }
 
-// The texts as the server gets them. FANOUT_UPDATE_GOLDEN writes the files anew.
+//go:embed testdata/exchange.golden.sql
+var goldens embed.FS
+
+// The whole exchange as the server gets it. All other texts are its parts, or short.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "app.outbox")
-	for file, wanted := range map[string]func(name string) bool{
-		"exchange.golden.sql": func(name string) bool {
-			return name == "exchange published=true other=true claim=true"
-		},
-		"delete.golden.sql": func(name string) bool { return name == "exchange published=true other=false claim=false deleted=true" },
-		"others.golden.sql": func(name string) bool { return !strings.HasPrefix(name, "exchange") },
-	} {
-		var b strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(texts)) {
-			if wanted(name) {
-				fmt.Fprintf(&b, "-- %s\n%s\n", name, texts[name])
-			}
-		}
-		golden(t, file, b.String())
-	}
-	steps, err := Migrations("app.outbox")
-	require.NoError(t, err)
-	for _, step := range steps {
-		golden(t, step.String()+".golden.sql", step.SQL)
-	}
+	testenv.Golden(t, goldens, "testdata/exchange.golden.sql", exchangeTexts("app.outbox")[parts{published: true, other: true, claim: true}])
 }
 
-// However many rows finished at one instant, a page of them seeks its place: the index ends with
-// the id, by which the table is clustered, and no condition stands in the way of the seek.
-func TestListOfOneInstantSeeks(t *testing.T) {
+// An outcome, or a longer lease, is written where the row still has the token, and not where another
+// relay has claimed the row since.
+func TestFences(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "app.outbox")
-	list := regexp.MustCompile(`\s+`).ReplaceAllString(texts["list_published"], " ")
-	assert.Contains(t, list, "AND m.finished_at = @after_at AND m.id < @after_id ORDER BY m.id DESC")
-	assert.Contains(t, list, "AND m.finished_at < @after_at ORDER BY m.finished_at DESC, m.id DESC")
-	assert.NotContains(t, list, "OR m.id < @after_id")
-	steps, err := Migrations("app.outbox")
-	require.NoError(t, err)
-	assert.Contains(t, steps[0].SQL, "PRIMARY KEY CLUSTERED (id)")
+	texts, _ := batches(t, "outbox_messages")
+	const ours = "m.lock_token = CONVERT(uniqueidentifier, @%s) AND m.status = N'processing';"
+	for name, token := range map[string]string{
+		"exchange published=true other=false claim=false":              "completed_token",
+		"exchange published=true other=false claim=false deleted=true": "completed_token",
+		"exchange published=false other=true claim=false":              "completed_token",
+		"renew": "token",
+	} {
+		assert.Equal(t, 1, strings.Count(texts[name], fmt.Sprintf(ours, token)), name)
+	}
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	update, err := goldenfiles.Update()
-	require.NoError(t, err)
-	if update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+// The purge tests age and status again as it removes a row, and leaves a row for which its key waits.
+func TestPurgeTexts(t *testing.T) {
+	t.Parallel()
+	texts, _ := batches(t, "outbox_messages")
+	for name, status := range map[string]string{"purge_published": "published", "purge_abandoned": "abandoned"} {
+		assert.Contains(t, texts[name], "AND finished_at IS NOT NULL AND finished_at <= @before\n")
+		assert.Contains(t, texts[name], "DELETE FROM victims\n WHERE status = N'"+status+"' AND finished_at <= @before;")
 	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
+	assert.Contains(t, texts["purge_abandoned"], "w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31')")
 }
 
 var (
@@ -262,70 +242,6 @@ func TestVersions(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(other, "@completed_shard % 4"))
 }
 
-// How often the statements of a batch touch the table, and through what, stands fixed: a further
-// pass over the window, or one that the server would have to plan by itself, is a change of speed.
-func TestTableAccesses(t *testing.T) {
-	t.Parallel()
-	const open, byID = "INDEX(outbox_messages_open), ", "FORCESEEK, NOLOCK"
-	const passing = "READCOMMITTEDLOCK, READPAST, ROWLOCK"
-	texts, _ := batches(t, "outbox_messages")
-	for name, want := range map[string][]string{
-		"exchange published=true other=false claim=false": {"ROWLOCK, FORCESEEK"},
-		"take": {"UPDLOCK, " + passing + ", FORCESEEK", "ROWLOCK, FORCESEEK", "FORCESEEK"},
-		"exchange published=false other=false claim=true": {
-			byID, "READCOMMITTEDLOCK, FORCESEEK", passing + ", FORCESEEK", "INDEX(outbox_messages_deferred_key)", "INDEX(outbox_messages_deferred_key)", // only with blocks
-			open + "UPDLOCK, " + passing, open + "NOLOCK", // only without order, the second where the batch is not full
-			open + passing,                                                    // what is settled
-			open + "NOLOCK",                                                   // what is there
-			byID, "UPDLOCK, " + passing + ", FORCESEEK", "ROWLOCK, FORCESEEK", // what is simple: the bytes, what is locked where order is off, and the update
-			byID, "FORCESEEK", // what is not: the bytes; and the messages after the commit
-		},
-	} {
-		var found []string
-		for _, match := range regexp.MustCompile(`(?:FROM|JOIN) outbox_messages\b(?: AS \w+)?(?: WITH \(((?:[^()]|\(\w+\))*)\))?`).FindAllStringSubmatch(texts[name], -1) {
-			found = append(found, match[1])
-		}
-		assert.Equal(t, want, found, name)
-		assert.Equal(t, 1, strings.Count(texts[name], "UPDATE m\n"), name)
-		assert.NotContains(t, texts[name], "RECOMPILE", "a batch is planned once")
-	}
-}
-
-// The search for followers begins at their block while there are enough of them, and otherwise at
-// the beginning of the key in the shard.
-func TestFollowersText(t *testing.T) {
-	t.Parallel()
-	text := exchangeTexts("outbox_messages")[parts{claim: true}]
-	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.block_id\n"))
-	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = @max_followers THEN done.block_id ELSE 0 END"))
-	assert.Equal(t, 2, strings.Count(text, "TOP (@max_followers)"))
-	assert.Equal(t, 2, strings.Count(text, "m.key_hash = done.key_hash AND m.shard = @shard AND"))
-}
-
-// A row that blocks its key becomes the block in place of any other, and what is deferred before it
-// comes back, in one transaction.
-func TestBlockAbandonedTexts(t *testing.T) {
-	t.Parallel()
-	for p, text := range exchangeTexts("outbox_messages") {
-		if !p.other {
-			assert.NotContains(t, text, "@back")
-			continue
-		}
-		_, text, _ = strings.Cut(text, "INSERT INTO @blocking")
-		text, _, found := strings.Cut(text, "COMMIT TRANSACTION;")
-		require.True(t, found)
-		for _, part := range []string{
-			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash, m.shard;", // before the rows change
-			"UPDATE m\n       SET status ", "SET version = version + 1", "UPDATE w\n", "w.shard = m.shard AND", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
-			"INDEX(outbox_messages_deferred_key)", "earlier.shard = g.shard AND earlier.id < g.id", "earlier.deferred = 1 AND earlier.finished_at IS NULL", "SET deferred = 0",
-		} {
-			_, rest, found := strings.Cut(text, part)
-			require.True(t, found, "%q is missing, or not in its place", part)
-			text = rest
-		}
-	}
-}
-
 // inOrder checks that those of the parts that the text has stand in it in this order.
 func inOrder(t *testing.T, text string, parts ...string) {
 	t.Helper()
@@ -366,34 +282,4 @@ func TestMigrationTexts(t *testing.T) {
 	}
 	assert.Contains(t, steps[0].SQL, "CREATE TABLE app.Outbox_1 (")
 	assert.Contains(t, steps[0].SQL, "CREATE INDEX Outbox_1_open ON app.Outbox_1 (target_broker, shard, id)")
-}
-
-// Every file is used.
-func TestFiles(t *testing.T) {
-	t.Parallel()
-	files, err := fs.Glob(sqlFiles, "sql/*.sql")
-	require.NoError(t, err)
-	source, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	var code strings.Builder
-	for _, file := range files { // some are included in others
-		text, err := fs.ReadFile(sqlFiles, file)
-		require.NoError(t, err)
-		for _, match := range include.FindAllStringSubmatch(string(text), -1) {
-			code.WriteString(`"` + match[1] + `"`)
-		}
-	}
-	for _, file := range source {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if !strings.HasSuffix(file, "_test.go") {
-			code.Write(text)
-		}
-	}
-	for _, file := range files {
-		text, err := fs.ReadFile(sqlFiles, file)
-		require.NoError(t, err)
-		assert.NotRegexp(t, `'[^'\n]*--[^'\n]*'`, string(text), "what looks like a comment in a literal would be cut off")
-		assert.Contains(t, code.String(), `"`+strings.TrimSuffix(filepath.Base(file), ".sql")+`"`)
-	}
 }

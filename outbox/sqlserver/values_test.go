@@ -35,11 +35,6 @@ func TestSplitDuration(t *testing.T) {
 	}
 }
 
-func TestStorable(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, "a\uFFFDb\uFFFDc 🔑\ufeff", storable("a\x00b\xff\xfec 🔑\ufeff"))
-}
-
 func TestLists(t *testing.T) {
 	t.Parallel()
 	list, err := publishedList([]driver.Delivered{{ID: 9, BrokerMessageID: "<a&b>"}, {ID: math.MaxInt64}, {ID: 1}}, true)

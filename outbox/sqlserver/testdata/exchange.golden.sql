@@ -1,4 +1,3 @@
--- exchange published=true other=true claim=true
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -341,4 +340,3 @@ SELECT m.id AS fanout_id
  INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
  WHERE m.lock_token = CONVERT(uniqueidentifier, @token)
  ORDER BY m.id;
-

@@ -1,3 +1,0 @@
-INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, priority, content_type, headers, aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id, available_at, expires_at, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
-INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, priority, content_type, headers, aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id, available_at, expires_at, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (message_id, target_broker) DO NOTHING
