@@ -1,4 +1,4 @@
-package relay_test
+package relay
 
 import (
 	"context"
@@ -12,13 +12,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // What the bookkeeping of a processor costs for each message that is delivered, from the claim to
@@ -28,13 +25,13 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 	testenv.NeedExactAllocations(t)
 	for name, c := range map[string]struct {
 		headers  string
-		observer relay.Observer
+		observer Observer
 		sign     *signature.Keys
 		want     float64
 	}{
 		"with headers":     {traced, nil, nil, 1},
 		"without headers":  {"", nil, nil, 0},
-		"with an observer": {"", relay.Observers(countsAges{}, countsAges{}), nil, 0},
+		"with an observer": {"", Observers(countsAges{}, countsAges{}), nil, 0},
 		"signed":           {"", nil, signingKeys(t), 4}, // the attributes, the value, the text and the signature
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +47,7 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 }
 
 // allocationsOfBatch is what one batch costs, whole processor included, when it is warm.
-func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Observer, sign *signature.Keys) float64 {
+func allocationsOfBatch(t *testing.T, n int, headers string, observer Observer, sign *signature.Keys) float64 {
 	s := &sameBatch{next: make(chan struct{}), completed: make(chan struct{})}
 	s.batch.Messages = make([]driver.Message, n)
 	for i := range s.batch.Messages {
@@ -59,7 +56,7 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 			ContentType: "application/json", Payload: make([]byte, 500), Headers: headers,
 		}
 	}
-	p, err := relay.NewProcessor(relay.ProcessorConfig{
+	p, err := NewProcessor(ProcessorConfig{
 		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), //nolint:sloglint // one that is enabled: only DEBUG is not
 
 		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer, Sign: sign,
@@ -81,59 +78,36 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 // sameBatch is a store that hands out the same batch for each word on next, and says when it was
 // completed.
 type sameBatch struct {
-	driver.Delivery // nothing else of it is called
+	stub
 	batch           driver.Batch
 	next, completed chan struct{}
 }
 
-func (s *sameBatch) Exchange(_ context.Context, completion *driver.Completion, claim *driver.Claim) (e driver.Exchanged, err error) {
-	if completion != nil {
-		e.Completed = &driver.Completed{}
-		if len(completion.Published) == len(s.batch.Messages) {
-			s.completed <- struct{}{}
-		}
+func (s *sameBatch) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	e, err := s.stub.Exchange(ctx, completion, claim)
+	if completion != nil && len(completion.Published) == len(s.batch.Messages) {
+		s.completed <- struct{}{}
 	}
 	if claim == nil {
-		return e, nil
+		return e, err
 	}
 	if _, more := <-s.next; more {
 		e.Batch = s.batch
 	}
-	return e, nil
+	return e, err
 }
-
-func (s *sameBatch) Renew(context.Context, driver.Lease) (int, error) {
-	return len(s.batch.Messages), nil
-}
-
-func (s *sameBatch) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
-	return driver.Readiness{}, nil
-}
-func (s *sameBatch) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }
-func (s *sameBatch) Shards() int                                       { return 1 }
-func (s *sameBatch) Close() error                                      { return nil }
-
-// taker is a broker that takes everything.
-type taker struct{}
-
-func (taker) Publish(_ context.Context, msgs []brokers.Message) []brokers.Result {
-	return make([]brokers.Result, len(msgs))
-}
-func (taker) Capabilities() brokers.Capabilities { return brokers.Capabilities{} }
-func (taker) Ping(context.Context) error         { return nil }
-func (taker) Close(context.Context) error        { return nil }
 
 const traced = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`
 
 // countsAges is an observer that looks at each message and keeps nothing.
 type countsAges struct{}
 
-func (o countsAges) Observe(string, string) relay.ProcessorObserver              { return o }
-func (countsAges) Claimed(context.Context, int, time.Duration)                   {}
-func (countsAges) Publishing(ctx context.Context, _ *relay.Call) context.Context { return ctx }
-func (countsAges) Completing(context.Context, *driver.Completion)                {}
-func (countsAges) LeaseLost(context.Context, int)                                {}
-func (countsAges) Published(_ context.Context, call *relay.Call) {
+func (o countsAges) Observe(string, string) ProcessorObserver              { return o }
+func (countsAges) Claimed(context.Context, int, time.Duration)             {}
+func (countsAges) Publishing(ctx context.Context, _ *Call) context.Context { return ctx }
+func (countsAges) Completing(context.Context, *driver.Completion)          {}
+func (countsAges) LeaseLost(context.Context, int)                          {}
+func (countsAges) Published(_ context.Context, call *Call) {
 	for i := range call.Messages {
 		if call.Age(i) < 0 {
 			panic("a message is younger than new")

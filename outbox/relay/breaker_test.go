@@ -108,29 +108,13 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-func TestBreakerIsGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(outbox.Policy{Breaker: outbox.Breaker{}}.WithDefaults().Breaker)
-		ctx, cancel := context.WithCancel(t.Context())
-		outage(t, b)
-		done := make(chan error)
-		go func() { _, err := b.enter(ctx); done <- err }()
-		synctest.Wait()
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-		_, err := b.enter(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
 // Of many workers one at a time tries, however they come and go.
 func TestBreakerBoundsProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(outbox.Policy{Breaker: outbox.Breaker{}}.WithDefaults().Breaker)
 		outage(t, b)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		var (
 			all           sync.WaitGroup
@@ -158,7 +142,7 @@ func TestBreakerBoundsProbes(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.Greater(t, tries, int(time.Hour/(15*time.Second)))
+		assert.Greater(t, tries, int(10*time.Minute/(15*time.Second)))
 	})
 }
 

@@ -2,9 +2,7 @@ package relay
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unicode"
@@ -18,10 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var (
-	errPlain = errors.New("no luck")
-	noon     = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-)
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // threeAttempts backs off without chance.
 func threeAttempts() outbox.Retry {
@@ -33,10 +28,6 @@ func afterSend(m *driver.Message, err error) driver.Outcome {
 	call := Call{Messages: []*driver.Message{m}, Results: []brokers.Result{{Err: err}}, Began: noon}
 	c := classify(&call, evidence{}, threeAttempts().MaxAttempts, nil)
 	return c.messages[0].outcome(m, threeAttempts(), noon)
-}
-
-func good() driver.Message {
-	return driver.Message{ID: 7, MessageID: "m", Stream: "s", Type: "T", ContentType: "application/json", Payload: []byte("{}")}
 }
 
 func lastError(t *testing.T, outcome driver.Outcome) outbox.LastError {
@@ -56,20 +47,20 @@ func TestOutcome(t *testing.T) {
 		delay    time.Duration
 		class    string
 	}{
-		"retryable":               {0, brokers.Retryable(errPlain), outbox.StatusFailed, true, time.Minute, "retryable"},
-		"again":                   {1, brokers.Retryable(errPlain), outbox.StatusFailed, true, 2 * time.Minute, "retryable"},
-		"unclassified":            {1, errPlain, outbox.StatusFailed, false, 0, "unavailable"},
-		"the last attempt":        {2, brokers.Retryable(errPlain), outbox.StatusAbandoned, true, 0, "retryable"},
-		"permanent":               {0, brokers.Permanent(errPlain), outbox.StatusAbandoned, true, 0, "permanent"},
-		"broker unavailable":      {0, brokers.Unavailable(brokers.ScopeBroker, errPlain), outbox.StatusPending, false, 0, "unavailable"},
-		"destination unavailable": {1, brokers.Unavailable(brokers.ScopeDestination, errPlain), outbox.StatusFailed, false, 0, "unavailable"},
+		"retryable":               {0, brokers.Retryable(errNoLuck), outbox.StatusFailed, true, time.Minute, "retryable"},
+		"again":                   {1, brokers.Retryable(errNoLuck), outbox.StatusFailed, true, 2 * time.Minute, "retryable"},
+		"unclassified":            {1, errNoLuck, outbox.StatusFailed, false, 0, "unavailable"},
+		"the last attempt":        {2, brokers.Retryable(errNoLuck), outbox.StatusAbandoned, true, 0, "retryable"},
+		"permanent":               {0, brokers.Permanent(errNoLuck), outbox.StatusAbandoned, true, 0, "permanent"},
+		"broker unavailable":      {0, brokers.Unavailable(brokers.ScopeBroker, errNoLuck), outbox.StatusPending, false, 0, "unavailable"},
+		"destination unavailable": {1, brokers.Unavailable(brokers.ScopeDestination, errNoLuck), outbox.StatusFailed, false, 0, "unavailable"},
 		"closed":                  {0, brokers.ErrClosed, outbox.StatusPending, false, 0, "unavailable"},
-		"not sent":                {0, brokers.NotSentBecause(brokers.Permanent(errPlain)), outbox.StatusPending, false, 0, ""},
+		"not sent":                {0, brokers.NotSentBecause(brokers.Permanent(errNoLuck)), outbox.StatusPending, false, 0, ""},
 		"not sent, tried before":  {1, brokers.ErrNotSent, outbox.StatusFailed, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := good()
+			m := message(7)
 			m.Attempts = test.attempts
 			outcome := afterSend(&m, test.err)
 			assert.Equal(t, test.status, outcome.Status)
@@ -108,7 +99,7 @@ func TestPrepare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := good()
+			m := message(7)
 			test.change(&m)
 			_, outcome, ok := prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 			require.False(t, ok)
@@ -118,7 +109,7 @@ func TestPrepare(t *testing.T) {
 			assert.Contains(t, lastError(t, outcome).Message, test.says)
 		})
 	}
-	m := good()
+	m := message(7)
 	m.Headers, m.ContentType = `{"tracestate":"b","traceparent":"a"}`, "application/cloudevents+json; charset=utf-8"
 	out, _, ok := prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 	require.True(t, ok)
@@ -128,14 +119,6 @@ func TestPrepare(t *testing.T) {
 	out, _, ok = prepare(&m, &outbox.Policy{MaxPayloadBytes: 100, Retry: threeAttempts()}, noon, noon.Add(-time.Second))
 	require.True(t, ok)
 	assert.Equal(t, 59*time.Second, out.ExpiresIn)
-}
-
-func TestLongErrorsAreCut(t *testing.T) {
-	t.Parallel()
-	m := good()
-	last := lastError(t, afterSend(&m, errors.New(strings.Repeat("ü", 5000)+"\x00\xff")))
-	assert.LessOrEqual(t, len(last.Message), 2010)
-	assert.Equal(t, 1, strings.Count(last.Message, "\uFFFD"), "for the byte that is no text; the cut makes none")
 }
 
 // TestClassify says what a call means, by the class of each result: a letter for each message, of
@@ -241,10 +224,10 @@ func refusedBefore(what refused) evidence { return evidence{refused: map[int64]r
 // lettered is a call at noon whose results are as in TestClassify.
 func lettered(results string, attempts int) *Call {
 	errs := map[rune]error{
-		'p': nil, 'r': brokers.Retryable(errPlain), 'x': brokers.Permanent(errPlain), 'n': brokers.NotSentBecause(errPlain),
-		'd': brokers.Unavailable(brokers.ScopeDestination, errPlain), 'o': brokers.Unreachable(brokers.ScopeBroker, errPlain),
-		's': brokers.Unavailable(brokers.ScopeBroker, errPlain), 'q': brokers.Unreachable(brokers.ScopePartition, errPlain),
-		'w': brokers.Refused(brokers.ScopeBroker, errPlain), 'v': brokers.Refused(brokers.ScopeDestination, brokers.Permanent(errPlain)),
+		'p': nil, 'r': brokers.Retryable(errNoLuck), 'x': brokers.Permanent(errNoLuck), 'n': brokers.NotSentBecause(errNoLuck),
+		'd': brokers.Unavailable(brokers.ScopeDestination, errNoLuck), 'o': brokers.Unreachable(brokers.ScopeBroker, errNoLuck),
+		's': brokers.Unavailable(brokers.ScopeBroker, errNoLuck), 'q': brokers.Unreachable(brokers.ScopePartition, errNoLuck),
+		'w': brokers.Refused(brokers.ScopeBroker, errNoLuck), 'v': brokers.Refused(brokers.ScopeDestination, brokers.Permanent(errNoLuck)),
 	}
 	call := &Call{Began: noon}
 	for i, letter := range results {
@@ -308,21 +291,4 @@ func TestClassifyHolds(t *testing.T) {
 			require.Equal(t, scopeMessage, c.messages[c.alone].scope)
 		}
 	})
-}
-
-// What failed because we stopped waiting was not sent; what the broker has said stands.
-func TestExcuse(t *testing.T) {
-	t.Parallel()
-	results := lettered("prxdon", 0).Results
-	excuse(results)
-	assert.Equal(t, []string{" ", "not_sent ", "permanent ", "not_sent ", "not_sent ", "not_sent "}, classes(results))
-	assert.ErrorContains(t, results[1].Err, errPlain.Error(), "the reason is kept")
-}
-
-func classes(results []brokers.Result) (names []string) {
-	for _, result := range results {
-		class, scope := brokers.Classify(result.Err)
-		names = append(names, string(class)+" "+string(scope))
-	}
-	return names
 }

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -15,11 +13,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// accepting is a broker that takes everything.
-type accepting struct{ brokers.Broker }
-
-func (accepting) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
-	return make([]brokers.Result, len(messages))
+// newWorker makes one whose processor has no store.
+func newWorker(t *testing.T, policy outbox.Policy, broker brokers.Broker) *worker {
+	t.Helper()
+	policy, log := policy.WithDefaults(), newLog(t).logger(0)
+	return &worker{p: &Processor{
+		target: broker, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{}, log: log, failures: failures{log: log},
+	}}
 }
 
 // deliverBatch lets a worker deliver rows of one key: "ok", "expired" or "malformed".
@@ -27,7 +27,8 @@ func deliverBatch(t *testing.T, policy outbox.Policy, kinds ...string) *driver.C
 	t.Helper()
 	batch := driver.Batch{Lease: driver.Lease{Token: uuid.New()}}
 	for i, kind := range kinds {
-		m := driver.Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json"}
+		m := message(int64(i + 1))
+		m.OrderingKey = "key"
 		switch kind {
 		case "malformed":
 			m.Type = ""
@@ -36,11 +37,7 @@ func deliverBatch(t *testing.T, policy outbox.Policy, kinds ...string) *driver.C
 		}
 		batch.Messages = append(batch.Messages, m)
 	}
-	policy = policy.WithDefaults()
-	w := &worker{p: &Processor{
-		target: accepting{}, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{},
-		log: slog.New(slog.NewTextHandler(t.Output(), nil)), failures: failures{log: slog.New(slog.NewTextHandler(t.Output(), nil))},
-	}}
+	w := newWorker(t, policy, taker{})
 	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())
 	assert.True(t, w.p.breaker.closed(), "the broker was not even asked")
 	return s
@@ -82,35 +79,40 @@ func TestDeliverAbandonsAllRowsThatHaveExpired(t *testing.T) {
 	assert.False(t, s.Blocks(&s.Other[1]))
 }
 
-// sized is a broker that takes everything and notes how many messages each call has.
-type sized struct {
-	brokers.Broker
-
-	calls []int
-}
-
-func (b *sized) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
-	b.calls = append(b.calls, len(messages))
-	return make([]brokers.Result, len(messages))
-}
-
 // A message that has met an outage is alone in its call: whether it causes one is to be seen by
 // itself.
 func TestDeliverSendsAMessageThatMetAnOutageAlone(t *testing.T) {
 	t.Parallel()
-	policy, broker := outbox.Policy{}.WithDefaults(), &sized{}
-	w := &worker{p: &Processor{
-		target: broker, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{}, log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}}
-	batch := driver.Batch{Lease: driver.Lease{Token: uuid.New()}, Messages: make([]driver.Message, 6)}
-	for i := range batch.Messages {
-		batch.Messages[i] = driver.Message{ID: int64(i), Stream: "s", Type: "T", ContentType: "application/json"}
+	var sizes []int
+	w := newWorker(t, outbox.Policy{}, taker{sizes: &sizes})
+	batch := driver.Batch{Lease: driver.Lease{Token: uuid.New()}}
+	for i := range 6 {
+		batch.Messages = append(batch.Messages, message(int64(i)))
 	}
 	w.p.history.note(3, time.Now())
 	w.p.history.suspects.Store(1)
 	w.deliver(t.Context(), t.Context(), &batch, time.Now())
-	assert.Equal(t, []int{5, 1}, broker.calls, "behind the others")
-	broker.calls = nil
 	w.deliver(t.Context(), t.Context(), &batch, time.Now())
-	assert.Equal(t, []int{6}, broker.calls, "it was delivered")
+	assert.Equal(t, []int{5, 1, 6}, sizes, "behind the others, and when it was delivered with them")
+}
+
+// A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor
+// to defer anything.
+func TestCutBatchIsFull(t *testing.T) {
+	t.Parallel()
+	w := &worker{p: &Processor{policy: outbox.Policy{BatchSize: 10}.WithDefaults()}, window: 40}
+	claim := &driver.Claim{Broker: "b", Limit: 10, Window: 40}
+	few := make([]driver.Message, 1)
+	for _, claim.Unordered = range []bool{false, true} {
+		// There is no store: a call to it would panic.
+		assert.False(t, w.deferRows(t.Context(), &driver.Batch{Messages: few, Seen: 40, Waiting: 5000, Cut: true}, claim))
+	}
+	for _, step := range []struct {
+		seen, window int // of the claim
+		cut          bool
+		want         int
+	}{{40, 40, true, 20}, {20, 20, true, 10}, {10, 10, true, 10}, {10, 10, false, 20}} { // no less than a batch; held rows fill the window
+		assert.False(t, w.widen(&driver.Batch{Messages: few, Seen: step.seen, Cut: step.cut}, &driver.Claim{Limit: 10, Window: step.window}))
+		assert.Equal(t, step.want, w.window)
+	}
 }

@@ -1,4 +1,4 @@
-package relay_test
+package relay
 
 import (
 	"context"
@@ -8,46 +8,20 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/failure"
-	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/internal/fingerprint"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/relay"
 )
-
-// logged is a rig with its log.
-func logged(t *testing.T, path string, broker brokers.Broker, policy outbox.Policy, level slog.Level) (*rig, *lines) {
-	t.Helper()
-	r, log := newRig(t, path, broker, policy), &lines{}
-	t.Cleanup(func() { _ = r.db.Close() })
-	var err error
-	r.proc, err = relay.NewProcessor(relay.ProcessorConfig{
-		Database: "test", Broker: "b", Store: r.store, Target: broker, Policy: policy,
-		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})),
-	})
-	require.NoError(t, err)
-	return r, log
-}
-
-// insertMany writes n rows without a key.
-func (r *rig) insertMany(n int) {
-	r.t.Helper()
-	tx, err := r.db.BeginTx(r.t.Context(), nil)
-	require.NoError(r.t, err)
-	for i := range n {
-		_, err := tx.ExecContext(r.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (?, 'b', 's', 'T', ?)`,
-			uuid.NewString(), []byte("m"+strconv.Itoa(i)))
-		require.NoError(r.t, err)
-	}
-	require.NoError(r.t, tx.Commit())
-}
 
 // sum adds up what lines say of a key.
 func sum(t *testing.T, lines []string, key string) (total int) {
@@ -63,38 +37,41 @@ func sum(t *testing.T, lines []string, key string) (total int) {
 	return total
 }
 
-var failing = outbox.Policy{
-	PollMin: time.Second, PollMax: time.Minute, BatchSize: 500,
-	Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: 30 * time.Second, MaxDelay: 30 * time.Second, Jitter: -1},
+// threeTries is a policy whose retries are not left to chance.
+func threeTries() outbox.Policy {
+	return outbox.Policy{
+		PollMin: time.Second, PollMax: time.Minute, BatchSize: 200,
+		Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: 30 * time.Second, MaxDelay: 30 * time.Second, Jitter: -1},
+	}
 }
 
-// Ten thousand messages of one cause are three lines: that it begins, how many there were, and that
-// it is over.
+// Many messages of one cause are three lines: that it begins, how many there were, and that it is
+// over.
 func TestManyAbandonedAreFewLines(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		const n = 10_000
+		const n = 1500
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			return brokers.Permanent(failure.Advise(fmt.Errorf("no topic for %q", m.ID), "create the topic"))
 		}}
-		r, log := logged(t, path, broker, failing, slog.LevelInfo)
-		r.insertMany(n)
+		r := newRig(t, path, broker, threeTries())
+		r.fill(n, loose("m"))
 		r.start()
-		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.drained(time.Hour)
 		time.Sleep(4 * time.Minute)
-		r.stop()
-		abandoned := log.with("level=ERROR", "message abandoned")
-		require.Len(t, abandoned, 2, "%v", log.with(""))
+		abandoned := r.log.with("level=ERROR", "message abandoned")
+		require.Len(t, abandoned, 2)
 		assert.Equal(t, n, sum(t, abandoned, "abandoned"))
+		print := fingerprint.Of("b", "permanent", `permanent: no topic for "m1": create the topic`)
 		for _, line := range abandoned {
-			fingerprint := monitor.Fingerprint("b", &outbox.LastError{Class: "permanent", Message: `permanent: no topic for "m1": create the topic`})
-			assert.Contains(t, line, `msg="message abandoned" database=test broker=b remedy="create the topic, then fanout messages requeue --broker b --fingerprint `+fingerprint+`"`)
+			assert.Contains(t, line, `msg="message abandoned" database=test broker=b `+
+				`remedy="create the topic, then fanout messages requeue --broker b --fingerprint `+print+`"`)
 			assert.Contains(t, line, "type=T destination=s")
 			assert.NotContains(t, strings.SplitN(line, " error=", 2)[1], "create the topic", "once is enough")
 		}
-		over := log.with("level=INFO", "failure over")
+		over := r.log.with("level=INFO", "failure over")
 		require.Len(t, over, 1)
 		assert.Equal(t, n, sum(t, over, "abandoned"))
-		assert.Len(t, log.with("level="), 3)
+		assert.Equal(t, 3, r.log.count())
 	})
 }
 
@@ -102,26 +79,24 @@ func TestManyAbandonedAreFewLines(t *testing.T) {
 // are used up is said at once.
 func TestRetriesAreReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		const n = 700
+		const n = 300
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			return brokers.Retryable(fmt.Errorf("%s: no luck", m.ID))
 		}}
-		r, log := logged(t, path, broker, failing, slog.LevelInfo)
-		r.insertMany(n)
+		r := newRig(t, path, broker, threeTries())
+		r.fill(n, loose("m"))
 		r.start()
 		r.until(5*time.Second, func() bool {
-			return len(log.with("level=WARN", "message failed", "remedy=", "class=retryable", `error="retryable: m`)) > 0
+			return r.log.count("level=WARN", "message failed", "remedy=", "class=retryable", `error="retryable: m`) > 0
 		})
-		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.drained(time.Hour)
 		time.Sleep(4 * time.Minute)
-		r.stop()
-		all := append(log.with("level=WARN"), log.with("level=ERROR")...)
+		all := append(r.log.with("level=WARN"), r.log.with("level=ERROR")...)
 		assert.Equal(t, 2*n, sum(t, all, "failed"), "each message twice")
-		abandoned := log.with("level=ERROR", "message abandoned")
-		assert.Equal(t, n, sum(t, abandoned, "abandoned"))
+		assert.Equal(t, n, sum(t, r.log.with("level=ERROR", "message abandoned"), "abandoned"))
 		// Three attempts within a minute: the first failure, the first abandoned message, and the rest.
 		assert.LessOrEqual(t, len(all), 4, "%v", all)
-		assert.Len(t, log.with("level=INFO", "failure over"), 1)
+		assert.Equal(t, 1, r.log.count("level=INFO", "failure over"))
 	})
 }
 
@@ -129,77 +104,52 @@ func TestRetriesAreReported(t *testing.T) {
 // many the cause before had meanwhile.
 func TestACauseThatChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		cause := "no luck"
-		broker := &fake{}
-		broker.publish = func(context.Context, brokers.Message) error {
-			broker.mu.Lock()
-			defer broker.mu.Unlock()
-			if cause == "" {
+		var cause atomic.Value
+		cause.Store("no luck")
+		broker := &fake{publish: func(context.Context, brokers.Message) error {
+			if cause.Load() == "" {
 				return nil
 			}
-			return brokers.Retryable(errors.New(cause))
-		}
-		become := func(what string) {
-			broker.mu.Lock()
-			defer broker.mu.Unlock()
-			cause = what
-		}
-		policy := failing
-		policy.Retry.MaxAttempts = 1000
-		policy.Retry.BaseDelay, policy.Retry.MaxDelay = 10*time.Second, 10*time.Second
-		r, log := logged(t, path, broker, policy, slog.LevelInfo)
-		r.insertMany(5)
+			return brokers.Retryable(errors.New(cause.Load().(string)))
+		}}
+		policy := threeTries()
+		policy.Retry = outbox.Retry{MaxAttempts: 1000, BaseDelay: 10 * time.Second, MaxDelay: 10 * time.Second, Jitter: -1}
+		r := newRig(t, path, broker, policy)
+		r.fill(5, loose("m"))
 		r.start()
 		time.Sleep(5*time.Minute + 30*time.Second)
-		lines := log.with("level=WARN", "message failed", "no luck")
+		lines := r.log.with("level=WARN", "message failed", "no luck")
 		assert.InDelta(t, 6, len(lines), 1, "%v", lines)
-		become("no room")
-		r.until(time.Minute, func() bool { return len(log.with("message failed", "no room")) == 1 })
-		all := log.with("message failed")
+		cause.Store("no room")
+		r.until(time.Minute, func() bool { return r.log.count("message failed", "no room") == 1 })
+		all := r.log.with("message failed")
 		require.Len(t, all, len(lines)+2)
 		assert.Contains(t, all[len(all)-2], "no luck")
 		assert.Positive(t, sum(t, all[len(all)-2:len(all)-1], "failed"))
 		assert.Contains(t, all[len(all)-1], "no room")
-		become("")
-		r.until(2*time.Minute, func() bool { return r.open() == "0" })
+		cause.Store("")
+		r.drained(2 * time.Minute)
 		time.Sleep(3 * time.Minute)
-		assert.Len(t, log.with("level=INFO", "failure over", "no luck"), 1)
-		assert.Len(t, log.with("level=INFO", "failure over", "no room"), 1)
-		become("no luck")
-		r.insertMany(1)
-		r.until(2*time.Minute, func() bool { return len(log.with("message failed", "no luck")) == len(lines)+2 })
-		r.stop()
+		assert.Equal(t, 1, r.log.count("level=INFO", "failure over", "no luck"))
+		assert.Equal(t, 1, r.log.count("level=INFO", "failure over", "no room"))
+		cause.Store("no luck")
+		r.insert(row{name: "m"})
+		r.until(2*time.Minute, func() bool { return r.log.count("message failed", "no luck") == len(lines)+2 })
 	})
 }
 
 // What was not reported yet is when the relay stops.
 func TestTheLastFailuresAreReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		const n = 1100
-		broker := &fake{publish: func(context.Context, brokers.Message) error { return brokers.Permanent(errors.New("no")) }}
-		r, log := logged(t, path, broker, failing, slog.LevelInfo)
-		r.insertMany(n)
+		const n = 500
+		r := newRig(t, path, failingWith(brokers.Permanent(errors.New("no")), all), threeTries())
+		r.fill(n, loose("m"))
 		r.start()
-		r.until(30*time.Second, func() bool { return r.open() == "0" })
+		r.drained(30 * time.Second)
 		r.stop()
-		assert.Equal(t, n, sum(t, log.with("message abandoned"), "abandoned"))
-		assert.Len(t, log.with("message abandoned"), 2)
-	})
-}
-
-// An outage is no message's failure: it is reported as one, with the remedy in front.
-func TestAnOutageIsOneLine(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		broker := &fake{publish: func(context.Context, brokers.Message) error {
-			return brokers.Unavailable(brokers.ScopeBroker, failure.Advise(errors.New("connection refused"), "start the server"))
-		}}
-		r, log := logged(t, path, broker, failing, slog.LevelInfo)
-		r.insertMany(100)
-		r.start()
-		time.Sleep(20 * time.Minute)
-		r.stop()
-		require.Len(t, log.with("level="), 1)
-		assert.Len(t, log.with("level=WARN", `msg="broker unavailable" database=test broker=b remedy="start the server" error="broker unavailable: connection refused"`), 1)
+		abandoned := r.log.with("message abandoned")
+		assert.Equal(t, n, sum(t, abandoned, "abandoned"))
+		assert.Len(t, abandoned, 2)
 	})
 }
 
@@ -207,46 +157,85 @@ func TestAnOutageIsOneLine(t *testing.T) {
 func TestManyCauses(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		const n = 300
-		word := strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j")
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			return brokers.Permanent(errors.New("cannot parse " + word.Replace(m.ID)))
+			return brokers.Permanent(errors.New("cannot parse " + strings.Map(func(r rune) rune { return r | 0x40 }, m.ID))) // letters alone
 		}}
-		r, log := logged(t, path, broker, failing, slog.LevelInfo)
-		r.insertMany(n)
+		r := newRig(t, path, broker, threeTries())
+		r.fill(n, loose("m"))
 		r.start()
-		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.drained(time.Hour)
 		time.Sleep(5 * time.Minute)
-		abandoned := log.with("level=ERROR", "message abandoned")
+		abandoned := r.log.with("level=ERROR", "message abandoned")
 		assert.Equal(t, n, sum(t, abandoned, "abandoned"))
 		assert.LessOrEqual(t, len(abandoned), 102)
-		assert.NotEmpty(t, log.with("level=ERROR", "further causes", "fanout messages failures"))
-		assert.Len(t, log.with("level=INFO", "failure over"), 101)
-		r.insertMany(1)
-		r.until(time.Minute, func() bool { return r.open() == "0" })
-		assert.Len(t, log.with("message abandoned"), len(abandoned)+1, "there is room again")
-		r.stop()
+		assert.NotZero(t, r.log.count("level=ERROR", "further causes", "fanout messages failures"))
+		assert.Equal(t, 101, r.log.count("level=INFO", "failure over"))
+		r.insert(row{name: "m0"})
+		r.drained(time.Minute)
+		assert.Equal(t, len(abandoned)+1, r.log.count("message abandoned"), "there is room again")
 	})
 }
 
 // At level DEBUG each message is a line, whatever became of it.
 func TestEachPublishIsALineAtDebug(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			if m.ID == "bad" {
-				return brokers.Permanent(errors.New("no"))
-			}
-			return nil
-		}}
-		r, log := logged(t, path, broker, failing, slog.LevelDebug)
-		r.insert("k", "good")
-		r.insert("", "bad")
+		broker, log := failingWith(brokers.Permanent(errors.New("no")), named("bad")), newLog(t)
+		r := newRig(t, path, broker, threeTries(), func(c *ProcessorConfig) { c.Log = log.logger(slog.LevelDebug) })
+		r.insert(row{key: "k", name: "good"}, row{name: "bad"})
 		r.start()
-		r.until(time.Minute, func() bool { return r.open() == "0" })
-		r.stop()
+		r.drained(time.Minute)
 		id := func(name string) string {
 			return "message_id=" + r.query("SELECT message_id FROM outbox_messages WHERE CAST(payload AS TEXT) = ?", name)
 		}
-		assert.Len(t, log.with("level=DEBUG", `msg="message published"`, id("good"), "type=T", "ordering_key=k", "destination=s", "attempt=1", "broker_message_id=b-good"), 1)
-		assert.Len(t, log.with("level=DEBUG", `msg="message not published"`, id("bad"), "type=T", "verdict=abandon", `error="permanent: no"`), 1)
+		assert.Equal(t, 1, log.count("level=DEBUG", `msg="message published"`, id("good"), "type=T", "ordering_key=k", "destination=s", "attempt=1", "broker_message_id=b-good"))
+		assert.Equal(t, 1, log.count("level=DEBUG", `msg="message not published"`, id("bad"), "type=T", "verdict=abandon", `error="permanent: no"`))
+	})
+}
+
+// Rows that come back from a lease that ran out are reported, at most once a minute; others are not.
+func TestRecoveredRowsAreToldOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := newLog(t)
+		w := &worker{p: &Processor{log: log.logger(slog.LevelInfo)}}
+		w.tellRecovered(&driver.Batch{Messages: make([]driver.Message, 3)})
+		assert.Zero(t, log.count())
+		back := &driver.Batch{Messages: []driver.Message{{Crashes: 1}, {}, {Crashes: 3}}}
+		for _, step := range []struct {
+			after time.Duration
+			lines int
+		}{{0, 1}, {seldomEvery - time.Nanosecond, 1}, {time.Nanosecond, 2}} {
+			time.Sleep(step.after)
+			w.tellRecovered(back)
+			assert.Equal(t, step.lines, log.count("recovered rows from expired leases", "rows=2 crashes=3"))
+		}
+	})
+}
+
+// picky is a broker that takes no attributes.
+type picky struct{ fake }
+
+func (p *picky) Publish(ctx context.Context, messages []brokers.Message) []brokers.Result {
+	results := p.fake.Publish(ctx, messages)
+	for i := range messages {
+		for _, a := range messages[i].Attributes {
+			results[i].Omitted = append(results[i].Omitted, a.Name)
+		}
+	}
+	return results
+}
+
+// Messages that went without some of their attributes are published, and the log says so once a
+// minute, with a bounded part of the names.
+func TestProcessorTellsWhatWasOmitted(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r := newRig(t, path, &picky{}, outbox.Policy{})
+		headers := `{"a` + strings.Repeat("a", 2000) + `":"x","b":"x","c":"x","d":"x","e":"x","f":"x"}`
+		r.fill(20, func(i int) row { return row{name: "m", headers: headers, in: time.Duration(i) * 5 * time.Second} })
+		r.start()
+		r.drained(5 * time.Minute)
+		omitted := r.log.with("attributes omitted", "omitted=6")
+		assert.Len(t, omitted, 2)
+		assert.Less(t, len(strings.Join(omitted, "")), 2000)
 	})
 }

@@ -24,7 +24,7 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h history
-		outage := brokers.Unreachable(brokers.ScopeBroker, errPlain)
+		outage := brokers.Unreachable(brokers.ScopeBroker, errNoLuck)
 		meets := func(id int64) (charged bool) { return h.shows(time.Now(), id, outage) }
 		early := time.Now()
 		time.Sleep(time.Second)
@@ -60,14 +60,14 @@ func TestHistoryForgetsWhatDoesNotComeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := history{refusals: refusals{keep: time.Hour}}
-		refusal := brokers.Refused(brokers.ScopeBroker, errPlain)
+		refusal := brokers.Refused(brokers.ScopeBroker, errNoLuck)
 		h.shows(time.Now(), 1, refusal)
 		time.Sleep(40 * time.Minute)
 		h.shows(time.Now(), 2, refusal)
 		assert.Equal(t, refusedLimit, h.probeLimit())
 		assert.EqualValues(t, 2, h.suspects.Load())
 		time.Sleep(40 * time.Minute)
-		h.shows(time.Now(), 3, brokers.Unreachable(brokers.ScopeBroker, errPlain))
+		h.shows(time.Now(), 3, brokers.Unreachable(brokers.ScopeBroker, errNoLuck))
 		assert.EqualValues(t, 2, h.suspects.Load(), "the second one, and one that met an outage")
 		time.Sleep(40 * time.Minute)
 		h.shows(time.Now(), 3, nil)

@@ -1,12 +1,22 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // asleep moves the clock on the wall of a time and leaves its monotonic one, as a machine does that
@@ -35,4 +45,273 @@ func TestLeaseIsOverByEitherClock(t *testing.T) {
 	assert.True(t, past(deadline, asleep(t, now, 61)))
 	assert.True(t, past(deadline, asleep(t, now.Add(time.Minute), -600)), "an operator has set the clock back")
 	assert.True(t, past(time.Time{}, now))
+}
+
+// A publish that takes longer than the lease is renewed and delivered once.
+func TestProcessorRenews(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
+			time.Sleep(400 * time.Millisecond)
+			return ctx.Err()
+		}}
+		r := newRig(t, path, broker, outbox.Policy{Lease: 3 * time.Second, PublishTimeout: 2900 * time.Millisecond})
+		r.fill(6, loose("m"))
+		r.start()
+		r.drained(time.Minute)
+		assert.Len(t, broker.delivered(""), 6)
+		assert.Zero(t, r.proc.Stats().LeaseLost)
+	})
+}
+
+// another process takes rows over.
+const takenOver = "UPDATE outbox_messages SET lock_token = 'another', locked_until = locked_until + 3600000000"
+
+// The lease is gone while the broker is slow: the late outcome changes nothing, and the new owner's
+// stands.
+func TestProcessorLosesItsLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		var r *rig
+		broker := &fake{publish: func(context.Context, brokers.Message) error { r.exec(takenOver); return nil }}
+		observer := &seeing{}
+		r = newRig(t, path, broker, outbox.Policy{}, observed(observer))
+		r.insert(row{key: "k", name: "1"})
+		r.start()
+		r.until(time.Minute, func() bool { return r.proc.Stats().LeaseLost == 1 })
+		r.stop()
+		assert.Equal(t, 1, observer.lost)
+		assert.Equal(t, "processing 0", r.status("1"))
+		assert.Equal(t, "another", r.query("SELECT lock_token FROM outbox_messages"))
+	})
+}
+
+// A process died with the rows of a key: they are delivered at the first poll after the end of its
+// lease, no earlier and no later.
+func TestProcessorDeliversWhenALeaseHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		const lease, poll = time.Minute, 5 * time.Second
+		r := newRig(t, path, &fake{}, outbox.Policy{PollMin: poll, PollMax: poll})
+		r.fill(2, keyed("k", 1))
+		died := time.Now()
+		exchanged, err := r.store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Limit: 10, Window: 10, Bytes: 1 << 20, Lease: lease, Worker: "dead"})
+		require.NoError(t, err)
+		require.Len(t, exchanged.Batch.Messages, 2)
+		r.start()
+		r.drained(time.Hour)
+		published, err := strconv.ParseInt(r.query("SELECT min(published_at) FROM outbox_messages"), 10, 64)
+		require.NoError(t, err)
+		after := time.UnixMicro(published).Sub(died)
+		assert.GreaterOrEqual(t, after, lease)
+		assert.LessOrEqual(t, after, lease+poll)
+	})
+}
+
+// whole is a broker whose calls take long and cannot be taken back.
+type whole struct {
+	fake
+
+	takes  time.Duration
+	begins func(m brokers.Message) // may be nil
+}
+
+func (w *whole) Publish(ctx context.Context, messages []brokers.Message) []brokers.Result {
+	if w.begins != nil {
+		w.begins(messages[0])
+	}
+	time.Sleep(w.takes)
+	return w.fake.Publish(ctx, messages)
+}
+
+// slow is a store whose answers come late: the database has done what it was asked for long before.
+type slow struct {
+	driver.Delivery
+
+	claims, renewals time.Duration // how late they come
+	left             atomic.Int32  // as many renewals work still
+}
+
+func (s *slow) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	exchanged, err := s.Delivery.Exchange(ctx, completion, claim)
+	time.Sleep(s.claims)
+	return exchanged, err
+}
+
+func (s *slow) Renew(ctx context.Context, lease driver.Lease) (int, error) {
+	if s.left.Add(-1) < 0 {
+		return 0, errors.New("connection reset")
+	}
+	kept, err := s.Delivery.Renew(ctx, lease)
+	time.Sleep(s.renewals)
+	return kept, err
+}
+
+// over has a store stand between a processor and its own.
+func (s *slow) over(c *ProcessorConfig) { s.Delivery, c.Store = c.Store, s }
+
+// The lease ends in the middle of a batch, since it cannot be renewed: what is with the broker is
+// finished and marked, the rest is neither sent nor marked, and goes out later. The log says what
+// happened.
+func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		store, broker := &slow{}, &whole{takes: 20 * time.Second}
+		policy := outbox.Policy{Workers: 1, Lease: 40 * time.Second, PublishTimeout: 30 * time.Second}
+		r := newRig(t, path, broker, policy, store.over)
+		r.fill(350, keyed("", 1))
+		r.start()
+		// 80 % of the lease are 32 s: two calls begin before, and the second one ends after.
+		r.until(time.Minute, func() bool { return len(broker.delivered("")) == 2*firstCallSize })
+		r.until(5*time.Second, func() bool { return r.count("status = 'published'") > 0 })
+		assert.Equal(t, 200, r.count("status = 'published'"), "what was sent is marked")
+		assert.Equal(t, 200, r.count("status = 'published' AND id <= 200"), "and nothing else is")
+		store.left.Store(1000)
+		r.drained(5 * time.Minute)
+		r.stop()
+		assert.Equal(t, 350, r.count("status = 'published' AND attempts = 1"))
+		assert.Equal(t, names("", 350), broker.delivered(""), "once each, in order")
+		assert.NotZero(t, r.log.count(`level=WARN msg="lease not renewed" database=test broker=b error="connection reset"`))
+	})
+}
+
+// The answers to a claim and to a renewal come late. Nothing is sent in the last fifth of the lease,
+// which began when the database was asked: by then another process may be about to have the rows.
+func TestSlowAnswersDoNotStretchALease(t *testing.T) {
+	t.Parallel()
+	const lease = 40 * time.Second
+	renewals := &slow{renewals: 10 * time.Second}
+	renewals.left.Store(1)
+	for name, store := range map[string]*slow{"claim": {claims: 10 * time.Second}, "renewal": renewals} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				broker, least := &whole{takes: 6 * time.Second}, lease
+				policy := outbox.Policy{Workers: 1, BatchSize: 1000, Lease: lease, PublishTimeout: 30 * time.Second}
+				r := newRig(t, path, broker, policy, store.over)
+				broker.begins = func(m brokers.Message) {
+					until, err := strconv.ParseInt(r.query("SELECT locked_until FROM outbox_messages WHERE message_id = ?", m.ID), 10, 64)
+					if assert.NoError(t, err, "sent without a lease") {
+						least = min(least, time.Until(time.UnixMicro(until)))
+					}
+				}
+				r.fill(1000, loose(""))
+				r.start()
+				r.drained(10 * time.Minute)
+				r.stop()
+				assert.Len(t, broker.delivered(""), 1000, "once each")
+				assert.GreaterOrEqual(t, least, lease/5)
+				assert.Less(t, least, lease/2, "else the test tests little")
+			})
+		})
+	}
+}
+
+// While a call is in progress another process takes over one row of the batch, which has not been
+// sent yet. The next renewal notices, and what is left of the batch is not sent: neither that row,
+// nor others of its key, which another process has.
+func TestPartOfALeaseIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		const rows = 350
+		broker := &whole{takes: 20 * time.Second}
+		r := newRig(t, path, broker, outbox.Policy{Workers: 1, Lease: 40 * time.Second, PublishTimeout: 30 * time.Second})
+		var once sync.Once
+		broker.begins = func(brokers.Message) {
+			once.Do(func() { r.exec(takenOver + " WHERE CAST(payload AS TEXT) = '200'") })
+		}
+		r.fill(rows, keyed("", 70))
+		r.start()
+		r.until(3*time.Minute, func() bool { return len(broker.delivered("")) >= rows-4 })
+		r.stop()
+		assert.Equal(t, "processing 0", r.status("200"))
+		assert.Equal(t, 1, r.count("lock_token = 'another'"))
+		for _, name := range []string{"130", "200", "270", "340"} {
+			assert.NotContains(t, broker.delivered(""), name, "another process has its key")
+		}
+		assert.Len(t, broker.delivered(""), rows-4, "once each")
+	})
+}
+
+// mortal is the store of a process that dies at one of its completions: before it is written, or
+// after that and before the answer comes. From then on nothing of the process reaches the database,
+// and its claims stay as they are.
+type mortal struct {
+	driver.Delivery
+
+	left    atomic.Int64 // completions until then
+	written bool         // the last one is
+	died    chan struct{}
+}
+
+var errDead = errors.New("the process is dead")
+
+func (m *mortal) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	if completion == nil {
+		if m.left.Load() <= 0 {
+			return driver.Exchanged{}, errDead
+		}
+		return m.Delivery.Exchange(ctx, nil, claim)
+	}
+	switch left := m.left.Add(-1); {
+	case left > 0:
+		return m.Delivery.Exchange(ctx, completion, claim)
+	case left == 0:
+		if m.written {
+			if _, err := m.Delivery.Exchange(ctx, completion, nil); err != nil {
+				return driver.Exchanged{}, err
+			}
+		}
+		close(m.died)
+	}
+	return driver.Exchanged{}, errDead
+}
+
+func (m *mortal) Renew(ctx context.Context, lease driver.Lease) (int, error) {
+	if m.left.Load() <= 0 {
+		return 0, errDead
+	}
+	return m.Delivery.Renew(ctx, lease)
+}
+
+// Where rows go as they are delivered, relays that die at any of their completions lose nothing and
+// break no order, and leave nothing behind; what is abandoned stays, and with it the reason.
+func TestProcessorKeepsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		var mu sync.Mutex
+		tries := map[string]int{}
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			tries[m.ID]++
+			switch {
+			case strings.HasSuffix(m.ID, "33"):
+				return brokers.Permanent(errors.New("no"))
+			case strings.HasSuffix(m.ID, "7") && tries[m.ID] == 1:
+				return brokers.Retryable(errNoLuck)
+			}
+			return nil
+		}}
+		const rows, keys, kills = 400, 7, 6
+		r := newRig(t, path, broker, outbox.Policy{
+			DeletePublished: true, BatchSize: 20, Lease: 10 * time.Second, PublishTimeout: time.Second, Retry: outbox.Retry{BaseDelay: time.Minute},
+		})
+		r.fill(rows, keyed("", keys))
+		for kill := range kills {
+			store := &mortal{Delivery: r.store, written: kill%2 == 0, died: make(chan struct{})}
+			store.left.Store(int64(1 + kill))
+			stop := r.another(func(c *ProcessorConfig) { c.Store = store })
+			<-store.died
+			stop()
+		}
+		require.NotZero(t, r.count("status = 'processing'"), "the dead have left claims")
+		r.start()
+		r.drained(24 * time.Hour)
+		r.stop()
+
+		assert.Equal(t, 4, r.count("true"))
+		assert.Equal(t, "33,133,233,333", r.query("SELECT group_concat(CAST(payload AS TEXT)) FROM outbox_messages WHERE status = 'abandoned' AND last_error LIKE '%permanent%'"))
+		assert.Equal(t, "0", r.query("SELECT count(*) FROM outbox_messages_key_blocks"))
+		delivered := map[string]bool{}
+		for _, name := range broker.delivered("") {
+			delivered[name] = true
+		}
+		assert.Len(t, delivered, rows-4)
+		requireOrder(t, broker.delivered(""), keys) // of first deliveries: a completion that was not written makes a copy
+		assert.Less(t, len(broker.delivered("")), rows+kills*2*2*20, "few are sent twice: what was with the dead")
+	})
 }

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -98,22 +97,19 @@ func (s *switchboard) set(change func(*switchboard)) {
 
 // startListener runs a listener in a bubble of synctest. woken returns what they have said since
 // the last call.
-func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken func() [][]wakeup.WakeUp) {
+func startListener(t *testing.T, s *switchboard) (e *listener, log *lines, woken func() [][]wakeup.WakeUp) {
 	t.Helper()
 	var (
 		mu    sync.Mutex
 		calls [][]wakeup.WakeUp
 	)
-	log = &text{}
-	e = &listener{store: s, log: slog.New(slog.NewTextHandler(log, nil)), wake: func(wakeUps ...wakeup.WakeUp) {
+	log = newLog(t)
+	e = &listener{store: s, log: log.logger(0), wake: func(wakeUps ...wakeup.WakeUp) {
 		mu.Lock()
 		defer mu.Unlock()
 		calls = append(calls, wakeUps)
 	}}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { e.run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	running(t, func(ctx context.Context) error { e.run(ctx); return nil })
 	return e, log, func() [][]wakeup.WakeUp {
 		synctest.Wait()
 		mu.Lock()
@@ -253,25 +249,19 @@ func TestListenerReceivesFailedProbes(t *testing.T) {
 
 func TestEngineListens(t *testing.T) {
 	t.Parallel()
-	target := map[string]Target{"b": {}}
-	_, err := NewEngine(EngineConfig{Stores: map[string]driver.Delivery{"db": &lobby{}}, Brokers: target, Listen: []string{"db"}})
-	require.ErrorContains(t, err, `database "db": its store cannot listen`)
 	synctest.Test(t, func(t *testing.T) {
 		s := newSwitchboard()
-		s.Delivery = &lobby{}
+		s.Delivery = stub{}
 		engine, err := NewEngine(EngineConfig{
-			Stores: map[string]driver.Delivery{"quiet": &lobby{}, "db": s}, Brokers: map[string]Target{"b": {Broker: slow{}}}, Listen: []string{"db"},
+			Stores: map[string]driver.Delivery{"quiet": stub{}, "db": s}, Brokers: map[string]Target{"b": {Broker: taker{}}}, Listen: []string{"db"},
 		})
 		require.NoError(t, err)
 		states := func() []ListenerState { return []ListenerState{engine.Stats()[0].Listener, engine.Stats()[1].Listener} }
 		assert.Equal(t, []ListenerState{ListenerDisconnected, ListenerOff}, states())
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- engine.Run(ctx) }()
+		stop := running(t, engine.Run)
 		synctest.Wait()
 		assert.Equal(t, []ListenerState{ListenerConnected, ListenerOff}, states())
-		cancel()
-		require.NoError(t, <-done)
+		stop()
 		assert.Equal(t, []ListenerState{ListenerDisconnected, ListenerOff}, states())
 	})
 }
