@@ -37,36 +37,18 @@ var mutations = []struct {
 	breaking, compatible []string
 }{
 	// Fields.
-	{
-		"nothing changes", of[order](), of[order](), nil, nil,
-	},
+	{"nothing changes", of[order](), of[order](), nil, nil},
 	{
 		"field removed", of[struct {
 			A string `json:"a"`
 			B string `json:"b"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(".b: removed"), nil,
+		}](), of[one[string]](), lines(".b: removed"), nil,
 	},
+	{"optional field removed", of[maybe[string]](), of[struct{}](), lines(".a: removed"), nil},
+	{"optional field added", of[struct{}](), of[maybe[string]](), nil, lines(".a: added")},
+	{"required field added", of[struct{}](), of[one[string]](), nil, lines(".a: added")},
 	{
-		"optional field removed", of[struct {
-			A string `json:"a,omitempty"`
-		}](), of[struct{}](), lines(".a: removed"), nil,
-	},
-	{
-		"optional field added", of[struct{}](), of[struct {
-			A string `json:"a,omitempty"`
-		}](), nil, lines(".a: added"),
-	},
-	{
-		"required field added", of[struct{}](), of[struct {
-			A string `json:"a"`
-		}](), nil, lines(".a: added"),
-	},
-	{
-		"field renamed in JSON", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
+		"field renamed in JSON", of[one[string]](), of[struct {
 			A string `json:"b"`
 		}](), lines(".a: removed"), lines(".b: added"),
 	},
@@ -74,9 +56,7 @@ var mutations = []struct {
 		"field without a JSON name renamed in Go", of[struct{ Total int }](), of[struct{ Amount int }](), lines(".Total: removed"), lines(".Amount: added"),
 	},
 	{
-		"field renamed in Go alone", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
+		"field renamed in Go alone", of[one[string]](), of[struct {
 			B string `json:"a"`
 		}](), nil, nil,
 	},
@@ -90,9 +70,7 @@ var mutations = []struct {
 		}](), nil, nil,
 	},
 	{
-		"field hidden", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
+		"field hidden", of[one[string]](), of[struct {
 			A string `json:"-"`
 		}](), lines(".a: removed"), nil,
 	},
@@ -115,257 +93,67 @@ var mutations = []struct {
 	},
 
 	// Presence and null.
+	{"required removed", of[one[string]](), of[maybe[string]](), lines(".a: may be absent now"), nil},
+	{"required added", of[maybe[string]](), of[one[string]](), nil, lines(".a: is always present now, though not in messages of before")},
 	{
-		"required removed", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
-			A string `json:"a,omitempty"`
-		}](), lines(".a: may be absent now"), nil,
-	},
-	{
-		"required added", of[struct {
-			A string `json:"a,omitempty"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), nil, lines(".a: is always present now, though not in messages of before"),
-	},
-	{
-		"omitzero added", of[struct {
-			A time.Time `json:"a"`
-		}](), of[struct {
+		"omitzero added", of[one[time.Time]](), of[struct {
 			A time.Time `json:"a,omitzero"`
 		}](), lines(".a: may be absent now"), nil,
 	},
 	{
-		"omitempty where nothing is empty", of[struct {
-			A base `json:"a"`
-		}](), of[struct {
+		"omitempty where nothing is empty", of[one[base]](), of[struct {
 			A base `json:"a,omitempty"` //nolint:modernize // that it has no effect is what is tested
 		}](), nil, nil,
 	},
+	{"value becomes a pointer", of[one[string]](), of[one[*string]](), lines(".a: may be null now"), nil},
+	{"pointer becomes a value", of[one[*int]](), of[one[int]](), nil, lines(".a: is never null now")},
+	{"struct becomes a pointer", of[one[base]](), of[one[*base]](), lines(".a: may be null now"), nil},
+	{"null becomes absence", of[one[*string]](), of[maybe[*string]](), lines(".a: may be absent now"), lines(".a: is never null now")},
 	{
-		"value becomes a pointer", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
-			A *string `json:"a"`
-		}](), lines(".a: may be null now"), nil,
-	},
-	{
-		"pointer becomes a value", of[struct {
-			A *int `json:"a"`
-		}](), of[struct {
-			A int `json:"a"`
-		}](), nil, lines(".a: is never null now"),
-	},
-	{
-		"struct becomes a pointer", of[struct {
-			A base `json:"a"`
-		}](), of[struct {
-			A *base `json:"a"`
-		}](), lines(".a: may be null now"), nil,
-	},
-	{
-		"null becomes absence", of[struct {
-			A *string `json:"a"`
-		}](), of[struct {
-			A *string `json:"a,omitempty"`
-		}](), lines(".a: may be absent now"), lines(".a: is never null now"),
-	},
-	{
-		"array becomes a slice", of[struct {
-			A [2]int `json:"a"`
-		}](), of[struct {
-			A []int `json:"a"`
-		}](), lines(".a: may be null now", ".a: least number of elements 2 removed", ".a: greatest number of elements 2 removed"), nil,
+		"array becomes a slice", of[one[[2]int]](), of[one[[]int]](), lines(".a: may be null now", ".a: least number of elements 2 removed", ".a: greatest number of elements 2 removed"), nil,
 	},
 
 	// Types.
+	{"type changed", of[one[int]](), of[one[string]](), lines(".a: type changed from integer to string"), nil},
+	{"number in a string", of[one[int]](), of[quoted[int]](), lines(".a: type changed from integer to string"), nil},
+	{"integer becomes a number", of[one[int]](), of[one[float64]](), lines(".a: type widened from integer to number"), nil},
 	{
-		"type changed", of[struct {
-			A int `json:"a"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(".a: type changed from integer to string"), nil,
+		"number becomes an integer", of[one[float64]](), of[one[int64]](), nil, lines(".a: type narrowed from number to integer", ".a: range narrowed from double to int64"),
 	},
-	{
-		"number in a string", of[struct {
-			A int `json:"a"`
-		}](), of[struct {
-			A int `json:"a,string"`
-		}](), lines(".a: type changed from integer to string"), nil,
-	},
-	{
-		"integer becomes a number", of[struct {
-			A int `json:"a"`
-		}](), of[struct {
-			A float64 `json:"a"`
-		}](), lines(".a: type widened from integer to number"), nil,
-	},
-	{
-		"number becomes an integer", of[struct {
-			A float64 `json:"a"`
-		}](), of[struct {
-			A int64 `json:"a"`
-		}](), nil, lines(".a: type narrowed from number to integer", ".a: range narrowed from double to int64"),
-	},
-	{
-		"integer widened", of[struct {
-			A int32 `json:"a"`
-		}](), of[struct {
-			A int64 `json:"a"`
-		}](), lines(".a: range widened from int32 to int64"), nil,
-	},
-	{
-		"integer narrowed", of[struct {
-			A int32 `json:"a"`
-		}](), of[struct {
-			A uint8 `json:"a"`
-		}](), nil, lines(".a: range narrowed from int32 to uint8"),
-	},
-	{
-		"unsigned becomes signed", of[struct {
-			A uint32 `json:"a"`
-		}](), of[struct {
-			A int32 `json:"a"`
-		}](), lines(".a: range widened from uint32 to int32"), nil,
-	},
-	{
-		"integer without a bound", of[struct {
-			A *int64 `json:"a"`
-		}](), of[struct {
-			A *big.Int `json:"a"`
-		}](), lines(".a: format int64 removed"), nil,
-	},
-	{
-		"anything becomes a string", of[struct {
-			A any `json:"a"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), nil, lines(".a: type narrowed from any to string"),
-	},
-	{
-		"string becomes anything", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
-			A json.RawMessage `json:"a"`
-		}](), lines(".a: type widened from string to any"), nil,
-	},
-	{
-		"text becomes a time", of[struct {
-			A string `json:"a"`
-		}](), of[struct {
-			A time.Time `json:"a"`
-		}](), nil, lines(".a: format date-time added"),
-	},
-	{
-		"time becomes a UUID", of[struct {
-			A time.Time `json:"a"`
-		}](), of[struct {
-			A uuid.UUID `json:"a"`
-		}](), lines(".a: format changed from date-time to uuid"), nil,
-	},
-	{
-		"UUID becomes text", of[struct {
-			A uuid.UUID `json:"a"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(".a: format uuid removed"), nil,
-	},
-	{
-		"text becomes bytes", of[struct {
-			A *string `json:"a"`
-		}](), of[struct {
-			A []byte `json:"a"`
-		}](), lines(".a: encoding changed from none to base64"), nil,
-	},
-	{
-		"struct becomes a map", of[struct {
-			A *base `json:"a"`
-		}](), of[struct {
-			A map[string]string `json:"a"`
-		}](), lines(".a.id: removed", ".a.*: fields became a map"), nil,
-	},
-	{
-		"map becomes a struct", of[struct {
-			A map[string]string `json:"a"`
-		}](), of[struct {
-			A *base `json:"a"`
-		}](), lines(".a.*: a map became fields"), lines(".a.id: added"),
-	},
-	{
-		"one becomes many", of[struct {
-			A base `json:"a"`
-		}](), of[struct {
-			A []base `json:"a"`
-		}](), lines(".a: may be null now", ".a: type changed from object to array"), nil,
-	},
-	{
-		"type of elements changed", of[struct {
-			A []int `json:"a"`
-		}](), of[struct {
-			A []string `json:"a"`
-		}](), lines(".a[]: type changed from integer to string"), nil,
-	},
-	{
-		"type of a map's values changed", of[struct {
-			A map[string]int `json:"a"`
-		}](), of[struct {
-			A map[string]bool `json:"a"`
-		}](), lines(".a.*: type changed from integer to boolean"), nil,
-	},
-	{
-		"type of a map's keys narrowed", of[struct {
-			A map[string]int `json:"a"`
-		}](), of[struct {
-			A map[int]int `json:"a"`
-		}](), nil, lines(".a.(names): limited now"),
-	},
-	{
-		"field of a recursive type removed", of[tree](), of[namelessTree](), lines(".name: removed"), nil,
-	},
+	{"integer widened", of[one[int32]](), of[one[int64]](), lines(".a: range widened from int32 to int64"), nil},
+	{"integer narrowed", of[one[int32]](), of[one[uint8]](), nil, lines(".a: range narrowed from int32 to uint8")},
+	{"unsigned becomes signed", of[one[uint32]](), of[one[int32]](), lines(".a: range widened from uint32 to int32"), nil},
+	{"integer without a bound", of[one[*int64]](), of[one[*big.Int]](), lines(".a: format int64 removed"), nil},
+	{"anything becomes a string", of[one[any]](), of[one[string]](), nil, lines(".a: type narrowed from any to string")},
+	{"string becomes anything", of[one[string]](), of[one[json.RawMessage]](), lines(".a: type widened from string to any"), nil},
+	{"text becomes a time", of[one[string]](), of[one[time.Time]](), nil, lines(".a: format date-time added")},
+	{"time becomes a UUID", of[one[time.Time]](), of[one[uuid.UUID]](), lines(".a: format changed from date-time to uuid"), nil},
+	{"UUID becomes text", of[one[uuid.UUID]](), of[one[string]](), lines(".a: format uuid removed"), nil},
+	{"text becomes bytes", of[one[*string]](), of[one[[]byte]](), lines(".a: encoding changed from none to base64"), nil},
+	{"struct becomes a map", of[one[*base]](), of[one[map[string]string]](), lines(".a.id: removed", ".a.*: fields became a map"), nil},
+	{"map becomes a struct", of[one[map[string]string]](), of[one[*base]](), lines(".a.*: a map became fields"), lines(".a.id: added")},
+	{"one becomes many", of[one[base]](), of[one[[]base]](), lines(".a: may be null now", ".a: type changed from object to array"), nil},
+	{"type of elements changed", of[one[[]int]](), of[one[[]string]](), lines(".a[]: type changed from integer to string"), nil},
+	{"type of a map's values changed", of[one[map[string]int]](), of[one[map[string]bool]](), lines(".a.*: type changed from integer to boolean"), nil},
+	{"type of a map's keys narrowed", of[one[map[string]int]](), of[one[map[int]int]](), nil, lines(".a.(names): limited now")},
+	{"field of a recursive type removed", of[tree](), of[namelessTree](), lines(".name: removed"), nil},
 
 	// Enums.
+	{"enum widened", of[one[status]](), of[one[wideStatus]](), lines(`.a: enum widened: "refunded" comes too, which readers do not know`), nil},
+	{"enum narrowed", of[one[wideStatus]](), of[one[status]](), lines(`.a: enum narrowed: "refunded" no longer comes`), nil},
 	{
-		"enum widened", of[struct {
-			A status `json:"a"`
-		}](), of[struct {
-			A wideStatus `json:"a"`
-		}](), lines(`.a: enum widened: "refunded" comes too, which readers do not know`), nil,
+		"enum changed", of[one[*status]](), of[one[*otherStatus]](), lines(`.a: enum narrowed: "placed" no longer comes`, `.a: enum widened: "refunded" comes too, which readers do not know`), nil,
 	},
-	{
-		"enum narrowed", of[struct {
-			A wideStatus `json:"a"`
-		}](), of[struct {
-			A status `json:"a"`
-		}](), lines(`.a: enum narrowed: "refunded" no longer comes`), nil,
-	},
-	{
-		"enum changed", of[struct {
-			A *status `json:"a"`
-		}](), of[struct {
-			A *otherStatus `json:"a"`
-		}](), lines(`.a: enum narrowed: "placed" no longer comes`, `.a: enum widened: "refunded" comes too, which readers do not know`), nil,
-	},
-	{
-		"enum added", of[struct {
-			A plainStatus `json:"a"`
-		}](), of[struct {
-			A status `json:"a"`
-		}](), nil, lines(`.a: limited to "paid", "placed"`),
-	},
+	{"enum added", of[one[plainStatus]](), of[one[status]](), nil, lines(`.a: limited to "paid", "placed"`)},
 	{
 		"enum removed", of[struct {
 			A string `json:"a" jsonschema:"enum=placed,enum=paid"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(`.a: no longer limited to "paid", "placed"`), nil,
+		}](), of[one[string]](), lines(`.a: no longer limited to "paid", "placed"`), nil,
 	},
 	{
 		"enum of a tag becomes that of a type", of[struct {
 			A []string `json:"a" jsonschema:"enum=placed,enum=paid"`
-		}](), of[struct {
-			A []status `json:"a"`
-		}](), nil, nil,
+		}](), of[one[[]status]](), nil, nil,
 	},
 
 	// Types of events.
@@ -379,10 +167,7 @@ var mutations = []struct {
 		nil,
 		[]string{"partner: Ordering.base.v1: added"},
 	},
-	{
-		"event type added that stays inside", of[order](), of[order]().and(func(events *envelope.Catalog) { envelope.Register[base](events) }),
-		nil, nil,
-	},
+	{"event type added that stays inside", of[order](), of[order]().and(func(events *envelope.Catalog) { envelope.Register[base](events) }), nil, nil},
 	{
 		"version changed", of[order](), of[order](envelope.Version(2)),
 		[]string{"partner: Ordering.Placed.v1: removed"},
@@ -489,26 +274,10 @@ var mutations = []struct {
 		[]string{"partner: Ordering.Placed.v1: header region: added in place of the broker's"},
 		nil,
 	},
+	{"range of an integer in a string widened", of[quoted[int32]](), of[quoted[int64]](), lines(".a: range widened from int32 to int64"), nil},
+	{"text no longer quoted twice", of[quoted[string]](), of[one[string]](), lines(`.a: pattern ^" removed`), nil},
 	{
-		"range of an integer in a string widened", of[struct {
-			A int32 `json:"a,string"`
-		}](), of[struct {
-			A int64 `json:"a,string"`
-		}](), lines(".a: range widened from int32 to int64"), nil,
-	},
-	{
-		"text no longer quoted twice", of[struct {
-			A string `json:"a,string"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(`.a: pattern ^" removed`), nil,
-	},
-	{
-		"number in a string becomes a text", of[struct {
-			A float64 `json:"a,string"`
-		}](), of[struct {
-			A string `json:"a"`
-		}](), lines(".a: format double removed", `.a: pattern ^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$ removed`), nil,
+		"number in a string becomes a text", of[quoted[float64]](), of[one[string]](), lines(".a: format double removed", `.a: pattern ^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$ removed`), nil,
 	},
 	{
 		"name of the Go type, which a broker gets, changed", to[order](named), to[other](named),
@@ -534,10 +303,7 @@ var mutations = []struct {
 		nil,
 	},
 	// Contracts and functions of an event.
-	{
-		"contract in place of the event", of[costly](), publishedAs[costly](shown),
-		lines(".margin: removed"), nil,
-	},
+	{"contract in place of the event", of[costly](), publishedAs[costly](shown), lines(".margin: removed"), nil},
 	{
 		"the event gets a field that its contract has not", publishedAs[costly](shown), publishedAs[wideCostly](envelope.As(func(wideCostly) order { return order{} })),
 		nil, nil,
@@ -591,7 +357,6 @@ var mutations = []struct {
 
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	assert.GreaterOrEqual(t, len(mutations), 40)
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

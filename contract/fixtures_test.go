@@ -67,6 +67,16 @@ func (s side) describe(t testing.TB) *contract.Document {
 }
 
 type (
+	one[T any] struct {
+		A T `json:"a"`
+	}
+	maybe[T any] struct {
+		A T `json:"a,omitempty"`
+	}
+	quoted[T any] struct {
+		A T `json:"a,string"`
+	}
+
 	plainStatus string
 	status      string
 	wideStatus  string

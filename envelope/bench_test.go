@@ -51,15 +51,6 @@ func newBench(b *testing.B) (*envelope.Catalog, envelope.Event, envelope.Source,
 	return catalog, event, envelope.Source{Aggregate: "Order", ID: "42", Version: 7, Sequence: 1}, cx
 }
 
-// What Raise costs: id, time and the JSON of the data.
-func BenchmarkNewEvent(b *testing.B) {
-	data := benchData()
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = envelope.NewEvent(data)
-	}
-}
-
 type benchPublic struct {
 	Order string  `json:"order"`
 	Total float64 `json:"total"`
@@ -121,41 +112,6 @@ func BenchmarkCamelCase(b *testing.B) {
 	}
 }
 
-func BenchmarkSeal(b *testing.B) {
-	catalog, event, source, cx := newBench(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := catalog.Seal(event, source, cx); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkMarshal(b *testing.B) {
-	catalog, event, source, cx := newBench(b)
-	m, err := catalog.Seal(event, source, cx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, form := range []struct {
-		name    string
-		marshal func() ([]byte, error)
-	}{
-		{"internal", m.MarshalInternal},
-		{"external", func() ([]byte, error) { return m.MarshalExternal(envelope.Include{}) }},
-		{"cloudevents", func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) }},
-	} {
-		b.Run(form.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := form.marshal(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkCommit is what one published event costs a commit: raise, seal, both
 // forms.
 func BenchmarkCommit(b *testing.B) {
@@ -170,25 +126,6 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 		if _, err = m.MarshalExternal(envelope.Include{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	catalog, event, source, cx := newBench(b)
-	m, err := catalog.Seal(event, source, cx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	raw, err := m.MarshalInternal()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := envelope.Decode(raw); err != nil {
 			b.Fatal(err)
 		}
 	}

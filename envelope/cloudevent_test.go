@@ -2,7 +2,6 @@ package envelope_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -73,16 +72,6 @@ func TestCloudEventSource(t *testing.T) {
 		_, err := seal(t, c, placed(), order42, envelope.Context{}).MarshalCloudEvent(opts)
 		require.EqualError(t, err, want)
 	}
-}
-
-func TestCloudEventExtensionValues(t *testing.T) {
-	t.Parallel()
-	m := seal(t, newCatalog(t), placed(), order42, envelope.Context{Extensions: map[string]any{
-		"small": 1<<31 - 1, "large": 1 << 31, "ratio": 1.5, "yes": false, "nothing": nil, "at": fixedTime,
-	}})
-	require.Equal(t, envelope.Extensions{
-		"small": json.Number("2147483647"), "large": "2147483648", "ratio": "1.5", "yes": false, "at": "2026-03-01T12:30:45.12Z",
-	}, cloudEvent(t, m, envelope.CloudEventOptions{Extensions: every(m)}).Extensions)
 }
 
 func TestCloudEventExtensionErrors(t *testing.T) {
@@ -193,36 +182,4 @@ func ceWith(member string) string {
 	name, _, _ := strings.Cut(member, ":")
 	members = slices.DeleteFunc(members, func(m string) bool { return strings.HasPrefix(m, name+":") })
 	return "{" + strings.Join(append(members, member), ",") + "}"
-}
-
-func TestDecodeOurCloudEvent(t *testing.T) {
-	t.Parallel()
-	m := seal(t, newCatalog(t), placed(), order42, fullContext())
-	b, err := m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
-	require.NoError(t, err)
-	form, got, err := envelope.Decode(b)
-	require.NoError(t, err)
-	require.Equal(t, envelope.FormatCloudEvents, form)
-	require.Equal(t, &envelope.Message{
-		Data: m.Data,
-		Metadata: envelope.Metadata{
-			Headers:  envelope.Headers{ID: fixedID, Time: fixedTime, Type: "Ordering.OrderPlaced.v1", TraceParent: m.Metadata.Headers.TraceParent},
-			Envelope: envelope.Envelope{SpecVersion: "1.0"},
-			Domain: envelope.Domain{
-				Kind: "EVENT", SequenceID: "7.1", CorrelationID: "checkout-9", CausationID: "0197f0a2-0000-7000-8000-000000000001",
-			},
-			Extensions: envelope.Extensions{"actor": "ada", "region": "eu", "tenant_id": "acme"},
-		},
-	}, got)
-}
-
-// A broker that is to get extensions which cannot be attributes is refused at the start.
-func TestCloudEventOptionsExtensions(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, envelope.CloudEventOptions{Extensions: []string{"tenant_id", "actor", "region"}}.Validate())
-	err := envelope.CloudEventOptions{Source: "a b", Extensions: []string{"tenant_id", "request_id", "tenantid", "data"}}.Validate()
-	require.ErrorContains(t, err, `set CloudEvents source "a b"`)
-	require.ErrorContains(t, err, `extension "request_id" cannot be the name of an attribute`)
-	require.ErrorContains(t, err, `extensions "tenant_id" and "tenantid" become one attribute`)
-	require.ErrorContains(t, err, `extension "data" has the name of another attribute`)
 }

@@ -12,23 +12,6 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-func TestFromContext(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, envelope.Context{}, envelope.FromContext(t.Context()))
-	require.Equal(t, envelope.Context{
-		CorrelationID:  "checkout-9",
-		CausationID:    "0197f0a2-0000-7000-8000-000000000001",
-		TenantID:       "acme",
-		Actor:          "ada",
-		IdempotencyKey: "key-1",
-		OriginStream:   "basket::basket-7",
-		Priority:       ptr(envelope.PriorityHigh),
-		TraceParent:    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		TraceState:     "vendor=a:1",
-		Extensions:     map[string]any{"region": "eu"},
-	}, fullContext())
-}
-
 // Neither a child context nor a reader changes what others see.
 func TestContextIsNotShared(t *testing.T) {
 	t.Parallel()
@@ -182,19 +165,5 @@ func TestTraceOfAClient(t *testing.T) {
 			assert.Equal(t, test.wantState, m.Routing.TraceState)
 			assert.Equal(t, test.wantParent != "", m.Metadata.Headers.TraceParent != nil)
 		})
-	}
-}
-
-// A stream that is set beside WithCause is of an unknown message: it does not leave.
-func TestOriginStreamOfAnother(t *testing.T) {
-	t.Parallel()
-	c := sales(t)
-	cause := seal(t, c, fixedEvent(Sold{OrderID: "7"}), envelope.Source{Aggregate: "Sale", ID: "7"}, envelope.Context{})
-	cx := envelope.FromContext(envelope.WithCause(t.Context(), cause))
-	for stream, leaves := range map[string]bool{cx.OriginStream: true, "audit::secret-9": false} {
-		cx.OriginStream = stream
-		text, err := seal(t, c, fixedEvent(Sold{OrderID: "8"}), envelope.Source{}, cx).MarshalExternal(envelope.Include{OriginStream: true})
-		require.NoError(t, err)
-		assert.Equal(t, leaves, strings.Contains(string(text), stream), string(text))
 	}
 }

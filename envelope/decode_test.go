@@ -131,25 +131,6 @@ func TestDataAs(t *testing.T) {
 	require.EqualError(t, err, "envelope: decode message: its data as envelope_test.explosive: panic: boom"+remedy)
 }
 
-func TestUnmarshal(t *testing.T) {
-	t.Parallel()
-	c := newCatalog(t)
-	got, err := c.Unmarshal("Ordering.StockReserved.v2", json.RawMessage(`{"sku":"a","quantity":3}`))
-	require.NoError(t, err)
-	require.Equal(t, StockReserved{SKU: "a", Quantity: 3}, got)
-
-	_, err = c.Unmarshal("Ordering.StockReserved.v1", json.RawMessage(`{}`))
-	require.EqualError(t, err, `envelope: unmarshal event "Ordering.StockReserved.v1": no such type in the catalog "ordering": register its Go type (with Name and Version where they differ), or skip the message`)
-	var unknown *envelope.UnknownTypeError
-	require.ErrorAs(t, err, &unknown)
-
-	_, err = c.Unmarshal("Ordering.StockReserved.v2", json.RawMessage(`[]`))
-	var decode *envelope.DecodeError
-	require.ErrorAs(t, err, &decode)
-	var typeError *json.UnmarshalTypeError
-	require.ErrorAs(t, err, &typeError, "the cause is reachable")
-}
-
 // What two readers could understand in two ways is refused, in any form: encoding/json would take
 // the last member of a name, in any case.
 func TestDecodeRefusesAmbiguity(t *testing.T) {

@@ -89,26 +89,3 @@ func TestEncoding(t *testing.T) {
 		})
 	}
 }
-
-// Two catalogs can know a type in different encodings, or one of them as JSON alone.
-func TestEncodingsOfTwoCatalogs(t *testing.T) {
-	t.Parallel()
-	type weighed struct{ Text string }
-	calls := 0
-	text := func(e weighed) string { return e.Text }
-	one, other, plain := envelope.NewCatalog("one"), envelope.NewCatalog("other"), envelope.NewCatalog("plain")
-	envelope.Register[weighed](one, envelope.Name("Weighed"), envelope.Published(), avro(text, "", &calls))
-	reversed := avro(text, "", &calls)
-	reversed.ContentType, reversed.MarshalJSON = "text/plain", func(any) ([]byte, error) { return []byte(" { \"a\" : \"<\" } "), nil }
-	envelope.Register[weighed](other, envelope.Name("Weighed"), envelope.Published(), reversed)
-	envelope.Register[weighed](plain, envelope.Name("Weighed"), envelope.Published())
-	event := envelope.NewEvent(weighed{"x"})
-	for i, c := range []*envelope.Catalog{one, other, plain} {
-		m, err := c.Seal(event, envelope.Source{}, envelope.Context{})
-		require.NoError(t, err)
-		assert.Equal(t, []string{`{"Text":"x"}`, `{"a":"<"}`, `{"Text":"x"}`}[i], string(m.Data))
-		_, contentType, err := m.MarshalData()
-		require.NoError(t, err)
-		assert.Equal(t, []string{"avro/binary", "text/plain", "application/json"}[i], contentType)
-	}
-}

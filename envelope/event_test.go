@@ -7,40 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
 )
-
-func TestNewEvent(t *testing.T) {
-	t.Parallel()
-	before := time.Now().Truncate(time.Microsecond)
-	ev := envelope.NewEvent(OrderPlaced{OrderID: "42"}, envelope.TTL(time.Minute))
-	require.Equal(t, uuid.Version(7), ev.ID.Version())
-	require.Equal(t, time.UTC, ev.Time.Location())
-	require.Zero(t, ev.Time.Nanosecond()%1000, "whole microseconds")
-	require.False(t, ev.Time.Before(before))
-	require.Equal(t, OrderPlaced{OrderID: "42"}, ev.Data)
-	require.Len(t, ev.Options, 1)
-	require.NotEqual(t, ev.ID, envelope.NewEvent(nil).ID)
-}
-
-// Sealing again, as a retried transaction does, gives the same bytes.
-func TestSealIsRepeatable(t *testing.T) {
-	t.Parallel()
-	c := newCatalog(t)
-	ev := envelope.NewEvent(OrderPlaced{OrderID: "42"}, envelope.TTL(time.Minute), envelope.Extension("a", map[string]int{"y": 1, "x": 2}))
-	cx := fullContext()
-	first, err := seal(t, c, ev, order42, cx).MarshalInternal()
-	require.NoError(t, err)
-	for range 10 {
-		again, err := seal(t, c, ev, order42, cx).MarshalInternal()
-		require.NoError(t, err)
-		require.Equal(t, string(first), string(again))
-	}
-}
 
 // picked holds what may be changed after it was raised, and encodings of it are counted.
 type picked struct {
@@ -132,29 +103,6 @@ func TestRegisteredAfterTheEvent(t *testing.T) {
 	event = envelope.NewEvent(timed{years})
 	years[0] = 2
 	require.Equal(t, fixedTime.AddDate(1, 0, 0), seal(t, c, event, order42, envelope.Context{}).Routing.NotBefore)
-}
-
-// A function that panics does so for the catalog that it belongs to, when the event is sealed.
-func TestFunctionOfATypePanics(t *testing.T) {
-	t.Parallel()
-	type odd struct{ Keys []string }
-	good, bad := envelope.NewCatalog("good"), envelope.NewCatalog("bad")
-	envelope.Register[odd](good)
-	envelope.Register[odd](bad, envelope.Key(func(o odd) string { return o.Keys[1] }))
-	event := envelope.NewEvent(odd{Keys: []string{"a"}})
-	seal(t, good, event, order42, envelope.Context{})
-	_, err := bad.Seal(event, order42, envelope.Context{})
-	require.EqualError(t, err, "envelope: encode Bad.odd.v1: the function of option Key: panic: runtime error: index out of range [1] with length 1: "+
-		"fix the function given to envelope.Key")
-}
-
-// A pointer is refused, and nobody looks at what it points to.
-func TestPointersAreNotEncoded(t *testing.T) {
-	t.Parallel()
-	counted, note := new(atomic.Int32), ""
-	envelope.NewEvent(&picked{Note: &note, counted: counted})
-	require.Zero(t, counted.Load())
-	envelope.NewEvent(nil, envelope.Key(keyOf), nil)
 }
 
 // Extensions are what they were when the option was made, and when the context was read.

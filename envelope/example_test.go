@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,18 +36,6 @@ func ExampleCatalog() {
 	// Output:
 	// Billing.InvoiceChecked.v2 false
 	// Billing.InvoicePaid.v1 true
-}
-
-// Errors show what to do.
-func ExampleCatalog_Lookup() {
-	events := envelope.NewCatalog("billing")
-	_, err := events.Lookup(InvoicePaid{})
-	fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n  "))
-	// Output:
-	// envelope:
-	//   look up event envelope_test.InvoicePaid:
-	//   not registered in the catalog "billing":
-	//   add envelope.Register[envelope_test.InvoicePaid](events)
 }
 
 // Seal makes the message, the Marshal methods its forms.

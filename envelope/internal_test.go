@@ -90,27 +90,6 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-func BenchmarkChecksum(b *testing.B) {
-	data := []byte(`{"order_id":"0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b","customer":"customer-4711","total":187.5,` +
-		`"lines":[{"sku":"4006381333931","quantity":1,"price":"12.50"},{"sku":"4006381333931","quantity":2,"price":"12.50"}]}`)
-	b.Run("on sight", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := checksum(data); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("library", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := jcs.Transform(data); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // Events know the registrations of their type, but keep no catalog alive.
 func TestRegistrationsAreForgotten(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package gormplugin_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -50,28 +49,6 @@ func TestContexts(t *testing.T) {
 			assert.Nil(b.t, r.TenantID)
 			assert.Nil(b.t, r.Headers)
 		},
-		"the context of a transaction": func(b *bench) {
-			ctx := envelope.WithCorrelationID(b.t.Context(), "corr")
-			b.ok(b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(order("1", "a")).Error)
-				return uow.Publish(tx, Happened{"b"})
-			}))
-			b.want("1: a", ": b")
-			for _, r := range b.rows() {
-				assert.Equal(b.t, "corr", *r.CorrelationID)
-			}
-		},
-		"each statement with a context of its own": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "first")).Create(order("1", "a")).Error)
-				b.ok(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "second")).Create(order("2", "b")).Error)
-				return uow.Publish(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "third")), Happened{"c"})
-			}))
-			b.want("1: a", "2: b", ": c")
-			for i, r := range b.rows() {
-				assert.Equal(b.t, []string{"first", "second", "third"}[i], *r.CorrelationID)
-			}
-		},
 		"the last write of an aggregate says in which context": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				o := order("1", "a")
@@ -106,16 +83,6 @@ func TestContexts(t *testing.T) {
 			assert.True(b.t, r.Expires)
 			assert.Equal(b.t, "north", part(internalOf(b.t, r), "metadata", "extensions")["region"])
 		},
-		"an event without order": func(b *bench) {
-			o := order("1")
-			o.Raise(Happened{"a"}, envelope.Unordered())
-			b.ok(b.db.Create(raising(o, "b")).Error)
-			b.want("1: a", "1: b")
-			rows := b.rows()
-			assert.Nil(b.t, rows[0].OrderingKey)
-			assert.Equal(b.t, "ordering::order-1", *rows[1].OrderingKey)
-			assert.False(b.t, rows[0].Held || rows[0].Expires)
-		},
 		"a function of an option that panics": func(b *bench) {
 			o := order("1")
 			o.Raise(Happened{"a"}, envelope.Key(func(Happened) string { panic("boom") }))
@@ -123,12 +90,6 @@ func TestContexts(t *testing.T) {
 			b.settled()
 			b.want()
 			assert.Zero(b.t, b.orders())
-			b.pending(o, "a")
-		},
-		"a tenant that is no text": func(b *bench) {
-			o := order("1", "a")
-			require.ErrorContains(b.t, b.db.WithContext(envelope.WithTenantID(b.t.Context(), "\xff")).Create(o).Error, "tenant")
-			b.want()
 			b.pending(o, "a")
 		},
 	})
@@ -151,59 +112,11 @@ func TestRouting(t *testing.T) {
 			b.want("OrderPlaced 1>inside", "OrderPlaced 1>all", "OrderPlaced 1>some")
 			assert.Contains(b.t, string(b.rows()[1].Payload), `"specversion":"1.0"`)
 		},
-		"a filter that lets through": func(b *bench) {
-			b.ok(routed(b, "Ordering.Order*").Create(placed("1")).Error)
-			b.want("OrderPlaced 1>inside", "OrderPlaced 1>all", "OrderPlaced 1>some")
-		},
-		"a filter that holds back": func(b *bench) {
-			b.ok(routed(b, "Ordering.Stock*").Create(placed("1")).Error)
-			b.want("OrderPlaced 1>inside", "OrderPlaced 1>all")
-		},
 		"an event that names its brokers": func(b *bench) {
 			o := order("1")
 			o.Raise(OrderPlaced{"1"}, envelope.To("some"))
 			b.ok(routed(b).Create(o).Error)
 			b.want("OrderPlaced 1>inside", "OrderPlaced 1>some")
-		},
-		"an event that names a broker which filters it out": func(b *bench) {
-			o := order("1")
-			o.Raise(OrderPlaced{"1"}, envelope.To("some"))
-			b.ok(routed(b, "Ordering.Stock*").Create(o).Error)
-			b.want("OrderPlaced 1>inside")
-		},
-		"events that stay inside": func(b *bench) {
-			b.ok(routed(b).Create(order("1", "a")).Error)
-			b.want("1: a>inside")
-		},
-	})
-}
-
-// A key, an id or a correlation id that no table takes is an error in the request, which then
-// writes nothing.
-func TestBounds(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("https://shop.example.com/orders?page=1&", 100)
-	runCases(t, map[string]func(b *bench){
-		"correlation id": func(b *bench) {
-			err := b.db.WithContext(envelope.WithCorrelationID(b.t.Context(), long)).Create(order("1", "a")).Error
-			require.ErrorContains(b.t, err, "the correlation id of the context: ")
-			require.ErrorContains(b.t, err, "has 3900 bytes, the most is 512: check such values where they enter the application")
-			b.want()
-		},
-		"ordering key": func(b *bench) {
-			err := b.db.Transaction(func(tx *gorm.DB) error {
-				return uow.Publish(tx, Happened{"a"}, envelope.Key(func(Happened) string { return long }))
-			})
-			require.ErrorContains(b.t, err, "the ordering key ")
-			require.ErrorContains(b.t, err, "has 3900 bytes, the most is 512")
-			b.want()
-		},
-		"at the bound": func(b *bench) {
-			ctx := envelope.WithCorrelationID(b.t.Context(), long[:512])
-			b.ok(b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-				return uow.Publish(tx, Happened{"a"}, envelope.Key(func(Happened) string { return long[:512] }))
-			}))
-			b.want(": a")
 		},
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -47,15 +46,6 @@ func TestCorrelations(t *testing.T) {
 			b.ok(b.db.Create(o).Error)
 			assert.Equal(b.t, all(2, id), b.correlations())
 		},
-		"every broker": func(b *bench) {
-			o := placed("1")
-			id := idOf(o)
-			b.ok(b.db.Create(o).Error)
-			b.want("OrderPlaced 1", "OrderPlaced 1>partner")
-			for _, r := range b.rows() {
-				assert.Equal(b.t, id, *r.CorrelationID)
-			}
-		},
 		"a transaction of several aggregates and none": func(b *bench) {
 			second, first := order("2", "a"), order("1", "b")
 			id := idOf(second) // raised first, and written last
@@ -67,83 +57,14 @@ func TestCorrelations(t *testing.T) {
 			b.want("2: a", "1: b", ": c")
 			assert.Equal(b.t, all(3, id), b.correlations())
 		},
-		"units are apart": func(b *bench) {
-			first, second := order("1", "a"), order("2", "b")
-			ids := []string{idOf(first), idOf(second)}
-			b.ok(b.db.Create(first).Error)
-			b.ok(b.db.Create(second).Error)
-			assert.Equal(b.t, ids, b.correlations())
-		},
-		"a unit inside a unit": func(b *bench) {
-			o := order("1", "a")
-			id := idOf(o)
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				b.ok(u.DB.Create(o).Error)
-				return uow.Do(b.t.Context(), u.DB, func(u *uow.Unit) error { return u.Publish(Happened{"b"}) })
-			}))
-			b.want("1: a", ": b")
-			assert.Equal(b.t, all(2, id), b.correlations())
-		},
 		"what a savepoint takes back is not the first": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
-					b.ok(uow.Publish(tx, Happened{"undone"}))
-					return errRefused
-				}), errRefused)
+				b.goesBack(tx, func(tx *gorm.DB) { b.ok(uow.Publish(tx, Happened{"undone"})) })
 				b.ok(uow.Publish(tx, Happened{"a"}))
 				return uow.Publish(tx, Happened{"b"})
 			}))
 			b.want(": a", ": b")
 			assert.Equal(b.t, all(2, b.rows()[0].MessageID), b.correlations())
-		},
-		"statements of which one has an id": func(b *bench) {
-			o := order("2", "b")
-			id := idOf(o)
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(uow.Publish(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "given")), Happened{"a"}))
-				b.ok(uow.Publish(tx, Happened{"c"}))
-				return tx.Create(o).Error
-			}))
-			b.want("2: b", ": a", ": c")
-			assert.Equal(b.t, []string{id, "given", id}, b.correlations())
-		},
-		"events that get the id of their aggregate late": func(b *bench) {
-			ticket := &Ticket{Name: "a"}
-			ticket.Raise(TicketSold{Name: "a"})
-			ticket.Raise(TicketNamed{Names: []string{"x"}})
-			id := idOf(ticket)
-			b.ok(b.db.Create(ticket).Error)
-			assert.Equal(b.t, all(2, id), b.correlations())
-		},
-		"a preview": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(order("1", "a", "b")).Error)
-				captured, err := gormplugin.Preview(tx)
-				b.ok(err)
-				for _, c := range captured {
-					assert.Equal(b.t, captured[0].Rows[0].MessageID.String(), c.Rows[0].CorrelationID)
-				}
-				return nil
-			}))
-			assert.Equal(b.t, all(2, b.rows()[0].MessageID), b.correlations())
-		},
-		"a unit that is repeated": func(b *bench) {
-			first, attempts := "", 0
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				attempts++
-				o := order("1")
-				b.ok(u.Publish(Happened{"a"}))
-				b.ok(u.DB.Save(raising(o, "b")).Error)
-				captured, err := gormplugin.Preview(u.DB)
-				b.ok(err)
-				if attempts == 1 {
-					first = captured[0].Rows[0].MessageID.String()
-					return conflict("40001")
-				}
-				return nil
-			}, uow.WithRetry(2)))
-			b.want(": a", "1: b")
-			assert.Equal(b.t, all(2, first), b.correlations())
 		},
 		"a transaction of the caller's own": func(b *bench) {
 			o := order("1", "a")
@@ -157,20 +78,6 @@ func TestCorrelations(t *testing.T) {
 			b.ok(own.Commit())
 			b.want("1: a", ": b", ": c")
 			assert.Equal(b.t, []string{id, "given", id}, b.correlations())
-		},
-		"a transaction of the caller's own that rolls back, and a save": func(b *bench) {
-			o := order("1", "b")
-			own, err := b.pool().BeginTx(b.t.Context(), nil)
-			b.ok(err)
-			db := b.adopt(own, nil)
-			b.ok(uow.Publish(db, Happened{"a"}))
-			b.ok(db.Create(o).Error)
-			var first string
-			b.ok(own.QueryRowContext(b.t.Context(), "SELECT DISTINCT correlation_id FROM "+b.at.outbox()).Scan(&first))
-			b.ok(own.Rollback())
-			b.ok(b.db.Create(raising(o, "c")).Error)
-			b.want("1: b", "1: c")
-			assert.Equal(b.t, all(2, first), b.correlations())
 		},
 	}
 	for name, commits := range map[string]bool{"and may have committed": true, "and has rolled back": false} {

@@ -9,7 +9,6 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
-	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -29,38 +28,14 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 			b.ok(tx.Commit().Error)
 			b.want("1: a")
 		},
-		"a listener ends the transaction once more": func(b *bench) {
-			tx := b.db.Begin()
-			onCommit(b.db, func([]wakeup.WakeUp) bool {
-				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone)
-				return true
-			})
-			b.ok(tx.Create(order("1", "a")).Error)
-			b.ok(tx.Commit().Error)
-			b.want("1: a")
-		},
 		"everything after the commit": func(b *bench) {
 			tx := b.db.Begin()
 			b.ok(tx.Commit().Error)
 			b.nothingGoesInto(tx)
 		},
-		"everything after the rollback": func(b *bench) {
-			tx := b.db.Begin()
-			b.ok(tx.Rollback().Error)
-			b.nothingGoesInto(tx)
-		},
-		"everything in a function after the commit": func(b *bench) {
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				return u.AfterCommit(func() { b.nothingGoesInto(u.DB) })
-			}))
-		},
 		"a statement that rolls back":                          func(b *bench) { b.endedBy(b.db, "ROLLBACK") },
 		"a statement that commits":                             func(b *bench) { b.endedBy(b.db, "COMMIT") },
 		"a statement that rolls back, where they are prepared": func(b *bench) { b.endedBy(b.db.Session(&gorm.Session{PrepareStmt: true}), "rollback;") },
-		"a statement that rolls back a transaction without events": func(b *bench) {
-			b.not(outbox.SQLite, "its driver minds by itself")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Exec("ROLLBACK").Error }))
-		},
 		"a function after the commit panics": func(b *bench) {
 			var ran []string
 			o := order("1", "a")
@@ -73,21 +48,6 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 				})
 			})
 			assert.Equal(b.t, []string{"first", "third"}, ran)
-			b.settled()
-			b.want("1: a")
-			b.pending(o)
-		},
-		"a listener panics": func(b *bench) {
-			ran := false
-			o := order("1", "a")
-			onCommit(b.db, func([]wakeup.WakeUp) bool { panic("boom") })
-			require.PanicsWithValue(b.t, "boom", func() {
-				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-					b.ok(u.AfterCommit(func() { ran = true }))
-					return u.DB.Create(o).Error
-				})
-			})
-			assert.True(b.t, ran)
 			b.settled()
 			b.want("1: a")
 			b.pending(o)
@@ -105,10 +65,6 @@ func TestErrorsThatEndTheTransaction(t *testing.T) {
 		},
 		"a conflict that rolls back, in a statement of GORM's": func(_ *bench, tx *gorm.DB) error {
 			return tx.Clauses(clause.Insert{Modifier: "OR ROLLBACK"}).Create(order("there", "never")).Error
-		},
-		"a conflict that rolls back, in a query": func(b *bench, tx *gorm.DB) error {
-			var ids []string
-			return tx.Raw("INSERT OR ROLLBACK INTO " + b.table(&Order{}) + " (id) VALUES ('there') RETURNING id").Scan(&ids).Error
 		},
 		"a trigger that rolls back": func(b *bench, tx *gorm.DB) error {
 			b.ok(tx.Exec("CREATE TEMP TRIGGER watcher BEFORE DELETE ON " + b.table(&Order{}) + " BEGIN SELECT RAISE(ROLLBACK, 'no'); END").Error)

@@ -219,18 +219,3 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	})
 	require.Equal(t, 33, int(allocations)) // of them two for the correlation id: its text, and its value in the one row
 }
-
-// A transaction of 100,000 aggregates costs of each what one of 1,000 does.
-func TestAllocationsAreLinear(t *testing.T) { // not parallel, as other tests would be counted too
-	testenv.NeedExactAllocations(t)
-	p := newFlushPlugin(t)
-	perAggregate := func(n int) float64 {
-		total := testing.AllocsPerRun(1, func() {
-			commitOf(t, p, outbox.Postgres, make([]flushOrder, n), envelope.Context{}, &inserts{})
-		})
-		return total / float64(n)
-	}
-	few, many := perAggregate(1000), perAggregate(100_000)
-	t.Logf("allocations per aggregate: %.3f and %.3f", few, many)
-	require.InEpsilon(t, few, many, 0.01)
-}

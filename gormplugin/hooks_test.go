@@ -6,8 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
-
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // hooked is an aggregate that does act at one hook.
@@ -102,66 +100,6 @@ func TestEveryHook(t *testing.T) {
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
-		"a hook publishes": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
-			b.ok(b.db.Create(raising(h, "raised")).Error)
-			b.want("1: raised", ": published")
-		},
-		"a hook before the statement publishes": func(b *bench) {
-			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
-			b.ok(b.db.Create(raising(h, "raised")).Error)
-			b.want("1: raised", ": published")
-		},
-		"a hook publishes without a default transaction": func(b *bench) {
-			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
-			b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(h).Error)
-			b.want(": published")
-		},
-		"a hook publishes and then the statement fails": func(b *bench) {
-			b.ok(b.db.Create(&Hooked{ID: "1"}).Error)
-			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
-			require.Error(b.t, b.db.Create(h).Error)
-			b.want()
-		},
-		"a hook writes another aggregate": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
-			b.ok(b.db.Create(raising(h, "own")).Error)
-			b.want("1: own", "2: other")
-		},
-		"a hook writes another aggregate before the statement": func(b *bench) {
-			h := hooked("1", "BeforeSave", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
-			b.ok(b.db.Save(raising(h, "own")).Error)
-			// Save tries an UPDATE with hooks, then inserts without them.
-			b.want("2: other", "1: own")
-		},
-		"a hook writes another aggregate that fails": func(b *bench) {
-			b.stored("2")
-			twin := order("2", "other")
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(twin).Error })
-			require.Error(b.t, b.db.Create(raising(h, "own")).Error)
-			b.want()
-			b.pending(h, "own")
-			b.pending(twin, "other")
-			assert.Zero(b.t, b.count(&Hooked{}))
-		},
-		"a hook writes another aggregate in a nested transaction that fails": func(b *bench) {
-			other := order("2", "other")
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error {
-				require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
-					b.ok(tx.Create(other).Error)
-					return errRefused
-				}), errRefused)
-				return nil
-			})
-			b.ok(b.db.Create(raising(h, "own")).Error)
-			b.want("1: own")
-			b.pending(other, "other")
-		},
-		"a hook writes without a default transaction": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
-			b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(raising(h, "own")).Error)
-			b.want("1: own", "2: other")
-		},
 		"a hook writes and fails without a default transaction": func(b *bench) {
 			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error {
 				b.ok(tx.Create(order("2", "other")).Error)
@@ -172,22 +110,6 @@ func TestHooks(t *testing.T) {
 			assert.Zero(b.t, b.orders())
 			b.pending(h, "own")
 		},
-		"a hook updates its own aggregate": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(h *Hooked, tx *gorm.DB) error {
-				return tx.Model(raising(h, "hook")).UpdateColumn("note", "x").Error
-			})
-			b.ok(b.db.Create(raising(h, "own")).Error)
-			b.want("1: own", "1: hook")
-		},
-		"a hook with a function for after the commit": func(b *bench) {
-			var ran []string
-			h := hooked("1", "AfterSave", func(_ *Hooked, tx *gorm.DB) error {
-				return b.plugin.AfterCommit(tx, func() { ran = append(ran, "committed") })
-			})
-			b.ok(b.db.Create(raising(h, "own")).Error)
-			assert.Equal(b.t, []string{"committed"}, ran)
-			b.want("1: own")
-		},
 		"hooks of a slice, one of which fails": func(b *bench) {
 			batch := []*Hooked{
 				hooked("1", "AfterCreate", func(h *Hooked, _ *gorm.DB) error { raising(h, "a"); return nil }),
@@ -197,16 +119,6 @@ func TestHooks(t *testing.T) {
 			b.want()
 			b.pending(batch[0], "a")
 			assert.Zero(b.t, b.count(&Hooked{}))
-		},
-		"hooks of a slice that all raise": func(b *bench) {
-			raise := func(h *Hooked, _ *gorm.DB) error { raising(h, "hook"); return nil }
-			b.ok(b.db.Create([]*Hooked{hooked("1", "AfterCreate", raise), hooked("2", "AfterCreate", raise)}).Error)
-			b.want("1: hook", "2: hook")
-		},
-		"hooks skipped, capture not": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(h *Hooked, _ *gorm.DB) error { raising(h, "hook"); return nil })
-			b.ok(b.db.Session(&gorm.Session{SkipHooks: true}).Create(raising(h, "own")).Error)
-			b.want("1: own")
 		},
 	})
 }

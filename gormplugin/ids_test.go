@@ -6,11 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // TicketSold gets the id of its ticket.
@@ -62,47 +60,11 @@ func TestIDsThatTheDatabaseMakes(t *testing.T) {
 			assert.Equal(b.t, *rows[0].AggregateID, payload(b, 2)["ref"])
 			assert.Equal(b.t, "ticket "+*rows[0].AggregateID, *rows[0].OrderingKey, "functions of the event see it")
 		},
-		"a slice": func(b *bench) {
-			tickets := []*Ticket{{Name: "a"}, {Name: "b"}}
-			for _, ticket := range tickets {
-				ticket.Raise(TicketNamed{})
-			}
-			b.ok(b.db.Create(tickets).Error)
-			for i, row := range b.rows() {
-				assert.Equal(b.t, *row.AggregateID, payload(b, i)["ref"])
-			}
-		},
-		"the insert is rolled back, and the next one has another id": func(b *bench) {
-			ticket := &Ticket{Name: "a"}
-			ticket.Raise(TicketNamed{})
-			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(ticket).Error)
-				captured, err := gormplugin.Preview(tx)
-				b.ok(err)
-				assert.Equal(b.t, captured[0].Source.ID, captured[0].Data.(TicketNamed).Ref)
-				return errRefused
-			}), errRefused)
-			ticket.ID = 0
-			b.ok(b.db.Create(&Ticket{Name: "between"}).Error)
-			b.ok(b.db.Create(ticket).Error)
-			assert.Equal(b.t, *b.rows()[0].AggregateID, payload(b, 0)["ref"])
-		},
-		"an id that is there stays": func(b *bench) {
-			ticket := &Ticket{ID: 7, Name: "a"}
-			ticket.Raise(TicketNamed{TicketRef: TicketRef{"mine"}})
-			b.ok(b.db.Create(ticket).Error)
-			assert.Equal(b.t, "mine", payload(b, 0)["ref"])
-		},
-		"without an aggregate": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, TicketNamed{}) }))
-			assert.Empty(b.t, payload(b, 0)["ref"])
-		},
 		"an id that does not fit": func(b *bench) {
 			ticket := &Ticket{ID: 1000, Name: "a"}
 			ticket.Raise(TicketShort{})
 			err := b.db.Create(ticket).Error
-			var capture *gormplugin.CaptureError
-			require.ErrorAs(b.t, err, &capture)
+			require.ErrorAs(b.t, err, new(*gormplugin.CaptureError))
 			assert.Contains(b.t, err.Error(), `the id "1000" of its Ticket does not fit its field ID`)
 			b.want()
 		},

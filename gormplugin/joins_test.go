@@ -49,21 +49,13 @@ func TestJoinTables(t *testing.T) {
 			b.want("s,a: joined", "s,b: joined")
 			err := b.db.Model(squad).Association("Players").Append(&Player{ID: "c"})
 			if b.dialect == outbox.MySQL {
-				var partial *gormplugin.PartialBatchError
-				require.ErrorAs(b.t, err, &partial)
+				require.ErrorAs(b.t, err, new(*gormplugin.PartialBatchError))
 				require.ErrorContains(b.t, err, "append to an owner that does not hold the members which are there")
 				err = b.db.Model(&Squad{ID: "s"}).Association("Players").Append(&Player{ID: "c"})
 			}
 			b.ok(err)
 			b.want("s,a: joined", "s,b: joined", "s,c: joined")
 			assert.Equal(b.t, 3, b.count(&Enlistment{}))
-		},
-		"append what is there": func(b *bench) {
-			prepare(b)
-			squad := &Squad{ID: "s", Players: []*Player{{ID: "a"}, {ID: "b"}}}
-			b.ok(b.db.Create(squad).Error)
-			b.ok(b.db.Model(squad).Association("Players").Append(&Player{ID: "a"}))
-			b.want("s,a: joined", "s,b: joined")
 		},
 		"save an owner again": func(b *bench) {
 			prepare(b)

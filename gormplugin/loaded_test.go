@@ -11,12 +11,6 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Read raises in a method with a value receiver.
-func (l Line) Read() Line {
-	l.Raise(Happened{"read"})
-	return l
-}
-
 // Copies of aggregates that were loaded share their events.
 func TestCopiesOfLoadedAggregates(t *testing.T) {
 	t.Parallel()
@@ -33,56 +27,6 @@ func TestCopiesOfLoadedAggregates(t *testing.T) {
 			}))
 			b.want("1: counted", "2: counted")
 		},
-		"outside a transaction": func(b *bench) {
-			b.ok(b.db.Create(order("1")).Error)
-			var o Order
-			b.ok(b.db.First(&o).Error)
-			seen := o
-			seen.Raise(Happened{"seen"})
-			b.ok(b.db.Save(&o).Error)
-			b.want("1: seen")
-		},
-		"in methods with value receivers": func(b *bench) {
-			b.ok(b.db.Create(&Line{ID: 7}).Error)
-			var line Line
-			b.ok(b.db.First(&line).Error)
-			line.Read()
-			b.ok(b.db.Save(&line).Error)
-			b.want("7: read")
-		},
-		"given to gorm.G by value": func(b *bench) {
-			b.ok(b.db.Create(order("1")).Error)
-			o, err := gorm.G[Order](b.db).Where("id = ?", "1").First(b.t.Context())
-			b.ok(err)
-			o.Raise(Happened{"changed"})
-			o.Status = "changed"
-			_, err = gorm.G[Order](b.db).Where("id = ?", "1").Updates(b.t.Context(), o)
-			b.ok(err)
-			b.want("1: changed")
-		},
-		"preloaded, with their owner": func(b *bench) {
-			b.ok(b.db.Create(&Order{ID: "1", Lines: []Line{{ID: 1}, {ID: 2}}}).Error)
-			var o Order
-			b.ok(b.db.Preload("Lines").First(&o).Error)
-			for _, line := range o.Lines {
-				line.Raise(Happened{"picked"})
-			}
-			b.ok(b.db.Save(&o.Lines).Error)
-			b.want("1: picked", "2: picked")
-		},
-		"in batches": func(b *bench) {
-			b.ok(b.db.Create([]*Order{order("1"), order("2"), order("3")}).Error)
-			var batch []Order
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				return tx.FindInBatches(&batch, 2, func(tx *gorm.DB, _ int) error {
-					for _, o := range batch {
-						o.Raise(Happened{"billed"})
-					}
-					return tx.Session(&gorm.Session{NewDB: true}).Save(&batch).Error
-				}).Error
-			}))
-			b.want("1: billed", "2: billed", "3: billed")
-		},
 	})
 }
 
@@ -98,13 +42,6 @@ func TestLoadedAndNotWritten(t *testing.T) {
 			o.Raise(Happened{"picked"})
 			o.Lines[0].SKU = "x"
 			b.ok(tx.Save(&o.Lines[0]).Error)
-		},
-		"raised on the copy in a loop, saved nowhere": func(b *bench, tx *gorm.DB) {
-			var orders []*Order
-			b.ok(tx.Find(&orders).Error)
-			for _, o := range orders {
-				o.Raise(Happened{"counted"})
-			}
 		},
 		"its statement fails, and the error is ignored": func(b *bench, tx *gorm.DB) {
 			var o Order
@@ -135,24 +72,6 @@ func TestLoadedAndNotWritten(t *testing.T) {
 		})
 	}
 	fine := map[string]func(b *bench){
-		"it is saved": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				var o Order
-				b.ok(tx.First(&o).Error)
-				o.Raise(Happened{"paid"})
-				return tx.Save(&o).Error
-			}))
-			b.want("1: paid")
-		},
-		"it is tracked": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				var o Order
-				b.ok(tx.First(&o).Error)
-				o.Raise(Happened{"paid"})
-				return uow.Track(tx, &o)
-			}))
-			b.want("1: paid")
-		},
 		"its events are discarded": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				var o Order
@@ -162,26 +81,6 @@ func TestLoadedAndNotWritten(t *testing.T) {
 				return nil
 			}))
 			b.want()
-		},
-		"raised in a nested transaction that was rolled back": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				var o Order
-				b.ok(tx.First(&o).Error)
-				require.ErrorIs(b.t, tx.Transaction(func(*gorm.DB) error {
-					o.Raise(Happened{"paid"})
-					return errRefused
-				}), errRefused)
-				return nil
-			}))
-			b.want()
-		},
-		"raised after the transaction": func(b *bench) {
-			var o Order
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.First(&o).Error }))
-			o.Raise(Happened{"paid"})
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Create(order("2")).Error }))
-			b.want()
-			b.pending(&o, "paid")
 		},
 		"captured by nothing, as was said": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
@@ -201,26 +100,4 @@ func TestLoadedAndNotWritten(t *testing.T) {
 		}
 	}
 	runCases(t, fine)
-}
-
-// A loop that loads what it changes, in one variable, and fails before any statement on it.
-func TestALoopThatLoadsItsAggregate(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		b.ok(b.db.Create(order("1")).Error)
-		var o Order
-		for try := range 3 {
-			err := b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.First(&o, "id = ?", "1").Error)
-				o.Raise(Happened{"paid"})
-				if try < 2 {
-					return errRefused
-				}
-				return tx.Save(&o).Error
-			})
-			require.Equal(b.t, try == 2, err == nil)
-		}
-		b.want("1: paid")
-		b.pending(&o)
-	})
 }

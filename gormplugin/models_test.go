@@ -32,10 +32,6 @@ type Unregistered struct{ X int }
 
 type Unencodable struct{ C chan int }
 
-type Measured struct{ Value float64 }
-
-type Cyclic struct{ Next *Cyclic }
-
 func catalog() *envelope.Catalog {
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[OrderPlaced](events, envelope.Published())
@@ -43,10 +39,7 @@ func catalog() *envelope.Catalog {
 	envelope.Register[StockReserved](events, envelope.Published())
 	envelope.Register[Happened](events)
 	envelope.Register[Unencodable](events)
-	envelope.Register[Measured](events)
-	envelope.Register[Cyclic](events)
 	envelope.Register[Picked](events)
-	envelope.Register[Bin](events, envelope.Key(binKey), envelope.NotBefore(binTime))
 	envelope.Register[Echo](events)
 	ticketCatalog(events)
 	return events

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,7 +11,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -50,31 +48,10 @@ func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 			b.want()
 			b.pending(o)
 		},
-		"another transaction is the next to be seen": func(b *bench) {
-			o := order("1", "a")
-			own, db := b.own()
-			b.ok(db.Create(o).Error)
-			b.ok(own.Commit())
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Create(&Plain{}).Error }))
-			b.pending(o)
-			b.purge(b.open(&gorm.Config{}))
-			b.ok(b.db.Save(raising(o, "b")).Error)
-			b.want("1: b")
-		},
 		"nothing else is seen": func(b *bench) {
 			o := order("1", "a")
 			own, db := b.own()
 			b.ok(db.Create(o).Error)
-			b.ok(own.Commit())
-			b.plugin.LookLater()
-			b.pending(o)
-		},
-		"a transaction in progress": func(b *bench) {
-			o := order("1", "a")
-			own, db := b.own()
-			b.ok(db.Create(o).Error)
-			b.plugin.LookLater()
-			b.pending(o, "a")
 			b.ok(own.Commit())
 			b.plugin.LookLater()
 			b.pending(o)
@@ -97,71 +74,13 @@ func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 			first, second := order("1", "a"), order("2", "b")
 			own, db := b.own()
 			b.ok(db.Create(first).Error)
-			require.ErrorIs(b.t, db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(second).Error)
-				return errRefused
-			}), errRefused)
+			b.goesBack(db, func(tx *gorm.DB) { b.ok(tx.Create(second).Error) })
 			b.ok(own.Commit())
 			b.plugin.LookLater()
 			b.pending(first)
 			b.pending(second, "b")
 			b.ok(b.db.Create(second).Error)
 			b.want("1: a", "2: b")
-		},
-		"raised since": func(b *bench) {
-			o := order("1", "a")
-			own, db := b.own()
-			b.ok(db.Create(o).Error)
-			b.ok(own.Commit())
-			raising(o, "b")
-			b.plugin.LookLater()
-			b.pending(o, "b")
-		},
-		"many events": func(b *bench) {
-			orders := make([]*Order, 250)
-			for i := range orders {
-				orders[i] = order(fmt.Sprint(i), "a")
-			}
-			own, db := b.own()
-			b.ok(db.Create(orders).Error)
-			b.ok(db.Save(orders[0]).Error)
-			assert.Equal(b.t, 250, b.plugin.Watched(), "each once")
-			b.ok(own.Commit())
-			b.plugin.LookLater()
-			assert.Zero(b.t, b.plugin.Watched())
-			b.pending(orders[0])
-			b.pending(orders[249])
-		},
-		"prepared statements": func(b *bench) {
-			o := order("1", "a")
-			own, db := b.own()
-			b.ok(db.Session(&gorm.Session{PrepareStmt: true}).Create(o).Error)
-			b.ok(own.Commit())
-			b.purge(b.db)
-			b.ok(b.db.Save(o).Error)
-			b.want()
-		},
-		"a handle that was opened on the transaction": func(b *bench) {
-			o := order("1", "a")
-			own, err := b.pool().BeginTx(b.t.Context(), nil)
-			b.ok(err)
-			db, err := gorm.Open(b.on(own), b.at.config(nil))
-			b.ok(err)
-			b.ok(db.Use(b.plugin))
-			b.ok(db.Create(o).Error)
-			b.ok(own.Commit())
-			b.purge(b.db)
-			b.ok(b.db.Save(o).Error)
-			b.want()
-		},
-		"a transaction on one connection": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Connection(func(db *gorm.DB) error {
-				return db.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error })
-			}))
-			b.purge(b.db)
-			b.ok(b.db.Save(o).Error)
-			b.want()
 		},
 		"the caller has told": func(b *bench) {
 			o := order("1", "a")
@@ -250,20 +169,8 @@ func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){}
 	for name, commits := range map[string]bool{"that did commit": true, "that did not": false} {
-		lose := func(b *bench) (*gorm.DB, *gormplugin.Plugin) { b.t.Helper(); return b.lose(commits) }
-		cases["saved again "+name] = func(b *bench) {
-			db, _ := lose(b)
-			o := order("1", "a")
-			require.ErrorIs(b.t, db.Create(o).Error, errLost)
-			b.pending(o, "a")
-			b.ok(db.Save(o).Error)
-			b.want("1: a")
-			b.pending(o)
-			b.ok(db.Save(raising(o, "b")).Error)
-			b.want("1: a", "1: b")
-		}
 		cases["saved again with another plugin "+name] = func(b *bench) { // which does not look
-			db, _ := lose(b)
+			db, _ := b.lose(commits)
 			o := order("1", "a")
 			require.ErrorIs(b.t, db.Create(o).Error, errLost)
 			b.ok(b.db.Save(raising(o, "b")).Error)
@@ -271,7 +178,7 @@ func TestUnknownCommits(t *testing.T) {
 			b.pending(o)
 		}
 		cases["looked after "+name] = func(b *bench) {
-			db, plugin := lose(b)
+			db, plugin := b.lose(commits)
 			o := order("1", "a")
 			require.ErrorIs(b.t, db.Create(o).Error, errLost)
 			plugin.LookLater()
@@ -287,7 +194,7 @@ func TestUnknownCommits(t *testing.T) {
 			b.want("1: a")
 		}
 		cases["looked after, and saved under the same version "+name] = func(b *bench) {
-			db, plugin := lose(b)
+			db, plugin := b.lose(commits)
 			account := raising(&Account{Bank: "b", Number: 1, Version: 1}, "a")
 			require.ErrorIs(b.t, db.Create(account).Error, errLost)
 			plugin.LookLater()
@@ -302,7 +209,7 @@ func TestUnknownCommits(t *testing.T) {
 			assert.Equal(b.t, "2.1", b.sequences()[2])
 		}
 		cases["repeated by the caller "+name] = func(b *bench) {
-			db, _ := lose(b)
+			db, _ := b.lose(commits)
 			o := order("1")
 			b.ok(uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
 				b.ok(u.Publish(Happened{"published"}))
@@ -311,18 +218,6 @@ func TestUnknownCommits(t *testing.T) {
 			assert.ElementsMatch(b.t, []string{": published", "1: a"}, b.emitted())
 			b.pending(o)
 		}
-	}
-	cases["a commit that the database refuses is none of them"] = func(b *bench) {
-		b.only(outbox.Postgres, "it has constraints that are checked at the commit, and a driver that ends the transaction")
-		b.at.changed.Store(true)
-		lines := b.table(&Line{})
-		b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_refuse FOREIGN KEY (order_id) REFERENCES " +
-			b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
-		require.Error(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-			b.ok(tx.Create(order("1", "a")).Error)
-			return tx.Exec("INSERT INTO " + lines + " (order_id) VALUES ('nobody')").Error
-		}))
-		assert.Zero(b.t, b.plugin.Watched())
 	}
 	runCases(t, cases)
 }

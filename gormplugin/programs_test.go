@@ -16,8 +16,7 @@ func raises(agg int) op { return op{Kind: "raise", Event: "ticked", Agg: agg} }
 
 func block(kind string, end result, body ...op) op { return op{Kind: kind, End: end, Body: body} }
 
-// Programs that were wrong once, or nearly, and what has to be in the outbox after them; the model
-// is asked as well.
+// Programs that were wrong once, or nearly, and the outbox after them. Each runs against the model, too.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -45,6 +44,23 @@ func TestPrograms(t *testing.T) {
 				block("transaction", done, savepointOp("SAVEPOINT", "a"), on("save", 0), savepointOp("SAVEPOINT", "a"), savepointOp("RELEASE", "a"), savepointOp("ROLLBACK_TO", "a")),
 			},
 			only: outbox.SQLite,
+		},
+		"events leave in the order in which they were raised": {
+			program: []op{raises(0), raises(1), raises(0), block("transaction", done, on("save", 1), on("save", 0))},
+			want:    []string{"1 default", "2 default", "3 default"},
+		},
+		"the last savepoint of a name counts": {
+			program: []op{
+				raises(0), raises(1),
+				block("transaction", done, savepointOp("SAVEPOINT", "a"), on("save", 0), savepointOp("SAVEPOINT", "a"), on("save", 1), savepointOp("ROLLBACK_TO", "a")),
+			},
+			want: []string{"1 default"},
+		},
+		"a function of a part that is undone does not run": {
+			program: []op{block("transaction", done, on("after", 0), savepointOp("SAVEPOINT", "a"), on("after", 0), savepointOp("ROLLBACK_TO", "a"))},
+		},
+		"an event between a write and a miss stays": {
+			program: []op{block("transaction", done, on("save", 0), raises(0), on("miss", 0))},
 		},
 		"nothing runs after a rollback": {
 			program: []op{block("transaction", failed, on("after", 0)), block("do", panicked, on("after", 0)), block("begin", failed, on("after", 0))},

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -41,17 +40,11 @@ func (b *bench) scenes(db *gorm.DB) (late *Order) {
 	b.ok(db.Transaction(func(tx *gorm.DB) error {
 		b.ok(tx.Create(late).Error)
 		b.ok(uow.Publish(tx, Happened{"c"}))
-		require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
-			b.ok(tx.Create(undone).Error)
-			return errRefused
-		}), errRefused)
+		b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Create(undone).Error) })
 		raising(late, "d")
 		return nil
 	}))
-	require.ErrorIs(b.t, db.Transaction(func(tx *gorm.DB) error {
-		b.ok(tx.Create(refused).Error)
-		return errRefused
-	}), errRefused)
+	b.goesBack(db, func(tx *gorm.DB) { b.ok(tx.Create(refused).Error) })
 	b.ok(db.Delete(raising(saved, "e")).Error)
 	b.pending(undone, "undone")
 	b.pending(refused, "refused")
@@ -64,35 +57,18 @@ func TestSessions(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){}
 	for name, session := range map[string]*gorm.Session{
-		"a plain session":                            {},
-		"a session with a context":                   {Context: background()},
-		"a session for a new statement":              {NewDB: true},
-		"a session that prepares statements":         {PrepareStmt: true},
-		"a session without default transaction":      {SkipDefaultTransaction: true},
 		"a session that prepares, no default one":    {PrepareStmt: true, SkipDefaultTransaction: true},
 		"a session without hooks":                    {SkipHooks: true},
-		"a session with batches":                     {CreateBatchSize: 1},
-		"a session with all fields":                  {QueryFields: true},
-		"a session that saves associations in full":  {FullSaveAssociations: true},
-		"a session that allows global updates":       {AllowGlobalUpdate: true},
-		"a session that passes on what is unscoped":  {PropagateUnscoped: true},
-		"a session with a time of its own":           {NowFunc: func() time.Time { return time.Unix(0, 0) }},
 		"a session with everything that is harmless": {PrepareStmt: true, SkipDefaultTransaction: true, QueryFields: true, FullSaveAssociations: true, Context: background()},
 	} {
 		cases[name] = func(b *bench) { b.scenario(b.db.Session(session)) }
 	}
 	for name, config := range map[string]*gorm.Config{
-		"a handle that prepares statements":        {PrepareStmt: true},
-		"a handle that prepares few statements":    {PrepareStmt: true, PrepareStmtMaxSize: 2},
-		"a handle without default transaction":     {SkipDefaultTransaction: true},
-		"a handle that prepares, no default one":   {PrepareStmt: true, SkipDefaultTransaction: true},
-		"a handle with translated errors":          {TranslateError: true},
-		"a handle with a limit for transactions":   {DefaultTransactionTimeout: time.Minute},
-		"a handle with a limit for statements":     {DefaultContextTimeout: time.Minute},
-		"a handle with both limits":                {DefaultContextTimeout: time.Minute, DefaultTransactionTimeout: time.Minute},
-		"a handle with batches":                    {CreateBatchSize: 1},
-		"a handle with all fields":                 {QueryFields: true},
-		"a handle that saves associations in full": {FullSaveAssociations: true},
+		"a handle that prepares few statements":  {PrepareStmt: true, PrepareStmtMaxSize: 2},
+		"a handle that prepares, no default one": {PrepareStmt: true, SkipDefaultTransaction: true},
+		"a handle with translated errors":        {TranslateError: true},
+		"a handle with both limits":              {DefaultContextTimeout: time.Minute, DefaultTransactionTimeout: time.Minute},
+		"a handle with batches":                  {CreateBatchSize: 1},
 	} {
 		cases[name] = func(b *bench) {
 			config := *config // each case changes its own
@@ -107,53 +83,6 @@ func TestSessions(t *testing.T) {
 func TestSessionsThatDiffer(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
-		"an initialized session": func(b *bench) {
-			b.ok(b.db.Session(&gorm.Session{Initialized: true}).Create(order("1", "a")).Error)
-			b.want("1: a")
-		},
-		"a transaction that goes on with prepared statements": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(order("1", "a")).Error)
-				prepared := tx.Session(&gorm.Session{PrepareStmt: true})
-				b.ok(prepared.Create(order("2", "b")).Error)
-				require.ErrorIs(b.t, prepared.Transaction(func(tx *gorm.DB) error {
-					b.ok(tx.Create(order("3", "c")).Error)
-					return errRefused
-				}), errRefused)
-				b.ok(prepared.Exec(b.set("mine")).Error)
-				b.ok(prepared.Create(order("4", "d")).Error)
-				b.ok(prepared.Exec(b.back("mine")).Error)
-				return uow.Publish(prepared, Happened{"e"})
-			}))
-			b.want("1: a", "2: b", ": e")
-			assert.Equal(b.t, 2, b.orders())
-		},
-		"prepared and not, one after the other": func(b *bench) {
-			b.ok(b.db.Session(&gorm.Session{PrepareStmt: true}).Create(order("1", "a")).Error)
-			b.ok(b.db.Create(order("2", "b")).Error)
-			b.ok(b.db.Session(&gorm.Session{PrepareStmt: true}).Create(order("3", "c")).Error)
-			b.want("1: a", "2: b", "3: c")
-		},
-		"a dry run": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Session(&gorm.Session{DryRun: true}).Create(o).Error)
-			b.want()
-			b.pending(o, "a")
-			assert.Zero(b.t, b.orders())
-		},
-		"a dry run inside a transaction": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				dry := tx.Session(&gorm.Session{DryRun: true})
-				b.ok(dry.Create(o).Error)
-				b.ok(dry.Save(o).Error)
-				b.ok(dry.Delete(o).Error)
-				b.ok(uow.Publish(dry, Happened{"dry"}))
-				return tx.Create(order("2", "b")).Error
-			}))
-			b.want("2: b")
-			b.pending(o, "a")
-		},
 		"a dry run of a savepoint": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				b.ok(tx.Exec(b.set("mine")).Error)
@@ -161,14 +90,6 @@ func TestSessionsThatDiffer(t *testing.T) {
 				return tx.Session(&gorm.Session{DryRun: true}).Exec(b.back("mine")).Error
 			}))
 			b.want("1: a")
-		},
-		"a handle for dry runs": func(b *bench) {
-			db := b.open(&gorm.Config{DryRun: true})
-			b.use(db)
-			o := order("1", "a")
-			b.ok(db.Create(o).Error)
-			b.want()
-			b.pending(o, "a")
 		},
 		"what a statement returns goes on without its transaction": func(b *bench) {
 			db := b.db.Session(&gorm.Session{SkipDefaultTransaction: true})
@@ -218,30 +139,6 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.ok(b.db.Create(o).Error)
 			b.want("1: a")
 		},
-		"to sql": func(b *bench) {
-			o := order("1", "a")
-			assert.Contains(b.t, b.db.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Create(o) }), "INSERT INTO")
-			b.want()
-			b.pending(o, "a")
-		},
-		"an explicit skip": func(b *bench) {
-			o := order("1", "a")
-			b.ok(gormplugin.Skip(b.db).Create(o).Error)
-			b.want()
-			b.pending(o, "a")
-			assert.Equal(b.t, 1, b.orders())
-			b.ok(b.db.Save(o).Error)
-			b.want("1: a")
-		},
-		"an explicit skip inside a transaction": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(gormplugin.Skip(tx).Create(o).Error)
-				return tx.Create(order("2", "b")).Error
-			}))
-			b.want("2: b")
-			b.pending(o, "a")
-		},
 		"a transaction that takes too long": func(b *bench) {
 			db := b.open(&gorm.Config{DefaultTransactionTimeout: time.Nanosecond})
 			b.use(db)
@@ -250,50 +147,12 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.want()
 			b.pending(o, "a")
 		},
-		"translated errors": func(b *bench) {
-			db := b.open(&gorm.Config{TranslateError: true})
-			b.use(db)
-			b.ok(db.Create(order("1")).Error)
-			o := order("1", "a")
-			require.ErrorIs(b.t, db.Create(o).Error, gorm.ErrDuplicatedKey)
-			b.pending(o, "a")
-			b.want()
-		},
-		"translated errors leave ours alone": func(b *bench) {
-			db := b.open(&gorm.Config{TranslateError: true})
-			b.use(db)
-			o := order("1")
-			o.Raise(Unregistered{})
-			var capture *gormplugin.CaptureError
-			require.ErrorAs(b.t, db.Create(o).Error, &capture)
-			b.want()
-		},
 		"clauses and scopes of the statement do not reach the outbox": func(b *bench) {
 			b.stored("1")
 			o := b.stored("2", "a")
 			scope := func(db *gorm.DB) *gorm.DB { return db.Where("status = ?", "").Limit(1) }
 			b.ok(b.db.Scopes(scope).Model(o).Update("customer", "x").Error)
 			b.want("2: a")
-		},
-		"settings of the statement do not skip the next one": func(b *bench) {
-			skip := gormplugin.Skip(b.db)
-			b.ok(skip.Create(order("1", "never")).Error)
-			b.ok(b.db.Create(order("2", "a")).Error)
-			b.want("2: a")
-		},
-		"a model without events": func(b *bench) {
-			b.ok(b.db.Create(&Plain{Name: "x"}).Error)
-			b.ok(b.db.Model(&Plain{}).Where("name = ?", "x").Updates(map[string]any{"name": "y"}).Error)
-			b.ok(b.db.Where("name = ?", "y").Delete(&Plain{}).Error)
-			b.want()
-			assert.Zero(b.t, b.count(&Plain{}))
-		},
-		"raw statements have no aggregate given": func(b *bench) {
-			o := b.stored("1", "a")
-			b.ok(b.db.Exec("UPDATE "+b.table(o)+" SET status = ? WHERE id = ?", "x", "1").Error)
-			b.want()
-			b.pending(o, "a")
-			assert.Equal(b.t, "x", b.status())
 		},
 	})
 }

@@ -22,7 +22,7 @@ func paid(o Order) Order {
 	return o
 }
 
-// goesBack runs a part of a transaction that goes back to its savepoint.
+// goesBack runs a transaction, or a part of one, that fails.
 func (b *bench) goesBack(tx *gorm.DB, f func(tx *gorm.DB)) {
 	b.t.Helper()
 	require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
@@ -40,12 +40,6 @@ func TestCopiesFromACache(t *testing.T) {
 			b.ok(b.db.Create(order("1")).Error)
 			o := &Order{}
 			b.ok(b.db.First(o).Error)
-			return o
-		},
-		"loaded in a transaction": func(b *bench) *Order {
-			b.ok(b.db.Create(order("1")).Error)
-			o := &Order{}
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.First(o).Error }))
 			return o
 		},
 		"created": func(b *bench) *Order {
@@ -96,20 +90,6 @@ func TestCopiesFromACache(t *testing.T) {
 			b.ok(b.db.Save(&first).Error)
 			b.want("1: b", "1: a")
 		},
-		"a function returns a value that has raised, and the savepoint is gone back to": func(b *bench, cache *Order) {
-			o := *cache
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.goesBack(tx, func(tx *gorm.DB) {
-					o = func(o Order) Order {
-						b.ok(tx.Save(raising(&o, "a")).Error)
-						return o
-					}(o)
-				})
-				return tx.Save(&o).Error
-			}))
-			b.want()
-			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending(), "that it is the same one cannot be told, but it can be said")
-		},
 		"a nested transaction with a value is repeated, and raises again": func(b *bench, cache *Order) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				b.ok(tx.Model(cache).Update("status", "paying").Error)
@@ -130,28 +110,6 @@ func TestCopiesFromACache(t *testing.T) {
 			b.want("1: a")
 			assert.EqualValues(b.t, 2, b.plugin.EventsRaisedAgain())
 		},
-		"the copy of a range goes back to a savepoint, and the element says that it has failed": func(b *bench, cache *Order) {
-			orders := []Order{*cache}
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				for i, o := range orders {
-					b.ok(tx.Model(&orders[i]).Update("status", "locked").Error)
-					b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&o, "gone")).Error) })
-					b.ok(tx.Model(raising(&orders[i], "failed")).Update("status", "failed").Error)
-				}
-				return nil
-			}))
-			assert.NotContains(b.t, b.emitted(), "1: gone")
-		},
-		"one goes back to a savepoint, raises on, and both are saved behind it": func(b *bench, cache *Order) {
-			first, second := *cache, *cache
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
-				b.ok(tx.Save(raising(&second, "b")).Error)
-				raising(&second, "c")
-				return tx.Save(raising(&first, "d")).Error
-			}))
-			b.want("1: a", "1: b", "1: c", "1: d")
-		},
 		"one goes back to a savepoint, and a copy that is made then is saved": func(b *bench, cache *Order) {
 			first := *cache
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
@@ -161,33 +119,6 @@ func TestCopiesFromACache(t *testing.T) {
 			}))
 			b.want("1: a")
 			b.pending(&first)
-		},
-		"one that was saved before goes back to a savepoint, and the other is saved behind it": func(b *bench, cache *Order) {
-			first, second := *cache, *cache
-			err := b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Save(raising(&first, "a")).Error)
-				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "gone")).Error) })
-				raising(&first, "b")
-				return tx.Save(&second).Error
-			})
-			var shared *uow.SharedEventsError
-			if err != nil {
-				require.ErrorAs(b.t, err, &shared)
-				b.want()
-				return
-			}
-			b.want("1: a", "1: b")
-		},
-		"one goes back to a savepoint, and its transaction rolls back": func(b *bench, cache *Order) {
-			first, second := *cache, *cache
-			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
-				return errRefused
-			}), errRefused)
-			b.ok(b.db.Save(raising(&second, "b")).Error)
-			b.want("1: b")
-			b.ok(b.db.Save(&first).Error)
-			b.want("1: b", "1: a")
 		},
 		"each says that its list is its own": func(b *bench, cache *Order) {
 			first, second := *cache, *cache
@@ -201,44 +132,13 @@ func TestCopiesFromACache(t *testing.T) {
 		"a value that is given by value is repeated": func(b *bench, cache *Order) {
 			o := *cache
 			raising(&o, "a")
-			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(saveValue(tx, o))
-				return errRefused
-			}), errRefused)
+			b.goesBack(b.db, func(tx *gorm.DB) { b.ok(saveValue(tx, o)) })
 			err := saveValue(b.db, o)
-			var shared *uow.SharedEventsError
-			require.ErrorAs(b.t, err, &shared)
+			require.ErrorAs(b.t, err, new(*uow.SharedEventsError))
 			assert.Contains(b.t, err.Error(), "uow.Discard")
 			b.want()
 			b.pending(&o, "a")
 			b.ok(b.db.Save(&o).Error)
-			b.want("1: a")
-		},
-		"a value that is given by value is repeated, and raises again": func(b *bench, cache *Order) {
-			o := *cache
-			for try := range 3 {
-				_ = b.db.Transaction(func(tx *gorm.DB) error {
-					b.ok(saveValue(tx, *raising(&o, "a")))
-					if try < 2 {
-						return errRefused
-					}
-					return nil
-				})
-			}
-			b.want("1: a")
-			b.pending(&o)
-			assert.EqualValues(b.t, 2, b.plugin.EventsRaisedAgain())
-		},
-		"a unit of work is repeated": func(b *bench, cache *Order) {
-			n := 0
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				o := *cache
-				b.ok(u.DB.Save(raising(&o, "a")).Error)
-				if n++; n < 3 {
-					return conflict("40001")
-				}
-				return nil
-			}, uow.WithRetry(3)))
 			b.want("1: a")
 		},
 		"methods with value receivers, tried again": func(b *bench, cache *Order) {
@@ -286,38 +186,6 @@ func TestValuesAfterARollback(t *testing.T) {
 			b.ok(b.db.Create(&o).Error)
 			b.want("2: placed")
 		},
-		"a slice that has grown": func(b *bench) {
-			orders := []Order{{ID: "1"}}
-			raising(&orders[0], "a")
-			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(&orders).Error)
-				return errRefused
-			}), errRefused)
-			orders = append(orders, *order("2"))
-			b.ok(b.db.Create(&orders).Error)
-			b.want("1: a")
-		},
-		"loaded again where it has been written again": func(b *bench) {
-			o := order("1")
-			b.ok(b.db.Create(o).Error)
-			b.try(o, "paid")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Save(o).Error)
-				return tx.First(o).Error
-			}))
-			b.want("1: paid")
-		},
-		"given by value in a unit of work that is repeated": func(b *bench) {
-			o, n := *order("1", "a"), 0
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				b.ok(saveValue(u.DB, o))
-				if n++; n < 3 {
-					return conflict("40001")
-				}
-				return nil
-			}, uow.WithRetry(3)))
-			b.want("1: a")
-		},
 		"a copy whose transaction rolls back beside another one": func(b *bench) {
 			if b.dialect == outbox.SQLite {
 				return // which has one writer at a time
@@ -332,20 +200,6 @@ func TestValuesAfterARollback(t *testing.T) {
 			b.want("1: b")
 			assert.Zero(b.t, b.plugin.EventsLeftPending(), "it is of the first alone")
 			b.pending(&first, "a")
-		},
-		"used once in two transactions, and repeated later": func(b *bench) {
-			if b.dialect == outbox.SQLite {
-				return
-			}
-			o := order("1")
-			b.ok(b.db.Create(o).Error)
-			tx := b.db.Begin()
-			b.ok(uow.Track(tx, raising(o, "x")))
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Track(tx, o) }))
-			b.ok(tx.Commit().Error)
-			b.try(o, "paid")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Save(raising(o, "paid")).Error }))
-			b.want("1: x", "1: paid")
 		},
 	})
 }

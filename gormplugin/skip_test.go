@@ -35,44 +35,6 @@ func TestSkip(t *testing.T) {
 			b.pending(first, "a")
 			b.pending(second, "b")
 		},
-		"a statement that is being built stays as it is": func(b *bench) {
-			b.stored("1")
-			building := b.db.Where("id = ?", "1")
-			b.ok(gormplugin.Skip(building).Updates(raising(&Order{Status: "x"}, "never")).Error)
-			b.ok(building.Model(raising(&Order{ID: "1"}, "a")).Update("status", "y").Error)
-			assert.Equal(b.t, "y", b.status())
-			b.want("1: a")
-		},
-		"conditions of the statement that it is made of": func(b *bench) {
-			b.stored("1")
-			b.stored("2")
-			skip := gormplugin.Skip(b.db.Where("id = ?", "1"))
-			for range 2 {
-				var found []Order
-				b.ok(skip.Find(&found).Error)
-				assert.Len(b.t, found, 1)
-			}
-		},
-		"sessions derived from it": func(b *bench) {
-			o := order("1", "a")
-			skip := gormplugin.Skip(b.db)
-			b.ok(skip.WithContext(b.t.Context()).Create(o).Error)
-			b.ok(skip.Session(&gorm.Session{NewDB: true}).Save(o).Error)
-			b.ok(skip.Session(&gorm.Session{PrepareStmt: true}).Save(o).Error)
-			b.ok(gorm.G[Order](skip).Create(b.t.Context(), order("2", "b")))
-			b.want()
-			b.pending(o, "a")
-		},
-		"a transaction begun on it": func(b *bench) {
-			o := order("1", "a")
-			b.ok(gormplugin.Skip(b.db).Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(o).Error)
-				b.ok(tx.Create(order("2", "b")).Error)
-				return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(order("3", "c")).Error })
-			}))
-			b.want()
-			assert.Equal(b.t, 3, b.orders())
-		},
 		"inside a transaction": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				skip := gormplugin.Skip(tx)
@@ -95,11 +57,6 @@ func TestSkip(t *testing.T) {
 			b.want()
 			b.pending(inHook, "b")
 			assert.Equal(b.t, 1, b.count(&Line{}))
-		},
-		"the handle that it is made of": func(b *bench) {
-			b.ok(gormplugin.Skip(b.db).Create(order("1", "never")).Error)
-			b.ok(b.db.Create(order("2", "a")).Error)
-			b.want("2: a")
 		},
 	})
 }

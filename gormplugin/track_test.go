@@ -51,33 +51,6 @@ func TestTrackWithASource(t *testing.T) {
 			assert.Equal(b.t, "ordering::ledger-L-1", *r.OrderingKey)
 			assert.Equal(b.t, "7.2", part(internalOf(b.t, r), "metadata", "domain")["sequence_id"])
 		},
-		"in a unit of work": func(b *bench) {
-			l := ledger("a")
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error { return u.Track(l, ledgerSource(0)) }))
-			b.want("L-1: a")
-			b.pending(l)
-		},
-		"in a unit of work that is repeated": func(b *bench) {
-			l := ledger("a")
-			attempts := 0
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				if attempts++; attempts == 1 {
-					b.ok(u.Track(raising(l, "b"), ledgerSource(0)))
-					return conflict("40001")
-				}
-				return u.Track(raising(l, "b"), ledgerSource(0))
-			}, uow.WithRetry(2)))
-			b.want("L-1: a", "L-1: b")
-		},
-		"rolled back": func(b *bench) {
-			l := ledger("a")
-			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(uow.Track(tx, l, ledgerSource(0)))
-				return errRefused
-			}), errRefused)
-			b.want()
-			b.pending(l, "a")
-		},
 		"in a transaction of the caller's own": func(b *bench) {
 			l := ledger("a")
 			own, db := b.own()
@@ -100,13 +73,6 @@ func TestTrackWithASource(t *testing.T) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Track(tx, *l, ledgerSource(0)) }))
 			b.want("L-1: a")
 			b.pending(l)
-		},
-		"one that has raised nothing": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Track(tx, &Ledger{}, ledgerSource(0)) }))
-			b.want()
-		},
-		"outside a transaction": func(b *bench) {
-			require.ErrorIs(b.t, uow.Track(b.db, ledger("a"), ledgerSource(0)), uow.ErrNoTransaction)
 		},
 	})
 }

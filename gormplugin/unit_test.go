@@ -2,7 +2,6 @@ package gormplugin_test
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -79,7 +78,7 @@ func TestTransactionOfTheCallersOwn(t *testing.T) {
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+		b.goesBack(b.db, func(tx *gorm.DB) {
 			require.NoError(b.t, tx.Create(placed("1")).Error)
 			captured, err := gormplugin.Preview(tx)
 			require.NoError(b.t, err)
@@ -87,8 +86,7 @@ func TestPreview(t *testing.T) {
 			assert.Equal(b.t, OrderPlaced{"1"}, captured[0].Data)
 			assert.Equal(b.t, "Order", captured[0].Source.Aggregate)
 			assert.Len(b.t, captured[0].Rows, 2)
-			return errRefused
-		}), errRefused)
+		})
 		_, err := gormplugin.Preview(b.db)
 		require.ErrorIs(b.t, err, uow.ErrNoTransaction)
 	})
@@ -136,25 +134,6 @@ func TestSavepointBehindGORMsBack(t *testing.T) {
 		assert.Equal(b.t, "hidden", lost.Name)
 		assert.Len(b.t, uow.Pending(order), 1)
 		b.want()
-	})
-}
-
-// 2,500 events go in chunks, each chunk encoded when its turn comes.
-func TestManyEventsInOneTransaction(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		order := &Order{ID: "1"}
-		for i := range 1250 {
-			order.Raise(OrderPlaced{fmt.Sprint(i)})
-		}
-		require.NoError(b.t, b.db.Create(order).Error)
-		rows := b.rows()
-		require.Len(b.t, rows, 2500)
-		for i := range 1250 {
-			assert.Contains(b.t, string(rows[2*i].Payload), fmt.Sprintf(`"order_id":"%d"`, i))
-			assert.Equal(b.t, rows[2*i].MessageID, rows[2*i+1].MessageID)
-		}
-		assert.Empty(b.t, uow.Pending(order))
 	})
 }
 
@@ -216,12 +195,10 @@ func idsOf(order *Order) []string {
 func TestPreviewOfAStrictPlugin(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+		b.goesBack(b.db, func(tx *gorm.DB) {
 			require.NoError(b.t, tx.Model(placed("1")).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error)
 			_, err := gormplugin.Preview(tx)
-			var left *gormplugin.PendingError
-			require.ErrorAs(b.t, err, &left)
-			return errRefused
-		}), errRefused)
+			require.ErrorAs(b.t, err, new(*gormplugin.PendingError))
+		})
 	}, gormplugin.WithStrict())
 }

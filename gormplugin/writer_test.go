@@ -3,10 +3,8 @@ package gormplugin_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"testing"
 
-	"github.com/glebarez/sqlite"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -14,7 +12,6 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
-	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -38,23 +35,16 @@ func TestAWriterStoresTheSame(t *testing.T) {
 
 func storesTheSame(t *testing.T, ctx context.Context) {
 	t.Helper()
-	db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "shop.db")), &gorm.Config{})
-	require.NoError(t, err)
-	pool, err := db.DB()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = pool.Close() })
-	store, err := sqlitestore.New(pool, outbox.DefaultTable)
-	require.NoError(t, err)
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, db.AutoMigrate(&WriterOrder{}))
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[classPlaced](events, envelope.Published())
 	envelope.Register[classNoted](events)
 	routing := outbox.Routing{External: []outbox.Route{
 		{Broker: "partner", Extensions: []string{"tenant_id"}}, {Broker: "events", Format: envelope.FormatCloudEvents}, {Broker: "picky", Types: []string{"*.classNoted.*"}},
 	}}
-	require.NoError(t, db.Use(gormplugin.New(events, routing)))
+	db, _, err := openShop(t, events, routing, &WriterOrder{})
+	require.NoError(t, err)
+	pool, err := db.DB()
+	require.NoError(t, err)
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: outbox.SQLite, Events: events, Routing: routing})
 	require.NoError(t, err)
 
