@@ -1,8 +1,10 @@
 package redisstreams_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +242,16 @@ func TestLeastRights(t *testing.T) {
 	s.do(t, "ACL", "SETUSER", "narrow", "+time", "~other")
 	assert.Equal(t, map[string]int{"": 5}, verdicts(aged.Publish(t.Context(), many("allowed", 5, 5))))
 	assert.Equal(t, map[string]int{"": 30}, verdicts(b.Publish(t.Context(), many("other", 30, 20))), "the right came while the broker ran")
+}
+
+// What the client logs of a refused command shows no password.
+func TestClientLog(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	redisstreams.ClientLog(func() *slog.Logger { return log }).Printf(t.Context(), "auth: %s", "ERR unknown command 'AUTH', with args beginning with: 'u' 'hunter2'")
+	assert.Contains(t, said.String(), "auth: ERR unknown command 'AUTH'")
+	assert.NotContains(t, said.String(), "hunter2")
+	redisstreams.ClientLog(func() *slog.Logger { return nil }).Printf(t.Context(), "dropped")
+	assert.NotContains(t, said.String(), "dropped")
 }

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	patience  = 2 * time.Minute
-	tick      = 10 * time.Millisecond
-	eachTime  = 50 // rows
-	keysOfRun = 5
+	patience = 2 * time.Minute
+	tick     = 10 * time.Millisecond
+	someRows = 50
+	someKeys = 5
 )
 
 // policy has short pauses. A message has three attempts.
@@ -38,10 +38,10 @@ type Outage struct {
 	Stream string
 	// Beside is a stream that works all the time. Default: none does.
 	Beside string
-	// Says is what the last errors of the rows contain.
+	// Says is a part of the rows' last errors.
 	Says string
 	// Logged is the scope that the log calls unavailable, once, and available again. Default: the log is
-	// not looked at, as where no server says that it is out.
+	// not checked, as where no server says that it is out.
 	Logged brokers.Scope
 	// Lasts, if set, holds the outage until it is true.
 	Lasts func() bool
@@ -64,7 +64,7 @@ func Outlives(t *testing.T, o Outage) {
 		t.Helper()
 		if o.Beside != "" {
 			r.insertMany(o.Beside)
-			beside += eachTime
+			beside += someRows
 			soon("the other stream works", func() bool { return r.Count("status = 'published'") == beside })
 		}
 	}
@@ -78,10 +78,10 @@ func Outlives(t *testing.T, o Outage) {
 		soon("the outage has lasted", o.Lasts)
 	}
 	works()
-	assert.Equal(t, eachTime, r.Count("stream = ? AND finished_at IS NULL AND attempts = 0", o.Stream))
+	assert.Equal(t, someRows, r.Count("stream = ? AND finished_at IS NULL AND attempts = 0", o.Stream))
 
 	o.Heal()
-	soon("everything is delivered", func() bool { return r.Count("status = 'published' AND attempts <= 1") == beside+eachTime })
+	soon("everything is delivered", func() bool { return r.Count("status = 'published' AND attempts <= 1") == beside+someRows })
 	if o.Logged != "" {
 		soon("the log says that it is over", func() bool { return log.count("level=INFO", string(o.Logged)+" available again") == 1 })
 		assert.Equal(t, 1, log.count("level=WARN"), "once for the whole outage")
@@ -95,23 +95,23 @@ func FindsPoison(t *testing.T, target brokers.Broker, refuse func(id string)) {
 	poison := uuid.New()
 	refuse(poison.String())
 	r := Start(t, target, policy, nil)
-	rows := make([]outbox.Row, eachTime)
+	rows := make([]outbox.Row, someRows)
 	for i := range rows {
-		rows[i].OrderingKey = fmt.Sprint("k", i%keysOfRun)
+		rows[i].OrderingKey = fmt.Sprint("k", i%someKeys)
 	}
 	rows[1].MessageID = poison
 	r.Insert(rows...)
 	require.Eventually(t, func() bool { return r.Count("finished_at IS NULL") == 0 }, patience, tick)
-	assert.Equal(t, eachTime-1, r.Count("status = 'published' AND attempts <= 1"))
+	assert.Equal(t, someRows-1, r.Count("status = 'published' AND attempts <= 1"))
 	assert.Equal(t, 1, r.Count("status = 'abandoned' AND attempts = 3 AND message_id = ?", poison.String()))
 }
 
 // insertMany writes rows of some keys.
 func (r *Relay) insertMany(stream string) {
 	r.t.Helper()
-	rows := make([]outbox.Row, eachTime)
+	rows := make([]outbox.Row, someRows)
 	for i := range rows {
-		rows[i] = outbox.Row{Stream: stream, OrderingKey: fmt.Sprint(stream, i%keysOfRun)}
+		rows[i] = outbox.Row{Stream: stream, OrderingKey: fmt.Sprint(stream, i%someKeys)}
 	}
 	r.Insert(rows...)
 }
