@@ -79,23 +79,6 @@ func TestHangingServerCancelled(t *testing.T) {
 	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(<-answer))
 }
 
-// Close waits no longer than its context lives. What was in progress says that the connection is
-// gone.
-func TestHangingServerClose(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	came := s.hangs()
-	b := s.open(t, gcppubsub.Settings{BatchMessages: 2})
-	answer := publishing(t.Context(), b, many("orders", 3, 1))
-	<-came
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorContains(t, b.Close(ended), "gcppubsub: close: 1 publish calls still in progress")
-	assert.Equal(t, map[string]int{"unavailable broker": 2, "not_sent": 1}, verdicts(<-answer))
-	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(b.Publish(t.Context(), many("orders", 1, 1))))
-}
-
 // The server takes the messages and then says nothing: they come again, and nothing has overtaken
 // them.
 func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {

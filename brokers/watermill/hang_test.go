@@ -117,17 +117,6 @@ func TestEverythingHangs(t *testing.T) {
 		synctest.Wait()
 		results, _ = within(t, 10, b, many(10, 0)...)
 		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
-
-		// From now on those in progress do not hang: others wait for them.
-		release = make(chan struct{})
-		done := make(chan map[string]int)
-		go func() { done <- verdicts(b.Publish(t.Context(), many(3, 0))) }()
-		synctest.Wait()
-		time.AfterFunc(time.Second, func() { close(release) })
-		results, took := within(t, 10, b, many(10, 0)...)
-		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
-		assert.Equal(t, time.Second, took)
-		assert.Equal(t, map[string]int{"": 3}, <-done)
 		require.NoError(t, b.Close(t.Context()))
 	})
 }
@@ -202,16 +191,13 @@ func TestContextTravels(t *testing.T) {
 // against the broker, whoever is faster.
 func TestErrorOfACancelledCall(t *testing.T) {
 	t.Parallel()
-	for _, said := range []error{errors.New("aborted"), context.Canceled} {
-		for range 100 {
-			ctx, cancel := context.WithCancel(t.Context())
-			b := watermill.New(&publisher{publish: func(string, *message.Message) error {
-				cancel()
-				return said
-			}})
-			require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many(2, 1))))
-			require.NoError(t, b.Close(t.Context()))
-		}
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := open(t, &publisher{publish: func(string, *message.Message) error {
+			cancel()
+			return errors.New("aborted")
+		}})
+		require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many(2, 1))))
 	}
 }
 
