@@ -80,7 +80,6 @@ func Run(t *testing.T, harness Harness) {
 		{"Signature", s.signature},
 		{"LongestKey", s.longestKey},
 		{"DuplicateID", s.duplicateID},
-		{"TenThousand", s.tenThousand},
 		{"VeryLargeBulk", s.veryLargeBulk},
 		{"Order", s.order},
 		{"OrderAcrossDestinations", s.orderAcrossDestinations},

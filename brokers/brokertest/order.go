@@ -14,7 +14,7 @@ import (
 func (s *suite) order(t *testing.T) {
 	b, destination := s.open(t), s.Destination(t)
 	names := append(keys(40), "")
-	msgs := make([]brokers.Message, 3000)
+	msgs := make([]brokers.Message, 1500)
 	for i := range msgs {
 		key := names[s.random.IntN(len(names))]
 		if s.random.IntN(3) == 0 {

@@ -1,16 +1,9 @@
 package gcppubsub_test
 
 import (
-	"cmp"
-	_ "embed"
-	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/assert"
@@ -102,41 +95,6 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-//go:embed doc.go
-var docGo string
-
-// Every row of the table in the documentation says what the code does.
-func TestDocumentedTable(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	b := s.open(t)
-	rows := regexp.MustCompile(`(?m)^//\t([A-Z]\w+(?:, [A-Z]\w+)*),? {2,}(permanent|retryable|unavailable)(?: {2,}(broker|destination))?`).
-		FindAllStringSubmatch(docGo, -1)
-	require.Len(t, rows, 11)
-	for _, row := range rows {
-		for name := range strings.SplitSeq(row[1], ", ") {
-			var code codes.Code
-			require.NoError(t, code.UnmarshalJSON([]byte(strconv.Quote(upperSnake(name)))), name)
-			s.reacts(always(code))
-			result := b.Publish(t.Context(), many("orders", 1, 1))[0]
-			class, scope := brokers.Classify(result.Err)
-			if by, refused := brokers.Refusal(result.Err); refused {
-				scope = by
-			}
-			assert.Equal(t, row[2]+" "+row[3], string(class)+" "+string(scope), name)
-		}
-	}
-}
-
-// upperSnake turns the name of a code, as Go has it, into that of the protocol.
-func upperSnake(name string) string {
-	if name == "Canceled" {
-		return "CANCELLED"
-	}
-	return strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "${1}_${2}"))
-}
-
 // The project's own troubles come under the codes of a topic's; the reason beside the text tells
 // them apart.
 func TestReasons(t *testing.T) {
@@ -173,31 +131,6 @@ func TestReasons(t *testing.T) {
 	require.ErrorContains(t, result.Err, "check the project's id")
 	result = b.Publish(t.Context(), many("projects/other/topics/orders", 1, 1))[0]
 	assert.Equal(t, "unavailable destination", verdict(result), "somebody else's project is one destination")
-}
-
-// One topic out of quota stands for all of them; one topic that is missing or forbidden does not.
-func TestScopes(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "good")
-	s.createTopic(t, "bad")
-	b := s.open(t, gcppubsub.Settings{Concurrency: 1})
-	for code, want := range map[codes.Code]map[string]int{
-		codes.ResourceExhausted:  {"unavailable broker": 1, "not_sent": 4},
-		codes.PermissionDenied:   {"unavailable destination": 1, "not_sent": 1, "": 3},
-		codes.FailedPrecondition: {"unavailable destination": 1, "not_sent": 1, "": 3},
-	} {
-		s.reacts(func(request *pubsubpb.PublishRequest) error {
-			if request.GetTopic() == fullName("bad") {
-				return status.Error(code, "injected")
-			}
-			return nil
-		})
-		results := b.Publish(t.Context(), slices.Concat(many("bad", 1, 1), many("good", 3, 3)[1:], []brokers.Message{
-			message("bad", "another", 4), message("good", "", 5),
-		}))
-		assert.Equal(t, want, verdicts(results), "%s", code)
-	}
 }
 
 // A hiccup is over before anybody hears of it.
@@ -243,26 +176,6 @@ func TestRefusedMessageIsFound(t *testing.T) {
 	}
 }
 
-// Several messages that are refused are found, too, wherever in their request they are.
-func TestRefusedMessagesAreFound(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	s.reacts(func(request *pubsubpb.PublishRequest) error {
-		return cmp.Or(refusing("id-0")(request), refusing("id-50")(request), refusing("id-51")(request), refusing("id-99")(request))
-	})
-	msgs := many("orders", 100, 1)
-	for i := range msgs {
-		msgs[i].OrderingKey = ""
-	}
-	results := s.open(t).Publish(t.Context(), msgs)
-	assert.Equal(t, map[string]int{"": 96, "permanent": 4}, verdicts(results))
-	for _, i := range []int{0, 50, 51, 99} {
-		assert.Error(t, results[i].Err, i)
-	}
-	assert.Len(t, s.received(t, "orders"), 96)
-}
-
 // A server that takes less than Pub/Sub does (gRPC's own limit is 4 MB).
 func TestServerTakesLess(t *testing.T) {
 	t.Parallel()
@@ -273,28 +186,4 @@ func TestServerTakesLess(t *testing.T) {
 	// The fake's own front has gRPC's limit.
 	results := s.open(t, gcppubsub.Settings{Endpoint: s.fake.Addr}).Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 1, "permanent": 1, "not_sent": 2}, verdicts(results), "%v", results[1].Err)
-}
-
-// An outage is noticed at once, and after it the same broker is connected again.
-func TestReconnect(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	b := s.open(t)
-	require.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("orders", 20, 5))))
-	s.stop()
-	for range 5 {
-		results := b.Publish(t.Context(), many("orders", 20, 5))
-		count := verdicts(results)
-		require.Equal(t, 20, count["unavailable broker"]+count["not_sent"], "%v", count)
-		require.Positive(t, count["unavailable broker"])
-		for _, result := range results {
-			require.NotContains(t, fmt.Sprint(result.Err), "no answer in time", "noticed at once, not at a deadline")
-		}
-	}
-	s.start(t)
-	require.Eventually(t, func() bool { // each of the client's connections finds back by itself
-		return verdicts(b.Publish(t.Context(), many("orders", 20, 5)))[""] == 20
-	}, 30*time.Second, 10*time.Millisecond)
-	require.NoError(t, b.Ping(t.Context()))
 }

@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/api/option"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
@@ -79,46 +77,6 @@ func TestHangingServerCancelled(t *testing.T) {
 	<-came
 	cancel()
 	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(<-answer))
-}
-
-// Close waits no longer than its context lives. What was in progress says that the connection is
-// gone.
-func TestHangingServerClose(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	came := s.hangs()
-	b := s.open(t, gcppubsub.Settings{BatchMessages: 2})
-	answer := publishing(t.Context(), b, many("orders", 3, 1))
-	<-came
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorContains(t, b.Close(ended), "gcppubsub: close: 1 publish calls still in progress")
-	assert.Equal(t, map[string]int{"unavailable broker": 2, "not_sent": 1}, verdicts(<-answer))
-	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(b.Publish(t.Context(), many("orders", 1, 1))))
-}
-
-// A client of the caller's is not closed, and what is in progress on it goes on.
-func TestHangingServerCloseOfNew(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	client, err := pubsub.NewClient(t.Context(), project, append(clientOptions(), option.WithEndpoint(s.addr))...)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, client.Close()) }()
-	came, release := make(chan struct{}), make(chan struct{})
-	s.waits(func(context.Context) {
-		close(came)
-		<-release
-	})
-	b := gcppubsub.New(client, gcppubsub.Settings{})
-	answer := publishing(t.Context(), b, many("orders", 3, 1))
-	<-came
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorContains(t, b.Close(ended), "1 publish calls still in progress")
-	close(release)
-	assert.Equal(t, map[string]int{"": 3}, verdicts(<-answer))
 }
 
 // The server takes the messages and then says nothing: they come again, and nothing has overtaken

@@ -5,15 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"cloud.google.com/go/iam/apiv1/iampb"
-	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,7 +65,7 @@ func TestEmulatorHost(t *testing.T) {
 }
 
 // encrypted starts a server that speaks TLS alone, and returns what a client needs to trust it.
-func encrypted(t *testing.T, w *wire) (s *server, trust option.ClientOption, key any) {
+func encrypted(t *testing.T) (s *server, trust option.ClientOption) {
 	t.Helper()
 	issuer := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
 	t.Cleanup(issuer.Close)
@@ -76,7 +73,7 @@ func encrypted(t *testing.T, w *wire) (s *server, trust option.ClientOption, key
 	pool := x509.NewCertPool()
 	pool.AddCert(issuer.Certificate())
 	trust = option.WithGRPCDialOption(grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})))
-	return newServer(t, grpc.StatsHandler(w), grpc.Creds(credentials.NewServerTLSFromCert(&certificate))), trust, certificate.PrivateKey
+	return newServer(t, grpc.Creds(credentials.NewServerTLSFromCert(&certificate))), trust
 }
 
 // credentialsFile writes Application Default Credentials and points the environment to them.
@@ -89,42 +86,9 @@ func credentialsFile(t *testing.T, content map[string]any) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 }
 
-// A service account found by the rules of the ecosystem signs the requests, over TLS; the project
-// may be its own.
-func TestDefaultCredentials(t *testing.T) {
-	w := &wire{}
-	s, trust, key := encrypted(t, w)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	credentialsFile(t, map[string]any{
-		"type": "service_account", "project_id": project, "private_key_id": "1", "client_id": "1",
-		"client_email": "relay@acme.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-	})
-	b, err := gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: pubsub.DetectProjectID, Client: []option.ClientOption{option.WithEndpoint(s.addr), trust, option.WithTelemetryDisabled()}})
-	require.NoError(t, err)
-	s.createTopic(t, "orders")
-	require.NoError(t, b.Ping(t.Context()))
-	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
-	for _, request := range w.take() {
-		assert.True(t, strings.HasPrefix(strings.Join(request.header.Get("authorization"), " "), "Bearer ey"), "%v", request.header)
-	}
-	require.NoError(t, b.Close(t.Context()))
-
-	// Without trust in its certificate, the server is out of reach, and nothing is said to it.
-	b, err = gcppubsub.Open(t.Context(), gcppubsub.Settings{Project: project, Client: []option.ClientOption{option.WithEndpoint(s.addr), option.WithTelemetryDisabled()}})
-	require.NoError(t, err)
-	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
-	assert.Equal(t, "unavailable broker", verdict(result))
-	require.ErrorContains(t, result.Err, "x509")
-	require.Error(t, b.Ping(t.Context()))
-	require.NoError(t, b.Close(t.Context()))
-	assert.Empty(t, w.take())
-}
-
 // Credentials that cannot be had are the broker's trouble, not the messages'.
 func TestCredentialsOutOfReach(t *testing.T) {
-	s, trust, _ := encrypted(t, &wire{})
+	s, trust := encrypted(t)
 	s.createTopic(t, "orders")
 	credentialsFile(t, map[string]any{
 		"type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/p",

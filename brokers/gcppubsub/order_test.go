@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest/relaytest"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 )
 
@@ -219,4 +220,15 @@ func firsts(messages []brokers.Message) (first []brokers.Message) {
 		seen[m.ID] = true
 	}
 	return first
+}
+
+// A message at which Pub/Sub fails each time is abandoned, and it alone: the messages that share its requests lose
+// no attempt.
+func TestProcessor(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	relaytest.FindsPoison(t, s.open(t, gcppubsub.Settings{Topic: func(string) string { return "orders" }}), func(id string) {
+		s.reacts(refusingWith(codes.Unknown, id))
+	})
 }

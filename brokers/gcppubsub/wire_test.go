@@ -5,14 +5,11 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 
@@ -22,8 +19,6 @@ import (
 
 // wire sees what arrives at a server. It is a [stats.Handler].
 type wire struct {
-	connections atomic.Int64
-
 	mu       sync.Mutex
 	requests []seen
 }
@@ -41,11 +36,7 @@ func (w *wire) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context 
 	return context.WithValue(ctx, tagged{}, &seen{})
 }
 
-func (w *wire) HandleConn(_ context.Context, event stats.ConnStats) {
-	if _, begins := event.(*stats.ConnBegin); begins {
-		w.connections.Add(1)
-	}
-}
+func (*wire) HandleConn(context.Context, stats.ConnStats) {}
 
 func (w *wire) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	request := ctx.Value(tagged{}).(*seen)
@@ -103,39 +94,6 @@ func TestCompression(t *testing.T) {
 		assert.Equal(t, []brokers.Message{small, large}, s.received(t, "orders"), name)
 	}
 
-	// The threshold is the request's, to the byte, also where it is half of one that was taken
-	// apart.
-	s.reacts(refusing("id-3"))
-	outcome := map[string]int{"": 3, "permanent": 1, "not_sent": 12}
-	require.Equal(t, outcome, verdicts(s.open(t).Publish(t.Context(), many("orders", 16, 1))))
-	halves := w.take()
-	require.Len(t, halves, 7)
-	for _, half := range halves {
-		require.Equal(t, outcome, verdicts(s.open(t, gcppubsub.Settings{Compression: half.length}).Publish(t.Context(), many("orders", 16, 1))))
-		for _, request := range w.take() {
-			assert.Equal(t, request.length >= half.length, request.compression == "gzip", "%d of %d: %q", request.length, half.length, request.compression)
-		}
-	}
-}
-
-// Servers end connections after a while; Pub/Sub does. What is in progress is finished, what comes
-// later goes over another one.
-func TestConnectionsAreRenewed(t *testing.T) {
-	t.Parallel()
-	w := &wire{}
-	s := newServer(t, grpc.StatsHandler(w), grpc.KeepaliveParams(keepalive.ServerParameters{
-		MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
-	}))
-	s.createTopic(t, "orders")
-	b := s.open(t)
-	deadline := time.Now().Add(20 * time.Second)
-	var sent int
-	for w.connections.Load() < 25 {
-		require.True(t, time.Now().Before(deadline), "connections are renewed")
-		require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), many("orders", 100, 10))))
-		sent += 100
-	}
-	assert.Len(t, s.received(t, "orders"), sent, "each once")
 }
 
 // What goes over the wire: the flat fields, those of the configuration, the ordering key; no

@@ -52,20 +52,14 @@ func TestCorruptMessageOfSome(t *testing.T) {
 	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "there"))
 	c.fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		c.fake.KeepControl()
-		answer, refused := request.ResponseKind().(*kmsg.ProduceResponse), false
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out := kmsg.NewProduceResponseTopic()
-			out.Topic, out.TopicID = topic.Topic, topic.TopicID
-			for _, partition := range topic.Partitions {
-				p := kmsg.NewProduceResponseTopicPartition()
-				p.Partition, p.ErrorCode = partition.Partition, kerr.NotLeaderForPartition.Code // the others come again
-				if bytes.Contains(partition.Records, []byte("damaged")) {
-					p.ErrorCode, refused = kerr.CorruptMessage.Code, true
-				}
-				out.Partitions = append(out.Partitions, p)
+		refused := false
+		answer := answering(request, func(records []byte) *kerr.Error {
+			if bytes.Contains(records, []byte("damaged")) {
+				refused = true
+				return kerr.CorruptMessage
 			}
-			answer.Topics = append(answer.Topics, out)
-		}
+			return kerr.NotLeaderForPartition // the others come again
+		})
 		return answer, nil, refused
 	})
 	b := open(t, c.seeds(), kafka.WithoutCompression(kafka.Settings{}))

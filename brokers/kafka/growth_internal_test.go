@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,4 +57,18 @@ func TestOvertakingMessagesGoAgain(t *testing.T) {
 	assert.Equal(t, brokers.ClassUnavailable, class, "it costs no attempt, whatever is wrong with the other one")
 	assert.Equal(t, brokers.ScopePartition, scope)
 	assert.True(t, unsure(items[4].err))
+}
+
+// What a bootstrap server says is no sign that the one server of a cluster is out and others are not: it
+// is the same one, under an id of the client's own.
+func TestBootstrapServerIsNoWitness(t *testing.T) {
+	t.Parallel()
+	c := newClient(&servers{})
+	c.heard = map[int32]time.Time{}
+	assert.False(t, c.answered(noServer))
+	c.OnBrokerRead(kgo.BrokerMetadata{NodeID: -1 << 31}, 0, 0, 0, 0, nil)
+	assert.False(t, c.answered(0))
+	assert.True(t, c.answered(noServer), "but it has answered")
+	c.OnBrokerRead(kgo.BrokerMetadata{NodeID: 1}, 0, 0, 0, 0, nil)
+	assert.True(t, c.answered(0))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"strconv"
@@ -29,6 +30,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // most tests wait for the timeouts of a client
 	// The fake cluster, not the broker: a control function that sleeps while its connection is closed
 	// leaves its loop in a deadlock.
 	goleak.VerifyTestMain(m,
@@ -161,23 +164,42 @@ func (c *cluster) seeds() []string {
 func (c *cluster) refuse(request *kmsg.ProduceRequest) (answer *kmsg.ProduceResponse, refused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer = request.ResponseKind().(*kmsg.ProduceResponse)
-	for _, topic := range request.Topics {
+	answer = answering(request, func(records []byte) *kerr.Error {
+		for id := range c.refused {
+			if bytes.Contains(records, []byte(id)) {
+				refused = true
+				return kerr.InvalidRecord
+			}
+		}
+		return kerr.NotLeaderForPartition
+	})
+	return answer, refused
+}
+
+// answering is the answer to a request with messages that has a code for each batch; nil confirms it.
+func answering(request kmsg.Request, code func(records []byte) *kerr.Error) *kmsg.ProduceResponse {
+	answer := request.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range request.(*kmsg.ProduceRequest).Topics {
 		out := kmsg.NewProduceResponseTopic()
 		out.Topic, out.TopicID = topic.Topic, topic.TopicID
 		for _, partition := range topic.Partitions {
 			p := kmsg.NewProduceResponseTopicPartition()
-			p.Partition, p.ErrorCode = partition.Partition, kerr.NotLeaderForPartition.Code
-			for id := range c.refused {
-				if bytes.Contains(partition.Records, []byte(id)) {
-					p.ErrorCode, refused = kerr.InvalidRecord.Code, true
-				}
+			p.Partition = partition.Partition
+			if err := code(partition.Records); err != nil {
+				p.ErrorCode = err.Code
 			}
 			out.Partitions = append(out.Partitions, p)
 		}
 		answer.Topics = append(answer.Topics, out)
 	}
-	return answer, refused
+	return answer
+}
+
+// confirming confirms all batches of a request, and has the client wait.
+func confirming(request kmsg.Request, wait time.Duration) *kmsg.ProduceResponse {
+	answer := answering(request, func([]byte) *kerr.Error { return nil })
+	answer.ThrottleMillis = int32(wait.Milliseconds())
+	return answer
 }
 
 func (c *cluster) harness(t *testing.T) brokertest.Harness {

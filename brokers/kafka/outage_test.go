@@ -338,14 +338,7 @@ func TestLateWord(t *testing.T) {
 			case <-over:
 			}
 		})
-		answer := request.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out, p := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-			out.Topic, out.TopicID, p.ErrorCode = topic.Topic, topic.TopicID, kerr.RequestTimedOut.Code
-			out.Partitions = append(out.Partitions, p)
-			answer.Topics = append(answer.Topics, out)
-		}
-		return answer, nil, true
+		return answering(request, func([]byte) *kerr.Error { return kerr.RequestTimedOut }), nil, true
 	})
 	b := open(t, c.seeds(), kafka.Settings{Timeout: 4 * time.Second})
 	t.Cleanup(func() { close(over) }) // before the cluster and the broker close

@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -276,15 +275,7 @@ func TestTLS(t *testing.T) {
 func (c *cluster) answer(err *kerr.Error, so *atomic.Bool) {
 	c.fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		c.fake.KeepControl()
-		answer := request.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-			out.Topic, out.TopicID = topic.Topic, topic.TopicID
-			partition.ErrorCode = err.Code
-			out.Partitions = append(out.Partitions, partition)
-			answer.Topics = append(answer.Topics, out)
-		}
-		return answer, nil, so.Load()
+		return answering(request, func([]byte) *kerr.Error { return err }), nil, so.Load()
 	})
 }
 
@@ -416,15 +407,4 @@ func TestNotEnoughReplicas(t *testing.T) {
 	ill.Store(false)
 	assert.Equal(t, []string{"", ""}, classes(b.Publish(t.Context(), msgs)))
 	assert.Len(t, c.received(t, "ill"), 2)
-}
-
-func TestClosedBrokerSaysSo(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "there"))
-	b := open(t, c.seeds())
-	require.NoError(t, b.Ping(t.Context()))
-	require.NoError(t, b.Close(t.Context()))
-	require.ErrorIs(t, b.Ping(t.Context()), brokers.ErrClosed)
-	require.ErrorIs(t, b.CheckDestination(t.Context(), "there"), brokers.ErrClosed)
-	require.NoError(t, b.Close(context.Background()))
 }

@@ -37,6 +37,7 @@ func TestOneBatchForAPartition(t *testing.T) {
 		fake.KeepControl()
 		mu.Lock()
 		defer mu.Unlock()
+		assert.EqualValues(t, -1, request.(*kmsg.ProduceRequest).Acks, "all replicas in sync confirm")
 		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
 			batches[fmt.Sprint(topic.Topic, topic.TopicID)] += len(topic.Partitions)
 		}

@@ -155,15 +155,35 @@ func refuse(fake *kfake.Cluster, password bool) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{
-		"bootstrap_servers: 'kafka://u:hush@h'":                          "bootstrap_servers: a bootstrap server is host:port, without scheme",
-		"bootstrap_servers: 'h:90921'":                                   `bootstrap_servers: bootstrap server "h:90921" is not host:port`,
-		"bootstrap_servers: 'h,,i'":                                      `bootstrap_servers: bootstrap server "" is not host:port`,
-		"bootstrap_servers: h, max_message_bytes: 1000":                  "max_message_bytes: is \"1000\": use 16384 to 67108864",
-		"bootstrap_servers: h, tls: {ca_file: /missing/ca.pem}":          "kafka: open: tls: ca_file: open /missing/ca.pem",
-		"bootstrap_servers: h, tls: {cert_file: /no.pem, key_file: /no}": "kafka: open: tls: cert_file and key_file: open /no.pem",
+		"bootstrap_servers: 'kafka://u:hush@h'":                                                                          "bootstrap_servers: a bootstrap server is host:port, without scheme",
+		"bootstrap_servers: 'h:90921'":                                                                                   `bootstrap_servers: bootstrap server "h:90921" is not host:port`,
+		"bootstrap_servers: 'h,,i'":                                                                                      `bootstrap_servers: bootstrap server "" is not host:port`,
+		"bootstrap_servers: h, max_message_bytes: 1000":                                                                  "max_message_bytes: is \"1000\": use 16384 to 67108864",
+		"bootstrap_servers: h, tls: {ca_file: /missing/ca.pem}":                                                          "kafka: open: tls: ca_file: open /missing/ca.pem",
+		"bootstrap_servers: h, tls: {cert_file: /no.pem, key_file: /no}":                                                 "kafka: open: tls: cert_file and key_file: open /no.pem",
+		"sasl: {mechanism: PLAIN}":                                                                                       "bootstrap_servers is missing: use kafka-1:9092,kafka-2:9092",
+		"bootstrap_servers: h, sasl: {mechanism: PLAIN, username: u}":                                                    "mechanism, username and password are all required",
+		"bootstrap_servers: h, topics: {partitions: 3}":                                                                  "topics: does nothing without create_destinations: true",
+		"bootstrap_servers: h, sasl: {mechanism: PLAIN, username: u, password: hush, scopes: [s]}":                       "scopes: does nothing with mechanism PLAIN: remove it",
+		"bootstrap_servers: h, sasl: {mechanism: OAUTHBEARER, token_url: 'http://h', client_id: r, client_secret: hush}": "token_url: must begin with https://",
+		"bootstrap_servers: h, sasl: {mechanism: OAUTHBEARER, token_url: 'https://h', client_id: r, client_secret: hush, password: hush}": "password: does nothing with mechanism OAUTHBEARER",
 	} {
 		_, err := configured(t, settings)
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "hush")
+	}
+}
+
+// Any server of a cluster says which one it is.
+func TestKafkaPlaces(t *testing.T) {
+	t.Parallel()
+	for other, same := range map[string]bool{"b:9092, A": true, "a": true, "b:9093,a:9092": true, "a:9093": false, "c": false} {
+		_, err := config.Parse([]byte("outbox: {external_brokers: [x]}\nbrokers: {default: {type: kafka, bootstrap_servers: 'a,b'}, x: {type: kafka, bootstrap_servers: '"+
+			other+"'}}\n"), "fanout.yaml", config.WithBrokerTypes(kafka.Type()))
+		if same {
+			require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, other)
+		} else {
+			require.NoError(t, err, other)
+		}
 	}
 }

@@ -83,12 +83,8 @@ func TestSlownessEndsWithTheLeader(t *testing.T) {
 	for p := range int32(6) {
 		require.NoError(t, c.fake.MoveTopicPartition("there", p, 0))
 	}
-	n, said := map[string]int{}, map[string]string{}
-	for range 20 { // the client has to learn of it; the pause of the slow one is three times as long
-		if n, said = kinds(b.Publish(t.Context(), perKey("there", 24))); n[""] == 24 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	assert.Equal(t, 24, n[""], said)
+	require.Eventually(t, func() bool { // the client has to learn of it
+		n, _ := kinds(b.Publish(t.Context(), perKey("there", 24)))
+		return n[""] == 24
+	}, patience, 100*time.Millisecond)
 }

@@ -61,15 +61,7 @@ func TestThrottledMessages(t *testing.T) {
 	f := c.fake
 	f.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
-		answer := request.ResponseKind().(*kmsg.ProduceResponse)
-		answer.ThrottleMillis = 60_000
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out := kmsg.NewProduceResponseTopic()
-			out.Topic, out.TopicID = topic.Topic, topic.TopicID
-			out.Partitions = append(out.Partitions, kmsg.NewProduceResponseTopicPartition())
-			answer.Topics = append(answer.Topics, out)
-		}
-		return answer, nil, true
+		return confirming(request, time.Minute), nil, true
 	})
 	b := open(t, c.seeds(), kafka.Settings{Timeout: 2 * time.Second})
 	publish := func() (map[string]int, map[string]string) { return kinds(b.Publish(t.Context(), perKey("there", 1))) }
@@ -93,19 +85,7 @@ func TestThrottledServer(t *testing.T) {
 			return nil, nil, false //nolint:nilnil // the fake cluster answers
 		}
 		asked.Add(1)
-		answer := request.ResponseKind().(*kmsg.ProduceResponse)
-		answer.ThrottleMillis = 300_000
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			out := kmsg.NewProduceResponseTopic()
-			out.Topic, out.TopicID = topic.Topic, topic.TopicID
-			for _, partition := range topic.Partitions {
-				p := kmsg.NewProduceResponseTopicPartition()
-				p.Partition = partition.Partition
-				out.Partitions = append(out.Partitions, p)
-			}
-			answer.Topics = append(answer.Topics, out)
-		}
-		return answer, nil, true
+		return confirming(request, 5*time.Minute), nil, true
 	})
 	b := open(t, c.seeds(), kafka.Settings{Timeout: 2 * time.Second})
 	n, said := kinds(b.Publish(t.Context(), perKey("there", 24)))

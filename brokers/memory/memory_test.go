@@ -3,9 +3,6 @@ package memory_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -14,64 +11,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// server plays what brokers for production have outside the process: it outlives the connections,
-// and can be out.
-type server struct {
-	mu      sync.Mutex
-	opened  []*memory.Broker
-	refused sync.Map // id -> struct{}
-	names   atomic.Int64
-}
-
-func (s *server) open(*testing.T) brokers.Broker {
-	b := memory.New(memory.WithMaxMessageBytes(1 << 20))
-	b.Fail = func(m brokers.Message) error {
-		if _, refused := s.refused.Load(m.ID); refused {
-			return errors.New("refused")
-		}
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opened = append(s.opened, b)
-	return b
-}
-
-func (s *server) outage(cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.opened {
-		b.Outage(cause)
-	}
-}
-
-func TestConformance(t *testing.T) {
-	var s server
-	brokertest.Run(t, brokertest.Harness{
-		Open: s.open,
-		Received: func(_ *testing.T, destination string) (all []brokers.Message) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, b := range s.opened { // each case opens one
-				all = append(all, b.Messages(destination)...)
-			}
-			return all
-		},
-		Destination: func(*testing.T) string { return fmt.Sprintf("memory::%d", s.names.Add(1)) },
-		Refuse: func(_ *testing.T, id string) func() {
-			s.refused.Store(id, struct{}{})
-			return func() { s.refused.Delete(id) }
-		},
-		Stop:  func(*testing.T) { s.outage(errors.New("the server is down")) },
-		Start: func(*testing.T) { s.outage(nil) },
-	})
-}
 
 func message(id, key string) brokers.Message {
 	return brokers.Message{ID: id, Destination: "orders", Type: "T.v1", OrderingKey: key, Payload: []byte(id)}
@@ -156,19 +99,6 @@ func TestSubscribe(t *testing.T) {
 		assert.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7"}, got)
 		assert.Equal(t, []string{"orders"}, b.Destinations())
 	})
-}
-
-func TestSubscribeEndsWithItsContext(t *testing.T) {
-	b := memory.New()
-	b.Publish(t.Context(), []brokers.Message{message("1", ""), message("2", "")})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got []string
-	for m := range b.Subscribe(ctx, "orders") {
-		got = append(got, m.ID)
-		cancel()
-	}
-	assert.Equal(t, []string{"1"}, got)
 }
 
 func TestAMessageWithoutDestinationFailsForGood(t *testing.T) {

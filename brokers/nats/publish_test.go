@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -127,7 +124,7 @@ func TestRequiredFields(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
-	b := open(t, s.url)
+	b := open(t, s.url, nats.Settings{MaxPending: 2}) // a message that cannot be sent gives its slot back
 	bad := make([]brokers.Message, 5)
 	for i := range bad {
 		bad[i] = numbered("ordering::order", "", i)
@@ -156,37 +153,13 @@ func TestOddKeys(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
-	b := open(t, s.url)
 	keys := []string{"a", " a", "a ", "a\n", "\ta", "50%", "50%25", "%0A", "\n", " ", "ключ", "a b"}
-	msgs := make([]brokers.Message, len(keys))
 	for i, key := range keys {
-		msgs[i] = numbered("ordering::order", key, i)
+		require.NoError(t, open(t, s.url).Publish(t.Context(), []brokers.Message{numbered("ordering::order", key, i)})[0].Err)
 	}
-	for _, result := range b.Publish(t.Context(), msgs) {
-		require.NoError(t, result.Err)
-		assert.Empty(t, result.Omitted)
+	for i, m := range s.received(t, "ordering.order", "ordering::order") {
+		assert.Equal(t, keys[i], m.OrderingKey)
 	}
-	seen := map[string]bool{}
-	for _, m := range s.received(t, "ordering.order", "ordering::order") {
-		seen[m.OrderingKey] = true
-	}
-	for _, key := range keys {
-		assert.True(t, seen[key], "%q", key)
-	}
-}
-
-// TestRepeatedIDs: what is sent again within the stream's window is published, and stored once.
-func TestRepeatedIDs(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	stream := s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
-	msgs := []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "a", 2), numbered("ordering::order", "", 3)}
-	for range 3 {
-		assert.Equal(t, []string{"", "", ""}, classes(open(t, s.url).Publish(t.Context(), msgs)))
-	}
-	info, err := stream.Info(t.Context())
-	require.NoError(t, err)
-	assert.EqualValues(t, len(msgs), info.State.Msgs)
 }
 
 // TestPermissions: the server drops what a user may not publish, and says so beside the answers.
@@ -235,62 +208,6 @@ func TestCredentials(t *testing.T) {
 	right := open(t, "nats://"+s.addr(), nats.Settings{Client: []client.Option{client.UserInfo("relay", "right")}})
 	require.NoError(t, right.Ping(t.Context()))
 	assert.Equal(t, []string{""}, classes(right.Publish(t.Context(), []brokers.Message{numbered("ordering::order", "a", 1)})))
-}
-
-// TestWaysToLogIn: each of them works, and a wrong one is an outage that names no secret.
-func TestWaysToLogIn(t *testing.T) {
-	t.Parallel()
-	user, err := nkeys.CreateUser()
-	require.NoError(t, err)
-	public, err := user.PublicKey()
-	require.NoError(t, err)
-	seed, err := user.Seed()
-	require.NoError(t, err)
-	other, err := nkeys.CreateUser()
-	require.NoError(t, err)
-	otherSeed, err := other.Seed()
-	require.NoError(t, err)
-	dir := t.TempDir()
-	right, wrong, garbage := filepath.Join(dir, "right.nk"), filepath.Join(dir, "wrong.nk"), filepath.Join(dir, "garbage.nk")
-	for path, content := range map[string][]byte{right: seed, wrong: otherSeed, garbage: []byte("hunter2")} {
-		require.NoError(t, os.WriteFile(path, content, 0o600))
-	}
-	byToken := startServer(t, func(o *server.Options) { o.Authorization = "hush" }, client.Token("hush"))
-	seeded := func(path string) client.Option {
-		return func(o *client.Options) error {
-			set, err := client.NkeyOptionFromSeed(path)
-			if err != nil {
-				return err
-			}
-			return set(o)
-		}
-	}
-	byKey := startServer(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, seeded(right))
-	for _, test := range []struct {
-		url      string
-		settings nats.Settings
-		ok       bool
-	}{
-		{"nats://hush@" + byToken.addr(), nats.Settings{Client: []client.Option{client.Name("token in the URL")}}, true},
-		{"nats://" + byToken.addr(), nats.Settings{Client: []client.Option{client.Token("hush")}}, true},
-		{"nats://" + byToken.addr(), nats.Settings{Client: []client.Option{client.Token("hunter2")}}, false},
-		{"nats://hunter2@" + byToken.addr(), nats.Settings{Client: []client.Option{client.Name("another token in the URL")}}, false},
-		{"nats://" + byKey.addr(), nats.Settings{Client: []client.Option{seeded(right)}}, true},
-		{"nats://" + byKey.addr(), nats.Settings{Client: []client.Option{seeded(wrong)}}, false},
-	} {
-		err := open(t, test.url, test.settings).Ping(t.Context())
-		if test.ok {
-			require.NoError(t, err, test.url)
-			continue
-		}
-		require.ErrorContains(t, err, "check user and password, token, credentials file or nkey")
-		assert.NotContains(t, err.Error(), "hunter2")
-	}
-	_, err = nats.Open(nats.Settings{URL: "nats://127.0.0.1:1", Client: []client.Option{seeded(garbage)}})
-	require.ErrorContains(t, err, "nats: open: ")
-	assert.NotContains(t, err.Error(), "hunter2")
-	_, err = nats.Open(nats.Settings{URL: "nats://127.0.0.1:1", CredentialsFile: filepath.Join(dir, "missing")})
-	require.ErrorContains(t, err, "nats: open: the credentials file: open ")
 }
 
 // TestTLS: the server's certificate is checked, by the authorities that were named.
@@ -406,4 +323,46 @@ func TestFewSlots(t *testing.T) {
 	}
 	all.Wait()
 	assert.Len(t, s.received(t, "ordering.order", "ordering::order"), 300)
+}
+
+// A message whose time to live is over leaves its stream, and one without stays; what is left of the time is rounded up,
+// since the servers know whole seconds.
+func TestMessageTTL(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	b := open(t, s.url, nats.Settings{MessageTTL: true, CreateDestinations: true})
+	msgs := []brokers.Message{numbered("ordering::order", "a", 1), numbered("ordering::order", "a", 2), numbered("ordering::order", "a", 3)}
+	msgs[0].ExpiresIn, msgs[1].ExpiresIn = time.Millisecond, time.Hour+time.Millisecond
+	for _, result := range b.Publish(t.Context(), msgs) {
+		require.NoError(t, result.Err)
+	}
+	stream, err := s.js.Stream(t.Context(), "ordering+order")
+	require.NoError(t, err)
+	for sequence, want := range map[uint64]string{1: "1s", 2: "3601s", 3: ""} {
+		stored, err := stream.GetMsg(t.Context(), sequence)
+		require.NoError(t, err)
+		assert.Equal(t, want, stored.Header.Get(jetstream.MsgTTLHeader))
+	}
+	require.Eventually(t, func() bool {
+		info, err := stream.Info(t.Context())
+		return err == nil && info.State.Msgs == 2 && info.State.FirstSeq == 2
+	}, patience, 10*time.Millisecond)
+}
+
+// A stream that does not allow it is its destination's problem: no message is charged, and the error says what to do.
+func TestMessageTTLIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.>"}})
+	b := open(t, s.url, nats.Settings{MessageTTL: true})
+	msgs := []brokers.Message{numbered("ordering::order", "a", 1)}
+	require.NoError(t, b.Publish(t.Context(), msgs)[0].Err, "one without needs nothing")
+	msgs = []brokers.Message{numbered("ordering::order", "a", 2)}
+	msgs[0].ExpiresIn = time.Minute
+	results := b.Publish(t.Context(), msgs)
+	assert.Equal(t, []string{"unavailable destination"}, classes(results))
+	require.ErrorContains(t, results[0].Err, "per-message TTL is disabled")
+	require.ErrorContains(t, results[0].Err, "--allow-msg-ttl")
+	off := open(t, s.url)
+	require.NoError(t, off.Publish(t.Context(), msgs)[0].Err)
 }

@@ -78,9 +78,31 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		"url: 'tls://u:hush@h', tls: {ca_file: /missing/ca.pem}": "nats: open: tls: ca_file: open /missing/ca.pem",
 		"url: 'nats://h:99999'":                                  "url: the URL is not understood",
 		"url: 'nats://h', credentials_file: /missing/creds":      "nats: open: the credentials file: open /missing/creds",
+		"url: 'redis://u:hush@h'":                                "url: must begin with nats://, tls://, ws:// or wss://",
+		"url: 'nats://h', stream: {replicas: 3}":                 "stream: does nothing without create_destinations: true",
+		"create_destinations: true, stream: {replicas: 6}":       "url is missing: use nats://user:password@host:4222",
 	} {
 		_, err := configured(t, settings)
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "hush")
+	}
+}
+
+// Any server of a cluster says which one it is.
+func TestNATSPlaces(t *testing.T) {
+	t.Parallel()
+	for other, same := range map[string]bool{
+		"url: 'nats://b:4222, nats://u:p@A'":             true,
+		"url: 'tls://b'":                                 true,
+		"url: 'nats://c'":                                false,
+		"url: 'nats://a,nats://b', subject_prefix: out.": false,
+	} {
+		_, err := config.Parse([]byte("outbox: {external_brokers: [x]}\nbrokers: {default: {type: nats, url: 'nats://a,nats://b'}, x: {type: nats, "+other+"}}\n"),
+			"fanout.yaml", config.WithBrokerTypes(nats.Type()))
+		if same {
+			require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, other)
+		} else {
+			require.NoError(t, err, other)
+		}
 	}
 }

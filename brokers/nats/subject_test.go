@@ -51,12 +51,6 @@ func TestSubjectsAreInjective(t *testing.T) {
 	})
 }
 
-func FuzzSubject(f *testing.F) {
-	f.Add("ordering::order")
-	f.Add(":::a::::")
-	f.Fuzz(func(t *testing.T, destination string) { checkSubject(t, destination) })
-}
-
 func checkSubject(t require.TestingT, destination string) {
 	subject, err := nats.SubjectOf("", destination)
 	if err != nil {

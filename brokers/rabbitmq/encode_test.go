@@ -140,16 +140,3 @@ func TestVerdicts(t *testing.T) {
 	}
 	assert.Contains(t, b.judge(&alarm{"low on memory"}).advice, "free memory or disk")
 }
-
-func TestLimitIn(t *testing.T) {
-	t.Parallel()
-	for reason, want := range map[string]int64{
-		"PRECONDITION_FAILED - message size 20 is larger than configured max size 10":                   10,
-		"PRECONDITION_FAILED - message size 20 is larger than configured max size 99999999999999999999": 0,
-		"PRECONDITION_FAILED - inequivalent arg 'durable' for exchange 'e'":                             0,
-	} {
-		assert.Equal(t, want, limitIn(&amqp.Error{Code: 406, Reason: reason}), reason)
-	}
-	assert.Zero(t, limitIn(nil))
-	assert.Zero(t, limitIn(&amqp.Error{Code: 501, Reason: "message size 20 is larger than configured max size 10"}))
-}

@@ -208,18 +208,29 @@ func (c *consumer) bind(t testing.TB, destination string) {
 	c.queues = append(c.queues, destination)
 }
 
-// received takes what is in the queue of a destination, and returns it with all that was there before.
+// received takes the messages that are in the queue of a destination, and returns them with all that were
+// there before. Messages that come meanwhile are for the next time: they may come faster than it reads.
 func (c *consumer) received(t *testing.T, destination string) []brokers.Message {
 	t.Helper()
 	c.do(t, func(ch *amqp.Channel) error {
-		delivery, found, err := ch.Get(destination, true)
-		// What comes while we read is for the next time: it may come faster than we read.
-		for left := delivery.MessageCount; found && err == nil; left-- {
-			c.seen[destination] = append(c.seen[destination], fromWire(&delivery))
-			if left == 0 {
-				break
+		queue, err := ch.QueueDeclarePassive(destination, true, false, false, false, nil)
+		if err != nil || queue.Messages == 0 {
+			return err
+		}
+		deliveries, err := ch.Consume(destination, "test", true, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		for left := queue.Messages; left > 0; left-- {
+			delivery, open := <-deliveries
+			if !open {
+				return amqp.ErrClosed
 			}
-			delivery, found, err = ch.Get(destination, true)
+			c.seen[destination] = append(c.seen[destination], fromWire(&delivery))
+		}
+		err = ch.Cancel("test", false)
+		for delivery := range deliveries { // which the server had sent by then
+			c.seen[destination] = append(c.seen[destination], fromWire(&delivery))
 		}
 		return err
 	})

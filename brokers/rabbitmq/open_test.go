@@ -3,18 +3,23 @@ package rabbitmq_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -41,43 +46,35 @@ func TestMeaninglessSettingsCountAsNotGiven(t *testing.T) {
 	assert.Equal(t, 512<<20, b.Capabilities().MaxMessageBytes)
 }
 
-func TestRefusedConnection(t *testing.T) {
-	t.Parallel()
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	b := open(t, "amqp://user:hush@"+listener.Addr().String())
-	results := b.Publish(t.Context(), many("d", 50, 3))
-	assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 49}, verdicts(results))
-	require.ErrorContains(t, results[0].Err, `rabbitmq: publish to exchange "fanout": connect: `)
-	require.ErrorContains(t, results[0].Err, "check that the server runs")
-	for _, err := range []error{results[0].Err, results[49].Err, b.Ping(t.Context()), b.CheckDestination(t.Context(), "d")} {
-		require.Error(t, err)
-		assert.NotContains(t, err.Error(), "hush")
-	}
-}
-
-// Whatever happens while connecting is an outage of the broker, and no caller waits longer than its own
-// context lasts, nor for another one's.
+// Whatever happens while connecting is an outage of the broker, and no error shows the password.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	for name, serve := range map[string]func(net.Conn){
-		"closed at once":    func(net.Conn) {},
-		"closed at login":   func(c net.Conn) { _, _ = c.Read(make([]byte, 8)); _, _ = c.Write([]byte("AMQP\x00\x00\x09\x01")) },
-		"says nothing":      func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
-		"says other things": func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 9))) },
+	gone := listen(t, nil)
+	for name, address := range map[string]string{
+		"refused":           gone,
+		"closed at once":    listen(t, func(net.Conn) {}),
+		"closed at login":   listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 8)); _, _ = c.Write([]byte("AMQP\x00\x00\x09\x01")) }),
+		"says nothing":      listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
+		"says other things": listen(t, func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 9))) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, "amqp://user:hush@"+listen(t, serve)+"?connection_timeout=300")
+			b := open(t, "amqp://user:hush@"+address+"?connection_timeout=300")
 			results := b.Publish(t.Context(), many("d", 50, 3))
 			assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 49}, verdicts(results), "%v", results[0].Err)
-			require.Error(t, b.Ping(t.Context()))
-			assert.NotContains(t, results[0].Err.Error(), "hush")
+			if address == gone {
+				require.ErrorContains(t, results[0].Err, `rabbitmq: publish to exchange "fanout": connect: `)
+				require.ErrorContains(t, results[0].Err, "check that the server runs")
+			}
+			for _, err := range []error{results[0].Err, results[49].Err, b.Ping(t.Context()), b.CheckDestination(t.Context(), "d")} {
+				require.Error(t, err)
+				assert.NotContains(t, err.Error(), "hush")
+			}
 		})
 	}
 }
 
+// No caller waits longer than its own context lasts.
 func TestImpatientCallers(t *testing.T) {
 	t.Parallel()
 	b := open(t, "amqp://"+listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })+"?connection_timeout=3600000") // an hour
@@ -103,11 +100,15 @@ func TestImpatientCallers(t *testing.T) {
 	}
 }
 
-// listen serves connections, each until serve returns, and returns the address.
+// listen serves connections, each until serve returns, and returns the address; without serve none is accepted.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	if serve == nil {
+		require.NoError(t, listener.Close())
+		return listener.Addr().String()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -127,4 +128,46 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 		<-done
 	})
 	return listener.Addr().String()
+}
+
+// configured is the broker of a section of the file.
+func configured(t *testing.T, settings string) (brokers.Broker, error) {
+	t.Helper()
+	cfg, err := config.Parse([]byte("brokers: {default: {type: rabbitmq, "+settings+"}}\n"), "fanout.yaml", config.WithBrokerTypes(rabbitmq.Type()))
+	require.NoError(t, err)
+	return cfg.Brokers["default"].Settings.Open(t.Context(), "default")
+}
+
+// What the file says reaches the server.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	url, exchange := testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)+"settings"
+	c := &consumer{url: url, exchange: exchange, seen: map[string][]brokers.Message{}}
+	t.Cleanup(func() { c.close(t) })
+	for _, test := range []struct{ settings, want string }{ // in this order: the first one finds no exchange
+		{"", "404"},
+		{", create_destinations: true", "NO_ROUTE"},
+		{", unroutable: drop, expiration: 1m", ""},
+		{", unroutable: drop, max_message_bytes: 2", "at most 2"},
+		{", unroutable: wait, max_message_bytes: 1048576", "NO_ROUTE"},
+	} {
+		b, err := configured(t, fmt.Sprintf("url: %q, exchange: %q%s", url, exchange, test.settings))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+		result := b.Publish(t.Context(), []brokers.Message{{ID: "1", Destination: "d", Type: "T.v1", Payload: []byte("{ }")}})[0]
+		if test.want == "" {
+			require.NoError(t, result.Err, test.settings)
+		} else {
+			require.ErrorContains(t, result.Err, test.want, test.settings)
+		}
+	}
+	c.do(t, func(ch *amqp.Channel) error { return ch.ExchangeDelete(exchange, false, false) })
+}
+
+func TestSettingsOfTLS(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing.pem")
+	_, err := configured(t, fmt.Sprintf("url: 'amqps://ada:hush@h', tls: {ca_file: %q}", missing))
+	require.ErrorContains(t, err, `rabbitmq: open: tls: ca_file: open `+missing)
+	assert.NotContains(t, err.Error(), "hush")
 }

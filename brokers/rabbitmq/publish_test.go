@@ -1,8 +1,8 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // many makes n messages to a destination, with so many keys by turns.
@@ -122,40 +123,6 @@ func TestUnroutable(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 1200}, verdicts(b.Publish(t.Context(), msgs)))
 }
 
-func TestUnroutableDropped(t *testing.T) {
-	t.Parallel()
-	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
-	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange, Unroutable: "drop"})
-	assert.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("nowhere", 20, 3))))
-}
-
-// A time to live above ten years is none: RabbitMQ closes the channel for such an expiration, and
-// the messages beside this one were not confirmed.
-func TestLongTimeToLive(t *testing.T) {
-	t.Parallel()
-	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
-	queue := c.exchange + ".queue"
-	c.bind(t, queue)
-	const tenYears = 10 * 365 * 24 * time.Hour
-	for _, expiration := range []time.Duration{0, tenYears + time.Millisecond} {
-		b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange, Expiration: expiration})
-		msgs := many(queue, 5, 5)
-		msgs[1].ExpiresIn, msgs[2].ExpiresIn, msgs[3].ExpiresIn = tenYears, tenYears+time.Millisecond, math.MaxInt64
-		assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), msgs)))
-		c.do(t, func(ch *amqp.Channel) error {
-			for i, want := range []string{"", "315360000000", "", "", ""} {
-				delivery, found, err := ch.Get(queue, true)
-				if err != nil {
-					return err
-				}
-				require.True(t, found)
-				assert.Equal(t, want, delivery.Expiration, "%d", i)
-			}
-			return nil
-		})
-	}
-}
-
 // A queue that refuses a message has it refused to the publisher, whatever other queues do with it. That
 // is no message's fault: none loses an attempt while consumers are behind.
 func TestFullQueue(t *testing.T) {
@@ -190,14 +157,12 @@ func TestDeclare(t *testing.T) {
 	url, name := testenv.RabbitMQ(t), testenv.RabbitMQPrefix(t)+"declared"
 	c := &consumer{url: url, exchange: name, seen: map[string][]brokers.Message{}}
 	t.Cleanup(func() { c.close(t) })
-	b := open(t, url, rabbitmq.Settings{Exchange: name, CreateDestinations: true})
-	require.NoError(t, b.CheckDestination(t.Context(), "d"))
-	c.bind(t, name+".queue")
-	assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), many(name+".queue", 5, 2))))
-	require.NoError(t, open(t, url, rabbitmq.Settings{Exchange: name, CreateDestinations: true}).Ping(t.Context()), "once more")
+	for range 2 {
+		require.NoError(t, open(t, url, rabbitmq.Settings{Exchange: name, CreateDestinations: true}).CheckDestination(t.Context(), "d"))
+	}
 
 	other := exchange(t, url, amqp.ExchangeFanout)
-	b = open(t, url, rabbitmq.Settings{Exchange: other.exchange, CreateDestinations: true})
+	b := open(t, url, rabbitmq.Settings{Exchange: other.exchange, CreateDestinations: true})
 	results := b.Publish(t.Context(), many("d", 5, 5))
 	assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 4}, verdicts(results))
 	require.ErrorContains(t, results[0].Err, "inequivalent arg 'type'")
@@ -253,4 +218,53 @@ func number(t *testing.T, key string) (n int) {
 	_, err := fmt.Sscanf(key, "key-%d", &n)
 	require.NoError(t, err)
 	return n
+}
+
+// A write that gets stuck, since nobody takes the bytes, ends soon after the context.
+func TestStuckWrite(t *testing.T) {
+	t.Parallel()
+	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
+	destination := c.exchange + ".queue"
+	c.bind(t, destination)
+	uri, err := amqp.ParseURI(c.url)
+	require.NoError(t, err)
+	proxy := toxic.Start(t, hostPort(uri))
+	b := open(t, at(c.url, proxy.Addr(t)), rabbitmq.Settings{Exchange: c.exchange})
+	msgs := many(destination, 30, 30)
+	require.Equal(t, map[string]int{"": 30}, verdicts(b.Publish(t.Context(), msgs)))
+
+	proxy.Bandwidth(t, 10)
+	for i := range msgs {
+		msgs[i].Payload = make([]byte, 1<<20)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	results := b.Publish(ctx, msgs)
+	require.ErrorIs(t, results[0].Err, context.DeadlineExceeded, "which ends it")
+	got := verdicts(results)
+	assert.Positive(t, got["unavailable broker"], "%v", got)
+	assert.Positive(t, got["not_sent"], "%v", got)
+	assert.Equal(t, len(msgs), got["unavailable broker"]+got["not_sent"], "%v", got)
+	proxy.Heal(t)
+	for i := range msgs {
+		msgs[i].Payload = nil
+	}
+	assert.Equal(t, map[string]int{"": 30}, verdicts(b.Publish(t.Context(), msgs)), "over a new connection")
+}
+
+// Callers do not end each other: one whose context ends takes nothing from one who goes on.
+func TestNeighbours(t *testing.T) {
+	t.Parallel()
+	c := exchange(t, testenv.RabbitMQ(t), amqp.ExchangeTopic)
+	destination := c.exchange + ".queue"
+	c.bind(t, destination)
+	b := open(t, c.url, rabbitmq.Settings{Exchange: c.exchange})
+	finished := make(chan []brokers.Result)
+	go func() { finished <- b.Publish(t.Context(), many(destination, 4000, 40)) }()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		b.Publish(ctx, many(destination, 500, 50))
+		cancel()
+	}
+	assert.Equal(t, map[string]int{"": 4000}, verdicts(<-finished))
 }

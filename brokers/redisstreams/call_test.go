@@ -1,15 +1,19 @@
 package redisstreams
 
 import (
-	"encoding"
+	"crypto/sha1" // Redis names scripts by it
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/golden"
 )
 
 // Whatever the keys of a chunk: each message is added once, by itself exactly where no other has
@@ -68,23 +72,18 @@ func TestBuild(t *testing.T) {
 	})
 }
 
-// Whatever the message: its arguments are the payload and what its fields are, and as many as were
-// reckoned with.
+// The arguments of a message are its payload and its fields, and as many as the slices have room for.
 func TestAppendFields(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.SampledFrom([]string{"", "a", "b", brokers.DefaultContentType})
-		m := brokers.Message{
-			ID: text.Draw(t, "id"), Type: text.Draw(t, "type"), CorrelationID: text.Draw(t, "correlation"), ContentType: text.Draw(t, "content type"),
-			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
-		}
-		for range rapid.IntRange(0, 3).Draw(t, "attributes") {
-			m.Attributes = append(m.Attributes, brokers.Attribute{Name: text.Draw(t, "name"), Value: text.Draw(t, "value")})
-		}
+	t.Parallel()
+	full := brokers.Message{
+		ID: "1", Type: "T", OrderingKey: "k", CorrelationID: "c", ContentType: "text/plain", Payload: []byte("p"),
+		Attributes: []brokers.Attribute{{Name: "a", Value: "1"}, {Name: "b", Value: ""}},
+	}
+	for _, m := range []brokers.Message{full, {ID: "1", Type: "T", ContentType: brokers.DefaultContentType}} {
 		want := []string{"data", string(m.Payload)}
-		m.Fields(func(name, value string) bool {
+		for name, value := range m.Fields {
 			want = append(want, name, value)
-			return true
-		})
+		}
 		var got []string
 		for _, arg := range appendFields(nil, &m) {
 			switch a := arg.(type) {
@@ -92,18 +91,13 @@ func TestAppendFields(t *testing.T) {
 				got = append(got, a)
 			case *string:
 				got = append(got, *a)
-			case encoding.BinaryMarshaler:
-				bytes, err := a.MarshalBinary()
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, string(bytes))
+			case *payload:
+				got = append(got, string(a.Payload))
 			}
 		}
-		if !slices.Equal(got, want) || len(got) != 2*fields(&m) {
-			t.Fatalf("%q, want %q; %d were reckoned with", got, want, 2*fields(&m))
-		}
-	})
+		assert.Equal(t, want, got)
+		assert.Len(t, got, 2*fields(&m))
+	}
 }
 
 func countsOf(keys []string) map[string]int {
@@ -112,4 +106,62 @@ func countsOf(keys []string) map[string]int {
 		counts[key]++
 	}
 	return counts
+}
+
+// Whatever the messages: each is planned once, a key is never in two shards of a round, and read
+// round by round, shard by shard, it keeps its order.
+func TestPlanKeepsKeysInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		msgs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) brokers.Message {
+			return brokers.Message{
+				Destination: rapid.SampledFrom([]string{"s", "u", "v"}).Draw(t, "destination"),
+				OrderingKey: rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "key"),
+				Priority:    rapid.IntRange(-1, 1).Draw(t, "priority"),
+			}
+		}), 0, 60).Draw(t, "messages")
+		var s Settings
+		if rapid.Bool().Draw(t, "backfill") {
+			s.BackfillBelow = new(int)
+		}
+		o := s.options()
+		planned, last := map[int]bool{}, map[string]int{}
+		for _, r := range o.plan(msgs, map[string]*shard{}) {
+			homes := map[string]*shard{}
+			for _, l := range r {
+				for _, i := range l.waiting {
+					m := &msgs[i]
+					if planned[i] || l.stream != o.targetOf(m).stream() {
+						t.Fatalf("message %d: planned twice, or for the wrong stream %q", i, l.stream)
+					}
+					planned[i] = true
+					if m.OrderingKey == "" {
+						continue
+					}
+					if home := homes[m.OrderingKey]; home != nil && home != l {
+						t.Fatalf("key %q is in two shards of a round", m.OrderingKey)
+					}
+					homes[m.OrderingKey] = l
+					if before, found := last[m.OrderingKey]; found && before > i {
+						t.Fatalf("key %q: message %d before message %d", m.OrderingKey, before, i)
+					}
+					last[m.OrderingKey] = i
+				}
+			}
+		}
+		if len(planned) != len(msgs) {
+			t.Fatalf("%d of %d messages are planned", len(planned), len(msgs))
+		}
+	})
+}
+
+// TestDigest keeps xadd.sha1 to the script; FANOUT_UPDATE_GOLDEN writes it anew.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	want := fmt.Sprintf("%x\n", sha1.Sum([]byte(source)))
+	update, err := golden.Update()
+	require.NoError(t, err)
+	if update {
+		require.NoError(t, os.WriteFile("xadd.sha1", []byte(want), 0o600))
+	}
+	assert.Equal(t, want, digestText, "FANOUT_UPDATE_GOLDEN=1 go test -run %s", t.Name())
 }

@@ -2,8 +2,6 @@ package redisstreams_test
 
 import (
 	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,68 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
-
-func TestConformanceOfACluster(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, 3)
-	conforms(t, true, func() redis.UniversalClient { return c.client(t) }, func() {
-		for _, node := range c.nodes {
-			node.kill(t)
-		}
-	}, func() {
-		for _, node := range c.nodes {
-			node.start(t)
-		}
-		c.await(t, len(c.nodes))
-	})
-}
-
-// Sentinel knows a primary and its replica, both of which die and come back.
-func TestConformanceBehindSentinel(t *testing.T) {
-	t.Parallel()
-	w := startWatched(t, neverPromoted...)
-	conforms(t, false, func() redis.UniversalClient { return w.client(t) }, func() {
-		w.replica.kill(t)
-		w.primary.kill(t)
-	}, func() {
-		w.primary.start(t)
-		w.replica.start(t)
-		w.replica.awaitLink(t, w.primary)
-	})
-}
-
-// conforms runs the suite with brokers on clients that open makes. stop takes the servers away, start
-// brings them back.
-func conforms(t *testing.T, byDestination bool, open func() redis.UniversalClient, stop, start func()) {
-	t.Helper()
-	reader := open()
-	var (
-		number  atomic.Int64
-		refusal refusal
-	)
-	brokertest.Run(t, brokertest.Harness{
-		Open: func(*testing.T) brokers.Broker {
-			client := open()
-			client.AddHook(&refusal)
-			return redisstreams.New(client, redisstreams.Settings{MaxMessageBytes: 1 << 20})
-		},
-		Stop:  func(*testing.T) { stop() },
-		Start: func(*testing.T) { start() },
-
-		OutByDestination: byDestination,
-		Destination:      func(*testing.T) string { return fmt.Sprintf("ordering::order%d", number.Add(1)) },
-		Received: func(t *testing.T, destination string) []brokers.Message {
-			return received(t, reader, destination)
-		},
-		Refuse: func(_ *testing.T, id string) (restore func()) {
-			refusal.ids.Store(id, struct{}{})
-			return func() { refusal.ids.Delete(id) }
-		},
-	})
-}
 
 // Slots move while messages are published: nothing is lost, and keys keep their order.
 func TestSlotMigration(t *testing.T) {
@@ -100,13 +38,22 @@ func TestSlotMigration(t *testing.T) {
 	}
 }
 
-// One node dies: its streams are out, the others' are not.
-func TestClusterNodeIsKilled(t *testing.T) {
+// One node of a cluster is gone, or takes nothing: its streams are out and the others' are not.
+func TestClusterNodeIsOut(t *testing.T) {
 	t.Parallel()
-	for name, coverage := range map[string]string{"other slots are served": "no", "all slots are needed": "yes"} {
+	for name, out := range map[string]func(t *testing.T, node *server) (heal func()){
+		"killed": func(t *testing.T, node *server) func() {
+			node.kill(t)
+			return func() { node.start(t) }
+		},
+		"out of memory": func(t *testing.T, node *server) func() {
+			node.do(t, "CONFIG", "SET", "maxmemory", 1)
+			return func() { node.do(t, "CONFIG", "SET", "maxmemory", 0) }
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, 3, "--cluster-require-full-coverage", coverage)
+			c := startCluster(t, 3, "--cluster-require-full-coverage", "no")
 			var streams []string
 			for _, node := range c.nodes {
 				streams = append(streams, c.streamOn(t, node, "s"))
@@ -114,42 +61,37 @@ func TestClusterNodeIsKilled(t *testing.T) {
 			client := c.client(t)
 			f := feed(t, redisstreams.New(client, redisstreams.Settings{}), streams...)
 			f.progress(t, 60, streams...)
-			c.nodes[2].kill(t)
+			heal := out(t, c.nodes[2])
 			soon(t, "the outage is noticed", func() bool { return f.saw("unavailable destination") })
-			if coverage == "no" {
-				f.progress(t, 200, streams[:2]...)
-			} else { // each node says so for the streams that it has
-				soon(t, "CLUSTERDOWN", func() bool {
-					return strings.Contains(fmt.Sprint(client.XLen(t.Context(), streams[0]).Err()), "CLUSTERDOWN")
-				})
-			}
+			f.progress(t, 200, streams[:2]...)
 			assert.False(t, f.saw("unavailable broker"))
-			c.nodes[2].start(t)
+			heal()
 			f.progress(t, 200, streams...)
 			f.stop(t, func(stream string) []brokers.Message { return received(t, client, stream) })
 		})
 	}
 }
 
-// Replicas are asked for where the stream is, and their lack is that node's alone.
-func TestReplicasOfACluster(t *testing.T) {
+// A ring of servers that know nothing of each other: each stream is on one of them, and so are its
+// replicas.
+func TestRing(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 2)
-	with, without := c.nodes[0], c.nodes[1]
-	replica := c.replicate(t, with)
-	client := c.client(t)
-	b := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 2 * time.Second})
-	rich, poor := c.streamOn(t, with, "s"), c.streamOn(t, without, "s")
-	var bulk []brokers.Message
-	for i := range 100 {
-		bulk = append(bulk, message(rich, "", i), message(poor, "", i))
+	first, second := startServer(t), startServer(t)
+	startReplica(t, first)
+	client := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"first": first.addr(), "second": second.addr()}, ContextTimeoutEnabled: true, MaxRetries: -1,
+		DialerRetries: 1, HeartbeatFrequency: time.Hour, // or the ring moves the streams of a server that is out
+	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	var msgs []brokers.Message
+	for i := range 120 {
+		stream := fmt.Sprint("stream-", i%12)
+		msgs = append(msgs, message(stream, fmt.Sprint(stream, "-", i%60), i))
 	}
-	for range 2 {
-		results := b.Publish(t.Context(), bulk)
-		require.Equal(t, map[string]int{"": 100, "unavailable destination": 100}, verdicts(results), "%v", results[0].Err)
-		require.ErrorContains(t, results[1].Err, "too few replicas")
+	require.Equal(t, map[string]int{"": 120}, verdicts(redisstreams.New(client, redisstreams.Settings{}).Publish(t.Context(), msgs)))
+	replicated := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 2 * time.Second})
+	for i, result := range replicated.Publish(t.Context(), msgs) {
+		onFirst := first.length(t, msgs[i].Destination) > 0
+		require.Equal(t, onFirst, result.Err == nil, "%s: %v", msgs[i].Destination, result.Err)
 	}
-	assert.Equal(t, 100, without.length(t, poor), "once, not per attempt")
-	assert.Equal(t, 200, with.length(t, rich))
-	assert.Equal(t, 200, replica.lengthHere(t, rich))
 }

@@ -28,18 +28,6 @@ func ExampleOpen_sentinel() {
 	// Output: keeps the order of a key: true
 }
 
-// A cluster: streams are spread over its nodes, and one node's outage is not the others'.
-func ExampleOpen_cluster() {
-	broker, err := redisstreams.Open(redisstreams.Settings{URLs: []adapter.Secret{"redis://user:password@node-1:6379", "redis://node-2:6379"}, Cluster: true})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer broker.Close(context.Background())
-
-	fmt.Println("likes bulks of", broker.Capabilities().MaxBatch)
-	// Output: likes bulks of 500
-}
-
 // A server with a certificate of an authority of its own. TLS is a matter of the URL.
 func ExampleSettings() {
 	authority := []byte("-----BEGIN CERTIFICATE----- ...")

@@ -3,11 +3,9 @@ package redisstreams_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -21,10 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silent{}) // failed dials are what these tests are about
+	redis.SetLogger(silent{}) // these tests make dials fail
 	goleak.VerifyTestMain(m,
-		// Looks once a second whether the server is back; after Close it ends the next time it
-		// wakes up.
+		// It asks once a second whether the server is back, and notices Close the next time.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -34,80 +31,93 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
+	for name, prepare := range map[string]func(*redisstreams.Broker) *redisstreams.Broker{
+		"process":      func(b *redisstreams.Broker) *redisstreams.Broker { return b }, // which begins with the script
+		"transactions": redisstreams.KnowTransactions,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			conforms(t, suite{url: server.url(), prepare: prepare, stop: server.kill, start: server.start})
+		})
+	}
+	t.Run("replicas", func(t *testing.T) {
 		t.Parallel()
-		brokertest.Run(t, harness(t, testenv.Redis(t), testenv.RedisPrefix(t)))
+		testenv.NeedLong(t)
+		primary := startServer(t)
+		startReplica(t, primary)
+		conforms(t, suite{url: primary.url(), settings: redisstreams.Settings{Replicas: 1, ReplicaTimeout: 20 * time.Second}})
 	})
-	t.Run("process", func(t *testing.T) { // a server of our own
+	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
-		server := startServer(t)
-		h := harness(t, server.url(), "")
-		h.Stop = server.kill
-		h.Start = server.start
-		h.Network, h.OpenThroughNetwork = network(t, server.addr())
-		brokertest.Run(t, h)
-	})
-	t.Run("transactions", func(t *testing.T) { // from the first call on
-		t.Parallel()
-		server := startServer(t)
-		h := harness(t, server.url(), "")
-		h.Stop = server.kill
-		h.Start = server.start
-		var through func(*testing.T) brokers.Broker
-		h.Network, through = network(t, server.addr())
-		open := h.Open
-		h.Open = func(t *testing.T) brokers.Broker {
-			return redisstreams.KnowTransactions(open(t).(*redisstreams.Broker))
+		c := startCluster(t, 3)
+		stop := func(t *testing.T) {
+			for _, node := range c.nodes {
+				node.kill(t)
+			}
 		}
-		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
-			return redisstreams.KnowTransactions(through(t).(*redisstreams.Broker))
+		start := func(t *testing.T) {
+			for _, node := range c.nodes {
+				node.start(t)
+			}
+			c.await(t, len(c.nodes))
 		}
-		brokertest.Run(t, h)
+		conforms(t, suite{client: func() redis.UniversalClient { return c.client(t) }, stop: stop, start: start})
 	})
 }
 
-// harness reaches the server at url.
-func harness(t *testing.T, url, prefix string, settings ...redisstreams.Settings) brokertest.Harness {
+// suite is what the conformance suite needs of the servers.
+type suite struct {
+	url         string // of one server
+	settings    redisstreams.Settings
+	prepare     func(*redisstreams.Broker) *redisstreams.Broker
+	client      func() redis.UniversalClient // of several servers
+	stop, start func(t *testing.T)
+}
+
+func conforms(t *testing.T, s suite) {
 	t.Helper()
 	var (
-		refusal refusal
+		refused refusal
 		number  atomic.Int64
 	)
-	options, err := redis.ParseURL(url)
-	require.NoError(t, err)
-	reader := redis.NewClient(options)
-	t.Cleanup(func() { require.NoError(t, reader.Close()) })
-	// A limit of the broker's own keeps the test from making a payload of half a gigabyte.
-	s := one(url, settings)
-	s.MaxMessageBytes = 1 << 20
-
-	return brokertest.Harness{
-		Open: func(t *testing.T) brokers.Broker {
-			b, err := redisstreams.Open(s)
-			require.NoError(t, err)
-			b.Client().AddHook(&refusal)
-			return b
-		},
-		Destination: func(*testing.T) string { return fmt.Sprintf("%sordering::order%d", prefix, number.Add(1)) },
-		Received: func(t *testing.T, destination string) []brokers.Message {
-			return received(t, reader, destination)
-		},
-		Refuse: func(_ *testing.T, id string) (restore func()) {
-			refusal.ids.Store(id, struct{}{})
-			return func() { refusal.ids.Delete(id) }
-		},
-	}
-}
-
-// network returns a network in front of the server at an address, and what opens brokers behind it.
-func network(t *testing.T, addr string, settings ...redisstreams.Settings) (brokertest.Network, func(*testing.T) brokers.Broker) {
-	t.Helper()
-	proxy := toxic.Start(t, addr)
-	return proxy, func(t *testing.T) brokers.Broker {
-		b, err := redisstreams.Open(one("redis://"+proxy.Addr(t), settings))
+	s.settings.MaxMessageBytes = 1 << 20 // or the suite would make a payload of half a gigabyte
+	open := func(url string) *redisstreams.Broker {
+		b, err := redisstreams.Open(at(url, s.settings))
 		require.NoError(t, err)
+		if s.prepare != nil {
+			b = s.prepare(b)
+		}
 		return b
 	}
+	h := brokertest.Harness{
+		Stop: s.stop, Start: s.start, OutByDestination: s.client != nil,
+		Destination: func(*testing.T) string { return fmt.Sprintf("ordering::order%d", number.Add(1)) },
+		Refuse:      func(_ *testing.T, id string) (restore func()) { return refused.refuse(id) },
+	}
+	var reader redis.UniversalClient
+	if s.client != nil {
+		reader = s.client()
+		h.Open = func(*testing.T) brokers.Broker {
+			client := s.client()
+			client.AddHook(refused.hook())
+			return redisstreams.New(client, s.settings)
+		}
+	} else {
+		owner := open(s.url)
+		t.Cleanup(func() { require.NoError(t, owner.Close(context.Background())) })
+		reader = owner.Client()
+		h.Open = func(*testing.T) brokers.Broker {
+			b := open(s.url)
+			b.Client().AddHook(refused.hook())
+			return b
+		}
+		proxy := toxic.Start(t, redisstreams.ClientOptions(owner).Addr)
+		h.Network = proxy
+		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker { return open("redis://" + proxy.Addr(t)) }
+	}
+	h.Received = func(t *testing.T, destination string) []brokers.Message { return received(t, reader, destination) }
+	brokertest.Run(t, h)
 }
 
 // received reads a stream as a consumer does.
@@ -142,78 +152,4 @@ func received(t *testing.T, client redis.UniversalClient, stream string) []broke
 		}
 	}
 	return messages
-}
-
-// refusal makes the server refuse messages: it takes arguments off their XADD, on the way to the
-// server or the script. So the error is the server's, and comes up inside the transaction or the script.
-type refusal struct{ ids sync.Map }
-
-func (r *refusal) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		spoilt, restore := r.spoil(ctx, cmd)
-		defer restore()
-		return next(ctx, spoilt)
-	}
-}
-
-func (r *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		spoilt := make([]redis.Cmder, len(cmds))
-		for i, cmd := range cmds {
-			var restore func()
-			spoilt[i], restore = r.spoil(ctx, cmd)
-			defer restore()
-		}
-		return next(ctx, spoilt)
-	}
-}
-
-// spoil returns the command to send instead of cmd; restore brings its answer into cmd.
-func (r *refusal) spoil(ctx context.Context, cmd redis.Cmder) (spoilt redis.Cmder, restore func()) {
-	switch call := cmd.(type) {
-	case *redis.StringCmd: // one XADD: it names the id behind *, data and the payload
-		args := call.Args()
-		star := slices.Index(args, any("*"))
-		if cmd.Name() != "xadd" || star < 0 || !r.refuses(args[star+4]) {
-			return cmd, func() {}
-		}
-		instead := redis.NewStringCmd(ctx, args[:4]...) // refused as it is queued, in a transaction
-		return instead, func() {
-			call.SetVal(instead.Val())
-			call.SetErr(instead.Err())
-		}
-	case *redis.StringSliceCmd:
-		if !strings.HasPrefix(cmd.Name(), "eval") {
-			return cmd, func() {}
-		}
-		instead := redis.NewStringSliceCmd(ctx, r.spoilScript(call.Args())...)
-		return instead, func() {
-			call.SetVal(instead.Val())
-			call.SetErr(instead.Err())
-		}
-	default:
-		return cmd, func() {}
-	}
-}
-
-func (r *refusal) refuses(id any) bool {
-	_, refused := r.ids.Load(*id.(*string))
-	return refused
-}
-
-func (r *refusal) spoilScript(whole []any) []any {
-	const header = 7 // as xadd.lua documents, behind EVALSHA, the digest, 1 and the stream
-	args := slices.Clone(whole[:header])
-	for rest := whole[header:]; len(rest) > 0; {
-		count := rest[1].(int)
-		one := slices.Clone(rest[:2+count])
-		if r.refuses(one[5]) { // data, payload, id, <id>
-			one = one[:len(one)-1]
-			one[1] = count - 1
-		}
-		args, rest = append(args, one...), rest[2+count:]
-	}
-	return args
 }

@@ -23,6 +23,7 @@ type server struct {
 	arguments      func(*server) []string
 	process        *exec.Cmd
 	tls            *tls.Config // of clients, nil = none
+	password       string
 }
 
 // startServer starts the binary in FANOUT_TEST_REDIS_BIN, with further arguments, on a free port,
@@ -85,22 +86,48 @@ func (s *server) freeze(t *testing.T) (thaw func()) {
 	return func() { require.NoError(t, process.Signal(syscall.SIGCONT)) }
 }
 
-// client returns a client for looking into the server; its retries wait for a server that is
-// starting.
+// client returns a client of an administrator.
 func (s *server) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, DialerRetries: 1, MaxRetries: -1})
+	return redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, Password: s.password, DialerRetries: 1, MaxRetries: -1})
 }
 
-// do executes one command of an administrator; a server that still loads its data gets it when it
-// is ready.
+// do executes one command of an administrator.
 func (s *server) do(t *testing.T, args ...any) {
+	t.Helper()
+	_ = s.execute(t, args...)
+}
+
+// ask executes one command of an administrator and returns the answer as text.
+func (s *server) ask(t *testing.T, args ...any) string {
+	t.Helper()
+	text, err := s.execute(t, args...).Text()
+	require.NoError(t, err, "%v", args)
+	return text
+}
+
+// execute waits for a server that still loads its data.
+func (s *server) execute(t *testing.T, args ...any) (answer *redis.Cmd) {
 	t.Helper()
 	client := s.client()
 	defer client.Close()
-	var err error
 	soon(t, "redis-server has loaded its data", func() bool {
-		err = client.Do(t.Context(), args...).Err()
-		return !redis.HasErrorPrefix(err, "LOADING")
+		answer = client.Do(t.Context(), args...)
+		return !redis.HasErrorPrefix(answer.Err(), "LOADING")
 	})
-	require.NoError(t, err, "%v", args)
+	require.NoError(t, answer.Err(), "%v", args)
+	return answer
+}
+
+// length is the length of a stream.
+func (s *server) length(t *testing.T, stream string) int {
+	t.Helper()
+	n, err := s.execute(t, "XLEN", stream).Int()
+	require.NoError(t, err)
+	return n
+}
+
+// soon polls until holds is true.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, time.Minute, 5*time.Millisecond, what)
 }

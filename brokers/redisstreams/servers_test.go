@@ -16,7 +16,7 @@ import (
 // The client has what processors and consumers need, whatever the servers are.
 func TestConnectSettings(t *testing.T) {
 	t.Parallel()
-	const first = "redis://me:hush@one:7000?pool_size=7&read_timeout=4s"
+	const first = "redis://me:hush@one:7000?pool_size=7&read_timeout=4s&max_retries=9"
 	for name, servers := range map[string]redisstreams.Settings{
 		"one":      {URLs: []adapter.Secret{first}},
 		"Sentinel": {URLs: []adapter.Secret{first + "&sentinel_username=guard&sentinel_password=dog", "redis://two"}, Master: "main"},
@@ -78,20 +78,16 @@ func TestOpenSeveralServers(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, b.Close(t.Context())) })
 		require.NoError(t, b.Ping(t.Context()))
 		var msgs []brokers.Message
-		for _, stream := range []string{"a", "b", "c", "d", "e", "f"} {
-			msgs = append(msgs, brokers.Message{ID: "id-" + stream, Destination: stream, Type: "T", Payload: []byte("{}")})
+		for i, stream := range []string{"a", "b", "c", "d", "e", "f"} {
+			msgs = append(msgs, message(stream, "", i))
 		}
-		for _, result := range b.Publish(t.Context(), msgs) {
-			require.NoError(t, result.Err)
-		}
+		assert.Equal(t, map[string]int{"": len(msgs)}, verdicts(b.Publish(t.Context(), msgs)))
 	}
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		w := startWatched(t, neverPromoted...)
 		publish(t, redisstreams.Settings{URLs: []adapter.Secret{adapter.Secret("redis://" + w.sentinel.addr()), "redis://127.0.0.1:1"}, Master: "main"})
-		client := w.primary.client()
-		defer client.Close()
-		assert.Equal(t, int64(1), client.XLen(t.Context(), "a").Val())
+		assert.Equal(t, 1, w.primary.length(t, "a"))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()

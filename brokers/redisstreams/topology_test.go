@@ -15,31 +15,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-// soon polls until holds is true.
-func soon(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	require.Eventually(t, holds, 30*time.Second, 5*time.Millisecond, what)
-}
-
-// ask executes one command of an administrator and returns the answer as text.
-func (s *server) ask(t *testing.T, args ...any) string {
-	t.Helper()
-	client := s.client()
-	defer client.Close()
-	answer, err := client.Do(t.Context(), args...).Text()
-	require.NoError(t, err, "%v", args)
-	return answer
-}
-
-func (s *server) length(t *testing.T, stream string) int {
-	t.Helper()
-	client := s.client()
-	defer client.Close()
-	n, err := client.XLen(t.Context(), stream).Result()
-	require.NoError(t, err)
-	return int(n)
-}
-
 // startReplica starts a replica of a server and waits until it follows.
 func startReplica(t *testing.T, of *server, args ...string) *server {
 	t.Helper()
@@ -142,27 +117,12 @@ func (c *cluster) replicate(t *testing.T, of *server) *server {
 	return replica
 }
 
-// lengthHere is the length of a stream on a replica of a cluster, which sends readers to the
-// primary unless told otherwise.
-func (s *server) lengthHere(t *testing.T, stream string) int {
-	t.Helper()
-	client := s.client()
-	defer client.Close()
-	var length *redis.IntCmd
-	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		p.ReadOnly(t.Context())
-		length = p.XLen(t.Context(), stream)
-		return nil
-	})
-	require.NoError(t, err)
-	return int(length.Val())
-}
-
 // migrate moves the slot of a stream from one node to another; during runs while it is halfway: the
 // stream has moved, its slot has not.
 func (c *cluster) migrate(t *testing.T, stream string, from, to *server, during func()) {
 	t.Helper()
-	slot := from.slot(t, stream)
+	slot, err := from.execute(t, "CLUSTER", "KEYSLOT", stream).Int()
+	require.NoError(t, err)
 	source, target := from.ask(t, "CLUSTER", "MYID"), to.ask(t, "CLUSTER", "MYID")
 	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", source)
 	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", target)
@@ -170,15 +130,6 @@ func (c *cluster) migrate(t *testing.T, stream string, from, to *server, during 
 	during()
 	to.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
 	from.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
-}
-
-func (s *server) slot(t *testing.T, key string) int64 {
-	t.Helper()
-	client := s.client()
-	defer client.Close()
-	slot, err := client.ClusterKeySlot(t.Context(), key).Result()
-	require.NoError(t, err)
-	return slot
 }
 
 // startSentinel starts a sentinel that watches a primary under the name "main" and decides alone.

@@ -62,7 +62,7 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// Of two limits the age holds, and what makes no sense holds nothing.
+// Of two limits the age holds. A limit that makes no sense counts as not given.
 func TestTrimmingSettings(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -73,8 +73,7 @@ func TestTrimmingSettings(t *testing.T) {
 		"neither":                       {redisstreams.Settings{}, 55},
 		"length":                        {redisstreams.Settings{MaxLen: 10, Exact: true}, 10},
 		"both":                          {redisstreams.Settings{MaxLen: 10, MaxAge: time.Hour, Exact: true}, 5},
-		"a length of nothing":           {redisstreams.Settings{MaxLen: -10, Exact: true}, 55},
-		"an age of nothing":             {redisstreams.Settings{MaxAge: -time.Hour, Exact: true}, 55},
+		"nothing":                       {redisstreams.Settings{MaxLen: -10, MaxAge: -time.Hour, Exact: true}, 55},
 		"older than the server's clock": {redisstreams.Settings{MaxAge: 1 << 62, Exact: true}, 55},
 	} {
 		t.Run(name, func(t *testing.T) {

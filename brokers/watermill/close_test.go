@@ -75,10 +75,4 @@ func TestCloseAndHang(t *testing.T) {
 		b := watermill.New(&publisher{close: func() error { panic("no logger") }})
 		require.EqualError(t, b.Close(t.Context()), "watermill: close: the publisher panicked: no logger")
 	})
-	t.Run("an ended context", func(t *testing.T) {
-		t.Parallel()
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		assert.NoError(t, watermill.New(&publisher{}).Close(ended), "there is nothing to wait for")
-	})
 }

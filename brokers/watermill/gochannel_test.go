@@ -128,30 +128,23 @@ func (p *process) ping(ctx context.Context) error {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]watermill.Option{
-		"side by side":        nil,
-		"one after the other": {watermill.WithConcurrency(1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var number atomic.Int64
-			p := newProcess(t)
-			opts := append(opts, watermill.WithPing(p.ping), watermill.WithMaxMessageBytes(1<<20))
-			brokertest.Run(t, brokertest.Harness{
-				Open: func(*testing.T) brokers.Broker { return watermill.New(&connection{process: p}, opts...) },
-				Destination: func(t *testing.T) string {
-					destination := fmt.Sprintf("ordering::order%d", number.Add(1))
-					p.subscribe(t, destination)
-					return destination
-				},
-				Received: p.messages,
-				Refuse: func(_ *testing.T, id string) (restore func()) {
-					p.refused.Store(id, struct{}{})
-					return func() { p.refused.Delete(id) }
-				},
-				Stop:  func(*testing.T) { p.down.Store(true) },
-				Start: func(*testing.T) { p.down.Store(false) },
-			})
-		})
-	}
+	var number atomic.Int64
+	p := newProcess(t)
+	brokertest.Run(t, brokertest.Harness{
+		Open: func(*testing.T) brokers.Broker {
+			return watermill.New(&connection{process: p}, watermill.WithPing(p.ping), watermill.WithMaxMessageBytes(1<<20))
+		},
+		Destination: func(t *testing.T) string {
+			destination := fmt.Sprintf("ordering::order%d", number.Add(1))
+			p.subscribe(t, destination)
+			return destination
+		},
+		Received: p.messages,
+		Refuse: func(_ *testing.T, id string) (restore func()) {
+			p.refused.Store(id, struct{}{})
+			return func() { p.refused.Delete(id) }
+		},
+		Stop:  func(*testing.T) { p.down.Store(true) },
+		Start: func(*testing.T) { p.down.Store(false) },
+	})
 }

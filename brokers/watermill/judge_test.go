@@ -87,23 +87,9 @@ func TestErrors(t *testing.T) {
 				assert.Equal(t, "not_sent", class(results[1].Err))
 				assert.ErrorContains(t, results[0].Err, `watermill: publish to "orders": `)
 				require.ErrorIs(t, results[0].Err, root(wrapped))
-
-				// Beside one that gets through, before it or after it.
-				b = open(t, fails(wrapped, "id-1"))
-				results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "b", 0), numbered("orders", "b", 1)})
-				assert.Equal(t, c.class, class(results[1].Err))
 			}
 		})
 	}
-}
-
-// TestErrorsKeepTheirText: a class is named once, at the front.
-func TestErrorsKeepTheirText(t *testing.T) {
-	t.Parallel()
-	b := open(t, fails(brokers.Permanent(errors.New("too large")), "*"))
-	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `permanent: watermill: publish to "orders": too large`)
-	b = open(t, fails(errors.New("not connected"), "*"))
-	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `retryable: watermill: publish to "orders": not connected`)
 }
 
 func TestClassify(t *testing.T) {
@@ -127,39 +113,6 @@ func TestClassify(t *testing.T) {
 	assert.Equal(t, "refused destination", class(results[1].Err))
 	assert.Equal(t, "unavailable broker", class(results[2].Err))
 	assert.Equal(t, "not_sent", class(results[3].Err), "nothing is sent to a broker that is out")
-}
-
-// TestOutageInOwnWords: a publisher that reports an outage in words of its own is not asked for each
-// message of a large call.
-func TestOutageInOwnWords(t *testing.T) {
-	t.Parallel()
-	p := fails(errors.New("not connected"), "*")
-	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many(100, 0))
-	assert.Equal(t, map[string]int{"refused destination": 50, "not_sent": 50}, verdicts(results))
-	assert.Len(t, p.sent, 50)
-}
-
-// TestOutageOfOneTopic: the others go on, and so does the key of a topic that is out, but for its
-// followers in the call.
-func TestOutageOfOneTopic(t *testing.T) {
-	t.Parallel()
-	p := &publisher{publish: func(topic string, _ *message.Message) error {
-		if topic == "missing" {
-			return brokers.Unavailable(brokers.ScopeDestination, errors.New("unknown topic"))
-		}
-		return nil
-	}}
-	msgs := []brokers.Message{
-		numbered("missing", "a", 0), numbered("there", "a", 1), numbered("there", "b", 2), numbered("missing", "c", 3), numbered("there", "c", 4),
-		numbered("there", "", 5),
-	}
-	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), msgs)
-	var got []string
-	for _, result := range results {
-		got = append(got, class(result.Err))
-	}
-	assert.Equal(t, []string{"unavailable destination", "not_sent", "", "not_sent", "not_sent", ""}, got)
-	assert.Equal(t, "id-0 id-2 id-5", p.ids())
 }
 
 // TestPanic: it happens on a goroutine where nobody else would catch it.

@@ -95,9 +95,3 @@ func TestPing(t *testing.T) {
 	assert.EqualError(t, err, "broker unavailable: watermill: ping: no route")
 	require.ErrorIs(t, err, answer)
 }
-
-func TestWithoutPublisher(t *testing.T) {
-	t.Parallel()
-	assert.PanicsWithValue(t, "watermill: New: the publisher is nil; make one first, and look at the error of its constructor",
-		func() { watermill.New(nil) })
-}

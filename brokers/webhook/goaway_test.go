@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,38 +17,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 )
-
-// An endpoint that ends its connections now and then, as nginx does with each after
-// keepalive_requests, is healthy: what it says it has not processed (GOAWAY) is sent again, in the
-// order of its key.
-func TestGracefulGoAway(t *testing.T) {
-	t.Parallel()
-	const messages, keys, each = 600, 40, 50
-	p := startPartner(t, true)
-	var requests atomic.Int64
-	p.serves(func(w http.ResponseWriter, r *http.Request) {
-		if requests.Add(1)%each == 0 {
-			w.Header().Set("Connection", "close") // the server of net/http ends the connection by GOAWAY
-		}
-		p.take(w, r)
-	})
-	msgs := make([]brokers.Message, messages)
-	for i := range msgs {
-		msgs[i] = numbered("x", fmt.Sprint("key-", i%keys), i)
-	}
-	results := p.open(t).Publish(t.Context(), msgs)
-	for i, result := range results {
-		require.NoError(t, result.Err, "%d", i)
-	}
-	last := map[string]string{}
-	received := p.received("x")
-	require.Len(t, received, messages, "each once")
-	for _, m := range received {
-		n := fmt.Sprintf("%8s", m.ID)
-		require.Less(t, last[m.OrderingKey], n, "the order of %s", m.OrderingKey)
-		last[m.OrderingKey] = n
-	}
-}
 
 // What the endpoint has not processed, by its own word, is sent again; what it may have processed
 // is not; and neither is it forever.
@@ -81,31 +47,6 @@ func TestNotProcessed(t *testing.T) {
 			}
 			assert.Less(t, s.requests(), 20)
 			require.ErrorContains(t, results[0].Err, "the endpoint ends each connection or stream without processing the request (GOAWAY")
-		})
-	}
-}
-
-// A connection that replaces another one resumes its TLS session: a handshake costs the endpoint
-// more than a request does.
-func TestSessionIsResumed(t *testing.T) {
-	t.Parallel()
-	for _, version := range []string{"HTTP1", "HTTP2"} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			p := startPartner(t, version == "HTTP2")
-			var resumed atomic.Int64
-			p.serves(func(w http.ResponseWriter, r *http.Request) {
-				if r.TLS.DidResume {
-					resumed.Add(1)
-				}
-				w.Header().Set("Connection", "close")
-				p.take(w, r)
-			})
-			b := p.open(t, webhook.Settings{Concurrency: 1})
-			for i := range 5 {
-				require.NoError(t, b.Publish(t.Context(), []brokers.Message{numbered("x", "a", i)})[0].Err)
-			}
-			assert.Positive(t, resumed.Load())
 		})
 	}
 }

@@ -46,7 +46,9 @@ func TestConformance(t *testing.T) {
 			proxy := toxic.Start(t, p.address)
 			var number atomic.Int64
 			brokertest.Run(t, brokertest.Harness{
-				Open:        func(t *testing.T) brokers.Broker { return p.connect(t, p.address) },
+				Open: func(t *testing.T) brokers.Broker {
+					return p.connect(t, p.address, webhook.Settings{MaxMessageBytes: 1 << 20})
+				},
 				Destination: func(*testing.T) string { return fmt.Sprintf("test::order%d", number.Add(1)) },
 				Received:    func(_ *testing.T, destination string) []brokers.Message { return p.received(destination) },
 				OmitsText:   true,
@@ -72,16 +74,16 @@ type partner struct {
 
 	mu      sync.Mutex
 	server  *httptest.Server
+	mute    *atomic.Bool                 // of the connections to come
 	got     map[string][]brokers.Message // by destination
 	refused map[string]bool
-	answer  func(w http.ResponseWriter, r *http.Request) // instead of taking messages, one at a time
-	serve   func(w http.ResponseWriter, r *http.Request) // likewise, several at a time
-	times   []time.Time                                  // of requests
+	answer  http.HandlerFunc // instead of taking messages
+	asked   int              // requests
 }
 
-func startPartner(t testing.TB, http2 bool) *partner {
+func startPartner(t *testing.T, http2 bool) *partner {
 	t.Helper()
-	p := &partner{secret: webhook.NewSecret(), address: "127.0.0.1:0", http2: http2, got: map[string][]brokers.Message{}, refused: map[string]bool{}}
+	p := &partner{secret: webhook.NewSecret(), address: "127.0.0.1:0", http2: http2, got: map[string][]brokers.Message{}, refused: map[string]bool{}, mute: new(atomic.Bool)}
 	verifier, err := webhook.NewVerifier(0, p.secret)
 	require.NoError(t, err)
 	p.verifier = verifier
@@ -91,13 +93,13 @@ func startPartner(t testing.TB, http2 bool) *partner {
 }
 
 // start starts the endpoint, at the address that it had.
-func (p *partner) start(t testing.TB) {
+func (p *partner) start(t *testing.T) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", p.address)
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(p)
 	server.Listener.Close()
-	server.Listener, server.EnableHTTP2 = listener, p.http2
+	server.Listener, server.EnableHTTP2 = mutable{listener, p}, p.http2
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	p.mu.Lock()
@@ -124,7 +126,7 @@ func (p *partner) trust() *tls.Config {
 }
 
 // connect opens a broker, which whoever asked has to close. What the settings leave out is filled in.
-func (p *partner) connect(t testing.TB, address string, settings ...webhook.Settings) *webhook.Broker {
+func (p *partner) connect(t *testing.T, address string, settings ...webhook.Settings) *webhook.Broker {
 	t.Helper()
 	var s webhook.Settings
 	if len(settings) > 0 {
@@ -140,42 +142,67 @@ func (p *partner) connect(t testing.TB, address string, settings ...webhook.Sett
 }
 
 // open opens a broker and closes it with the test.
-func (p *partner) open(t testing.TB, settings ...webhook.Settings) *webhook.Broker {
+func (p *partner) open(t *testing.T, settings ...webhook.Settings) *webhook.Broker {
 	t.Helper()
 	b := p.connect(t, p.address, settings...)
 	t.Cleanup(func() { closeBroker(t, b) })
 	return b
 }
 
-func closeBroker(t testing.TB, b brokers.Broker) {
+func closeBroker(t *testing.T, b brokers.Broker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	assert.NoError(t, b.Close(ctx))
 }
 
-// ServeHTTP takes a message.
-func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	serve := p.serve
-	p.mu.Unlock()
-	if serve != nil {
-		serve(w, r)
-		return
-	}
-	p.take(w, r)
+// mutable is a listener whose connections can be muted.
+type mutable struct {
+	net.Listener
+
+	of *partner
 }
 
-func (p *partner) take(w http.ResponseWriter, r *http.Request) {
+type mutableConn struct {
+	net.Conn
+
+	mute *atomic.Bool
+}
+
+func (m mutable) Accept() (net.Conn, error) {
+	conn, err := m.Listener.Accept()
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	return mutableConn{conn, m.of.mute}, err
+}
+
+func (c mutableConn) Write(b []byte) (int, error) {
+	if c.mute.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// fallsSilent mutes the connections that there are: they take everything and answer nothing. New ones work.
+func (p *partner) fallsSilent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute.Store(true)
+	p.mute = new(atomic.Bool)
+}
+
+// ServeHTTP takes a message, or answers as the test says.
+func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // it was cut off
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.times = append(p.times, time.Now())
-	if p.answer != nil {
-		p.answer(w, r)
+	p.asked++
+	answer := p.answer
+	p.mu.Unlock()
+	if answer != nil {
+		answer(w, r)
 		return
 	}
 	if err := p.verifier.Verify(r.Header, body); err != nil {
@@ -183,6 +210,8 @@ func (p *partner) take(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := fromWire(r.Header, body)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.refused[m.ID] {
 		http.Error(w, "not this one", http.StatusUnprocessableEntity)
 		return
@@ -190,24 +219,22 @@ func (p *partner) take(w http.ResponseWriter, r *http.Request) {
 	p.got[m.Destination] = append(p.got[m.Destination], m)
 }
 
-// answers lets the endpoint answer by itself until the test ends.
-func (p *partner) answers(answer func(w http.ResponseWriter, r *http.Request)) {
+// answers lets the endpoint answer by itself; nil has it take messages again.
+func (p *partner) answers(answer http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
-// serves lets the endpoint answer several requests at a time until the test ends.
-func (p *partner) serves(serve func(w http.ResponseWriter, r *http.Request)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.serve = serve
+// status has the endpoint answer with a status.
+func (p *partner) status(status int) {
+	p.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 }
 
 func (p *partner) requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.times)
+	return p.asked
 }
 
 func (p *partner) received(destination string) []brokers.Message {

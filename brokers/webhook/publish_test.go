@@ -1,12 +1,14 @@
 package webhook_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,86 +21,67 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/webhook"
 )
 
+// The class of each answer. None ends a message at once, or says by itself whose failure it is.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	p := startPartner(t, false)
 	b := p.open(t)
-	for status, want := range map[int]string{
-		200: "", 201: "", 202: "", 204: "", 299: "",
-		301: "unavailable broker", 302: "unavailable broker", 304: "unavailable broker", 307: "unavailable broker",
-		400: "retryable", 401: "unavailable broker", 402: "retryable", 403: "unavailable broker", 404: "unavailable broker", 405: "unavailable broker",
-		408: "retryable", 409: "retryable", 410: "unavailable broker", 413: "retryable", 415: "retryable", 422: "retryable", 425: "retryable", 429: "unavailable broker",
-		451: "retryable", 421: "retryable", 499: "retryable", 500: "unavailable broker", 501: "unavailable broker", 502: "unavailable broker", 503: "unavailable broker", 504: "unavailable broker", 599: "unavailable broker",
-	} {
+	out := map[int]bool{401: true, 403: true, 404: true, 405: true, 407: true, 410: true, 429: true}
+	for status := 200; status < 600; status++ {
+		want := "retryable" // refused: see brokers.Refused
+		switch {
+		case status < 300:
+			want = ""
+		case status < 400, status >= 500, out[status]:
+			want = "unavailable broker"
+		}
 		p.answers(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "https://127.0.0.1:1/")
 			w.WriteHeader(status)
-			if status >= 400 {
+			if status >= 400 && status%10 == 0 {
 				_, _ = io.WriteString(w, "no:\x1b[31m "+strings.Repeat("x", 1_000_000))
 			}
 		})
-		results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
-		assert.Equal(t, want, classes(results)[0], "%d", status)
+		err := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err
+		assert.Equal(t, []string{want}, classes([]brokers.Result{{Err: err}}), "%d", status)
+		scope, refused := brokers.Refusal(err)
+		assert.Equal(t, want == "retryable", refused, "%d", status)
 		if want == "" {
-			assert.Empty(t, classes(results)[1])
 			continue
 		}
-		assert.Equal(t, "not_sent", classes(results)[1], "%d", status)
-		said := results[0].Err.Error()
-		assert.Contains(t, said, fmt.Sprintf("webhook: https://%s: it answered %d", p.address, status))
-		assert.Less(t, len(said), 600)
-		assert.NotContains(t, said, "token-4711")
-		assert.NotContains(t, said, "\x1b")
+		if refused {
+			assert.Equal(t, brokers.ScopeBroker, scope, "%d", status)
+		}
+		require.ErrorContains(t, err, fmt.Sprintf("webhook: https://%s: it answered %d", p.address, status))
+		assert.Less(t, len(err.Error()), 600)
+		assert.NotContains(t, err.Error(), "token-4711")
+		assert.NotContains(t, err.Error(), "\x1b")
 	}
-}
-
-// An outage ends the call: what was not in progress is not sent.
-func TestOutageEndsTheCall(t *testing.T) {
-	t.Parallel()
-	p := startPartner(t, true)
-	p.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	var msgs []brokers.Message
-	for i := range 500 {
-		msgs = append(msgs, numbered("x", fmt.Sprint("key-", i%50), i))
-	}
-	results := p.open(t, webhook.Settings{Concurrency: 4}).Publish(t.Context(), msgs)
-	assert.LessOrEqual(t, p.requests(), 8, "at most two for each that may be in progress")
-	assert.Equal(t, "unavailable broker", classes(results)[0])
 }
 
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	p := startPartner(t, true)
+	p.answers(func(http.ResponseWriter, *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
-		for {
-			was := most.Load()
-			if n <= was || most.CompareAndSwap(was, n) {
-				break
-			}
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 		}
-		_, _ = io.Copy(io.Discard, r.Body)
-	}))
-	defer server.Close()
-	b, err := webhook.Open(webhook.Settings{URL: adapter.Secret(server.URL), Secrets: []adapter.Secret{adapter.Secret(webhook.NewSecret())}, AllowHTTP: true, AllowPrivateNetworks: true, Concurrency: 3})
-	require.NoError(t, err)
-	defer closeBroker(t, b)
-	done := make(chan []brokers.Result)
-	for range 4 { // calls
-		go func() {
-			var msgs []brokers.Message
-			for i := range 200 {
-				msgs = append(msgs, numbered("x", "", i))
-			}
-			done <- b.Publish(t.Context(), msgs)
-		}()
-	}
+		<-time.After(time.Millisecond) // in which others come, if they may
+	})
+	b := p.open(t, webhook.Settings{Concurrency: 3})
+	var calls sync.WaitGroup
 	for range 4 {
-		for _, result := range <-done {
-			require.NoError(t, result.Err)
-		}
+		calls.Go(func() {
+			for i := range 50 {
+				for _, result := range b.Publish(t.Context(), []brokers.Message{numbered("x", "", i), numbered("x", "", i), numbered("x", "", i)}) {
+					assert.NoError(t, result.Err)
+				}
+			}
+		})
 	}
+	calls.Wait()
 	assert.LessOrEqual(t, most.Load(), int64(3))
 }
 
@@ -190,18 +173,9 @@ func TestWhatDoesNotConnect(t *testing.T) {
 
 func TestSilentEndpoint(t *testing.T) {
 	t.Parallel()
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-ended:
-		}
-	}))
-	defer server.Close()
-	defer close(ended)
-	b, err := webhook.Open(webhook.Settings{URL: adapter.Secret(server.URL), Secrets: []adapter.Secret{adapter.Secret(webhook.NewSecret())}, AllowHTTP: true, AllowPrivateNetworks: true, RequestTimeout: 50 * time.Millisecond})
-	require.NoError(t, err)
-	defer closeBroker(t, b)
+	p := startPartner(t, true)
+	p.answers(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	b := p.open(t, webhook.Settings{RequestTimeout: 200 * time.Millisecond})
 	results := b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)})
 	assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
 	require.ErrorContains(t, results[0].Err, "no answer in time")
@@ -228,7 +202,7 @@ func TestURLs(t *testing.T) {
 	require.ErrorContains(t, err, "webhook: open: secret 1 is not")
 }
 
-// What a partner sees of a message.
+// The headers that a partner sees.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	p := startPartner(t, false)
@@ -259,4 +233,103 @@ func TestHeaders(t *testing.T) {
 	} {
 		assert.Equal(t, want, header.Get(name), name)
 	}
+}
+
+// An endpoint that switches to another protocol and then says nothing blocks no other: the body of
+// such an answer is the connection itself, which knows no context.
+func TestSwitchingProtocols(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, false)
+	ended := make(chan struct{})
+	p.answers(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: silence\r\n\r\n")
+		_ = buffered.Flush()
+		go func() {
+			<-ended
+			_ = conn.Close()
+		}()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan []brokers.Result, 1)
+	b := p.open(t)
+	go func() { answered <- b.Publish(ctx, []brokers.Message{numbered("x", "a", 1), numbered("x", "a", 2)}) }()
+	watchdog, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	select {
+	case results := <-answered:
+		close(ended)
+		assert.Equal(t, []string{"unavailable broker", "not_sent"}, classes(results))
+	case <-watchdog.Done():
+		close(ended)
+		<-answered
+		t.Fatal("Publish waits for an endpoint that says nothing")
+	}
+}
+
+// The status decides. An answer whose body does not end holds neither its message nor the slot for
+// other requests.
+func TestEndlessBody(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]func(w http.ResponseWriter, r *http.Request){
+		"silent": func(http.ResponseWriter, *http.Request) {},
+		"drips":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "drip ") },
+		"gushes": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 16<<10)); err != nil {
+					return
+				}
+			}
+		},
+	}
+	for _, version := range []string{"HTTP1", "HTTP2"} {
+		for name, body := range bodies {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				ended := make(chan struct{})
+				p := startPartner(t, version == "HTTP2")
+				t.Cleanup(func() { close(ended) })
+				p.answers(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Fanout-Ordering-Key") == "refused" {
+						w.WriteHeader(http.StatusUnprocessableEntity)
+						_, _ = io.WriteString(w, "not this one")
+					}
+					_ = http.NewResponseController(w).Flush()
+					body(w, r)
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-r.Context().Done():
+					case <-ended:
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				b := p.open(t, webhook.Settings{Concurrency: 1, RequestTimeout: 2 * patience})
+				results := b.Publish(ctx, []brokers.Message{
+					numbered("x", "a", 1), numbered("x", "a", 2), numbered("x", "refused", 3), numbered("x", "b", 4),
+				})
+				require.NoError(t, ctx.Err(), "the call waits for the end of a body")
+				assert.Equal(t, []string{"", "", "retryable", ""}, classes(results))
+				require.ErrorContains(t, results[2].Err, "not this one")
+			})
+		}
+	}
+}
+
+// A connection over which an answer did not come is not used again: over HTTP/2 it would take every
+// further message, until the system gives it up after a quarter of an hour.
+func TestSilentConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	p := startPartner(t, true)
+	b := p.open(t, webhook.Settings{RequestTimeout: 2 * time.Second})
+	require.NoError(t, b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err)
+	p.fallsSilent()
+	assert.Equal(t, []string{"unavailable broker"}, classes(b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 2)})))
+	require.Eventually(t, func() bool { // over another connection
+		return b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 2)})[0].Err == nil
+	}, patience, time.Millisecond)
 }
