@@ -35,7 +35,7 @@ func TestCreate(t *testing.T) {
 			b.pending(found, "a")
 		},
 		"a conflict on a unique name that does nothing": func(b *bench) {
-			b.not(outbox.MySQL, "MariaDB does not tell: see testdata/mysql")
+			b.not(outbox.MySQL, "MariaDB does not tell: see mysql_test.go")
 			b.not(outbox.SQLServer, "its driver drops OnConflict unless the primary key is inserted")
 			b.ok(b.db.Create(&Ticket{Name: "x"}).Error)
 			second := raising(&Ticket{Name: "x"}, "a")

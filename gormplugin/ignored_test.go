@@ -50,7 +50,7 @@ type Marker struct {
 func (b *bench) generated() {
 	b.t.Helper()
 	b.not(outbox.SQLServer, "its driver drops OnConflict unless the primary key is inserted, and makes keys of its own")
-	b.not(outbox.MySQL, "it does not tell which rows were there: see testdata/mysql")
+	b.not(outbox.MySQL, "it does not tell which rows were there: see mysql_test.go")
 	b.tableOf(&Marker{})
 	defaultID, defaultCode := "uuid DEFAULT gen_random_uuid()", "random()::text"
 	if b.dialect == outbox.SQLite {

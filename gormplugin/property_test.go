@@ -49,7 +49,7 @@ type kind struct {
 	strict bool
 }
 
-// sites are the databases that programs run on; make test adds those of testdata/mysql.
+// sites are the databases that programs run on; mysql_test.go adds MySQL.
 var sites = map[string]kind{
 	"sqlite":             {start: siteOnSQLite},
 	"sqlite, strict":     {start: siteOnSQLite, strict: true},

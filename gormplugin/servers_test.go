@@ -46,7 +46,7 @@ type database struct {
 
 func (d database) String() string { return d.name }
 
-// databases are all of them; make test adds those of testdata/mysql.
+// databases are all of them; mysql_test.go adds MySQL, with RETURNING and without.
 var databases = []database{
 	{"sqlite", startSQLite},
 	{"postgres", startPostgres},

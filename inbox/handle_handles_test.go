@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/outbox"
+	mysqlstore "github.com/gorm-fanout/fanout/outbox/mysql"
 	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 	mssqlstore "github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -42,8 +43,9 @@ type migrator interface {
 	Migrate(ctx context.Context) ([]string, error)
 }
 
-// stores open the outbox on a pool. make test adds that of testdata/mysql.
+// stores open the outbox on a pool.
 var stores = map[string]func(pool *sql.DB, table string) (migrator, error){
+	"mysql":     func(pool *sql.DB, table string) (migrator, error) { return mysqlstore.New(pool, table) },
 	"sqlite":    func(pool *sql.DB, table string) (migrator, error) { return sqlitestore.New(pool, table) },
 	"sqlserver": func(pool *sql.DB, table string) (migrator, error) { return mssqlstore.New(pool, table) },
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
@@ -41,7 +42,6 @@ type database struct {
 	dial func(t *testing.T) func() gorm.Dialector
 }
 
-// databases are all of them; make test adds that of testdata/mysql.
 var databases = []database{
 	{"sqlite", func(t *testing.T) func() gorm.Dialector {
 		t.Helper()
@@ -60,6 +60,16 @@ var databases = []database{
 		dsn := testenv.SQLServer(t)
 		return func() gorm.Dialector { return sqlserver.Open(dsn) }
 	}},
+	{"mysql", onMySQL("?parseTime=true")},
+	{"mysql, found rows", onMySQL("?clientFoundRows=true&interpolateParams=true&loc=Asia%2FTokyo")},
+}
+
+func onMySQL(parameters string) func(t *testing.T) func() gorm.Dialector {
+	return func(t *testing.T) func() gorm.Dialector {
+		t.Helper()
+		dsn := testenv.MySQL(t) + parameters
+		return func() gorm.Dialector { return mysql.Open(dsn) }
+	}
 }
 
 func (d database) String() string { return d.name }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
@@ -30,11 +31,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
-// databases are those that there are; make test adds MySQL, from integration/testdata/overlay.
 var databases = map[string]func(t *testing.T) gorm.Dialector{
 	"sqlite":    func(t *testing.T) gorm.Dialector { return sqlite.Open(sqliteFile(t)) },
 	"postgres":  func(t *testing.T) gorm.Dialector { return postgres.Open(testenv.Postgres(t)) },
 	"sqlserver": func(t *testing.T) gorm.Dialector { return sqlserver.Open(testenv.SQLServer(t)) },
+	"mysql":     func(t *testing.T) gorm.Dialector { return mysql.Open(testenv.MySQL(t) + "?parseTime=true") },
+	"mysql, found rows": func(t *testing.T) gorm.Dialector {
+		return mysql.Open(testenv.MySQL(t) + "?clientFoundRows=true&interpolateParams=true&loc=Asia%2FTokyo")
+	},
 }
 
 func sqliteFile(t *testing.T) string {

@@ -1,5 +1,3 @@
-// This file is laid over the package when its tests are built with -overlay, as make test does: its
-// driver is not among the requirements of this module, which has to stay small for those who write.
 package gormplugin_test
 
 import (

@@ -1,5 +1,3 @@
-// This file is laid over the package when make test builds its tests: the Redis in memory is not among
-// the requirements of this module, which has to stay small for those who write.
 package redisdedup_test
 
 import (
@@ -10,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 	"github.com/gorm-fanout/fanout/inbox/dedup/redisdedup"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// losing is a connection whose answers to SET get lost, together with the connection. The write
-// itself is done, now or much later.
+// losing is a connection that breaks after a SET was sent and before its answer. The write itself
+// happens, now or much later.
 type losing struct {
 	net.Conn
 
@@ -42,29 +40,30 @@ func (c *losing) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A client that sent a creation again by itself would go on after the second one, while the first
-// can still be on its way: it would bring back a token that was sent and used up meanwhile. Whoever
-// is notified of an error draws another token.
-func TestACreationIsSentOnce(t *testing.T) {
+// The client must not retry a creation: the first one can still be on its way when the second is
+// answered, and would then bring back a token that was sent and used up meanwhile. The caller gets an
+// error and draws another token.
+func TestCreationIsSentOnce(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisdedup.Option{nil, {redisdedup.WithReplicas(1, time.Millisecond)}} {
 		var sets atomic.Int64
+		prefix := testenv.RedisPrefix(t)
 		client := redis.NewClient(&redis.Options{
-			Addr: miniredis.RunT(t).Addr(), MaxRetries: 3, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond,
+			Addr: open(t).Options().Addr, MaxRetries: 3, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond,
 			Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 				return &losing{Conn: conn, sets: &sets}, err
 			},
 		})
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
-		tokens, err := redisdedup.NewTokens(client, options...)
+		tokens, err := redisdedup.NewTokens(client, append(options, redisdedup.WithPrefix(prefix))...)
 		require.NoError(t, err)
 		require.Error(t, tokens.Create(t.Context(), []dedup.Token{{Consumer: "billing", Value: "one"}}, time.Now()))
 		require.EqualValues(t, 1, sets.Load())
 
-		sets.Store(0) // what may be done twice is
+		sets.Store(0) // other commands are retried
 		require.NoError(t, client.Ping(t.Context()).Err())
-		require.Error(t, client.Set(t.Context(), "other", 1, 0).Err())
+		require.Error(t, client.Set(t.Context(), prefix+"other", 1, 0).Err())
 		require.EqualValues(t, 4, sets.Load())
 	}
 }

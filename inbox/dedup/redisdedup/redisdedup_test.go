@@ -1,5 +1,3 @@
-// This file is laid over the package when make test builds its tests: the Redis in memory is not among
-// the requirements of this module, which has to stay small for those who write.
 package redisdedup_test
 
 import (
@@ -8,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -22,72 +19,62 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, address string) *redis.Client {
+func open(t *testing.T) *redis.Client {
 	t.Helper()
-	options, err := redis.ParseURL(address)
+	options, err := redis.ParseURL(testenv.Redis(t))
 	require.NoError(t, err)
 	client := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }
 
+// strange has all characters that a pattern of SCAN gives a meaning.
+const strange = "with * [a-z] ? and \\:"
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("a server", func(t *testing.T) {
-		t.Parallel()
-		client := open(t, testenv.Redis(t))
-		conform(t, func(t *testing.T) (redis.UniversalClient, string) { return client, testenv.RedisPrefix(t) })
-	})
-	t.Run("in memory", func(t *testing.T) {
-		t.Parallel()
-		conform(t, func(t *testing.T) (redis.UniversalClient, string) {
-			return open(t, "redis://"+miniredis.RunT(t).Addr()), "with * [a-z] ? and \\:"
-		})
-	})
-}
-
-func conform(t *testing.T, open func(t *testing.T) (redis.UniversalClient, string)) {
+	client := open(t)
+	prefix := func(t *testing.T) redisdedup.Option { return redisdedup.WithPrefix(testenv.RedisPrefix(t) + strange) }
 	deduptest.RunStore(t, func(t *testing.T) dedup.Store {
-		client, prefix := open(t)
-		store, err := redisdedup.New(client, redisdedup.WithPrefix(prefix))
+		store, err := redisdedup.New(client, prefix(t))
 		require.NoError(t, err)
 		return store
 	})
 	deduptest.RunTokens(t, func(t *testing.T) dedup.Tokens {
-		client, prefix := open(t)
-		tokens, err := redisdedup.NewTokens(client, redisdedup.WithPrefix(prefix))
+		tokens, err := redisdedup.NewTokens(client, prefix(t))
 		require.NoError(t, err)
 		return tokens
 	})
 }
 
+// An entry expires after the retention, counted from the first time. A token never expires.
 func TestEntriesExpire(t *testing.T) {
 	t.Parallel()
-	server := miniredis.RunT(t)
-	client := open(t, "redis://"+server.Addr())
-	store, err := redisdedup.New(client, redisdedup.WithRetention(time.Hour))
+	client, prefix := open(t), testenv.RedisPrefix(t)
+	store, err := redisdedup.New(client, redisdedup.WithPrefix(prefix), redisdedup.WithRetention(time.Hour))
 	require.NoError(t, err)
-	key := uuid.New()
-	require.NoError(t, store.Add(t.Context(), "billing", key, time.Now()))
-	server.FastForward(59 * time.Minute)
-	require.NoError(t, store.Add(t.Context(), "billing", key, time.Now()))
-	has, err := store.Contains(t.Context(), "billing", key)
+	id := uuid.New()
+	require.NoError(t, store.Add(t.Context(), "billing", id, time.Now()))
+	keys, err := client.Keys(t.Context(), prefix+"*").Result()
 	require.NoError(t, err)
-	require.True(t, has)
-	server.FastForward(2 * time.Minute)
-	has, err = store.Contains(t.Context(), "billing", key)
+	require.Len(t, keys, 1)
+	left, err := client.PTTL(t.Context(), keys[0]).Result()
 	require.NoError(t, err)
-	require.False(t, has, "the first time counts")
+	require.Greater(t, left, 50*time.Minute)
+	require.LessOrEqual(t, left, time.Hour)
 
-	tokens, err := redisdedup.NewTokens(client)
+	require.NoError(t, client.PExpire(t.Context(), keys[0], 30*time.Minute).Err())
+	require.NoError(t, store.Add(t.Context(), "billing", id, time.Now()))
+	left, err = client.PTTL(t.Context(), keys[0]).Result()
 	require.NoError(t, err)
-	token := dedup.Token{Consumer: "billing", Value: "one"}
-	require.NoError(t, tokens.Create(t.Context(), []dedup.Token{token}, time.Now()))
-	server.FastForward(10000 * time.Hour)
-	there, err := tokens.Exists(t.Context(), token)
+	require.LessOrEqual(t, left, 30*time.Minute, "a second Add does not extend the entry")
+
+	tokens, err := redisdedup.NewTokens(client, redisdedup.WithPrefix(prefix))
 	require.NoError(t, err)
-	require.True(t, there, "tokens do not")
-	require.Equal(t, []string{"fanout:dedup:token:billing:one"}, server.Keys())
+	require.NoError(t, tokens.Create(t.Context(), []dedup.Token{{Consumer: "billing", Value: "one"}}, time.Now()))
+	left, err = client.PTTL(t.Context(), prefix+"token:billing:one").Result()
+	require.NoError(t, err)
+	require.Equal(t, time.Duration(-1), left, "the key exists and has no expiry")
 }
 
 // replicas answers WAIT in place of a server that has some.
@@ -114,11 +101,11 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	for n, ok := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
-			client := open(t, "redis://"+miniredis.RunT(t).Addr())
+			client, prefix := open(t), redisdedup.WithPrefix(testenv.RedisPrefix(t))
 			client.AddHook(replicas{n})
-			store, err := redisdedup.New(client, redisdedup.WithReplicas(2, time.Second))
+			store, err := redisdedup.New(client, prefix, redisdedup.WithReplicas(2, time.Second))
 			require.NoError(t, err)
-			tokens, err := redisdedup.NewTokens(client, redisdedup.WithReplicas(2, time.Second))
+			tokens, err := redisdedup.NewTokens(client, prefix, redisdedup.WithReplicas(2, time.Second))
 			require.NoError(t, err)
 			token := []dedup.Token{{Consumer: "billing", Value: "one"}}
 			for _, err := range []error{
@@ -135,9 +122,9 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestReplicasOfAServerThatHasNone(t *testing.T) {
+func TestServerWithoutReplicas(t *testing.T) {
 	t.Parallel()
-	tokens, err := redisdedup.NewTokens(open(t, testenv.Redis(t)), redisdedup.WithPrefix(testenv.RedisPrefix(t)), redisdedup.WithReplicas(1000, time.Millisecond))
+	tokens, err := redisdedup.NewTokens(open(t), redisdedup.WithPrefix(testenv.RedisPrefix(t)), redisdedup.WithReplicas(1000, time.Millisecond))
 	require.NoError(t, err)
 	require.ErrorIs(t, tokens.Create(t.Context(), []dedup.Token{{Consumer: "billing", Value: "one"}}, time.Now()), redisdedup.ErrReplicas)
 }
@@ -168,18 +155,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestPurgeLeavesWhatIsNotOurs(t *testing.T) {
+// A purge deletes the tokens below its prefix, and no other key.
+func TestPurgeStaysBelowItsPrefix(t *testing.T) {
 	t.Parallel()
-	server := miniredis.RunT(t)
-	client := open(t, "redis://"+server.Addr())
-	tokens, err := redisdedup.NewTokens(client, redisdedup.WithPrefix("ours:"))
+	client, prefix := open(t), testenv.RedisPrefix(t)
+	tokens, err := redisdedup.NewTokens(client, redisdedup.WithPrefix(prefix+"ours:"))
 	require.NoError(t, err)
-	require.NoError(t, server.Set("ours:token:billing:odd", "no time"))
-	require.NoError(t, server.Set("theirs:token:billing:1", "1"))
-	require.NoError(t, server.Set("ours:handled:billing:1", "1"))
+	others := []string{prefix + "ours:handled:billing:1", prefix + "ours:token:billing:odd", prefix + "theirs:token:billing:1"}
+	for _, key := range others {
+		require.NoError(t, client.Set(t.Context(), key, "no time", 0).Err())
+	}
 	require.NoError(t, tokens.Create(t.Context(), []dedup.Token{{Consumer: "billing", Value: "1"}}, time.UnixMicro(1)))
 	n, err := tokens.PurgeOlderThan(t.Context(), time.Now(), 100)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
-	require.Equal(t, []string{"ours:handled:billing:1", "ours:token:billing:odd", "theirs:token:billing:1"}, server.Keys())
+	left, err := client.Keys(t.Context(), prefix+"*").Result()
+	require.NoError(t, err)
+	require.ElementsMatch(t, others, left)
 }
