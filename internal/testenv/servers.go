@@ -18,12 +18,9 @@ import (
 )
 
 const (
-	// requireVariable is set to 1 where a missing server is a failure.
-	requireVariable = "FANOUT_TEST_REQUIRE"
-
-	adminTimeout    = time.Minute // creating and dropping wait for the disk
-	longestTestName = 40          // PostgreSQL cuts names at 63 bytes
-	scanBatch       = 1000        // keys per round trip of the clean-up
+	requireVariable = "FANOUT_TEST_REQUIRE" // is 1 where a missing server is a failure
+	adminTimeout    = time.Minute           // creating and dropping wait for the disk
+	longestTestName = 40                    // PostgreSQL cuts names at 63 bytes
 )
 
 // Uses notes, in the output of go test -json, on which server a test and those below it run: by the
@@ -33,8 +30,7 @@ func Uses(t testing.TB, server string) {
 	t.Attr("server", server)
 }
 
-// need returns the value of a variable. Without it the test is skipped, or fails where servers are
-// required.
+// need is [Optional], but the test fails where servers are required.
 func need(t testing.TB, variable string) string {
 	t.Helper()
 	if os.Getenv(variable) == "" && os.Getenv(requireVariable) == "1" {
@@ -57,15 +53,13 @@ func Optional(t testing.TB, variable string) string {
 	return value
 }
 
-// Redis returns the URL of the shared server. Other tests use it at the same time: keep to keys below
-// [RedisPrefix], and never flush.
+// Redis returns the URL of the server that all tests share: keep to keys below [RedisPrefix].
 func Redis(t testing.TB) string {
 	t.Helper()
 	return need(t, testservers.RedisVariable)
 }
 
-// RabbitMQ returns the URL of the shared server. Other tests use the same virtual host at the same
-// time: keep to exchanges and queues whose names begin with [RabbitMQPrefix], and delete them.
+// RabbitMQ returns the URL of the server that all tests share: keep to names below [RabbitMQPrefix].
 func RabbitMQ(t testing.TB) string {
 	t.Helper()
 	return need(t, testservers.RabbitMQVariable)
@@ -77,22 +71,19 @@ func Toxiproxy(t testing.TB) string {
 	return need(t, testservers.ToxiproxyVariable)
 }
 
-// SQLServer returns the DSN of a database. Without it the test is skipped, also where servers are
-// required, since nothing starts an SQL Server.
+// SQLServer returns the DSN of a database. It is optional, since nothing starts an SQL Server.
 func SQLServer(t testing.TB) string {
 	t.Helper()
 	return Optional(t, testservers.SQLServerVariable)
 }
 
-// RabbitMQPrefix returns a prefix for the names of this test's exchanges and queues, new at each
-// call.
+// RabbitMQPrefix returns a new prefix for this test's exchanges and queues, which the test deletes.
 func RabbitMQPrefix(t testing.TB) string {
 	t.Helper()
 	return "fanout-test." + identifier(t.Name()) + "." + random() + "."
 }
 
-// RedisPrefix returns a prefix for this test's keys, new at each call. The keys below it are
-// deleted when the test ends.
+// RedisPrefix returns a new prefix for this test's keys, which are deleted when the test ends.
 func RedisPrefix(t testing.TB) string {
 	t.Helper()
 	server := Redis(t)
@@ -104,7 +95,7 @@ func RedisPrefix(t testing.TB) string {
 		check(t, err)
 		client := redis.NewClient(options)
 		defer client.Close()
-		keys := client.Scan(ctx, 0, prefix+"*", scanBatch).Iterator()
+		keys := client.Scan(ctx, 0, prefix+"*", 1000).Iterator()
 		for keys.Next(ctx) {
 			client.Unlink(ctx, keys.Val())
 		}
@@ -113,32 +104,29 @@ func RedisPrefix(t testing.TB) string {
 	return prefix
 }
 
-// Postgres creates an empty database for this test and returns its URL. The database is dropped
-// when the test ends, even while clients are connected.
+// Postgres creates an empty database for this test, until it ends, and returns its URL.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return dropped(t, PostgresUntilDropped)
 }
 
-// PostgresUntilDropped is [Postgres] for several tests: their TestMain drops the database.
+// PostgresUntilDropped is [Postgres] for several tests, whose TestMain drops the database.
 func PostgresUntilDropped(t testing.TB) (dsn string, drop func() error) {
 	t.Helper()
 	server := need(t, testservers.PostgresVariable)
 	address, err := url.Parse(server)
-	if err != nil || !strings.HasPrefix(address.Scheme, "postgres") {
-		t.Fatalf("%s is not a URL like postgres://user@host:port/database", testservers.PostgresVariable) // err would quote the password
+	if err != nil || !strings.HasPrefix(address.Scheme, "postgres") { // err would quote the password
+		t.Fatalf("%s is not a URL like postgres://user@host:port/database", testservers.PostgresVariable)
 	}
 	name := database(t)
-	// template0 accepts no connections, so that tests can copy it at the same time; and it alone
-	// allows to choose a locale, so that text sorts the same way on every server.
+	// template0 alone can be copied by several tests at a time, and with another locale.
 	check(t, onPostgres(server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"))
 	address.Path = "/" + name
 	return address.String(), func() error { return onPostgres(server, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }
 }
 
-// MySQL creates an empty database for this test, on MySQL or MariaDB, and returns its DSN, as
-// github.com/go-sql-driver/mysql reads it. The test links that driver, this package does not. The
-// database is dropped when the test ends.
+// MySQL creates an empty database for this test, until it ends, and returns its DSN for
+// github.com/go-sql-driver/mysql, which the test links.
 func MySQL(t testing.TB) string {
 	t.Helper()
 	return dropped(t, MySQLUntilDropped)
@@ -161,9 +149,8 @@ func MySQLUntilDropped(t testing.TB) (dsn string, drop func() error) {
 	return server[:slash+1] + name + params, func() error { return on("mysql", server, "DROP DATABASE "+name) }
 }
 
-// SQLServerDatabase creates an empty database for this test and returns its DSN, for tests that
-// need the default names of tables. The test links the driver. The database is dropped when the test
-// ends, even while clients are connected.
+// SQLServerDatabase creates an empty database for this test, until it ends, and returns its DSN. The test
+// links the driver.
 func SQLServerDatabase(t testing.TB) string {
 	t.Helper()
 	return dropped(t, func(t testing.TB) (string, func() error) {
@@ -198,8 +185,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// onPostgres executes a statement with a connection and a deadline of its own: a test's context has
-// ended before the test's clean-up begins.
+// onPostgres executes a statement. A test's context has ended before the test's clean-up begins.
 func onPostgres(server, statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
@@ -223,7 +209,7 @@ func on(driver, server, statement string) error {
 	return err
 }
 
-// FreePort returns a port of this machine for a server that the test starts, see [testservers.FreePort].
+// FreePort is [testservers.FreePort].
 func FreePort(t testing.TB) string {
 	t.Helper()
 	port, err := testservers.FreePort(t.Context())
@@ -231,11 +217,8 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// database is a new name that tells a person who looks at the server which test it is.
-func database(t testing.TB) string {
-	t.Helper()
-	return "fanout_test_" + identifier(t.Name()) + "_" + random()
-}
+// database is a new name that shows, to a person who looks at the server, the test.
+func database(t testing.TB) string { return "fanout_test_" + identifier(t.Name()) + "_" + random() } //nolint:thelper // it does not fail
 
 func random() string { return strings.ToLower(rand.Text()[:8]) }
 

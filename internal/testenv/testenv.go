@@ -1,13 +1,12 @@
 // Package testenv gives tests what they need from outside: databases, key prefixes, seeds, documents.
 //
-// Variables name the servers; package testservers finds or starts them. Without them, as in a plain go
-// test, the tests that need one are skipped, with a reason that says how to run them.
-// FANOUT_TEST_REQUIRE=1 turns that into a failure, so that a run that is meant to be complete cannot
-// quietly be less.
+// Variables name the servers; package testservers finds or starts them. Tests that miss one are skipped,
+// with a reason that says how to run them. With FANOUT_TEST_REQUIRE=1 they fail, so that a run that is
+// meant to be complete cannot quietly be less.
 package testenv
 
 import (
-	"hash/fnv"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -17,15 +16,16 @@ import (
 	"testing"
 )
 
-// longVariable is set to 1 by make test-all.
-const longVariable = "FANOUT_TEST_LONG"
+const (
+	longVariable = "FANOUT_TEST_LONG" // is 1 in make test-all
+	seedVariable = "FANOUT_TEST_SEED" // replays a run
+)
 
-// Long reports whether a test may take minutes, as in make test-all: with more rows, more faults,
-// more time, on every database. Otherwise each test takes seconds, and still asserts its subject.
+// Long reports whether a test may take minutes, as in make test-all: with more rows, more faults, and on
+// every database.
 func Long() bool { return os.Getenv(longVariable) == "1" }
 
-// NeedLong skips a test of minutes that has no short version, or that tells less of most changes than
-// it costs.
+// NeedLong skips a test that costs more than it tells of most changes.
 func NeedLong(t testing.TB) {
 	t.Helper()
 	if !Long() {
@@ -33,12 +33,10 @@ func NeedLong(t testing.TB) {
 	}
 }
 
-// RaceDetector reports whether this program runs with the race detector, under which SQLite in Go, say,
-// is ten times as slow.
+// RaceDetector reports whether this program runs with the race detector.
 func RaceDetector() bool { return raceDetector }
 
-// OneStepAtATime skips a test under the race detector that starts no goroutines of ours: there is
-// nothing to find, and it takes several times as long. make test-all runs it.
+// OneStepAtATime skips a test under the race detector that starts no goroutines of ours.
 func OneStepAtATime(t testing.TB) {
 	t.Helper()
 	if raceDetector && !Long() {
@@ -46,9 +44,8 @@ func OneStepAtATime(t testing.TB) {
 	}
 }
 
-// OnEach runs a test that is about no particular database on one of several, which the seed chooses, or
-// on the next one if the server of that is missing or the test does not apply to it. Only where [Long]
-// holds, it runs on all of them, side by side.
+// OnEach runs a test that is about no particular database on one that the seed chooses, or on the next if
+// the test skips itself there: for lack of the server, say. Where [Long] holds, it runs on all of them.
 func OnEach[D any](t *testing.T, databases []D, name func(D) string, test func(*testing.T, D)) {
 	t.Helper()
 	if Long() {
@@ -74,13 +71,10 @@ func OnEach[D any](t *testing.T, databases []D, name func(D) string, test func(*
 	}
 }
 
-// Turn is a number below n for this test: always the same with its name and FANOUT_TEST_SEED, so
-// that another seed pairs cases and databases otherwise.
+// Turn is a number below n that the test's name and FANOUT_TEST_SEED choose.
 func Turn(t testing.TB, n int) int {
 	t.Helper()
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(os.Getenv(seedVariable) + " " + t.Name()))
-	return int(h.Sum64() >> 32 % uint64(n)) //nolint:gosec // it is below n
+	return int(crc32.ChecksumIEEE([]byte(os.Getenv(seedVariable)+" "+t.Name())) % uint32(n)) //nolint:gosec // it is below n
 }
 
 // NeedExactAllocations skips a test where the compiler adds allocations of its own.
@@ -91,8 +85,8 @@ func NeedExactAllocations(t testing.TB) {
 	}
 }
 
-// Allocations is what f allocates: the least of several averages, each over so many runs, since pools
-// fill up for a while and lose what they have to the collector, and other goroutines allocate, too.
+// Allocations is the least of several averages of what f allocates, each over so many runs: pools fill
+// up for a while and lose what they have to the collector, and other goroutines allocate, too.
 func Allocations(runs int, f func()) float64 {
 	least := math.Inf(1)
 	for range 10 {
@@ -101,11 +95,8 @@ func Allocations(runs int, f func()) float64 {
 	return least
 }
 
-// seedVariable replays a run.
-const seedVariable = "FANOUT_TEST_SEED"
-
-// Seed returns the seed for this test's random choices: the one in FANOUT_TEST_SEED, else a new
-// one. It is logged together with how to replay it, so that the output of a failed test holds it.
+// Seed returns the seed for this test's random choices: the one in FANOUT_TEST_SEED, else a new one. The
+// output of a failed test says how to replay it.
 func Seed(t testing.TB) int64 {
 	t.Helper()
 	seed := rand.Int64()
@@ -119,7 +110,7 @@ func Seed(t testing.TB) int64 {
 	return seed
 }
 
-// Page returns a page of the folder docs, for tests of its text.
+// Page returns a page of the folder docs.
 func Page(t testing.TB, name string) string {
 	t.Helper()
 	for dir := "."; len(dir) < len("../../../../../../.."); dir = filepath.Join("..", dir) {
@@ -131,8 +122,7 @@ func Page(t testing.TB, name string) string {
 	return ""
 }
 
-// PageCode returns the blocks between lines of ``` in a page of the folder docs, with these lines, for
-// tests that run them.
+// PageCode returns the blocks of code in a page of the folder docs, with their lines of ```.
 func PageCode(t testing.TB, name string) string {
 	t.Helper()
 	var code strings.Builder

@@ -33,7 +33,12 @@ func (s *Servers) startContainers(ctx context.Context) {
 		}
 	}
 	file, found := repositoryFile(composeFile)
-	if len(wanted) == 0 || !found || !engineRuns(ctx) {
+	if len(wanted) == 0 || !found {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := execute(asking, "docker", "info"); err != nil { // the client alone is often installed where no engine runs
 		return
 	}
 	fmt.Fprintf(s.log, "testservers: starting %s in containers; the first time their images are fetched\n", strings.Join(services, ", "))
@@ -46,14 +51,6 @@ func (s *Servers) startContainers(ctx context.Context) {
 		return
 	}
 	s.project = project
-}
-
-// engineRuns asks the engine itself: the client alone is often installed where no engine runs.
-func engineRuns(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	_, err := execute(ctx, "docker", "info")
-	return err == nil
 }
 
 func (c *compose) up(ctx context.Context, wanted []*server, services []string) error {

@@ -86,23 +86,29 @@ func install(ctx context.Context, log io.Writer, names []string) error {
 		reason = InstallVariable + "=0 forbids installing it"
 	}
 	if reason != "" {
-		return fmt.Errorf("no binary is here, and %s. Run\n\n    %s\n", reason, m.byHand(packages))
+		return fmt.Errorf("no binary is here, and %s; by hand: %s", reason, m.byHand(packages))
 	}
-	do := func(args []string) error {
+	do := func(args ...string) error {
 		line := slices.Concat(prefix, []string{"env"}, m.environ, []string{m.command}, args) // sudo drops variables of its own environment
 		fmt.Fprintf(log, "testservers: installing with the system's package manager: %s\n", strings.Join(line, " "))
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // it is one of managers
 		cmd.Stdout, cmd.Stderr = log, log                     // and no stdin: nothing can ask
 		return cmd.Run()
 	}
-	err := do(slices.Concat(m.install, packages))
+	err := do(slices.Concat(m.install, packages)...)
 	if err != nil && m.refresh != nil && ctx.Err() == nil { // a fresh image has no lists, and the packages of old ones are gone
-		if err = do(m.refresh); err == nil {
-			err = do(slices.Concat(m.install, packages))
+		if err = do(m.refresh...); err == nil {
+			err = do(slices.Concat(m.install, packages)...)
+		}
+	}
+	if err != nil && len(packages) > 1 && ctx.Err() == nil { // one that is missing keeps the others out
+		err = nil
+		for _, one := range packages {
+			err = errors.Join(err, do(append(slices.Clone(m.install), one)...))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("installing failed: %w. Run\n\n    %s\n", err, m.byHand(packages))
+		return fmt.Errorf("installing failed: %w; by hand: %s", err, m.byHand(packages))
 	}
 	return nil
 }
@@ -137,12 +143,9 @@ func (m *manager) byHand(packages []string) string {
 
 // cacheDir holds fetched binaries for later runs. Servers of other accounts cannot read root's cache.
 func cacheDir() string {
-	parent := "/var/cache"
-	if os.Geteuid() != 0 {
-		var err error
-		if parent, err = os.UserCacheDir(); err != nil {
-			parent = os.TempDir()
-		}
+	parent, err := os.UserCacheDir()
+	if err != nil || os.Geteuid() == 0 {
+		parent = "/var/cache"
 	}
 	return filepath.Join(parent, "fanout-test")
 }

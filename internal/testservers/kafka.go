@@ -191,7 +191,8 @@ func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, furthe
 		}
 		node := &kafkaNode{id: i + 1, voters: voters}
 		node.Own = &Own{
-			Name: "Kafka", Version: jarVersion(libs), files: files, ready: listens,
+			Name: "Kafka", Version: jarVersion(libs), files: files,
+			ready: listens, // to clients, which it does after the controller has unfenced it
 			// A node that ends politely asks the others before, and waits for those that are gone.
 			shutdown: []child.Step{{Signal: syscall.SIGKILL, Patience: 10 * time.Second}},
 			url:      func(address string) string { return address },

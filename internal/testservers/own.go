@@ -26,9 +26,8 @@ const (
 	launchAttempts = 3                      // where another process takes the port before the server does
 )
 
-// Own is a server process with files and a port of its own. It keeps what it has acknowledged,
-// unless the caller's settings say otherwise. It ends with this process. Its methods are not for
-// several goroutines at a time.
+// Own is a server process with files and a port of its own, which ends with this process. Its methods
+// are not for several goroutines at a time.
 type Own struct {
 	Name    string
 	URL     string // the same after each start

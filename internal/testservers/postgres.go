@@ -130,7 +130,8 @@ func newPostgres(ctx context.Context, bin string, settings ...string) (*Own, err
 			args := []string{"-D", files.path("data"), "-p", port}
 			for _, setting := range append([]string{
 				"listen_addresses=127.0.0.1", "unix_socket_directories=" + files.dir,
-				"max_connections=200", "shared_buffers=128MB", "max_prepared_transactions=8", // PREPARE TRANSACTION
+				"max_connections=200", "shared_buffers=128MB", "max_prepared_transactions=8",
+				"dynamic_shared_memory_type=mmap", // in a directory that is removed, also after a kill
 			}, settings...) {
 				args = append(args, "-c", setting)
 			}

@@ -36,7 +36,7 @@ var rabbitMQ = &kind{
 	remedy: "Install RabbitMQ 3.10 or later",
 }
 
-// RabbitMQ is a node of a test's own. [Own] tells what can be done with it.
+// RabbitMQ is a node of a test's own.
 type RabbitMQ struct {
 	*Own
 

@@ -13,12 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNoReplication says that a replicated PostgreSQL cannot be started here, because a binary is
-// not known.
+// ErrNoReplication says that the binaries for a replicated PostgreSQL are not all known.
 var ErrNoReplication = errors.New("testservers: no PostgreSQL with a pg_basebackup that is not older is known")
 
-// Replicated is a PostgreSQL with a synchronous physical standby, for tests of a failover. Both end
-// with this process. Its methods are not for several goroutines at a time.
+// Replicated is a PostgreSQL with a synchronous physical standby. Both end with this process. Its methods
+// are not for several goroutines at a time.
 type Replicated struct {
 	PrimaryURL, StandbyURL string
 

@@ -62,7 +62,7 @@ func TestInstall(t *testing.T) {
 
 	require.ErrorContains(t, install(t.Context(), &log, []string{"pubsub"}), "apt-get has no package")
 	t.Setenv(InstallVariable, "0")
-	require.ErrorContains(t, install(t.Context(), &log, []string{"redis"}), "\n    sudo apt-get update && sudo apt-get install -y --no-install-recommends redis-server\n")
+	require.ErrorContains(t, install(t.Context(), &log, []string{"redis"}), "by hand: sudo apt-get update && sudo apt-get install -y --no-install-recommends redis-server")
 	require.NoError(t, os.Remove(filepath.Join(dir, "apt-get")))
 	require.ErrorContains(t, install(t.Context(), &log, []string{"redis"}), "no binary is here, nor a package manager")
 }
@@ -95,7 +95,7 @@ func TestStart(t *testing.T) {
 	servers, err = Start(t.Context(), &log, true, "redis", "postgres99")
 	require.NoError(t, err)
 	require.Equal(t, "redis://given", servers.URL("redis"))
-	require.Contains(t, log.String(), "Tests that need PostgreSQL will be skipped.")
+	require.Contains(t, log.String(), "Tests that need PostgreSQL are skipped.")
 	for _, unknown := range []string{"oracle", "postgres9", "14"} {
 		_, err = Start(t.Context(), &log, true, unknown)
 		require.ErrorContains(t, err, "postgres, redis, mysql, rabbitmq, toxiproxy, nats, kafka, pubsub, chromium")

@@ -11,6 +11,7 @@
 package testservers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ type kind struct {
 
 var kinds = []*kind{postgres, redis, mysql, rabbitMQ, toxiproxy, nats, kafka, pubSub, chromium}
 
-// Names are those that [Start] knows, beside postgres14 and so on.
+// Names are those of all servers, without the versions of PostgreSQL.
 func Names() (names []string) {
 	for _, k := range kinds {
 		names = append(names, k.flag)
@@ -120,7 +121,7 @@ func Needs(variable string) string {
 			return fmt.Sprintf("needs %s: .ci/run starts it (or set %s)", k.name, variable)
 		}
 	}
-	return fmt.Sprintf("needs %s: set %s", map[string]string{SQLServerVariable: "SQL Server"}[variable], variable)
+	return "needs SQL Server: set " + variable
 }
 
 // ErrNoBinary says that a test cannot start a server, because the variable of its binary is not set.
@@ -170,12 +171,12 @@ func Start(ctx context.Context, log io.Writer, optional bool, names ...string) (
 		if err != nil {
 			return nil, err
 		}
-		one := &server{kind: k, url: os.Getenv(firstOf(k.given, k.variable))}
+		one := &server{kind: k, url: os.Getenv(cmp.Or(k.given, k.variable))}
 		if one.binary = os.Getenv(k.binVariable); one.binary == "" || k.given != "" {
 			one.binary = k.find(ctx)
 		}
 		if one.url != "" {
-			one.origin = "given by " + firstOf(k.given, k.variable)
+			one.origin = "given by " + cmp.Or(k.given, k.variable)
 		}
 		s.all = append(s.all, one)
 	}
@@ -187,7 +188,7 @@ func Start(ctx context.Context, log io.Writer, optional bool, names ...string) (
 		case one.err == nil:
 			fmt.Fprintln(log, one)
 		case optional && errors.Is(one.err, errUnavailable):
-			fmt.Fprintf(log, "%v\nTests that need %s will be skipped.\n", one.err, one.name)
+			fmt.Fprintf(log, "%v\nTests that need %s are skipped.\n", one.err, one.name)
 		default:
 			failures = append(failures, one.err)
 		}
@@ -196,13 +197,6 @@ func Start(ctx context.Context, log io.Writer, optional bool, names ...string) (
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // startBinaries installs and starts, side by side, what neither a variable nor a container gives.
@@ -237,18 +231,23 @@ func (one *server) lacksPackage() bool {
 }
 
 func (s *Servers) start(ctx context.Context, one *server, install func() error) (err error) {
+	if one.lacksPackage() {
+		err = install()
+	}
+	switch {
+	case one.binary != "":
+	case one.fetch == nil:
+		one.binary = one.find(ctx)
+	case err == nil:
+		if one.binary, err = one.fetch(ctx, s.log); err != nil {
+			one.binary = ""
+		}
+	}
 	if one.binary == "" {
-		if one.lacksPackage() {
-			err = install()
+		if err == nil {
+			err = errors.New("no binary is in the usual places")
 		}
-		if err == nil && one.fetch != nil {
-			one.binary, err = one.fetch(ctx, s.log)
-		} else if one.binary = one.find(ctx); one.binary == "" && err == nil {
-			err = errors.New("its package was installed, and its binary is in none of the usual places")
-		}
-		if one.binary == "" || err != nil {
-			return fmt.Errorf("%w: %s: %w. %s, or set %s", errUnavailable, one.name, err, one.remedy, one.variables())
-		}
+		return fmt.Errorf("%w: %s: %w. %s, or set %s", errUnavailable, one.name, err, one.remedy, one.variables())
 	}
 	if one.origin = one.binary + ", which tests start"; one.launch == nil {
 		return nil
@@ -262,7 +261,7 @@ func (s *Servers) start(ctx context.Context, one *server, install func() error) 
 }
 
 func (one *server) variables() string {
-	both := slices.DeleteFunc([]string{firstOf(one.given, one.variable), one.binVariable}, func(v string) bool { return v == "" })
+	both := slices.DeleteFunc([]string{cmp.Or(one.given, one.variable), one.binVariable}, func(v string) bool { return v == "" })
 	return strings.Join(slices.Compact(both), " or ")
 }
 

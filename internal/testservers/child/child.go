@@ -1,8 +1,7 @@
 // Package child runs processes that do not outlive this one.
 //
-// A child leads a process group of its own, so that a Ctrl-C in the terminal reaches us alone and
-// we decide in which order things end. On Linux the kernel ends the child even when this process is
-// killed with SIGKILL; elsewhere only [Child.Stop] does.
+// A child leads a process group of its own, so that a Ctrl-C in the terminal reaches us alone. On Linux
+// the kernel ends the child even when this process is killed with SIGKILL.
 package child
 
 import (
@@ -14,8 +13,7 @@ import (
 	"time"
 )
 
-// Child is a running process that [Start] started. Its methods may be called from several
-// goroutines.
+// Child is a process. Its methods may be called from several goroutines.
 type Child struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -70,8 +68,7 @@ func (c *Child) Wait() error {
 	return c.err
 }
 
-// ExitCode is the exit code of a process that has ended, in the shell's way: 128 + n where signal n
-// ended it. It waits.
+// ExitCode waits for the end of the process and returns its code, 128 + n where signal n ended it.
 func (c *Child) ExitCode() int {
 	<-c.done
 	return exitCode(c.cmd.ProcessState)
@@ -92,7 +89,7 @@ func (c *Child) Signal(signal os.Signal) error {
 }
 
 // Stop sends the signals of steps, one after the other, until the process ends. It returns an error
-// only when the process is still there after all of them: how it ended is [Child.Wait]'s to tell.
+// only when the process is still there after all of them.
 func (c *Child) Stop(steps ...Step) error {
 	for _, step := range steps {
 		if err := c.Signal(step.Signal); err != nil {

@@ -5,8 +5,7 @@
 // It gets the named servers, or all of them for -with all, as package testservers describes, says on
 // stderr where each comes from, runs the command with their variables set, and stops what it started. A
 // name like postgres14 is PostgreSQL of that version. A server that cannot be had is an error; with
-// -optional it is only announced. It looks for nothing else. NATS, toxiproxy and the name of a version
-// need the folders of this repository.
+// -optional it is only announced. It looks for nothing else. It runs in this repository.
 //
 // The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2 for
 // wrong usage, 127 where the command cannot be run. Note that go run turns every failure into 1; build
