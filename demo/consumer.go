@@ -1,155 +1,163 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
+	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
-	"sync"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/brokers/gcppubsub/pubsubconsumer"
-	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// consumerVariable makes this program the demo's other process; it holds what that one has to know.
+// consumerVariable makes this program the consumer's process. It holds a consumerConfig.
 const consumerVariable = "FANOUT_DEMO_CONSUMER"
 
-// consumerConfig is what the consumer's process has to know.
+// consumerConfig is all that the consumer's process has to know.
 type consumerConfig struct {
-	Redis    string `json:"redis"`    // address of the internal broker
-	PubSub   string `json:"pubsub"`   // and of the partner's
+	Start    status `json:"start"`
+	URL      string `json:"url"`      // has the messages
 	Database string `json:"database"` // path of the consumer's own database
 }
 
-const (
-	consumerWorkers  = 4
-	consumerShutdown = 5 * time.Second
-	// consumerPatience is how long after its parent this process may live at most.
-	consumerPatience = 10 * time.Second
-)
+// process is a process of the consumer.
+type process struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	done   chan struct{} // closed when the process has ended
+	err    error         // its failure, once done is closed
+}
 
-// consumerMain is the demo's other process, the consumer: main calls it first, as the projector
-// starts the same program again. Where this process is not that one, which the environment says, ok
-// is false and nothing has happened. Else the program has to exit with the code.
+// startConsumer starts this program again as the consumer. The process is killed when ctx ends.
+func (r *run) startConsumer(ctx context.Context) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to start it again as the consumer: %w", err)
+	}
+	encoded, err := json.Marshal(r.consumes)
+	if err != nil {
+		return err
+	}
+	p := &process{cmd: exec.CommandContext(ctx, program), done: make(chan struct{})} //nolint:gosec // this very program
+	p.cmd.Env = append(os.Environ(), consumerVariable+"="+string(encoded))
+	p.cmd.Stderr = &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start the consumer's process: %w", err)
+	}
+	r.consumer = p
+	go func() {
+		defer close(p.done)
+		if err := p.cmd.Wait(); err != nil {
+			p.err = fmt.Errorf("the consumer's process failed: %w\n%s", err, p.stderr.String())
+		}
+	}()
+	return nil
+}
+
+// ended returns an error if the process has ended by itself.
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return errors.Join(errors.New("the consumer's process has ended by itself"), p.err)
+	default:
+		return nil
+	}
+}
+
+// kill ends the process at once, whatever it is doing.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// consumerMain runs the consumer if the environment says that this process is the consumer. Then ok
+// is true, and the program has to exit with the code.
 func consumerMain() (code int, ok bool) {
 	text, ok := os.LookupEnv(consumerVariable)
 	if !ok {
 		return 0, false
 	}
+	signal.Ignore(os.Interrupt) // a terminal sends it to all processes; the parent decides
 	var cfg consumerConfig
-	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-		fmt.Fprintf(os.Stderr, "%s is set for the demo's own use: %v\n", consumerVariable, err)
-		return 1, true
+	err := json.Unmarshal([]byte(text), &cfg)
+	if err == nil {
+		err = consume(context.Background(), cfg)
 	}
-	signal.Ignore(os.Interrupt) // from a terminal all processes get it; the parent decides
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	go func() {
-		// The parent holds the other end open for as long as it lives, however it ends.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-		time.Sleep(consumerPatience)
-		os.Exit(1)
-	}()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	slog.SetDefault(log)
-	if err := consume(ctx, cfg, &reporter{out: os.Stdout}); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1, true
 	}
 	return 0, true
 }
 
-// consume keeps the projections of both brokers' messages until ctx ends.
-func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) error {
-	db, err := openProjections(cfg.Database)
+// consume keeps the projections of all brokers' messages until the parent stops it or is gone. It
+// handles the messages of each broker in their order, and repeats one that fails.
+func consume(ctx context.Context, cfg consumerConfig) error {
+	db, err := openProjections(ctx, cfg.Database)
 	if err != nil {
 		return err
 	}
-	defer closeProjections(db) //nolint:errcheck // what is committed is committed
-	if err := createProjections(ctx, db); err != nil {
-		if ctx.Err() != nil { // it is asked to stop before it has begun
-			return nil
-		}
-		return err
-	}
+	defer closeDB(db) //nolint:errcheck // the transactions have ended
 	handlers := projectionHandlers(db)
-	common := inbox.ConsumerConfig{
-		Workers: consumerWorkers, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 500 * time.Millisecond},
-		ShutdownTimeout: consumerShutdown, Observer: observer,
+	for now := cfg.Start; ; {
+		messages, err := ask(cfg.URL, now)
+		if errors.Is(err, errStop) {
+			return handlers.Err()
+		}
+		if err != nil {
+			return err // the parent is gone
+		}
+		for broker, payloads := range messages {
+			for _, payload := range payloads {
+				if !now.handle(ctx, handlers, broker, payload) {
+					break
+				}
+			}
+		}
+		if len(messages) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
+}
 
-	internal := redis.NewClient(&redis.Options{Addr: cfg.Redis})
-	defer internal.Close()
-	inside, err := redisconsumer.NewConsumer(internal, warehouse, []string{internalStream}, handlers,
-		redisconsumer.Config{ConsumerConfig: common, Name: "projector", Block: 100 * time.Millisecond})
+var errStop = errors.New("the parent stops the consumer")
+
+// ask gets the next payloads of each broker.
+func ask(url string, now status) (messages map[string][]json.RawMessage, err error) {
+	encoded, err := json.Marshal(now)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	external, err := pubsub.NewClient(ctx, partnerProject, append(brokerpubsub.ClientOptions(), option.WithEndpoint(cfg.PubSub),
-		option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
+	response, err := http.Post(url, "application/json", bytes.NewReader(encoded)) //nolint:noctx,gosec // the parent is on this machine
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer external.Close()
-	common.Consumer = partner
-	outside, err := pubsubconsumer.NewConsumer(external, partnerSubscription, handlers, pubsubconsumer.Config{ConsumerConfig: common})
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusGone {
+		return nil, errStop
+	}
+	return messages, json.NewDecoder(response.Body).Decode(&messages)
+}
+
+// handle adds a message to the projection of its broker, once however often it arrives.
+func (s *status) handle(ctx context.Context, handlers *inbox.Handlers, broker string, payload []byte) bool {
+	message, err := inbox.Decode(payload, nil)
 	if err != nil {
-		return err
+		return false
 	}
-	both, running := errgroup.WithContext(ctx)
-	both.Go(func() error { return inside.Run(running) })
-	both.Go(func() error { return outside.Run(running) })
-	return errors.Join(both.Wait(), handlers.Err())
-}
-
-// The words of a report, one a line, each before or after what it tells of: a process that is
-// killed may not have reported its last acts.
-const (
-	reportDelivered = "delivered" // to a handler
-	reportDuplicate = "duplicate" // which the inbox has dropped
-)
-
-// reporter tells the parent what happens to messages.
-type reporter struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-var _ inbox.Observer = (*reporter)(nil)
-
-func (r *reporter) say(word string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, _ = io.WriteString(r.out, word+"\n")
-}
-
-// Begin implements inbox.Observer.
-func (r *reporter) Begin(ctx context.Context, _ *inbox.Message) context.Context {
-	r.say(reportDelivered)
-	return ctx
-}
-
-// End implements inbox.Observer.
-func (r *reporter) End(_ context.Context, a *inbox.Attempt) {
-	if a.Outcome == inbox.Duplicate {
-		r.say(reportDuplicate)
+	message.Consumer, message.Source = broker, "shop"
+	outcome, err := handlers.Handle(ctx, message)
+	s.Delivered++
+	if outcome == inbox.Duplicate {
+		s.Duplicates++
 	}
+	if err == nil {
+		s.Confirmed[broker]++
+	}
+	return err == nil
 }
-
-// Forwarded implements inbox.Observer. A message that is lost to the projections shows in them.
-func (r *reporter) Forwarded(context.Context, *inbox.Message, error) {}

@@ -8,294 +8,286 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
-	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 
-	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/brokers/webhook"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
 // settings of a run.
 type settings struct {
-	orders   int       // to place, at least 1
-	live     io.Writer // gets what a person sees while it runs; nil for none
-	terminal bool      // live is a terminal, on which lines can be drawn again
-	// timeout after which the run fails. Default 1 min plus 20 ms per order.
-	timeout time.Duration
-	// listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine;
-	// where that port is taken, another one is. Empty for no dashboard.
-	listen string
-	// opened is called with the dashboard's URL as soon as it answers.
-	opened func(url string)
+	orders int       // to place, at least 1
+	port   int       // of the dashboard; if it is taken, another one is used
+	live   io.Writer // gets what a person sees while it runs
 	// enter keeps the dashboard after the result, until a line can be read from it or the context
 	// ends. Default: it ends with the result.
 	enter io.Reader
 }
 
-// configuration is what a user would write; only the addresses are filled in.
-const configuration = `
-databases:
-  default: {driver: sqlite}
-outbox:
-  external_brokers: [partner, carrier]
-  publish_timeout: 2s
-brokers:
-  default: {type: redis, url: "redis://%s"}
-  partner: {type: pubsub, project: acme, endpoint: "%s"}
-  carrier:
-    type: webhook
-    url: "%s"
-    secrets: ["%s"]
-    filter: ["Ordering.OrderShipped.*"]
-    allow_http: true              # it is in this process
-    allow_private_networks: true
-`
+// run is one demonstration.
+type run struct {
+	cfg      settings
+	view     *view
+	servers  *servers
+	shop     *shop
+	store    driver.Store
+	targets  map[string]relay.Target
+	engine   *relay.Engine
+	consumes consumerConfig
+	consumer *process
+}
 
 // demonstrate places the orders, delivers everything, and compares what was committed with what
-// arrived and with what consumers have made of it. It starts this program again as the consumer:
+// arrived and with what the consumer has made of it. The consumer is this program, started again:
 // see consumerMain.
 func demonstrate(ctx context.Context, cfg settings) (*Result, error) {
-	if cfg.timeout == 0 {
-		cfg.timeout = time.Minute + time.Duration(cfg.orders)*20*time.Millisecond
-	}
-	servers, err := startServers(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start the servers: %w", err)
-	}
-	defer servers.close()
 	dir, err := os.MkdirTemp("", "fanout-demo-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory for temporary files
-
-	run := &run{cfg: cfg, servers: servers, view: newView(cfg), projector: &projector{cfg: consumerConfig{
-		Redis: servers.redisAddr(), PubSub: servers.partnerAddr(), Database: filepath.Join(dir, "consumer.db"),
-	}}}
-	if err := run.open(ctx, filepath.Join(dir, "shop.db")); err != nil {
+	servers, err := startServers()
+	if err != nil {
 		return nil, err
 	}
-	defer run.closeDB()
-	result, err := run.perform(ctx)
+	defer servers.http.Close() //nolint:errcheck // nothing is in progress
+	db, err := openDB(filepath.Join(dir, "shop.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer closeDB(db) //nolint:errcheck // the directory goes, too
+	r := &run{cfg: cfg, view: newView(cfg), servers: servers, consumes: consumerConfig{
+		Start: servers.consumer, URL: servers.url + "/messages", Database: filepath.Join(dir, "consumer.db"),
+	}}
+	if err := r.prepare(ctx, db); err != nil {
+		return nil, err
+	}
+	result, err := r.perform(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return result, result.verdict()
 }
 
-// run is one demonstration.
-type run struct {
-	cfg       settings
-	servers   *servers
-	view      *view
-	shop      *shop
-	store     driver.Store
-	relay     *fanout.Relay
-	projector *projector
-	closeDB   func()
-}
-
-// open makes the shop's database with its outbox, and the relay in the same process.
-func (r *run) open(ctx context.Context, path string) error {
-	cfg, err := config.Parse(fmt.Appendf(nil, configuration, r.servers.redisAddr(), r.servers.partnerAddr(), r.servers.carrier.url, r.servers.carrier.secret), "demo.yaml")
+// prepare makes the shop, its outbox and the relay. It composes the relay of its parts, as package
+// fanout would compile the drivers and clients of every database and broker.
+func (r *run) prepare(ctx context.Context, db *gorm.DB) error {
+	pool, err := db.DB()
 	if err != nil {
 		return err
 	}
-	cfg.Databases["default"] = config.Database{Driver: outbox.SQLite, DSN: config.Secret(path)}
-	db, err := gorm.Open(sqlite.Open(path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(10000)"), &gorm.Config{Logger: logger.Discard})
-	if err != nil {
-		return fmt.Errorf("open the shop's database: %w", err)
-	}
-	sqlDB, err := db.DB()
-	if err != nil {
-		return fmt.Errorf("open the shop's database: %w", err)
-	}
-	r.closeDB = func() { _ = sqlDB.Close() }
-	if r.store, err = fanout.OpenStore(ctx, cfg, "default"); err != nil {
+	if r.store, err = sqlite.New(pool, outbox.DefaultTable); err != nil {
 		return err
 	}
-	closeDB := r.closeDB
-	r.closeDB = func() { _ = r.store.Close(); closeDB() }
 	if _, err := r.store.Migrate(ctx); err != nil {
 		return err
 	}
-	if r.shop, err = openShop(db, gormplugin.New(catalog(), cfg.Routing())); err != nil {
+	if r.shop, err = openShop(db, outbox.Routing{External: []outbox.Route{ // "default" gets every event
+		{Broker: "partner"},
+		{Broker: "carrier", Types: []string{"Ordering.OrderShipped.*"}},
+	}}); err != nil {
 		return err
 	}
-	// The view tells about the outage in its own words.
-	quiet := slog.New(slog.DiscardHandler)
-	r.relay, err = fanout.Open(ctx, cfg, fanout.WithBrokerType(gcppubsub.Type()),
-		fanout.WithDB("default", db), fanout.WithLogger(quiet))
+	r.targets = map[string]relay.Target{"default": target(r.servers.internal)}
+	for _, name := range []string{"partner", "carrier"} {
+		broker, err := webhook.Open(webhook.Settings{
+			URL: adapter.Secret(r.servers.url + "/webhooks/" + name), Secrets: []adapter.Secret{adapter.Secret(r.servers.secret)},
+			AllowHTTP: true, AllowPrivateNetworks: true, // the endpoint is in this process
+		})
+		if err != nil {
+			return err
+		}
+		r.targets[name] = target(broker)
+	}
+	r.engine, err = relay.NewEngine(relay.EngineConfig{
+		Stores: map[string]driver.Delivery{"default": r.store}, Brokers: r.targets,
+		Log: slog.New(slog.DiscardHandler), // the view reports the outages
+	})
 	return err
 }
 
+func target(broker brokers.Broker) relay.Target {
+	return relay.Target{Broker: broker, Policy: outbox.Policy{
+		PollMin: 50 * time.Millisecond, PollMax: 50 * time.Millisecond, Breaker: outbox.Breaker{MaxDelay: time.Second},
+	}}
+}
+
 // perform runs the relay with its dashboard, and beside it the shop until everything is delivered.
-// What has arrived is compared while the relay still runs, for the pages need it to the end.
+// It compares while the relay still runs, because the dashboard needs the relay to the end.
 func (r *run) perform(ctx context.Context) (*Result, error) {
-	page, err := openPage(ctx, r.relay, r.cfg.listen)
+	dashboard, err := r.openDashboard(ctx)
 	if err != nil {
-		return nil, errors.Join(err, r.relay.Close()) //nolint:contextcheck // closing has its own time
+		return nil, err
 	}
 	relayCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	relayed := make(chan error, 1)
-	go func() { relayed <- r.relay.Run(relayCtx) }()
-	if page != nil {
-		r.view.serves(page.url)
-		if r.cfg.opened != nil {
-			r.cfg.opened(page.url)
-		}
-	}
-
+	go func() { relayed <- r.engine.Run(relayCtx) }()
+	r.view.printf("The dashboard is at %s while this runs, and you are its operator.\n\n", dashboard.url)
 	result, err := r.play(ctx)
 	if err == nil {
 		r.view.finish(result)
-		if page != nil && r.cfg.enter != nil {
-			r.view.stays(page.url)
-			page.stay(ctx, r.cfg.enter)
+		if r.cfg.enter != nil {
+			r.view.printf("\nThe dashboard stays at %s until you press Enter.\n", dashboard.url)
+			waitForLine(ctx, r.cfg.enter)
 		}
 	}
-	page.close() //nolint:contextcheck // closing has its own time
+	dashboard.close()
 	stop()
-	return result, errors.Join(err, <-relayed)
+	err = errors.Join(err, <-relayed)
+	for _, target := range r.targets {
+		err = errors.Join(err, target.Broker.Close(context.WithoutCancel(ctx)))
+	}
+	return result, err
 }
 
 // play runs the shop until everything is delivered and consumed, and compares.
 func (r *run) play(ctx context.Context) (*Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.timeout,
-		fmt.Errorf("not everything was delivered within %s: was a broker paused?", r.cfg.timeout))
-	defer cancel()
-	defer r.projector.close()
-	if err := r.projector.start(ctx); err != nil {
+	ctx, stop := context.WithTimeoutCause(ctx, 10*time.Minute, errors.New("not everything was delivered in ten minutes: was a broker paused?"))
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := r.startConsumer(ctx); err != nil {
 		return nil, err
 	}
-	placed := make(chan error, 1)
-	go func() { placed <- r.shop.trade(ctx, r.cfg.orders) }()
-	if err := r.watch(ctx, placed); err != nil {
-		if ctx.Err() != nil { // which ends the consumer's process, too, and whatever else
-			err = fmt.Errorf("gave up: %w", context.Cause(ctx))
+	defer func() { r.consumer.kill() }()
+	var trading sync.WaitGroup
+	defer trading.Wait()
+	defer cancel(nil)
+	trading.Go(func() {
+		if err := r.shop.trade(ctx, r.cfg.orders); err != nil {
+			cancel(err)
 		}
+	})
+	for _, act := range acts {
+		if err := r.perturb(ctx, act); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.until(ctx, r.completed); err != nil {
 		return nil, err
 	}
-	if err := r.projector.stop(); err != nil {
-		return nil, err
+	r.servers.setAway("consumer", true)
+	if <-r.consumer.done; r.consumer.err != nil {
+		return nil, r.consumer.err
 	}
 	return r.compare(ctx)
 }
 
-// lookPause is how long what a look at databases and brokers has found is good for.
-const lookPause = 100 * time.Millisecond
+// act is an outage of a broker, a kill of the consumer's process, or both.
+type act struct {
+	from   float64 // begins when this part of the orders is placed
+	broker string  // stays away for a second; empty for none
+	kill   bool    // in the middle of the outage if there is one
+}
 
-// watch shows the progress, lets happen what is to happen, and returns when nothing is open and
-// everything is consumed.
-func (r *run) watch(ctx context.Context, placed <-chan error) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
+var acts = []act{
+	{from: 1. / 6, kill: true},
+	{from: 1. / 3, broker: "partner"},
+	{from: 1. / 2, broker: "carrier"},
+	{from: 2. / 3, kill: true},
+	{from: 2. / 3, broker: "default", kill: true},
+}
+
+// perturb performs an act.
+func (r *run) perturb(ctx context.Context, a act) error {
+	err := r.until(ctx, func(now *moment) bool {
+		working := now.consumer.Delivered > r.consumes.Start.Delivered || r.completed(now)
+		return float64(now.placed) >= a.from*float64(r.cfg.orders) && (working || !a.kill)
+	})
+	half := func() error {
+		began := time.Now()
+		return r.until(ctx, func(*moment) bool { return time.Since(began) >= time.Second/2 })
+	}
+	if err == nil && a.broker != "" {
+		r.servers.setAway(a.broker, true)
+		r.view.printf("» %s is away. Its rows wait without spending an attempt; the others are delivered.\n", a.broker)
+		err = half()
+	}
+	if err == nil && a.kill {
+		r.consumer.kill()
+		r.view.printf("» The consumer's process is killed, and started again.\n")
+		r.consumes.Start = r.servers.replaceConsumer()
+		err = r.startConsumer(ctx)
+	}
+	if err == nil && a.broker != "" {
+		err = half()
+		r.servers.setAway(a.broker, false)
+		r.view.printf("» %s is back.\n", a.broker)
+	}
+	return err
+}
+
+// moment is where the run stands.
+type moment struct {
+	placed      int // orders
+	counts      []admin.BrokerCounts
+	consumer    status
+	unconfirmed int // messages
+}
+
+// until looks where the run stands, and shows it, until the condition holds.
+func (r *run) until(ctx context.Context, holds func(*moment) bool) (err error) {
+	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	var looked time.Time
-	now := &moment{trading: true}
-	rest := acts()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-placed:
-			if err != nil {
-				return err
-			}
-			now.trading, placed = false, nil
-		case <-ticker.C:
+	for ; ; <-ticker.C {
+		now := &moment{placed: int(r.shop.placed.Load())}
+		_, now.consumer, now.unconfirmed = r.servers.progress()
+		if now.counts, err = r.store.Counts(ctx); err == nil {
+			err = r.consumer.ended()
 		}
-		now.placed = r.shop.placed()
-		if time.Since(looked) >= lookPause {
-			if err := r.look(ctx, now); err != nil {
-				return err
-			}
-			looked = time.Now()
-			r.view.progress(now, r.projector)
+		if ctx.Err() != nil {
+			return fmt.Errorf("gave up: %w", context.Cause(ctx))
 		}
-		if len(rest) > 0 {
-			over, err := rest[0].step(ctx, r, now)
-			if err != nil {
-				return err
-			}
-			if over {
-				rest, now.completed = rest[1:], false
-			}
-			continue
+		if err != nil {
+			return err
 		}
-		if now.completed {
-			r.view.done(now, r.projector)
+		r.view.progress(now)
+		if holds(now) {
 			return nil
 		}
 	}
 }
 
-// look finds out where the run stands.
-func (r *run) look(ctx context.Context, now *moment) (err error) {
-	if now.counts, err = r.store.Counts(ctx); err != nil {
-		return err
-	}
-	if err := r.projector.ended(); err != nil {
-		return err
-	}
-	now.completed = false
-	if now.trading || open(now.counts) > 0 {
-		return nil
-	}
-	n, err := r.servers.unconfirmed(ctx)
-	now.completed = n == 0
-	if n != now.unconfirmed || now.since.IsZero() {
-		now.unconfirmed, now.since = n, time.Now()
-	} else if !now.completed && time.Since(now.since) >= stuckTime {
-		r.servers.deadlinesPass()
-		now.since = time.Time{}
-	}
-	return err
-}
-
-// open is the number of rows that are not finished.
-func open(counts []admin.BrokerCounts) int64 {
-	var n int64
-	for _, broker := range counts {
+// completed reports whether all orders are placed, delivered and consumed.
+func (r *run) completed(now *moment) bool {
+	for _, broker := range now.counts {
 		for status, count := range broker.Counts {
-			if !status.Terminal() {
-				n += count
+			if count > 0 && !status.Terminal() {
+				return false
 			}
 		}
 	}
-	return n
+	return now.placed == r.cfg.orders && now.unconfirmed == 0
 }
 
-// compare asks the brokers what their consumers see, and holds it against the rows; and the
-// consumers what they have made of it.
+// compare holds the rows against the messages at the brokers, and the shop's tables against the
+// consumer's.
 func (r *run) compare(ctx context.Context) (*Result, error) {
 	rows, err := r.shop.rows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	arrived, err := r.servers.arrived(ctx)
-	if err != nil {
-		return nil, err
-	}
-	result := newResult(r.cfg.orders, rows, arrived)
 	expected, err := r.shop.expected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	actual, err := projected(ctx, r.projector.cfg.Database)
+	actual, err := projected(ctx, r.consumes.Database)
 	if err != nil {
 		return nil, err
 	}
-	result.addProjections(expected, actual)
-	result.Kills = r.projector.kills
-	result.Deliveries, result.DuplicatesDropped = r.projector.reports.numbers()
+	arrived, consumer, _ := r.servers.progress()
+	result := newResult(r.cfg.orders, rows, arrived)
+	result.Projection = compareProjections(expected, actual)
+	result.Kills, result.Deliveries, result.DuplicatesDropped = consumer.Process, consumer.Delivered, consumer.Duplicates
 	return result, nil
 }

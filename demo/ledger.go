@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -14,97 +16,74 @@ type Result struct {
 	Events int `json:"events"`
 	// Rows of each broker by status.
 	Rows map[string]map[outbox.Status]int64 `json:"rows"`
-	// Delivered is the number of different messages that each broker's consumers can see.
+	// Delivered is the number of different messages that each broker has.
 	Delivered map[string]int `json:"delivered"`
-	// Lost counts rows that were committed and that their broker does not have.
+	// Lost counts committed rows whose message the broker does not have.
 	Lost int `json:"lost"`
 	// Duplicates counts deliveries beyond the first of a message.
 	Duplicates int `json:"duplicates"`
-	// Projection compares what the consumers have made of the events with the shop's own tables.
+	// Projection compares the consumers' sums with the shop's tables.
 	Projection Comparison `json:"projection"`
 	// Kills is how often the consumer's process was killed and started again.
 	Kills int `json:"kills"`
-	// Deliveries is how often a consumer's handler was given a message, DuplicatesDropped how many
-	// of them the inbox recognised as copies of what had been handled, as far as the process has
-	// lived to tell.
+	// Deliveries counts the messages that the consumer has handled, DuplicatesDropped those that the
+	// inbox dropped as copies. A process that is killed does not report its last messages.
 	Deliveries        int             `json:"deliveries"`
 	DuplicatesDropped int             `json:"duplicates_dropped"`
 	InternalExample   json.RawMessage `json:"internal_example"`
 	ExternalExample   json.RawMessage `json:"external_example"`
 }
 
-// verdict is the error that belongs to a result.
-func (r *Result) verdict() error {
-	var lost, disagree error
-	if r.Lost > 0 {
-		lost = errLost
-	}
-	if !r.Projection.Agree {
-		disagree = errDisagree
-	}
-	return errors.Join(lost, disagree)
-}
-
-// A Comparison holds the projection of each consumer against what it ought to be.
+// A Comparison holds the projection of each consumer against the expected one.
 type Comparison struct {
 	Expected map[string]Projection `json:"expected"`
 	Actual   map[string]Projection `json:"actual"`
 	Agree    bool                  `json:"agree"`
 }
 
-// The errors that are returned beside a result which shows them.
-var (
-	errLost     = errors.New("messages were lost")
-	errDisagree = errors.New("the consumers' projections do not agree with the shop's tables")
-)
+func compareProjections(expected, actual map[string]Projection) Comparison {
+	return Comparison{Expected: expected, Actual: actual, Agree: maps.Equal(expected, actual)}
+}
 
-// newResult holds the committed rows against what arrived.
-func newResult(orders int, rows []row, arrived map[string][]arrival) *Result {
+// verdict is the error that belongs to a result.
+func (r *Result) verdict() error {
+	switch {
+	case r.Lost > 0:
+		return fmt.Errorf("%d messages were lost", r.Lost)
+	case !r.Projection.Agree:
+		return errors.New("the consumer's projections do not agree with the shop's tables")
+	default:
+		return nil
+	}
+}
+
+// newResult holds the committed rows against the messages that arrived.
+func newResult(orders int, rows []row, arrived map[string][]brokers.Message) *Result {
 	result := &Result{Orders: orders, Rows: map[string]map[outbox.Status]int64{}, Delivered: map[string]int{}}
-	seen := make(map[string]map[string]int, len(arrived))
+	seen := make(map[string]map[string]json.RawMessage, len(arrived))
 	for broker, messages := range arrived {
-		seen[broker] = make(map[string]int, len(messages))
+		seen[broker] = make(map[string]json.RawMessage, len(messages))
 		for _, message := range messages {
-			seen[broker][message.id]++
+			seen[broker][message.ID] = message.Payload
 		}
 		result.Delivered[broker] = len(seen[broker])
 		result.Duplicates += len(messages) - len(seen[broker])
 	}
 	events := map[string]bool{}
-	var example string
 	for _, r := range rows {
 		events[r.MessageID] = true
 		if result.Rows[r.TargetBroker] == nil {
 			result.Rows[r.TargetBroker] = map[outbox.Status]int64{}
-			for _, status := range outbox.Statuses() {
-				result.Rows[r.TargetBroker][status] = 0
-			}
 		}
 		result.Rows[r.TargetBroker][r.Status]++
-		if seen[r.TargetBroker][r.MessageID] == 0 {
+		payload, ok := seen[r.TargetBroker][r.MessageID]
+		if !ok {
 			result.Lost++
 		}
-		if r.TargetBroker == "partner" && example == "" {
-			example = r.MessageID
+		if r.TargetBroker == "partner" && result.ExternalExample == nil {
+			result.InternalExample, result.ExternalExample = seen["default"][r.MessageID], payload
 		}
 	}
 	result.Events = len(events)
-	// The two forms of one event, as they arrived.
-	result.InternalExample = find(arrived["default"], example)
-	result.ExternalExample = find(arrived["partner"], example)
 	return result
-}
-
-// addProjections holds what the consumers have arrived at against the shop's own tables.
-func (r *Result) addProjections(expected, actual map[string]Projection) {
-	r.Projection = Comparison{Expected: expected, Actual: actual, Agree: maps.Equal(expected, actual)}
-}
-
-func find(messages []arrival, id string) json.RawMessage {
-	for _, message := range messages {
-		if message.id == id {
-			return message.data
-		}
-	}
-	return json.RawMessage("null")
 }

@@ -16,16 +16,13 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// The events of the shop: what partners may see, and what stays inside.
+// The events of the shop. Partners get the first two.
 type (
-	// OrderPlaced is published.
 	OrderPlaced struct {
 		OrderID, Customer string
 		TotalCents        int64
 	}
-	// OrderShipped is published.
-	OrderShipped struct{ OrderID, Parcel string }
-	// StockReserved stays inside.
+	OrderShipped  struct{ OrderID, Parcel string }
 	StockReserved struct {
 		OrderID, SKU string
 		Quantity     int64
@@ -42,45 +39,32 @@ type Order struct {
 	uow.Aggregate
 }
 
-func catalog() *envelope.Catalog {
+// shop is the ordering service.
+type shop struct {
+	db     *gorm.DB
+	placed atomic.Int64
+}
+
+func openShop(db *gorm.DB, routing outbox.Routing) (*shop, error) {
+	if err := db.AutoMigrate(&Order{}); err != nil {
+		return nil, err
+	}
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[OrderPlaced](events, envelope.Published())
 	envelope.Register[OrderShipped](events, envelope.Published())
 	envelope.Register[StockReserved](events) // internal
-	return events
+	return &shop{db: db}, db.Use(gormplugin.New(events, routing))
 }
-
-// shop is the ordering service.
-type shop struct {
-	db    *gorm.DB
-	count atomic.Int64
-}
-
-func openShop(db *gorm.DB, plugin *gormplugin.Plugin) (*shop, error) {
-	if err := db.AutoMigrate(&Order{}); err != nil {
-		return nil, fmt.Errorf("create the shop's tables: %w", err)
-	}
-	if err := db.Use(plugin); err != nil {
-		return nil, err
-	}
-	return &shop{db: db}, nil
-}
-
-// placed is the number of orders so far.
-func (s *shop) placed() int { return int(s.count.Load()) }
 
 var errChangedMind = errors.New("the customer has changed their mind")
 
-// Customers do not come all at once, but no more than tradeTime passes for that.
-const (
-	tradePause = 2500 * time.Microsecond
-	tradeTime  = 2500 * time.Millisecond
-)
+// tradePause is the time between two customers.
+const tradePause = 2500 * time.Microsecond
 
 // trade places orders and ships every second one. Every tenth time a customer backs out at the last
-// moment: the transaction rolls back, and no one must ever hear of that order.
+// moment: the transaction rolls back, and that order must not reach any broker.
 func (s *shop) trade(ctx context.Context, orders int) error {
-	pause := time.NewTicker(min(tradePause, tradeTime/time.Duration(orders)))
+	pause := time.NewTicker(tradePause)
 	defer pause.Stop()
 	for n := range orders {
 		select {
@@ -89,12 +73,12 @@ func (s *shop) trade(ctx context.Context, orders int) error {
 			return context.Cause(ctx)
 		}
 		if n%10 == 9 {
-			if err := s.place(ctx, fmt.Sprintf("ghost-%d", n), teapots(1000), errChangedMind); !errors.Is(err, errChangedMind) {
+			if err := s.place(ctx, "ghost", 1000, errChangedMind); !errors.Is(err, errChangedMind) {
 				return fmt.Errorf("place an order that is withdrawn: %w", err)
 			}
 		}
 		id := strconv.Itoa(n + 1)
-		if err := s.place(ctx, id, teapots(n%3+1), nil); err != nil {
+		if err := s.place(ctx, id, int64(n%3+1), nil); err != nil {
 			return fmt.Errorf("place order %s: %w", id, err)
 		}
 		if n%2 == 1 {
@@ -102,21 +86,18 @@ func (s *shop) trade(ctx context.Context, orders int) error {
 				return fmt.Errorf("ship order %s: %w", id, err)
 			}
 		}
-		s.count.Add(1)
+		s.placed.Add(1)
 	}
 	return nil
 }
 
-// teapots is how many an order is for.
-type teapots int64
-
 const teapotCents = 4990
 
 // place is plain GORM: the order and its events are one transaction.
-func (s *shop) place(ctx context.Context, id string, n teapots, withdraw error) error {
+func (s *shop) place(ctx context.Context, id string, teapots int64, withdraw error) error {
 	ctx = envelope.WithCorrelationID(ctx, "checkout-"+id)
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		order := &Order{ID: id, Customer: "ada", Status: "placed", TotalCents: int64(n) * teapotCents, Quantity: int64(n)}
+		order := &Order{ID: id, Customer: "ada", Status: "placed", TotalCents: teapots * teapotCents, Quantity: teapots}
 		order.Raise(OrderPlaced{OrderID: id, Customer: order.Customer, TotalCents: order.TotalCents})
 		order.Raise(StockReserved{OrderID: id, SKU: "teapot", Quantity: order.Quantity})
 		if err := tx.Create(order).Error; err != nil {
@@ -136,13 +117,11 @@ func (s *shop) ship(ctx context.Context, id string) error {
 	return s.db.WithContext(ctx).Save(&order).Error
 }
 
-// row is one committed row, for the comparison at the end.
+// row is one committed row of the outbox.
 type row struct {
 	MessageID    string
 	TargetBroker string
 	Status       outbox.Status
-	Type         string
-	Payload      []byte
 }
 
 func (s *shop) rows(ctx context.Context) ([]row, error) {

@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,18 +44,4 @@ func TestRelease(t *testing.T) {
 	require.Len(t, release.SBOMs, 1)
 	assert.Equal(t, "archive", release.SBOMs[0].Artifacts)
 	assert.Equal(t, "sha256", release.Checksum.Algorithm)
-}
-
-// A misspelt key is refused, which goreleaser does, too.
-func TestReleaseSchema(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(goreleaser)
-	require.NoError(t, err)
-	check := follows(t, "testdata/goreleaser.schema.json")
-	for right, wrong := range map[string]string{
-		"sboms:": "sbom:", "artifacts: archive": "artifacts: archives", "algorithm: sha256": "algorithms: sha256", "env: [CGO_ENABLED=0]": "env: {CGO_ENABLED: 0}",
-	} {
-		require.Contains(t, string(text), right)
-		require.Error(t, check([]byte(strings.Replace(string(text), right, wrong, 1))), wrong)
-	}
 }

@@ -4,18 +4,14 @@ import (
 	"encoding/base64"
 	"maps"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"gorm.io/gorm"
-	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/protobuf"
 	"github.com/gorm-fanout/fanout/protobuf/internal/shop"
 )
@@ -26,6 +22,11 @@ func flat(more map[string]string) map[string]string {
 	}
 	maps.Copy(all, more)
 	return all
+}
+
+// event is a CloudEvent in structured mode.
+func event(attributes string) []byte {
+	return []byte(`{"specversion":"1.0","id":"1","source":"/x","type":"Ordering.OrderPlaced.v1",` + attributes + `}`)
 }
 
 // Flat fields that cannot be understood are an error of the message.
@@ -70,9 +71,6 @@ func TestDataThatDoesNotFit(t *testing.T) {
 		}
 	}
 	promise := protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.BytesType), 100<<20)
-	event := func(attributes string) []byte {
-		return []byte(`{"specversion":"1.0","id":"1","source":"/x","type":"Ordering.OrderPlaced.v1",` + attributes + `}`)
-	}
 	for name, c := range map[string]struct {
 		payload    []byte
 		attributes map[string]string
@@ -109,9 +107,6 @@ func TestDataThatDoesNotFit(t *testing.T) {
 // What others write is read as well.
 func TestForeignForms(t *testing.T) {
 	t.Parallel()
-	event := func(attributes string) []byte {
-		return []byte(`{"specversion":"1.0","id":"1","source":"/x","type":"Ordering.OrderPlaced.v1",` + attributes + `}`)
-	}
 	want := &shop.OrderPlaced{OrderId: "42"}
 	for name, c := range map[string]struct {
 		payload    []byte
@@ -175,68 +170,4 @@ func TestUpcasts(t *testing.T) {
 		protoEqual(t, &shop.OrderPlaced{OrderId: "42"}, got)
 	}
 	assert.Len(t, k.got, 2)
-}
-
-// everything draws a message with any field.
-func everything(t *rapid.T) *shop.Everything {
-	m := new(shop.Everything)
-	set := func(what string) bool { return rapid.Bool().Draw(t, what) }
-	number := rapid.Float64()
-	m.A, m.B = number.Draw(t, "a"), rapid.Float32().Draw(t, "b")
-	m.C, m.D, m.E, m.F = rapid.Int32().Draw(t, "c"), rapid.Int64().Draw(t, "d"), rapid.Uint32().Draw(t, "e"), rapid.Uint64().Draw(t, "f")
-	m.G, m.H, m.I, m.J = rapid.Int32().Draw(t, "g"), rapid.Int64().Draw(t, "h"), rapid.Uint32().Draw(t, "i"), rapid.Uint64().Draw(t, "j")
-	m.K, m.L, m.M = rapid.Int32().Draw(t, "k"), rapid.Int64().Draw(t, "l"), rapid.Bool().Draw(t, "m")
-	m.N, m.O = rapid.StringOf(rapid.Rune().Filter(utf8.ValidRune)).Draw(t, "n"), rapid.SliceOf(rapid.Byte()).Draw(t, "o")
-	m.P, m.Named = shop.Status(rapid.Int32Range(0, 5).Draw(t, "p")), rapid.String().Draw(t, "named")
-	m.R = rapid.SliceOfN(rapid.Int64(), 0, 5).Draw(t, "r")
-	if set("q") {
-		m.Q = &shop.Everything{N: "inner"}
-	}
-	if set("s") {
-		m.S = map[int32]*shop.Line{rapid.Int32().Draw(t, "s"): {Sku: "x"}}
-	}
-	if set("w") {
-		m.W = proto.Bool(rapid.Bool().Draw(t, "w"))
-	}
-	return m
-}
-
-// Whatever a message holds, it comes out of each form as it went in.
-func TestMessagesSurviveEachForm(t *testing.T) {
-	t.Parallel()
-	events := envelope.NewCatalog("ordering")
-	protobuf.Register[*shop.Everything](events, envelope.Published())
-	require.NoError(t, events.Err())
-	routing := outbox.Routing{External: []outbox.Route{
-		{Broker: "native"},
-		{Broker: "events", Format: envelope.FormatCloudEvents},
-		{Broker: "native json", JSON: true},
-		{Broker: "events json", Format: envelope.FormatCloudEvents, JSON: true},
-	}}.WithDefaults()
-	rapid.Check(t, func(t *rapid.T) {
-		sent := everything(t)
-		sealed, err := events.Seal(envelope.NewEvent(sent), envelope.Source{Aggregate: "Order", ID: "42"}, envelope.Context{CausationID: "c"})
-		require.NoError(t, err)
-		rows, err := routing.AppendRows(nil, sealed)
-		require.NoError(t, err)
-		for _, row := range rows {
-			attributes := map[string]string{"id": row.MessageID.String(), "type": row.Type, "content-type": row.ContentType}
-			headers, err := outbox.ParseHeaders(row.Headers)
-			if row.Headers != "" {
-				require.NoError(t, err)
-			}
-			for _, h := range headers {
-				attributes[h.Name] = h.Value
-			}
-			m, err := inbox.Decode(row.Payload, attributes)
-			require.NoError(t, err)
-			assert.Equal(t, sealed.Metadata.Headers.Time, m.Envelope.Metadata.Headers.Time)
-			assert.Equal(t, "c", m.Envelope.Metadata.Domain.CausationID)
-			got, err := protobuf.Decode[*shop.Everything](m)
-			require.NoError(t, err)
-			if !proto.Equal(sent, got) {
-				t.Fatalf("%s: %v became %v", row.TargetBroker, sent, got)
-			}
-		}
-	})
 }

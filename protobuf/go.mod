@@ -8,7 +8,6 @@ require (
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/protobuf v1.36.12
 	gorm.io/gorm v1.31.2
-	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -63,3 +63,29 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// pages are what users read, without the CHANGELOG, which speaks of the past, too.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found := []string{root + "README.md", root + "CONTRIBUTING.md"}
+	for _, folder := range []string{"docs/", "docs/howto/"} {
+		there, err := filepath.Glob(root + folder + "*.md")
+		require.NoError(t, err)
+		require.NotEmpty(t, there)
+		found = append(found, there...)
+	}
+	return found
+}
+
+// prose is a page without its blocks of code, line for line.
+func prose(page string) string {
+	lines, fenced := strings.Split(page, "\n"), false
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if fence || fenced {
+			lines[i] = ""
+		}
+		fenced = fenced != fence
+	}
+	return strings.Join(lines, "\n")
+}
