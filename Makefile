@@ -24,7 +24,6 @@ BESIDE   := GOWORK=off GOTOOLCHAIN=auto
 BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 TESTREPORT  := $(BUILD)/testreport
-OVERLAY     := $(BUILD)/overlay.json
 
 .DEFAULT_GOAL := help
 .PHONY: help test race test-all cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
@@ -52,15 +51,6 @@ $(TESTREPORT): FORCE
 	@$(GO) build -o $@ ./internal/testreport
 
 FORCE:
-
-# Tests of released modules that need servers of their own, networks that fail, drivers, or anything else that is not public: they lie in
-# the module integration, which is never released, and are laid over the packages that they belong to, at the same paths.
-OVERLAID := integration/testdata/overlay
-$(OVERLAY): FORCE
-	@mkdir -p $(BUILD); { printf '{"Replace": {'; comma=; for file in $$(cd $(OVERLAID) && find * -name '*_test.go' | LC_ALL=C sort); do \
-	    [ ! -e "$$file" ] || { echo "make: $(OVERLAID)/$$file hides $$file" >&2; exit 1; }; \
-	    printf '%s\n"%s/%s": "%s/%s/%s"' "$$comma" '$(CURDIR)' "$$file" '$(CURDIR)' $(OVERLAID) "$$file"; comma=,; \
-	done; printf '}}\n'; } > $@.new; cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # Tests that exist in a short version and in one that takes minutes, or only in that.
 LONG := TestConformanceOfExecModes|TestConformanceOfSessions|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestOverload|TestIsolation|TestEightBrokersThreeDown|TestPauseAndResume|TestBroken|TestAccessibility
@@ -91,12 +81,12 @@ FIRST    = $(if $(filter ./...,$(PKG)),$(addprefix $(MODULE)/,$(SLOWEST)))
 # FANOUT_TEST_SPREAD each case that is about no database runs on one of them; test-all runs them all on all.
 # The linters vet. UNRACED=1, for .ci/run, leaves out the packages whose tests make race runs, all but those that count allocations.
 QUICK = FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SPREAD=$${FANOUT_TEST_SPREAD-1} FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE)
-test: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
+test: $(WITHSERVERS) $(TESTREPORT) ## Run the tests, in minutes, with PostgreSQL, MySQL or MariaDB, Redis, RabbitMQ and toxiproxy found or started
 	@$(DOCS); export $(QUICK); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED; each package gets a line when it has ended, the slowest are begun first"; \
 	tested="$(FIRST) $(PACKAGES)"; \
 	if [ -n '$(UNRACED)' ] && $(RACES); then tested=$$($(GO) list $$tested | grep -vxF "$(RACED)") || exit; fi; \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -overlay=$(CURDIR)/$(OVERLAY) -vet=off -timeout=20m $(ARGS) $$tested
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=5 -vet=off -timeout=20m $(ARGS) $$tested
 
 # Packages with goroutines of ours: found by their statements. Suites and what runs programs of others are not among them.
 RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testdata' '(^|[^"./a-zA-Z_-])go (func|[a-zA-Z.]+\()|\.Go\(' . | \
@@ -105,18 +95,18 @@ RACY = $$(grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir='testda
 RACED = $$(echo "$(RACY)" | grep -vE '/outbox/(mysql|sqlite)$$')
 RACEFLAGS := -race -gcflags=modernc.org/...=-race=false
 RACES     := $(GO) build -race runtime/cgo >/dev/null 2>&1
-race: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests of packages that have goroutines with the race detector (-short)
+race: $(WITHSERVERS) $(TESTREPORT) ## Run the tests of packages that have goroutines with the race detector (-short)
 	@$(RACES) || { echo 'make race: skipped: the race detector needs cgo and a C compiler' >&2; exit 0; }; \
 	$(DOCS); export $(QUICK); racy="$(RACY)"; \
 	first=$$(printf '%s\n' $(addprefix $(MODULE)/,outbox/relay $(SLOWEST)) | grep -xF "$$racy"); \
-	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 $(RACEFLAGS) -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -timeout=20m $(ARGS) $$first $$racy
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 $(RACEFLAGS) -vet=off -short -timeout=20m $(ARGS) $$first $$racy
 
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
 # which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of
 # Prometheus' libraries, and are tested where everything is. A stage that fails does not keep the others from running; a signal does.
 POSTGRES_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/gormplugin $(MODULE)/inbox $(MODULE)/integration
 RECORDS           := $(CURDIR)/$(BUILD)/records
-test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race detector, in another order each time, then those that take minutes, and on other servers and versions
+test-all: $(WITHSERVERS) $(TESTREPORT) ## Run the tests with the race detector, in another order each time, then those that take minutes, and on other servers and versions
 	@race='$(RACEFLAGS)'; \
 	$(RACES) || { \
 	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
@@ -124,7 +114,7 @@ test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race
 	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
 	rm -f $(RECORDS); failed=0; \
 	stage() { "$$@" || { failed=$$?; [ $$failed -lt 128 ] || exit $$failed; }; }; \
-	stage $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test $$race -overlay=$(CURDIR)/$(OVERLAY) -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES); \
+	stage $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test $$race -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES); \
 	if [ '$(PKG)' = './...' ]; then \
 	    stage env FANOUT_TEST_LONG=1 $(WITHSERVERS) -optional -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=30m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); \
 	    stage $(WITHSERVERS) -each-postgres -- env FANOUT_TEST_REQUIRE= FANOUT_TEST_MYSQL= \
@@ -133,9 +123,9 @@ test-all: $(WITHSERVERS) $(TESTREPORT) $(OVERLAY) ## Run the tests with the race
 	    [ -n '$(ARGS)' ] || stage $(TESTREPORT) -tested-with $(RECORDS) docs/tested-with.json docs/tested.md; \
 	fi; exit $$failed
 
-cover: $(WITHSERVERS) $(OVERLAY) ## Run all tests and measure what they cover, across packages
+cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
-	    $(GO) test -overlay=$(CURDIR)/$(OVERLAY) -timeout=20m -coverpkg=$(MODULE)/... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PACKAGES)
+	    $(GO) test -timeout=20m -coverpkg=$(MODULE)/... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PACKAGES)
 	@$(GO) tool cover -func=$(BUILD)/cover.out | tail -n 1
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
