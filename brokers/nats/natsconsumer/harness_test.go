@@ -49,15 +49,13 @@ func TestConformance(t *testing.T) {
 			Source: func(t *testing.T) *consumertest.Source { return startServer(t, jetstream.ConsumerConfig{}).source(t) },
 		})
 	})
-	for name, size := range map[string]int{"Process": 1, "Cluster": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			nodes := natsprocess.Start(t, size)
-			consumertest.Run(t, consumertest.Harness{
-				Source: func(t *testing.T) *consumertest.Source { return atProcesses(t, nodes).source(t) },
-			})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		nodes := natsprocess.Start(t, 3)
+		consumertest.Run(t, consumertest.Harness{
+			Source: func(t *testing.T) *consumertest.Source { return atProcesses(t, nodes).source(t) },
 		})
-	}
+	})
 }
 
 // hurried makes a consumer look more often, and log nothing unless it says where.

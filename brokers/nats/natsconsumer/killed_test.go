@@ -23,9 +23,6 @@ func atProcesses(t *testing.T, nodes []*natsprocess.Process) *jetServer {
 		s.url += "," + node.URL
 	}
 	s.url = s.url[1:]
-	if len(nodes) == 1 { // clients find the other servers of a cluster by themselves, past a network in front of one
-		s.addr = nodes[0].Address
-	}
 	s.create(t, len(nodes), jetstream.ConsumerConfig{})
 	return s
 }
