@@ -22,23 +22,28 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// binary is the command under test, built once.
-var binary string //nolint:gochecknoglobals // made in TestMain
+// programs is the folder of the programs that tests build.
+var programs string //nolint:gochecknoglobals // made in TestMain
+
+// fanoutCommand is the path of the command under test. The first test that needs it builds it.
+var fanoutCommand = sync.OnceValue(func() string {
+	path := filepath.Join(programs, "fanout")
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
+		panic(string(out))
+	}
+	return path
+})
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child())
 	}
-	dir, err := os.MkdirTemp("", "fanout-integration-")
-	if err != nil {
+	var err error
+	if programs, err = os.MkdirTemp("", "fanout-integration-"); err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "fanout")
-	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", binary, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
-		panic(string(out))
-	}
 	cleanup := func(code int) {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(programs)
 		os.Exit(code)
 	}
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
@@ -54,10 +59,11 @@ type outcome struct {
 // run runs the command to its end.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
+	program := fanoutCommand()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -151,7 +157,7 @@ func (l *relayLog) String() string {
 func (b *bench) relay() *relayProcess {
 	b.Helper()
 	r := &relayProcess{t: b.T, log: new(relayLog)}
-	r.cmd = exec.Command(binary, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
+	r.cmd = exec.Command(fanoutCommand(), "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
 	require.NoError(b, r.cmd.Start())
 	b.Cleanup(func() { _ = r.cmd.Process.Kill() })

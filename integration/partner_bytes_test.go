@@ -134,6 +134,8 @@ var partnerForms = []partnerForm{
 	{name: "cloudevents-all", settings: ", format: cloudevents, extensions: [tenant_id, actor, own], include: [tracestate]", cloud: true, all: true},
 }
 
+const inHouse = "never-to-be-seen-outside"
+
 // Truck is an aggregate with a version: its events have a sequence.
 type Truck struct {
 	ID      string
@@ -538,4 +540,21 @@ func (e *partnerEvent) messageType() string {
 // contentType is for brokers that always have one.
 func (e *partnerEvent) contentType(form partnerForm) string {
 	return cmp.Or(map[bool]string{true: "application/cloudevents+json"}[form.cloud], e.messageType(), "application/json")
+}
+
+// members lists the names in an object, with those in objects in it but for the opaque ones.
+func members(t *testing.T, text, path string, opaque ...string) []string {
+	t.Helper()
+	var (
+		values map[string]json.RawMessage
+		list   []string
+	)
+	require.NoError(t, json.Unmarshal([]byte(text), &values), "%s", text)
+	for name, value := range values {
+		list = append(list, path+name)
+		if value[0] == '{' && !slices.Contains(opaque, name) {
+			list = append(list, members(t, string(value), path+name+".", opaque...)...)
+		}
+	}
+	return list
 }

@@ -237,7 +237,7 @@ func TestNoRelayShowsTheURL(t *testing.T) {
 			assertNoSecret(t, "validate", validated.stdout+validated.stderr)
 
 			var log bytes.Buffer
-			relay := exec.Command(binary, "relay", "--config", b.config, "--log-level", "debug") //nolint:noctx // it is stopped by a signal
+			relay := exec.Command(fanoutCommand(), "relay", "--config", b.config, "--log-level", "debug") //nolint:noctx // it is stopped by a signal
 			relay.Stdout, relay.Stderr = &log, &log
 			require.NoError(t, relay.Start())
 			t.Cleanup(func() { _ = relay.Process.Kill() })
@@ -282,7 +282,7 @@ databases: {main: {driver: sqlite, dsn: "`+filepath.Join(dir, "x.db")+`"}}
 brokers: {default: {type: pubsub, project: acme, endpoint: "localhost:443"}}
 `), 0o600))
 			require.Zero(t, run(t, "migrate", "--config", path).code)
-			validate := exec.CommandContext(t.Context(), binary, "validate", "--config", path)
+			validate := exec.CommandContext(t.Context(), fanoutCommand(), "validate", "--config", path)
 			validate.Env = append(os.Environ(), "GOOGLE_APPLICATION_CREDENTIALS="+file)
 			said, _ := validate.CombinedOutput()
 			assert.Contains(t, string(said), "broker")

@@ -42,7 +42,7 @@ func currentVersion(t *testing.T) version {
 	require.NoError(t, err)
 	file := filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(file, overlay, 0o600))
-	v := version{name: "this one", relay: binary, writer: filepath.Join(dir, "writer")}
+	v := version{name: "this one", relay: fanoutCommand(), writer: filepath.Join(dir, "writer")}
 	compile(t, root, "-overlay", file, "-o", v.writer, "./"+writerPackage)
 	return v
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // A Network lies between a broker and its server, and can be made ill. Faults hold for connections
@@ -144,4 +145,14 @@ func (s *suite) attempt(t *testing.T, b brokers.Broker, l *ledger, timeout time.
 	results := b.Publish(ctx, l.messages(bulk))
 	require.Len(t, results, len(bulk))
 	return l.record(t, bulk, results, ctx.Err() != nil)
+}
+
+// A Proxy is a [Network] in front of one server. Addr is where it listens; Down refuses all connections, as
+// a server does that has stopped, until Up.
+type Proxy = toxic.Proxy
+
+// StartProxy starts a proxy in front of the server at an address (host:port), until the test ends.
+func StartProxy(t testing.TB, server string) *Proxy {
+	t.Helper()
+	return toxic.Start(t, server)
 }

@@ -95,10 +95,7 @@ func conformanceOfFake(t *testing.T) {
 // throughNetwork puts a network that fails before a site.
 func throughNetwork(t *testing.T, h *brokertest.Harness, s site, server string) {
 	t.Helper()
-	if beside.network == nil {
-		return
-	}
-	network := beside.network(t, server)
+	network := brokertest.StartProxy(t, server)
 	h.Network = network
 	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker { return s.open(t, gcppubsub.Settings{Endpoint: network.Addr(t)}) }
 }

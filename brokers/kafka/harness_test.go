@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,19 +68,26 @@ func TestConformance(t *testing.T) {
 
 // throughNetwork puts a proxy before a cluster of one server.
 func throughNetwork(t *testing.T, h *brokertest.Harness, seeds []string) {
-	if beside.network == nil {
-		return
-	}
-	proxy := beside.network(t, seeds[0])
+	proxy := brokertest.StartProxy(t, seeds[0])
+	address := proxy.Addr(t)
 	h.Network = proxy
 	h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
-		address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
 		b, err := kafka.Open(kafka.Settings{BootstrapServers: strings.Join(seeds, ","), Timeout: time.Second, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}})
 		require.NoError(t, err)
 		return b
 	}
+}
+
+// realCluster is the one that FANOUT_TEST_KAFKA names. Other tests use it at the same time.
+func realCluster(t testing.TB) *reader {
+	t.Helper()
+	servers := os.Getenv("FANOUT_TEST_KAFKA")
+	if servers == "" {
+		t.Skip("FANOUT_TEST_KAFKA names no Kafka")
+	}
+	return newReader(t, strings.Split(servers, ","))
 }
 
 // everywhere runs a test with the fake, of so many servers, and with a real cluster.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 )
 
@@ -40,11 +40,11 @@ const trioPartitions = 6
 func trios(t *testing.T, test func(t *testing.T, c *trio)) {
 	t.Helper()
 	t.Parallel()
-	for name, out := range map[string]func(*trio, faultyNetwork){
-		"refused": func(c *trio, p faultyNetwork) {
+	for name, out := range map[string]func(*trio, *brokertest.Proxy){
+		"refused": func(c *trio, p *brokertest.Proxy) {
 			c.ill, c.well = func(t *testing.T) { p.Down(t) }, func(t *testing.T) { p.Up(t) }
 		},
-		"silent": func(c *trio, p faultyNetwork) {
+		"silent": func(c *trio, p *brokertest.Proxy) {
 			c.ill, c.well = func(t *testing.T) { p.BlackHole(t) }, func(t *testing.T) { p.Heal(t) }
 		},
 	} {
@@ -59,28 +59,11 @@ func trios(t *testing.T, test func(t *testing.T, c *trio)) {
 			through(t, c, out)
 			test(t, c)
 		})
-		t.Run("real/"+name, func(t *testing.T) {
-			t.Parallel()
-			needBeside(t, beside.trio != nil)
-			c := newTrio(t, newReader(t, beside.trio(t)), nil)
-			through(t, c, out)
-			test(t, c)
-		})
 	}
-	t.Run("real/frozen", func(t *testing.T) {
-		t.Parallel()
-		needBeside(t, beside.ownTrio != nil)
-		servers, signal := beside.ownTrio(t)
-		c := newTrio(t, newReader(t, servers), nil)
-		c.ill = func(t *testing.T) { require.NoError(t, signal(c.victim, syscall.SIGSTOP)) }
-		c.well = func(t *testing.T) { require.NoError(t, signal(c.victim, syscall.SIGCONT)) }
-		t.Cleanup(func() { _ = signal(c.victim, syscall.SIGCONT) })
-		test(t, c)
-	})
 }
 
 // through puts a proxy between the broker under test and the victim.
-func through(t *testing.T, c *trio, out func(*trio, faultyNetwork)) {
+func through(t *testing.T, c *trio, out func(*trio, *brokertest.Proxy)) {
 	t.Helper()
 	known, err := c.admin.ListBrokers(t.Context())
 	require.NoError(t, err)
@@ -90,8 +73,7 @@ func through(t *testing.T, c *trio, out func(*trio, faultyNetwork)) {
 			upstream = net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
 		}
 	}
-	needBeside(t, beside.network != nil)
-	proxy := beside.network(t, upstream)
+	proxy := brokertest.StartProxy(t, upstream)
 	address := proxy.Addr(t)
 	c.dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 		if to == upstream {
@@ -247,7 +229,7 @@ func TestScopeOfAnOutage(t *testing.T) {
 			require.NoError(t, fake.fake.MoveTopicPartition(topic, p, p%3))
 		}
 	})
-	through(t, c, func(c *trio, p faultyNetwork) {
+	through(t, c, func(c *trio, p *brokertest.Proxy) {
 		c.ill, c.well = func(t *testing.T) { p.Down(t) }, func(t *testing.T) { p.Up(t) }
 	})
 	for p := range int32(2) {

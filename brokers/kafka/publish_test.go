@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -217,32 +216,6 @@ func TestPermissions(t *testing.T) {
 		}
 		test(t, startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "open", "readable", "hidden"),
 			kfake.User("PLAIN", user, password, allow("open", kmsg.ACLOperationWrite), allow("readable", kmsg.ACLOperationDescribe))).seeds()[0], "the server hung up") // without a word, unlike Kafka
-	})
-	t.Run("real", func(t *testing.T) {
-		t.Parallel()
-		needBeside(t, beside.secured != nil)
-		free, secured := beside.secured(t)
-		r := newReader(t, []string{free})
-		r.create(t, "open", "readable", "hidden")
-		allow := func(topic string, operation kmsg.ACLOperation) {
-			t.Helper()
-			answer, err := r.admin.CreateACLs(t.Context(), kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:"+user).AllowHosts())
-			require.NoError(t, err)
-			require.NoError(t, answer[0].Err)
-		}
-		seen := func(topic string) { // by the server, which hears of rights from the controller
-			t.Helper()
-			b := open(t, []string{secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}})
-			require.Eventually(t, func() bool { return b.CheckDestination(t.Context(), topic) == nil }, patience, 5*time.Millisecond)
-		}
-		allow("readable", kmsg.ACLOperationDescribe)
-		seen("readable")
-		results := open(t, []string{secured}, kafka.Settings{SASL: kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}}).Publish(t.Context(), []brokers.Message{numbered("readable", "a", 1)})
-		assert.Equal(t, []string{"unavailable broker"}, classes(results), "who may write nowhere gets no number as a producer")
-		require.ErrorContains(t, results[0].Err, "grant the user Write on the topics")
-		allow("open", kmsg.ACLOperationWrite)
-		seen("open")
-		test(t, secured, "check user, password and mechanism")
 	})
 }
 

@@ -152,8 +152,8 @@ func TestNoQuorum(t *testing.T) {
 	}
 	s.kill(t, s.leader(t, "ORDERING"))
 	says("unavailable destination", `the stream "ORDERING" has no leader`)
-	for i := range s.nodes {
-		if node := &s.nodes[i]; len(s.stopped) == 1 && node != s.stopped[0] {
+	for _, node := range s.nodes {
+		if len(s.stopped) == 1 && node != s.stopped[0] {
 			s.kill(t, node)
 		}
 	}

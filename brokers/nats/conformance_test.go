@@ -19,6 +19,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/brokers/nats/internal/natsprocess"
 )
 
 func TestConformance(t *testing.T) {
@@ -65,8 +66,8 @@ func conforms(t *testing.T, s *jetServer, stream jetstream.StreamConfig) {
 		Stop:  func(t *testing.T) { s.stop(t) },
 		Start: func(t *testing.T) { s.start(t) },
 	}
-	if stream.Replicas <= 1 && beside.network != nil { // clients find the other servers of a cluster by themselves
-		proxy := beside.network(t, s.addr())
+	if stream.Replicas <= 1 { // clients find the other servers of a cluster by themselves
+		proxy := brokertest.StartProxy(t, s.addr())
 		h.Network = proxy
 		h.OpenThroughNetwork = func(t *testing.T) brokers.Broker {
 			b, err := nats.Open(nats.Settings{URL: adapter.Secret("nats://" + proxy.Addr(t))})
@@ -136,21 +137,17 @@ func TestLeaderIsKilled(t *testing.T) {
 }
 
 // leader is the process that leads a stream.
-func (s *jetServer) leader(t *testing.T, stream string) (leader *process) {
+func (s *jetServer) leader(t *testing.T, stream string) (leader *natsprocess.Process) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		found, err := s.js.Stream(t.Context(), stream)
 		if err != nil || found.CachedInfo().Cluster == nil {
 			return false
 		}
-		for i := range s.nodes {
-			node := &s.nodes[i]
-			conn, err := client.Connect(node.url, client.NoReconnect())
-			require.NoError(t, err)
-			if conn.ConnectedServerName() == found.CachedInfo().Cluster.Leader {
+		for _, node := range s.nodes {
+			if node.Name == found.CachedInfo().Cluster.Leader {
 				leader = node
 			}
-			conn.Close()
 		}
 		return leader != nil
 	}, patience, 10*time.Millisecond)

@@ -21,9 +21,11 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/brokers/nats/internal/natsprocess"
 )
 
 func TestMain(m *testing.M) {
+	natsprocess.Main()
 	goleak.VerifyTestMain(m,
 		// A queue of the server in the process is closed some time after the server has shut down.
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"))
@@ -36,9 +38,9 @@ const patience = 30 * time.Second
 type jetServer struct {
 	options *server.Options // nil for processes
 	server  *server.Server
-	nodes   []process  // one server, or a cluster
-	stopped []*process // of them
-	url     string     // of a user who may everything
+	nodes   []*natsprocess.Process // one server, or a cluster
+	stopped []*natsprocess.Process // of them
+	url     string                 // of a user who may everything
 	conn    *client.Conn
 	js      jetstream.JetStream
 	read    map[string]*cursor
@@ -66,14 +68,13 @@ func startServer(t testing.TB, change func(*server.Options), admin ...client.Opt
 	return s
 }
 
-// startProcesses starts a nats-server, or a cluster of them.
+// startProcesses starts a server in a process of its own, or a cluster of them.
 func startProcesses(t *testing.T, size int) *jetServer {
 	t.Helper()
-	needBeside(t, beside.processes != nil)
-	s := &jetServer{read: map[string]*cursor{}, nodes: beside.processes(t, size)}
+	s := &jetServer{read: map[string]*cursor{}, nodes: natsprocess.Start(t, size)}
 	var urls []string
 	for _, node := range s.nodes {
-		urls = append(urls, node.url)
+		urls = append(urls, node.URL)
 	}
 	s.url = strings.Join(urls, ",")
 	t.Cleanup(func() { s.conn.Close() })
@@ -84,7 +85,7 @@ func startProcesses(t *testing.T, size int) *jetServer {
 func (s *jetServer) start(t testing.TB) {
 	t.Helper()
 	for _, node := range s.stopped {
-		node.start(t)
+		node.Start(t)
 	}
 	s.stopped = nil
 	if s.options != nil {
@@ -104,9 +105,9 @@ func (s *jetServer) start(t testing.TB) {
 }
 
 // kill ends a process as a crash does.
-func (s *jetServer) kill(t testing.TB, node *process) {
+func (s *jetServer) kill(t testing.TB, node *natsprocess.Process) {
 	t.Helper()
-	node.kill(t)
+	node.Kill(t)
 	s.stopped = append(s.stopped, node)
 }
 
@@ -115,11 +116,11 @@ func (s *jetServer) stop(t testing.TB) {
 	t.Helper()
 	if s.nodes != nil {
 		s.conn.Close()
-		for i := range s.nodes[:len(s.nodes)/2+1] {
-			s.kill(t, &s.nodes[i])
+		for _, node := range s.nodes[:len(s.nodes)/2+1] {
+			s.kill(t, node)
 		}
 		if last := s.nodes[len(s.nodes)-1]; len(s.nodes) > 1 {
-			s.leaderless(t, last.url)
+			s.leaderless(t, last.URL)
 		}
 	}
 	if s.server == nil {
@@ -149,7 +150,7 @@ func (s *jetServer) leaderless(t testing.TB, url string) {
 
 func (s *jetServer) addr() string {
 	if s.server == nil {
-		return s.nodes[0].address
+		return s.nodes[0].Address
 	}
 	return s.server.Addr().String()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ func (s *shop) poison(from, n int) {
 	s.complete("partner", func(id string) *outbox.LastError {
 		for i := range n {
 			if id == messageID(from+i) {
-				return &outbox.LastError{Class: "permanent", Message: "schema mismatch", At: time.Now().UTC().Truncate(time.Second), Attempt: 1}
+				return &outbox.LastError{Class: "permanent", Message: "schema mismatch"}
 			}
 		}
 		return &outbox.LastError{Class: "not_sent"}

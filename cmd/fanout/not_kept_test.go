@@ -18,7 +18,6 @@ import (
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
-		needBeside(t, beside.complete != nil)
 		s.consumers()
 		file, err := os.ReadFile(s.config)
 		require.NoError(t, err)

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -33,11 +31,8 @@ func TestPartitioned(t *testing.T) {
 	assert.Contains(t, s.does("migrate", "--print"), "CREATE TABLE outbox_messages_history (")
 	assert.Contains(t, s.does("migrate"), "main: applied 1001_history")
 	assert.Contains(t, s.does("migrate"), "main: up to date")
-	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
-	require.NoError(t, err)
 	require.NoError(t, s.store.Close())
-	s.store, err = fanout.OpenStore(t.Context(), cfg, "main")
-	require.NoError(t, err)
+	s.openStore()
 
 	for n := 2; n <= 4; n++ {
 		s.write(n, "Ordering.OrderPlaced.v1", "order-1", "default", "partner")

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -17,6 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers
@@ -27,20 +27,8 @@ type shop struct {
 	driver outbox.Dialect
 	db     *sql.DB
 	store  administration
-}
-
-// onEach runs a test on each database that can be had, or on the one whose turn it is.
-func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
-	t.Helper()
-	sqlite := func(t testing.TB) string { return filepath.Join(t.TempDir(), "outbox.db") }
-	if beside.onEach == nil {
-		t.Run(string(outbox.SQLite), func(t *testing.T) {
-			t.Parallel()
-			test(t, newShop(t, outbox.SQLite, sqlite(t)))
-		})
-		return
-	}
-	beside.onEach(t, sqlite, func(t *testing.T, driver outbox.Dialect, dsn string) { test(t, newShop(t, driver, dsn)) })
+	// processor makes a processor on the store.
+	processor func(relay.ProcessorConfig) (*relay.Processor, error)
 }
 
 const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}
@@ -55,14 +43,12 @@ func newShop(t *testing.T, driver outbox.Dialect, dsn string) *shop {
 	s := &shop{place: &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}, driver: driver}
 	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, shopConfig, driver, dsn), 0o600))
 	s.migrate()
-	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
-	require.NoError(t, err)
-	s.store, err = fanout.OpenStore(t.Context(), cfg, "main")
-	require.NoError(t, err)
+	s.openStore()
 	name := string(driver)
 	if driver == outbox.Postgres {
 		name = "pgx"
 	}
+	var err error
 	s.db, err = sql.Open(name, dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -70,6 +56,20 @@ func newShop(t *testing.T, driver outbox.Dialect, dsn string) *shop {
 		require.NoError(t, s.db.Close())
 	})
 	return s
+}
+
+// openStore opens the store that the configuration describes.
+func (s *shop) openStore() {
+	s.Helper()
+	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
+	require.NoError(s, err)
+	store, err := fanout.OpenStore(s.Context(), cfg, "main")
+	require.NoError(s, err)
+	s.store = store
+	s.processor = func(settings relay.ProcessorConfig) (*relay.Processor, error) {
+		settings.Store = store
+		return relay.NewProcessor(settings)
+	}
 }
 
 // messageID is the id of the nth message.
@@ -127,14 +127,6 @@ func (s *shop) is(n int) string {
 	return "message_id = '" + messageID(n) + "'"
 }
 
-// complete claims what a broker has and writes the outcome of each row, by its message id: "" =
-// published, an error class = abandoned where it is permanent, and else failed with a backoff of an hour.
-func (s *shop) complete(broker string, outcome func(id string) *outbox.LastError) {
-	s.Helper()
-	needBeside(s, beside.complete != nil)
-	require.NoError(s, beside.complete(s, broker, outcome))
-}
-
 // badNight writes 12 messages. The default broker has all of them; the partner refused 1 to 3 for
 // good, failed at 4 and 5, and waits with the rest.
 func (s *shop) badNight() {
@@ -144,13 +136,12 @@ func (s *shop) badNight() {
 	}
 	s.write(13, "Ordering.OrderShipped.v1", "order-1", "default", "partner") // behind what was refused
 	s.complete("default", func(string) *outbox.LastError { return nil })
-	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
 	s.complete("partner", func(id string) *outbox.LastError {
 		switch n := strings.TrimLeft(id[24:], "0"); n {
 		case "1", "2", "3":
-			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J", At: at, Attempt: 1}
+			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J"}
 		case "4", "5":
-			return &outbox.LastError{Class: "retryable", Message: "deadline exceeded after " + n + "s", At: at, Attempt: 1}
+			return &outbox.LastError{Class: "retryable", Message: "deadline exceeded after " + n + "s"}
 		default:
 			return &outbox.LastError{Class: "not_sent"}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 )
@@ -40,10 +42,18 @@ type emulator struct {
 	seen      []consumertest.DeadLetter
 }
 
+func emulatorAddress(t *testing.T) string {
+	t.Helper()
+	address := os.Getenv("FANOUT_TEST_PUBSUB")
+	if address == "" {
+		t.Skip("FANOUT_TEST_PUBSUB names no emulator")
+	}
+	return address
+}
+
 func newEmulator(t *testing.T) *emulator {
 	t.Helper()
-	needBeside(t, beside.emulator != nil)
-	conn, err := grpc.NewClient(beside.emulator(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(emulatorAddress(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	own := "projects/" + project + "-" + strings.ToLower(rand.Text()[:10])
@@ -142,10 +152,7 @@ func (e *emulator) StreamingPull(down pubsubpb.Subscriber_StreamingPullServer) e
 
 func (e *emulator) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	var proxy faultyNetwork
-	if beside.network != nil {
-		proxy = beside.network(t, e.addr)
-	}
+	proxy := brokertest.StartProxy(t, e.addr)
 	return &consumertest.Source{
 		Publish: func(t *testing.T, messages ...consumertest.Message) {
 			t.Helper()

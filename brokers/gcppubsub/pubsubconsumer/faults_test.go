@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -75,7 +76,7 @@ func (s *server) deliveries() (n int) {
 func TestConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	proxy := startNetwork(t, s.Addr)
+	proxy := brokertest.StartProxy(t, s.Addr)
 	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
 		if it.n%5 == 2 && time == 1 {
 			return "", errors.New("no")
@@ -121,7 +122,7 @@ func TestConnectionsBreak(t *testing.T) {
 func TestStopWhileTheServerHangs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	proxy := startNetwork(t, s.Addr)
+	proxy := brokertest.StartProxy(t, s.Addr)
 	s.one("a", 0)
 	let := make(chan struct{})
 	l := newLedger(t, func(context.Context, *inbox.Message, seen, int) (inbox.Outcome, error) {

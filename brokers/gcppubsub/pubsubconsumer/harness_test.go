@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 )
@@ -55,8 +56,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("Emulator", func(t *testing.T) {
 		t.Parallel()
-		needBeside(t, beside.emulator != nil)
-		beside.emulator(t)
+		emulatorAddress(t)
 		// Claims of those who are gone end with their lease of 10 s, which no test can shorten. What is given
 		// back comes again behind all else of its key, and keys are not kept to one stream: Pub/Sub does neither.
 		consumertest.Run(t, consumertest.Harness{Patience: 3 * time.Minute, Shuffles: true, OneOfAKey: true, Source: func(t *testing.T) *consumertest.Source { return newEmulator(t).source(t) }})
@@ -65,10 +65,7 @@ func TestConformance(t *testing.T) {
 
 func (s *server) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	var proxy faultyNetwork
-	if beside.network != nil {
-		proxy = beside.network(t, s.Addr)
-	}
+	proxy := brokertest.StartProxy(t, s.Addr)
 	return &consumertest.Source{
 		Publish: func(_ *testing.T, messages ...consumertest.Message) {
 			for _, m := range messages {

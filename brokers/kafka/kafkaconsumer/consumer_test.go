@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -126,32 +125,19 @@ func TestRefusedLogin(t *testing.T) {
 		})
 		require.ErrorContains(t, run(t, fake.ListenAddrs(), "missing", password), "check user, password")
 	})
-	t.Run("Real", func(t *testing.T) {
+	t.Run("Rights", func(t *testing.T) {
 		t.Parallel()
-		needBeside(t, beside.secured != nil)
-		free, restricted := beside.secured(t)
-		s := newTopic(t, []string{free})
-		secured := []string{restricted}
-		allow := func(what *kadm.ACLBuilder, operations ...kadm.ACLOperation) {
-			t.Helper()
-			answer, err := s.admin.CreateACLs(t.Context(), what.ResourcePatternType(kadm.ACLPatternLiteral).Operations(operations...).Allow("User:"+user).AllowHosts())
-			require.NoError(t, err)
-			for _, each := range answer {
-				require.NoError(t, each.Err)
-			}
+		allow := func(kind kmsg.ACLResourceType, name string) kfake.ACL {
+			return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true}
 		}
-		require.ErrorContains(t, run(t, secured, s.name, "wrong"), "check user, password")
-		require.ErrorContains(t, run(t, secured, s.name, password), "grant the user Read and Describe on the topic")
-		allow(kadm.NewACLs().Topics(s.name), kadm.OpRead)
-		require.ErrorContains(t, run(t, secured, s.name, password), "grant the user Read on the group")
-		allow(kadm.NewACLs().Groups("billing"), kadm.OpRead)
-		c, err := NewConsumer(secured, "billing", []string{s.name}, handler,
-			hurried(Config{Client: []kgo.Opt{kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())}}))
-		require.NoError(t, err)
-		stop := begin(t, c)
-		s.publish(t, message("k", "1"))
-		eventually(t, func() bool { return c.Stats().Handled == 1 }, "what may be read is")
-		require.NoError(t, stop())
+		topic, group := allow(kmsg.ACLResourceTypeTopic, "orders"), allow(kmsg.ACLResourceTypeGroup, "billing")
+		for want, rights := range map[string][]kfake.ACL{
+			"grant the user Read and Describe on the topic": {group},
+			"grant the user Read on the group":              {topic},
+		} {
+			fake := newFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"), kfake.User("PLAIN", user, password, rights...))
+			require.ErrorContains(t, run(t, fake.ListenAddrs(), "orders", password), want)
+		}
 	})
 }
 

@@ -206,7 +206,6 @@ func TestStopInSilence(t *testing.T) {
 		s := newTopic(t, servers)
 		source := s.source(t)
 		proxy := source.Network
-		needBeside(t, proxy != nil)
 		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true}
 		began := make(chan struct{}, 10)
 		p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
@@ -236,7 +235,6 @@ func TestStopInSilenceWithADeadLetter(t *testing.T) {
 		s := newTopic(t, servers)
 		source := s.source(t)
 		proxy := source.Network
-		needBeside(t, proxy != nil)
 		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true, HasDeadLetters: true}
 		proceed := make(chan struct{})
 		var begun, done atomic.Int64

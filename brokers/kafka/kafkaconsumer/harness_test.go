@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
@@ -37,6 +39,16 @@ func TestConformance(t *testing.T) {
 			Together: true,
 		})
 	})
+}
+
+// realServers are those that FANOUT_TEST_KAFKA names.
+func realServers(t testing.TB) []string {
+	t.Helper()
+	servers := os.Getenv("FANOUT_TEST_KAFKA")
+	if servers == "" {
+		t.Skip("FANOUT_TEST_KAFKA names no Kafka")
+	}
+	return strings.Split(servers, ",")
 }
 
 // everywhere runs a test with the fake, and with a real cluster, which others use at the same time.
@@ -138,10 +150,8 @@ func (s *topic) remove(t *testing.T, names ...string) {
 
 func (s *topic) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	var proxy faultyNetwork
-	if beside.network != nil {
-		proxy = beside.network(t, s.servers[0])
-	}
+	proxy := brokertest.StartProxy(t, s.servers[0])
+	address := proxy.Addr(t)
 	return &consumertest.Source{
 		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
@@ -150,7 +160,6 @@ func (s *topic) source(t *testing.T) *consumertest.Source {
 				config.DeadLetters = inbox.Always(s.dead)
 			}
 			if settings.ThroughNetwork {
-				address := proxy.Addr(t) // which may skip the test, and not from a goroutine of the client's
 				config.Client = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, network, address)
 				})}

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 )
@@ -290,7 +291,7 @@ func TestSoleKeepsWhatFillsTheRoom(t *testing.T) {
 
 // recording is an exclusive consumer, over a network, that says what it handles; wait is called before each
 // message.
-func recording(t *testing.T, s *jetServer, proxy faultyNetwork, wait func(id string)) (c *Consumer, got chan string) {
+func recording(t *testing.T, s *jetServer, proxy *brokertest.Proxy, wait func(id string)) (c *Consumer, got chan string) {
 	t.Helper()
 	got = make(chan string, 100)
 	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -307,7 +308,7 @@ func recording(t *testing.T, s *jetServer, proxy faultyNetwork, wait func(id str
 func TestSoleLosesDeliveries(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 4 * time.Second})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	c, got := recording(t, s, proxy, func(string) {})
 	stop := begin(t, c)
 	s.publish(t, message("k", "0"))
@@ -332,7 +333,7 @@ func TestSoleLosesDeliveries(t *testing.T) {
 func TestSoleCutOff(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	begun, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	c, got := recording(t, s, proxy, func(id string) {
@@ -370,7 +371,7 @@ func TestCutOff(t *testing.T) {
 	t.Parallel()
 	const ackWait = time.Second
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: ackWait})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	confirmations, err := s.conn.SubscribeSync("$JS.ACK.ORDERING.billing.>")
 	require.NoError(t, err)
 	var times atomic.Int64

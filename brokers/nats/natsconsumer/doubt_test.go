@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 )
@@ -129,7 +130,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 }
 
 // stuck is an exclusive consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
-func (s *jetServer) stuck(t *testing.T, proxy faultyNetwork) (c *Consumer, o *diary, release chan struct{}) {
+func (s *jetServer) stuck(t *testing.T, proxy *brokertest.Proxy) (c *Consumer, o *diary, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})
 	o = &diary{before: func(_ context.Context, m *inbox.Message) error {
@@ -147,7 +148,7 @@ func (s *jetServer) stuck(t *testing.T, proxy faultyNetwork) (c *Consumer, o *di
 // flap is an outage in which messages are lost: four of the key "stuck", at places 1 to 4, are claimed, six
 // of the key "k", at places 5 to 10, are published and delivered to a process that dies, and all ten come
 // again in another order when the network is there again.
-func (s *jetServer) flap(t *testing.T, c *Consumer, proxy faultyNetwork) (want []string) {
+func (s *jetServer) flap(t *testing.T, c *Consumer, proxy *brokertest.Proxy) (want []string) {
 	t.Helper()
 	for n := range 4 {
 		s.publish(t, message("stuck", fmt.Sprint("s", n)))
@@ -182,7 +183,7 @@ func (s *jetServer) giveBack(t *testing.T, stolen []jetstream.Msg, places ...uin
 func TestSoleCountsCopiesOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	stop := begin(t, c)
 	want := s.flap(t, c, proxy)
@@ -212,7 +213,7 @@ func (a *asked) Consumer(ctx context.Context, stream, name string) (jetstream.Co
 func TestSoleIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	var once sync.Once
 	c.js = &asked{c.js, func(info *jetstream.ConsumerInfo) {
@@ -237,7 +238,7 @@ func TestSoleIsDoneMeanwhile(t *testing.T) {
 func TestSolePurged(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
 		if m.OrderingKey == "held" {
 			return inbox.Permanent(errors.New("never"))

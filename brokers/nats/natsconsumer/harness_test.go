@@ -17,12 +17,15 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	natsbroker "github.com/gorm-fanout/fanout/brokers/nats"
+	"github.com/gorm-fanout/fanout/brokers/nats/internal/natsprocess"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 )
 
 func TestMain(m *testing.M) {
+	natsprocess.Main()
 	if url := os.Getenv(frozenVariable); url != "" {
 		frozen(url)
 	}
@@ -46,13 +49,13 @@ func TestConformance(t *testing.T) {
 			Source: func(t *testing.T) *consumertest.Source { return startServer(t, jetstream.ConsumerConfig{}).source(t) },
 		})
 	})
-	for name, size := range map[string]int{"Process": 1, "Cluster": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			needBeside(t, beside.processes != nil)
-			consumertest.Run(t, *beside.processes(t, size))
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		nodes := natsprocess.Start(t, 3)
+		consumertest.Run(t, consumertest.Harness{
+			Source: func(t *testing.T) *consumertest.Source { return atProcesses(t, nodes).source(t) },
 		})
-	}
+	})
 }
 
 // hurried makes a consumer look more often, and log nothing unless it says where.
@@ -125,13 +128,13 @@ func (s *jetServer) connect(t testing.TB, url string) *nats.Conn {
 
 func (s *jetServer) source(t *testing.T) *consumertest.Source {
 	t.Helper()
-	var proxy faultyNetwork
+	var proxied string
 	source := &consumertest.Source{
 		Publish: s.publish, PublishForeign: s.publishForeign,
 		Consumer: func(t *testing.T, handler inbox.Handler, settings *consumertest.Settings) consumertest.Consumer {
 			url := s.url
 			if settings.ThroughNetwork {
-				url = "nats://" + proxy.Addr(t)
+				url = "nats://" + proxied
 			}
 			config := Config{ConsumerConfig: settings.ConsumerConfig, Exclusive: settings.ThroughNetwork} // only so what a broken connection loses is missed
 			if settings.HasDeadLetters {
@@ -146,9 +149,9 @@ func (s *jetServer) source(t *testing.T) *consumertest.Source {
 		DeadLetters: s.letters,
 		Child:       s.url + " " + s.name,
 	}
-	if s.addr != "" && beside.network != nil {
-		proxy = beside.network(t, s.addr)
-		source.Network = proxy
+	if s.addr != "" {
+		proxy := brokertest.StartProxy(t, s.addr)
+		source.Network, proxied = proxy, proxy.Addr(t)
 	}
 	return source
 }

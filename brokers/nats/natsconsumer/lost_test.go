@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -28,7 +29,7 @@ import (
 func TestLostIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	said := s.overhear(t)
 	a, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing",
 		inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
@@ -115,7 +116,7 @@ func TestStopKeepsWhatItGivesBack(t *testing.T) {
 func TestLostInAStop(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	free := make(chan struct{})
 	var lost atomic.Int64
 	a, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing",
@@ -208,7 +209,7 @@ func TestFrozen(t *testing.T) {
 func TestNoQuestionsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	conn, err := nats.Connect("nats://"+proxy.Addr(t), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.ReconnectWait(20*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	require.NoError(t, err)

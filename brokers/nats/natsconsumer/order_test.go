@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -155,7 +156,7 @@ func TestSoleStreamMadeAnew(t *testing.T) {
 func TestCutOffKeepsOrder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
-	proxy := startNetwork(t, s.addr)
+	proxy := brokertest.StartProxy(t, s.addr)
 	begun := make(chan struct{})
 	var once atomic.Bool
 	o := &diary{before: func(ctx context.Context, m *inbox.Message) error {

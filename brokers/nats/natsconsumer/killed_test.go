@@ -1,4 +1,3 @@
-// This file is laid over the package when make test builds its tests: see beside.
 package natsconsumer
 
 import (
@@ -6,75 +5,33 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
-	"github.com/gorm-fanout/fanout/internal/toxic"
+	"github.com/gorm-fanout/fanout/brokers/nats/internal/natsprocess"
 )
 
-func init() {
-	beside.network = func(t testing.TB, server string) faultyNetwork { return toxic.Start(t, server) }
-	beside.processes = func(t *testing.T, size int) *consumertest.Harness {
-		nodes := startProcesses(t, size)
-		return &consumertest.Harness{
-			Source: func(t *testing.T) *consumertest.Source { return atProcesses(t, nodes).source(t) },
-		}
-	}
-}
-
-// startProcesses starts a nats-server, or a cluster of them.
-func startProcesses(t *testing.T, size int) []*testservers.Own {
-	t.Helper()
-	testenv.Optional(t, testservers.NATSBinVariable)
-	if size > 1 {
-		testenv.Uses(t, testservers.NATSBinVariable+", cluster")
-	}
-	var (
-		nodes = make([]*testservers.Own, 1)
-		err   error
-	)
-	if size == 1 {
-		nodes[0], err = testservers.OwnNATS(t.Context())
-	} else {
-		nodes, err = testservers.OwnNATSCluster(t.Context(), size)
-	}
-	require.NoError(t, err)
-	for _, node := range nodes {
-		t.Cleanup(func() { require.NoError(t, node.Close()) })
-	}
-	return nodes
-}
-
 // atProcesses makes a stream beside others of these processes.
-func atProcesses(t *testing.T, nodes []*testservers.Own) *jetServer {
+func atProcesses(t *testing.T, nodes []*natsprocess.Process) *jetServer {
 	t.Helper()
 	s := &jetServer{name: strings.ToLower(rand.Text())}
 	for _, node := range nodes {
 		s.url += "," + node.URL
 	}
 	s.url = s.url[1:]
-	if len(nodes) == 1 { // clients find the other servers of a cluster by themselves, past a network in front of one
-		s.addr = nodes[0].Address()
-	}
 	s.create(t, len(nodes), jetstream.ConsumerConfig{})
 	return s
 }
 
-// The leader of a stream and that of its durable die while an only process consumes, and come back:
-// every message is handled, in the order of its key.
+// The leader of a stream and the leader of its durable consumer are killed while a single process
+// consumes, and come back: every message is handled, in the order of its key.
 func TestLeadersAreKilled(t *testing.T) {
 	t.Parallel()
-	nodes := startProcesses(t, 3)
+	nodes := natsprocess.Start(t, 3)
 	s := atProcesses(t, nodes)
 	o := &diary{}
 	c, err := NewConsumer(s.connect(t, s.url), "ORDERING"+s.name, "billing", o, hurried(Config{Exclusive: true}))
@@ -103,11 +60,12 @@ func TestLeadersAreKilled(t *testing.T) {
 	}
 	for _, leader := range leaders {
 		send(each)
-		victim := named(t, nodes, leader().Leader)
-		require.NoError(t, victim.End(syscall.SIGKILL, time.Minute))
+		name := leader().Leader
+		victim := nodes[slices.IndexFunc(nodes, func(node *natsprocess.Process) bool { return node.Name == name })]
+		victim.Kill(t)
 		send(each)
 		eventually(t, func() bool { return len(o.done()) == sent }, "all is handled without the leader")
-		require.NoError(t, victim.Start(t.Context()))
+		victim.Start(t)
 	}
 	require.NoError(t, stop())
 	byKey := map[string][]string{}
@@ -131,17 +89,4 @@ func (s *jetServer) publishAgain(t *testing.T, id string) {
 			ID: id, Destination: "ordering" + s.name + "::order", Type: m.Type, OrderingKey: key, Payload: m.Payload,
 		}})[0].Err == nil
 	}, "a message is stored")
-}
-
-// named is the server of a name.
-func named(t *testing.T, nodes []*testservers.Own, name string) *testservers.Own {
-	t.Helper()
-	at := slices.IndexFunc(nodes, func(node *testservers.Own) bool {
-		conn, err := nats.Connect(node.URL)
-		require.NoError(t, err)
-		defer conn.Close()
-		return conn.ConnectedServerName() == name
-	})
-	require.GreaterOrEqual(t, at, 0, name)
-	return nodes[at]
 }
