@@ -15,7 +15,7 @@ func TestExplore(t *testing.T) {
 		name := worlds[i].name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := &exploration{world: sized(t, name, sizeOf(t))}
+			x := &exploration{world: sized(t, name, sizeOf())}
 			start := time.Now()
 			if found := x.explore(); found != nil {
 				t.Fatal(found)
@@ -28,7 +28,7 @@ func TestExplore(t *testing.T) {
 // Two explorations of a world are the same: nothing in the model depends on chance.
 func TestExploreIsDeterministic(t *testing.T) {
 	t.Parallel()
-	a, b := &exploration{world: sized(t, "blocks", short)}, &exploration{world: sized(t, "blocks", short)}
+	a, b := &exploration{world: sized(t, "blocks", quick)}, &exploration{world: sized(t, "blocks", quick)}
 	require.Nil(t, a.explore())
 	require.Nil(t, b.explore())
 	require.Equal(t, a.origins, b.origins)

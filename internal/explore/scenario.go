@@ -29,8 +29,7 @@ type ScenarioStep struct {
 	Token int `json:"token,omitzero"`
 }
 
-// scenarios.json is written by the test of the mutations: go test ./internal/explore -run
-// TestMutations -update
+// scenarios.json is written by go test ./internal/explore -run TestMutations -update
 //
 //go:embed scenarios.json
 var scenarios []byte

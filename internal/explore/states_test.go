@@ -71,7 +71,7 @@ func TestStateMutations(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			w := sized(t, m.world, normal)
+			w := sized(t, m.world, long)
 			w.protocol.broken, w.protocol.mistake = m.mutation, m.mistake
 			x := &exploration{world: w, only: States}
 			found := x.explore()

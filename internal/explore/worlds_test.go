@@ -3,6 +3,8 @@ package explore
 import (
 	"os"
 	"testing"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // small is a protocol whose bounds are within reach of small worlds.
@@ -31,26 +33,25 @@ func keyed(keys ...int) []NewRow {
 	return rows
 }
 
-// A size says how much can go wrong in a world: with -short, without, and with
+// A size says how much can go wrong in a world: as a rule, with FANOUT_TEST_LONG=1, and with
 // FANOUT_TEST_WORLDS=large, which takes minutes and some gigabytes of memory.
 type size int
 
 const (
-	short size = iota
-	normal
+	quick size = iota
+	long
 	large
 	sizes
 )
 
-func sizeOf(t *testing.T) size {
-	t.Helper()
+func sizeOf() size {
 	switch {
 	case os.Getenv("FANOUT_TEST_WORLDS") == "large":
 		return large
-	case testing.Short():
-		return short
+	case testenv.Long():
+		return long
 	default:
-		return normal
+		return quick
 	}
 }
 

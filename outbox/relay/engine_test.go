@@ -71,6 +71,7 @@ type lobby struct {
 	batch   []driver.Message
 	beats   []admin.Instance
 	left    []uuid.UUID
+	leftAt  time.Time // the last one
 	backlog []string
 	found   []string
 	fail    error
@@ -97,7 +98,7 @@ func (l *lobby) Heartbeat(ctx context.Context, now admin.Instance) error {
 }
 
 func (l *lobby) Leave(ctx context.Context, id uuid.UUID) error {
-	return l.hear(ctx, func() { l.left = append(l.left, id) })
+	return l.hear(ctx, func() { l.left, l.leftAt = append(l.left, id), time.Now() })
 }
 
 func (l *lobby) Backlog(ctx context.Context) (backlog []admin.Backlog, err error) {
@@ -223,7 +224,8 @@ func TestHeartbeatWork(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 10*time.Second, stop(), "what is with the broker is finished")
 		_, left := store.taken()
-		assert.Len(t, left, 1, "and only then it leaves")
+		assert.Len(t, left, 1)
+		assert.Equal(t, time.Now(), store.leftAt, "and only then it leaves")
 	})
 }
 

@@ -82,6 +82,22 @@ func TestHistoryForgetsWhatDoesNotComeAgain(t *testing.T) {
 	})
 }
 
+// A place that has refused several messages since it delivered something proves nothing against one
+// of them.
+func TestHistoryOfSeveralRefusals(t *testing.T) {
+	t.Parallel()
+	var h history
+	at, refusal := place{scope: brokers.ScopeBroker}, brokers.Refused(brokers.ScopeBroker, errNoLuck)
+	quiet := func() []bool { return []bool{h.refusals.quiet(at, 1), h.refusals.quiet(at, 2)} }
+	assert.Equal(t, []bool{true, true}, quiet())
+	h.shows(time.Now(), 1, refusal)
+	assert.Equal(t, []bool{true, false}, quiet())
+	h.shows(time.Now(), 2, refusal)
+	assert.Equal(t, []bool{false, false}, quiet())
+	h.shows(time.Now(), 3, nil)
+	assert.Equal(t, []bool{true, true}, quiet())
+}
+
 // Where several messages of a call meet an outage, or none does, nothing is remembered of them.
 func TestHistoryOfManyAtOnce(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -125,14 +126,19 @@ func (w *whole) Publish(ctx context.Context, messages []brokers.Message) []broke
 type slow struct {
 	driver.Delivery
 
-	claims, renewals time.Duration // how late they come
-	left             atomic.Int32  // as many renewals work still
+	claims, renewals, looks time.Duration // how late they come
+	left                    atomic.Int32  // as many renewals work still
 }
 
 func (s *slow) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := s.Delivery.Exchange(ctx, completion, claim)
 	time.Sleep(s.claims)
 	return exchanged, err
+}
+
+func (s *slow) Ready(ctx context.Context, broker string, busy wakeup.Set) (driver.Readiness, error) {
+	time.Sleep(s.looks)
+	return s.Delivery.Ready(ctx, broker, busy)
 }
 
 func (s *slow) Renew(ctx context.Context, lease driver.Lease) (int, error) {

@@ -57,11 +57,12 @@ func TestProcessorPause(t *testing.T) {
 	})
 }
 
-// A process that starts while the broker is paused sends nothing, and ends when it is told to.
+// A process that starts while the broker is paused sends nothing, however long it takes to learn of
+// the pause, and ends when it is told to.
 func TestProcessorStartsPaused(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		broker := &fake{}
-		r := newRig(t, path, broker, outbox.Policy{})
+		broker, store := &fake{}, &slow{looks: time.Second}
+		r := newRig(t, path, broker, outbox.Policy{}, store.over)
 		r.pause(admin.Pause{Broker: "b"})
 		r.insert(row{name: "1"})
 		r.start()

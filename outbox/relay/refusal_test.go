@@ -436,16 +436,18 @@ func (s *panicky) Ready(ctx context.Context, broker string, busy wakeup.Set) (dr
 }
 
 // A panic while the relay polls or claims is logged, with its stack and not with each try, and what
-// waits is delivered when it is over.
+// waits is delivered when it is over, also where the claim was to try out a broker.
 func TestProcessorSurvivesPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		store := &panicky{}
-		store.broken.Store(true)
+		store, broker := &panicky{}, failingWith(errDown, all)
 		policy := outbox.Policy{PollMin: 10 * time.Second, PollMax: time.Minute}
-		r := newRig(t, path, &fake{}, policy, func(c *ProcessorConfig) { store.Delivery, c.Store = c.Store, store })
+		r := newRig(t, path, broker, policy, func(c *ProcessorConfig) { store.Delivery, c.Store = c.Store, store })
 		r.insert(row{key: "k", name: "waits"})
 		r.start()
+		r.until(time.Hour, func() bool { return r.proc.Stats().Breaker == BreakerOpen })
+		store.broken.Store(true)
 		time.Sleep(time.Hour)
+		broker.healed.Store(true)
 		for _, what := range []string{"a row that nobody expected", "an answer that nobody expected"} {
 			assert.NotZero(t, r.log.count("level=ERROR", "panic survived", what, "refusal_test.go"), "%s", what)
 		}

@@ -12,9 +12,7 @@ import (
 )
 
 var aheadTests = []test{
-	{name: "PassesOverWhatWaits", run: testAheadPassesOver},
 	{name: "LikeALargeWindow", run: testAheadLikeALargeWindow},
-	{name: "NothingThere", run: testAheadNothing},
 	{name: "WithinItsBytes", run: testAheadBytes},
 }
 
@@ -29,42 +27,6 @@ func (t *table) schedule(ids ...int64) {
 	for _, id := range ids {
 		t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", id)
 	}
-}
-
-func testAheadPassesOver(t *table) {
-	k := t.keys(5)
-	leased := t.add(k[0], k[0])
-	require.Equal(t, leased[:1], taken(t.claim(limit(1))))
-	failed := t.add(k[1], k[1], k[1])
-	scheduled := t.add(k[2], "", k[2])
-	t.schedule(scheduled[0], scheduled[1])
-	require.Equal(t, failed[:1], taken(t.claim(limit(1), window(3))))
-	free := t.add(k[3], k[0], k[1], k[2], k[4], k[3])
-	want := []int64{free[0], free[4], free[5]}
-	if t.shardOf(scheduled[1]) != t.shard { // the loose row, which has no say in where it goes
-		t.exec("DELETE FROM {t} WHERE id = ?", scheduled[1])
-	}
-	if !t.looksAhead() {
-		assert.Empty(t, taken(t.claim(limit(2), window(2), ahead(1000))))
-		return
-	}
-	assert.Empty(t, taken(t.claim(limit(2), window(2), ahead(5))), "it looks no further than told")
-	batch := t.claim(limit(2), window(2), ahead(1000))
-	assert.Equal(t, want[:2], taken(batch))
-	assert.Equal(t, 2, batch.Seen)
-	t.publish(batch)
-	assert.Equal(t, want[2:], taken(t.claim(ahead(1000))))
-	assert.Empty(t, taken(t.claim(ahead(1000))))
-}
-
-func testAheadNothing(t *table) {
-	k := t.keys(1)
-	batch := t.claim(ahead(1000))
-	assert.Empty(t, batch.Messages)
-	assert.Zero(t, batch.Seen)
-	t.schedule(t.add(k[0], k[0])...)
-	batch = t.claim(ahead(1000))
-	assert.Empty(t, batch.Messages)
 }
 
 // What stays within the bytes of a claim is taken, behind whatever it passes over.

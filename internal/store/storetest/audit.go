@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -20,7 +19,6 @@ var auditTests = []test{
 	{name: "Pages", run: testAuditPages},
 	{name: "ManyAtOnce", run: testAuditRace, concurrent: true},
 	{name: "HostileTexts", run: testAuditHostile},
-	{name: "WithoutATable", run: testAuditWithoutTable, bare: true},
 }
 
 func (t *table) begin(entry admin.AuditEntry) int64 {
@@ -146,12 +144,4 @@ func testAuditHostile(t *table) {
 		assert.True(t, strings.HasPrefix(kept, "a"))
 		assert.Contains(t, kept, "b")
 	}
-}
-
-func testAuditWithoutTable(t *table) {
-	_, err := t.Store.BeginAudit(t.Context(), admin.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorIs(t, t.Store.EndAudit(t.Context(), 1, 0, ""), outbox.ErrSchema)
-	_, err = t.Store.Audit(t.Context(), 0, 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }

@@ -16,28 +16,20 @@ import (
 // Nothing is locked while a decision is made about what was read. Here another session acts then.
 var betweenTests = []test{
 	{name: "ClaimAndRequeue", run: testBetweenClaimAndRequeue},
-	{name: "ClaimAndRequeueOfAnotherKey", run: testBetweenClaimAndRequeueOfAnother},
 	{name: "ClaimAndRequeueInEachShard", run: testBetweenClaimAndRequeueInEachShard},
 	{name: "ClaimAndLateRenewal", run: testBetweenClaimAndRenewal},
-	{name: "ClaimAndLateRenewalOfALaterRow", run: testBetweenClaimAndLaterRenewal},
 	{name: "ClaimAndLateCompletion", run: testBetweenClaimAndCompletion},
 	{name: "ClaimAndClaim", run: testBetweenClaimAndClaim},
 	{name: "ClaimAndPostponement", run: testBetweenClaimAndPostponement},
 	{name: "UnorderedClaimAndDeferral", run: testBetweenUnorderedClaimAndDeferral},
 	{name: "DeferralAndUnblock", run: testBetweenDeferralAndUnblock},
 	{name: "DeferralAndLift", run: testBetweenDeferralAndLift},
-	{name: "DeferralAndDelivery", run: testBetweenDeferralAndDelivery},
 	{name: "DeferralAndClaim", run: testBetweenDeferralAndClaim},
 	{name: "DeferralAndAbandon", run: testBetweenDeferralAndAbandon},
 	{name: "LiftAndDeferral", run: testBetweenLiftAndDeferral},
-	{name: "LiftAndFailure", run: testBetweenLiftAndFailure},
-	{name: "LiftAndClaim", run: testBetweenLiftAndClaim},
-	{name: "LiftAndAbandon", run: testBetweenLiftAndAbandon},
-	{name: "DropAndAbandon", run: func(t *table) { testBetweenLiftAndBlock(t, 0) }},
 	{name: "FreeAndAbandon", run: func(t *table) { testBetweenLiftAndBlock(t, driver.MaxFollowers) }},
 	{name: "LiftAndLateAbandon", run: testBetweenLiftAndLateAbandon},
 	{name: "LiftAndLaterBlock", run: testBetweenLiftAndLaterBlock},
-	{name: "RestAndLaterBlock", run: testBetweenRestAndLaterBlock},
 	{name: "LiftAndLateRenewal", run: testBetweenLiftAndRenewal},
 	{name: "LiftAndPurge", run: testBetweenLiftAndPurge},
 }
@@ -121,15 +113,6 @@ func testBetweenClaimAndRequeue(t *table) {
 	assert.Equal(t, ids, taken(batch))
 }
 
-func testBetweenClaimAndRequeueOfAnother(t *table) {
-	k := t.keys(3)
-	ids := t.add(k[0], k[1], k[0])
-	t.abandonByHand(ids[1])
-	t.decided(k[2])
-	batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[1]))) })
-	assert.Subset(t, taken(batch), []int64{ids[0], ids[2]}, "and it costs no other key its turn")
-}
-
 // What an operator does counts in each shard.
 func testBetweenClaimAndRequeueInEachShard(t *table) {
 	for shard := range t.Store.Shards() {
@@ -152,21 +135,6 @@ func testBetweenClaimAndRenewal(t *table) {
 	assert.Empty(t, taken(batch))
 	t.publish(first)
 	t.next(ids[1])
-}
-
-// It holds what stands before it in its key, too: a row that has come back.
-func testBetweenClaimAndLaterRenewal(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.abandonByHand(ids[0])
-	first := t.claim(limit(1))
-	require.Equal(t, ids[1:], taken(first))
-	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
-	t.expire(ids[1])
-	batch := t.claimBeside(func() { assert.Equal(t, 1, t.renew(first.Lease)) })
-	assert.Empty(t, taken(batch), "its key is in other hands")
-	t.publish(first)
-	t.next(ids[0])
 }
 
 // So is an outcome: the row is done, and its key goes on, or not.
@@ -257,18 +225,6 @@ func testBetweenDeferralAndLift(t *table) {
 	t.clean()
 }
 
-func testBetweenDeferralAndDelivery(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.failHead(ids[0])
-	t.deferBeside(func() {
-		t.pass()
-		t.publish(t.claim(limit(1)))
-	})
-	assert.Equal(t, ids[1:], t.drain())
-	t.clean()
-}
-
 // Of two keys that wait, the head of one is claimed: what is behind it waits for its outcome, and not for
 // the end of a lease.
 func testBetweenDeferralAndClaim(t *table) {
@@ -319,46 +275,6 @@ func testBetweenLiftAndDeferral(t *table) {
 	t.clean()
 }
 
-// A row that fails again is a block again.
-func testBetweenLiftAndFailure(t *table) {
-	_, ids := t.failedBlock()
-	batch := t.claimBeside(func() {
-		t.failHead(ids[0])
-		t.deferRows()
-	}, wake)
-	assert.Empty(t, taken(batch))
-	t.nothing("the first row has its time")
-	assert.Equal(t, ids, t.all())
-	t.clean()
-}
-
-// A block that is to wait again, and is claimed meanwhile, stays with who has claimed it.
-func testBetweenLiftAndClaim(t *table) {
-	_, ids := t.failedBlock()
-	t.failHead(ids[0])
-	var first driver.Batch
-	batch := t.claimBeside(func() {
-		t.expire(ids[0])
-		first = t.claim(limit(1))
-		require.Equal(t, ids[:1], taken(first))
-	}, wake)
-	assert.Empty(t, taken(batch))
-	t.publish(first)
-	assert.Equal(t, ids[1:], t.all())
-	t.clean()
-}
-
-// A key that waits for an operator goes on waiting.
-func testBetweenLiftAndAbandon(t *table) {
-	key, ids := t.failedBlock()
-	batch := t.claimBeside(func() { t.abandonAndBlock(ids[0]) }, wake)
-	assert.Empty(t, taken(batch))
-	assert.Empty(t, t.all(), "an operator has to act")
-	assert.True(t, t.release(key))
-	assert.Equal(t, ids[1:], t.drain())
-	t.clean()
-}
-
 // A block that is done is to let its followers through; meanwhile its row comes back, and the key is to wait
 // for an operator.
 func testBetweenLiftAndBlock(t *table, followers int) {
@@ -404,13 +320,7 @@ func testBetweenLiftAndLateAbandon(t *table) {
 
 // Of two rows that a relay has claimed the first comes to another one, which fails with it; the second is
 // abandoned by its owner while the first is to come back: from there on the key waits for an operator.
-func testBetweenLiftAndLaterBlock(t *table) { t.laterBlock(func(int64) {}) }
-
-// The same while the first one is to wait again.
-func testBetweenRestAndLaterBlock(t *table) { t.laterBlock(t.failHead) }
-
-func (t *table) laterBlock(before func(first int64)) {
-	t.Helper()
+func testBetweenLiftAndLaterBlock(t *table) {
 	key := t.keys(1)[0]
 	ids := t.add(key, key, key)
 	first := t.claim(limit(2))
@@ -419,7 +329,6 @@ func (t *table) laterBlock(before func(first int64)) {
 	t.failHead(ids[0])
 	require.Equal(t, 2, t.deferRows())
 	t.pass()
-	before(ids[0])
 	abandoned := &driver.Completion{Lease: first.Lease, BlockAbandoned: true, Other: []driver.Outcome{
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`},
 	}}

@@ -144,7 +144,6 @@ func recordIDs(records []admin.Record) []int64 {
 var messageTests = []test{
 	{name: "AllOfIt", run: testMessage},
 	{name: "WrongID", run: testMessageWrong},
-	{name: "WithoutATable", run: testMessageWithoutTable, bare: true},
 	{name: "NoMoreThanCanBeShown", run: testShown},
 	{name: "Event", run: testEvent},
 }
@@ -275,11 +274,6 @@ func testEvent(t *table) {
 	records, err := t.Store.Message(t.Context(), event.MessageID.String())
 	require.NoError(t, err)
 	assert.Empty(t, records)
-}
-
-func testMessageWithoutTable(t *table) {
-	_, err := t.Store.Message(t.Context(), uuid.NewString())
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }
 
 // What an operator looks at costs the process that shows it no more than is bounded, whatever

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -19,15 +17,10 @@ import (
 var listTests = []test{
 	{name: "Everything", run: testListModel},
 	{name: "Scan", run: testListScan},
-	{name: "Ties", run: testListTies},
 	{name: "Deferred", run: testListDeferred},
 	{name: "DeferredForever", run: testListDeferredForever},
-	{name: "DeferredAlone", run: testListDeferredAlone},
 	{name: "WhileRowsComeAndGo", run: testListMoving},
-	{name: "Content", run: testListContent},
-	{name: "Hostile", run: testListHostile},
 	{name: "WrongRequests", run: testListWrong},
-	{name: "WithoutATable", run: testListWithoutTable, bare: true},
 }
 
 // listed are the ids that a request asks for, in their order.
@@ -115,24 +108,6 @@ func testListScan(t *table) {
 	}
 }
 
-// Rows that were finished at the same instant are neither lost nor shown twice where a page ends
-// among them.
-func testListTies(t *table) {
-	at := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
-	for _, status := range []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned} {
-		rows := make([]browsed, 23)
-		for i := range rows {
-			rows[i] = browsed{broker: broker, status: status, eventType: "T", class: "permanent", created: at, finished: at}
-		}
-		rows[22].finished, rows[3].finished = at.Add(-time.Microsecond), at.Add(time.Microsecond)
-		t.write(rows)
-		for size := range 9 {
-			request := admin.ListRequest{Broker: broker, Status: status, Limit: size + 1, Scan: size + 1}
-			assert.Equal(t, listed(rows, request), recordIDs(t.pages(request, nil)), "%s, %d on a page", status, size+1)
-		}
-	}
-}
-
 // Deferred rows are listed among the others of their status, and say which message they wait for.
 func testListDeferred(t *table) {
 	k := t.keys(2)
@@ -207,22 +182,6 @@ func testListDeferredForever(t *table) {
 	assert.Nil(t, records[0].Deferral, "it waits for nothing")
 }
 
-// A row without a key waits for its own time.
-func testListDeferredAlone(t *table) {
-	at := time.Now().Add(lease).Truncate(time.Millisecond)
-	row := newRow("")
-	row.AvailableAt = at
-	id := t.insert(row)
-	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Shard = t.shardOf(id[0]) }))
-	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
-	require.Equal(t, id, recordIDs(records))
-	if deferral := records[0].Deferral; assert.NotNil(t, deferral) {
-		assert.Equal(t, "scheduled", deferral.Reason)
-		assert.Equal(t, row.MessageID.String(), deferral.MessageID)
-		assert.WithinDuration(t, at, deferral.Until, time.Millisecond)
-	}
-}
-
 // What stays in its status from the first page to the last is shown once, whatever else comes and
 // goes.
 func testListMoving(t *table) {
@@ -261,50 +220,6 @@ func testListMoving(t *table) {
 	}
 }
 
-// A list has everything of a row but its payload and headers.
-func testListContent(t *table) {
-	row := newRow("key")
-	row.Payload, row.Headers, row.TenantID, row.CorrelationID = []byte("some payload"), `{"a":"b"}`, "tenant", "correlation"
-	t.insert(row)
-	message, err := t.Store.Message(t.Context(), row.MessageID.String())
-	require.NoError(t, err)
-	require.Len(t, message, 1)
-	assert.Equal(t, "some payload", string(message[0].Payload))
-	assert.JSONEq(t, `{"a":"b"}`, message[0].Headers)
-	message[0].Payload, message[0].Headers = nil, ""
-	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 1, Scan: 1}, nil)
-	assert.Equal(t, message, records)
-	assert.Equal(t, len("some payload"), records[0].PayloadBytes)
-}
-
-// Texts are compared as they are, whatever they mean to a database or to a pattern.
-func testListHostile(t *table) {
-	for i := range 30 {
-		text := hostile().Example(i)
-		row := newRow(text)
-		row.TargetBroker, row.Type = text, text
-		id := t.insert(row)
-		request := admin.ListRequest{Broker: text, Status: outbox.StatusPending, Filter: admin.Filter{Type: text, Key: text}, Limit: 10, Scan: 10}
-		if strings.HasSuffix(text, "*") {
-			request.Filter.Type = text + "*"
-		}
-		assert.Equal(t, id, recordIDs(t.pages(request, nil)), "%q", text)
-		request.Filter.ErrorClass = text
-		assert.Empty(t, t.pages(request, nil), "%q", text)
-		for _, status := range outbox.Statuses() {
-			request.Status = status
-			assert.Empty(t, t.pages(request, nil), "%q", text)
-		}
-		overview, err := t.Store.Overview(t.Context(), 10)
-		require.NoError(t, err)
-		require.Len(t, overview, 1)
-		assert.Equal(t, text, overview[0].Broker)
-		_, err = t.Store.KeyBlocks(t.Context(), text, 10, 10)
-		require.NoError(t, err, "%q", text)
-		t.exec("DELETE FROM {t} WHERE id = ?", id[0])
-	}
-}
-
 func testListWrong(t *table) {
 	t.add("key")
 	good := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 2, Scan: 2}
@@ -335,15 +250,4 @@ func testListWrong(t *table) {
 		_, err = t.Store.KeyBlocks(t.Context(), c.broker, c.limit, c.maxCount)
 		assert.Error(t, err, "%+v", c)
 	}
-}
-
-func testListWithoutTable(t *table) {
-	for _, status := range outbox.Statuses() {
-		_, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
-		require.ErrorIs(t, err, outbox.ErrSchema, status)
-	}
-	_, err := t.Store.Overview(t.Context(), 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.KeyBlocks(t.Context(), broker, 1, 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }

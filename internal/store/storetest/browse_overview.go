@@ -15,7 +15,6 @@ var overviewTests = []test{
 	{name: "Brokers", run: testOverviewBrokers},
 	{name: "Counts", run: testOverviewCounts},
 	{name: "Times", run: testOverviewTimes},
-	{name: "LastError", run: testOverviewLastError},
 }
 
 func (t *table) overview(limit int) []admin.BrokerOverview {
@@ -129,31 +128,4 @@ func testOverviewTimes(t *table) {
 	assert.WithinDuration(t, time.Now(), o.LastPublished, time.Minute)
 	assert.Zero(t, o.OldestPending)
 	assert.Zero(t, o.Lag)
-}
-
-// The last error is that of the row that failed last, wherever it stands; a published row's is
-// history.
-func testOverviewLastError(t *table) {
-	ids := t.add("a", "b", "c", "d")
-	assert.Nil(t, t.overview(10)[0].LastError)
-	at := func(second string) string {
-		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
-	}
-	last := func() string {
-		t.Helper()
-		last := t.overview(10)[0].LastError
-		require.NotNil(t, last)
-		return last.Message
-	}
-	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("07")+"' WHERE id = ?", ids[0])
-	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("10")+"', deferred = "+t.sql.yes+" WHERE id = ?", ids[1])
-	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at, last_error = '"+at("09")+"' WHERE id = ?", ids[2])
-	t.exec("UPDATE {t} SET status = 'published', finished_at = created_at, published_at = created_at, last_error = '"+at("11")+"' WHERE id = ?", ids[3])
-	assert.Equal(t, "10", last())
-	t.exec("DELETE FROM {t} WHERE id = ?", ids[1])
-	assert.Equal(t, "09", last())
-	t.exec("DELETE FROM {t} WHERE id = ?", ids[2])
-	assert.Equal(t, "07", last())
-	t.exec("UPDATE {t} SET last_error = 'written by hand' WHERE id = ?", ids[0])
-	assert.Nil(t, t.overview(10)[0].LastError)
 }

@@ -15,8 +15,6 @@ var bytesTests = []test{
 	{name: "ExactlyTheBytes", run: testExactBytes},
 	{name: "OneRowInAnyCase", run: testOneRow},
 	{name: "HeadersCount", run: testBytesOfHeaders},
-	{name: "TheLimitOfRowsStands", run: testBytesAndLimit},
-	{name: "HeldRowsWeighNothing", run: testBytesHeld},
 	{name: "OutOfLine", run: testBytesOutOfLine},
 	{name: "TooLargeToRead", run: testUnread},
 }
@@ -96,38 +94,6 @@ func testOneRow(t *table) {
 			t.publish(batch)
 		}
 	})
-}
-
-// Rows count by their number, too; a batch that is full of rows was not cut.
-func testBytesAndLimit(t *table) {
-	keys := t.keys(3)
-	t.inBothModes(func(name string, order func(*driver.Claim)) {
-		ids := t.addSizes(keys, 10, 10, 10, 10)
-		batch := t.claim(limit(2), window(4), maxBytes(20), order)
-		assert.Equal(t, ids[:2], taken(batch), name)
-		assert.False(t, batch.Cut, "%s: all that the limit allows", name)
-		t.publish(batch)
-		batch = t.claim(limit(2), window(4), maxBytes(19), order)
-		assert.Equal(t, ids[2:3], taken(batch), name)
-		assert.True(t, batch.Cut, name)
-	})
-}
-
-// What cannot be claimed does not use up the bytes.
-func testBytesHeld(t *table) {
-	keys := t.keys(2)
-	row := newRow(keys[0])
-	row.Payload = bytes.Repeat([]byte{'x'}, 1000)
-	first := t.insert(row)[0]
-	batch := t.claim()
-	require.Equal(t, []int64{first}, taken(batch))
-	ids := t.addSizes(keys[1:], 10, 10)
-	for _, order := range []func(*driver.Claim){func(*driver.Claim) {}, unordered} {
-		batch := t.claim(maxBytes(20), order)
-		assert.Equal(t, ids, taken(batch))
-		assert.False(t, batch.Cut)
-		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
-	}
 }
 
 // Payloads that the database keeps apart from the row, or packs, count as what they are.

@@ -13,28 +13,16 @@ import (
 )
 
 var claimTests = []test{
-	{name: "NothingThere", run: testNothing},
 	{name: "LimitIsNeverExceeded", run: testLimit},
 	{name: "MarksTheRow", run: testClaimMarks},
 	{name: "FreshToken", run: testFreshToken},
 	{name: "OtherBrokersAndShardsUntouched", run: testOtherBrokers},
-	{name: "NotBefore", run: testNotBefore},
 	{name: "Expired", run: testExpired},
-	{name: "FinishedRowsAreNeverClaimed", run: testFinished},
 	{name: "OldestFirst", run: testOldestFirst},
 	{name: "LockedRowsArePassedOver", run: testLockedRows},
 	{name: "Busy", run: testBusy},
 	{name: "NoRequest", run: testNoRequest},
 	{name: "CancelledContext", run: testCancelled},
-}
-
-func testNothing(t *table) {
-	for _, change := range []func(*driver.Claim){limit(1), limit(500), unordered} {
-		batch := t.claim(change)
-		assert.Empty(t, batch.Messages)
-		assert.Zero(t, batch.Seen)
-		assert.False(t, batch.Busy)
-	}
 }
 
 func testLimit(t *table) {
@@ -119,21 +107,6 @@ func testOtherBrokers(t *table) {
 	}
 }
 
-func testNotBefore(t *table) {
-	for _, isUnordered := range []bool{false, true} {
-		key := t.keys(1)[0]
-		row := newRow(key)
-		row.AvailableAt = time.Now().Add(time.Minute)
-		id := t.insert(row)[0]
-		change := func(c *driver.Claim) { c.Unordered = isUnordered }
-		assert.Empty(t, t.claim(change).Messages)
-		t.age(id, "available_at", 2*time.Minute)
-		batch := t.claim(change)
-		assert.Equal(t, []int64{id}, taken(batch))
-		t.publish(batch)
-	}
-}
-
 // The TTL is judged by the database's clock at the claim; what to do about it is the processor's
 // business.
 func testExpired(t *table) {
@@ -151,21 +124,6 @@ func testExpired(t *table) {
 	assert.Negative(t, batch.Messages[1].ExpiresIn)
 	assert.Zero(t, batch.Messages[2].ExpiresIn, "without a TTL")
 	assert.Zero(t, batch.Messages[3].ExpiresIn, "in a thousand years")
-}
-
-func testFinished(t *table) {
-	keys := t.keys(2)
-	t.add(keys...)
-	batch := t.claim()
-	require.Len(t, batch.Messages, 2)
-	s := &driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: batch.Messages[0].ID}}}
-	s.Other = []driver.Outcome{{ID: batch.Messages[1].ID, Status: outbox.StatusAbandoned}}
-	require.Zero(t, t.complete(s).Lost)
-	for _, change := range []func(*driver.Claim){limit(10), unordered} {
-		batch = t.claim(change)
-		assert.Empty(t, batch.Messages)
-		assert.Zero(t, batch.Seen)
-	}
 }
 
 // A row that was touched is still the oldest.

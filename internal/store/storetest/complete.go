@@ -17,14 +17,11 @@ var completeTests = []test{
 	{name: "Retry", run: testRetry},
 	{name: "Abandoned", run: testAbandoned},
 	{name: "Released", run: testReleased},
-	{name: "Mixed", run: testMixed},
 	{name: "ErrorTexts", run: testErrorTexts},
 	{name: "WrongToken", run: testWrongToken},
 	{name: "Reclaimed", run: testReclaimed},
 	{name: "NeverOverPublished", run: testNeverOverPublished},
 	{name: "Twice", run: testTwice},
-	{name: "LateButStillOurs", run: testLate},
-	{name: "ThenClaim", run: testCompleteThenClaim},
 	{name: "StandsWhenTheClaimFails", run: testStands},
 	{name: "OtherShard", run: testOtherShard},
 }
@@ -107,26 +104,6 @@ func testReleased(t *table) {
 	got.LockedFor = 0
 	assert.Equal(t, state{Status: "pending", LastError: "unavailable"}, got)
 	assert.Equal(t, ids[:2], taken(t.claim()))
-}
-
-func testMixed(t *table) {
-	k := t.keys(5)
-	ids := t.add(k...)
-	batch := t.claim()
-	s := &driver.Completion{Lease: batch.Lease}
-	s.Published = []driver.Delivered{{ID: ids[4], BrokerMessageID: "4"}, {ID: ids[0], BrokerMessageID: "0"}} // in any order
-	s.Other = []driver.Outcome{
-		{ID: ids[3], Status: outbox.StatusPending},
-		{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
-		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
-	}
-	require.Zero(t, t.complete(s).Lost)
-	want := []string{"published", "failed", "abandoned", "pending", "published"}
-	for n, id := range ids {
-		assert.Equal(t, want[n], t.state(id).Status)
-	}
-	assert.Equal(t, "0", t.state(ids[0]).BrokerMessageID)
-	assert.Equal(t, "4", t.state(ids[4]).BrokerMessageID)
 }
 
 // Whatever a broker answers must be possible to write down: a completion that the database refuses
@@ -213,40 +190,6 @@ func testTwice(t *table) {
 		assert.Equal(t, before[n].Attempts, t.state(id).Attempts)
 		assert.Equal(t, before[n].Status, t.state(id).Status)
 	}
-}
-
-// A lease that has run out and that no other process has taken over still fences: the outcome is
-// true, so it is written.
-func testLate(t *table) {
-	ids := t.add(t.keys(1)...)
-	batch := t.claim()
-	t.expire(ids...)
-	t.publish(batch)
-	assert.Equal(t, "published", t.state(ids[0]).Status)
-}
-
-// Completing and claiming in one exchange: the claim sees what the completion wrote.
-func testCompleteThenClaim(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0], k[1], k[1])
-	batch := t.claim(limit(3))
-	require.Equal(t, ids[:3], taken(batch))
-	s := retryLater(batch, ids[2])
-	result, err := t.Store.Exchange(t.Context(), s, t.request())
-	require.NoError(t, err)
-	require.NotNil(t, result.Completed)
-	assert.Zero(t, result.Completed.Lost)
-	assert.Empty(t, result.Batch.Messages, "the second key waits for its head")
-
-	more := t.add(k[0], k[0])
-	batch = t.claim(limit(1))
-	require.Equal(t, more[:1], taken(batch))
-	result, err = t.Store.Exchange(t.Context(), published(batch), t.request())
-	require.NoError(t, err)
-	assert.Equal(t, more[1:], taken(result.Batch))
-	result, err = t.Store.Exchange(t.Context(), outcome(result.Batch, driver.Outcome{Status: outbox.StatusPending}), t.request())
-	require.NoError(t, err)
-	assert.Equal(t, more[1:], taken(result.Batch), "released and claimed again")
 }
 
 // A completion is durable on its own.

@@ -19,8 +19,6 @@ var countsTests = []test{
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
 	{name: "BacklogOfTheConfiguration", run: testBacklogConfigured},
-	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
-	{name: "BacklogOfHeldRows", run: testBacklogHeld},
 	{name: "InventedBrokers", run: testInvented},
 }
 
@@ -134,71 +132,6 @@ func testBacklogConfigured(t *table) {
 	}
 	unknown := func(name string) admin.Backlog { return admin.Backlog{Broker: name, Unknown: true} }
 	assert.Equal(t, []admin.Backlog{unknown("a"), unknown("a0"), {Broker: "b"}, unknown("c"), {Broker: "d"}, unknown("e"), unknown("f")}, t.backlog())
-}
-
-// What waits behind another row of its key is not behind, whether a relay has deferred it or not;
-// nor is anything of a paused broker.
-func testBacklogHeld(t *table) {
-	k := t.keys(3)
-	ids := t.add(k[0], k[0], k[1], k[1])
-	for _, id := range ids {
-		t.age(id, "created_at", time.Hour)
-	}
-	lag := func() time.Duration {
-		t.Helper()
-		backlog := t.backlog()
-		require.Len(t, backlog, 1)
-		return backlog[0].Lag
-	}
-	batch := t.claim()
-	require.Equal(t, ids, taken(batch))
-	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{
-		{ID: ids[0], Status: outbox.StatusFailed, Delay: time.Hour, Spent: true},
-		{ID: ids[1], Status: outbox.StatusPending},
-		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
-		{ID: ids[3], Status: outbox.StatusPending},
-	}}).Lost)
-	assert.Zero(t, lag(), "one key is in backoff, the other one blocked")
-	t.age(t.add(k[2])[0], "created_at", 20*time.Minute)
-	assert.InDelta(t, 20*time.Minute.Seconds(), lag().Seconds(), 60, "the third key is free")
-
-	_, err := t.Store.Pause(t.Context(), admin.Pause{Broker: broker})
-	require.NoError(t, err)
-	assert.Zero(t, lag(), "paused")
-}
-
-// A broker all of whose open rows are deferred is listed. They are behind from the time on at which
-// they are due.
-func testBacklogDeferred(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0])
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	later := newRow("")
-	later.TargetBroker, later.AvailableAt = "another", time.Now().Add(time.Hour)
-	alone := t.insert(later)[0]
-	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = "another", t.shardOf(alone) }))
-	assert.Equal(t, []admin.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
-
-	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
-	assert.Zero(t, t.backlog()[0].Lag, "a lift would have it rest again")
-	t.age(alone, "available_at", time.Hour+10*time.Minute)
-	backlog := t.backlog()
-	assert.InDelta(t, 10*time.Minute.Seconds(), backlog[0].Lag.Seconds(), 60, "since it was due")
-	assert.Zero(t, backlog[1].Lag)
-	t.age(t.add(k[1])[0], "created_at", 20*time.Minute)
-	t.pass()
-	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the block has been due for longer than the open row waits")
-
-	first := t.claim(wake) // what can be taken unchanged; and it brings the block back
-	require.Len(t, first.Messages, 1)
-	t.publish(first)
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
-	assert.Len(t, t.backlog(), 2, "what stands behind the block is open")
-	t.publish(t.claim(wake))
-	assert.Len(t, t.backlog(), 1)
 }
 
 // Whoever may write rows may invent brokers: those of the configuration are reported all the same, and

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"time"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -12,15 +10,10 @@ import (
 
 var deferTests = []test{
 	{name: "FollowersOfAFailedHead", run: testDeferFollowers},
-	{name: "LateFollowersWaitToo", run: testDeferLateFollowers},
-	{name: "ScheduledRows", run: testDeferScheduled},
 	{name: "ChunkByChunk", run: testDeferChunks},
-	{name: "FailsAgain", run: testDeferFailsAgain},
 	{name: "BlockRemovedByHand", run: testDeferBlockGone},
 	{name: "LooksNoFurtherThanTold", run: testDeferWindow},
-	{name: "Unordered", run: testDeferUnordered},
 	{name: "OrderSwitchedOn", run: testDeferSwitchedOn},
-	{name: "OrderSwitchedOff", run: testDeferSwitchedOff},
 	{name: "OnAbandon", run: testBlockOnAbandon},
 	{name: "OnAbandonBehindABlock", run: testBlockOnAbandonBehindBlock},
 	{name: "OtherBrokers", run: testDeferOtherBrokers},
@@ -94,53 +87,6 @@ func testDeferFollowers(t *table) {
 	assert.False(t, t.claim(wake).Blocked)
 }
 
-// A row that is written while its key is deferred is not deferred itself, and must wait all the
-// same.
-func testDeferLateFollowers(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0])
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	late := t.add(k[0], k[1])
-	batch := t.claim(wake)
-	assert.Equal(t, late[1:], taken(batch))
-	assert.Equal(t, 1, batch.Waiting)
-	t.publish(batch)
-	assert.Equal(t, 1, t.deferRows(), "it can be deferred")
-	t.pass()
-	batch = t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	later := t.add(k[0])
-	t.publish(batch)
-	assert.Equal(t, []int64{ids[1], late[0], later[0]}, taken(t.claim(wake)))
-}
-
-func testDeferScheduled(t *table) {
-	k := t.keys(1)[0]
-	scheduled := func(key string) outbox.Row {
-		row := newRow(key)
-		row.AvailableAt = time.Now().Add(lease)
-		return row
-	}
-	ids := append(t.insert(scheduled(k)), t.add(k)...)
-	loose := t.addLoose(2)
-	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", loose[0])
-	batch := t.claim()
-	assert.Equal(t, loose[1:], taken(batch))
-	assert.Equal(t, 3, batch.Waiting)
-	t.publish(batch)
-	assert.Equal(t, 3, t.deferRows())
-	assert.Equal(t, 2, t.blocks())
-	assert.Zero(t, t.claim(wake).Seen)
-	assert.Empty(t, t.ready())
-	t.pass()
-	batch = t.claim(wake)
-	assert.Equal(t, []int64{ids[0], loose[0]}, taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
-	assert.Zero(t, t.blocks())
-}
-
 // Many followers come back by and by, and in order.
 func testDeferChunks(t *table) {
 	k := t.keys(2)
@@ -174,24 +120,6 @@ func testDeferChunks(t *table) {
 	assert.GreaterOrEqual(t, len(got), 1+followers)
 	assert.Zero(t, t.blocks())
 	assert.Zero(t, t.deferred())
-}
-
-// A block that fails again goes back to its place, at once and without being asked.
-func testDeferFailsAgain(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.pass()
-	t.failHead(ids[0])
-	assert.Empty(t, t.claim(wake).Messages)
-	assert.Equal(t, 2, t.deferred())
-	assert.Empty(t, t.ready(), "an idle processor is not kept busy by it")
-	t.pass()
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)), "the key goes on after an abandon")
 }
 
 func testDeferBlockGone(t *table) {

@@ -10,8 +10,6 @@ import (
 // Blocks that were in the way of claims once, and have to wait again.
 var deferAgainTests = []test{
 	{name: "DeferredBeforeTheNextClaim", run: testBlockDeferredAgain},
-	{name: "DeferredWithoutOrder", run: testBlockDeferredUnordered},
-	{name: "BroughtBackByHand", run: testLonerByHand},
 }
 
 // A block that failed again is deferred while it stands in the claim's way. It keeps its followers,
@@ -39,41 +37,4 @@ func testBlockDeferredAgain(t *table) {
 	t.publish(batch)
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 	assert.Zero(t, t.blocks())
-}
-
-// A block in the claim's way is deferred by a worker for whom rows have no order. Its followers are
-// not forgotten.
-func testBlockDeferredUnordered(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.pass()
-	t.failHead(ids[0])
-	require.Equal(t, 1, t.deferRows(unordered))
-	t.pass()
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
-	assert.Zero(t, t.blocks())
-}
-
-// An operator requeues a row that waits alone, and forgets that it is on the list. It becomes the
-// block of its key.
-func testLonerByHand(t *table) {
-	k := t.keys(1)[0]
-	scheduled := newRow(k)
-	scheduled.AvailableAt = time.Now().Add(lease)
-	ids := t.insert(scheduled)
-	require.Equal(t, 1, t.deferRows(unordered))
-	t.exec("UPDATE {t} SET deferred = "+t.sql.no+" WHERE id = ?", ids[0])
-	ids = append(ids, t.add(k)...)
-	require.Equal(t, 2, t.deferRows())
-	assert.Equal(t, 1, t.blocks())
-	t.pass()
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }

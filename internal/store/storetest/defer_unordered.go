@@ -7,21 +7,6 @@ import (
 
 // Deferring where order is off, and where that is changed while rows wait.
 
-func testDeferUnordered(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	batch := t.claim(limit(2), unordered)
-	require.Equal(t, ids[:2], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, ids[:2]...)).Lost)
-	assert.Equal(t, 2, t.deferRows(unordered), "each waits for itself")
-	batch = t.claim(unordered, wake)
-	assert.Equal(t, ids[2:], taken(batch))
-	assert.True(t, batch.Blocked)
-	t.pass()
-	assert.Equal(t, ids[:2], taken(t.claim(unordered, wake)))
-	assert.Zero(t, t.blocks())
-}
-
 // Rows that wait alone, from a time without order, become followers and blocks like all others.
 func testDeferSwitchedOn(t *table) {
 	k := t.keys(1)[0]
@@ -53,23 +38,4 @@ func testDeferSwitchedOn(t *table) {
 	assert.Equal(t, ids[1:], got)
 	assert.Zero(t, t.blocks())
 	assert.Zero(t, t.deferred())
-}
-
-// The followers of a block come back with it, also when order was switched off meanwhile.
-func testDeferSwitchedOff(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.pass()
-	batch := t.claim(unordered, wake)
-	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
-	assert.Equal(t, 1, t.deferRows(unordered))
-	t.pass()
-	batch = t.claim(unordered, wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(unordered, wake)))
-	assert.Zero(t, t.blocks())
 }

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"time"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,14 +12,8 @@ import (
 
 // Rows that are removed as their broker confirms them (keep: false).
 var deleteTests = []test{
-	{name: "Published", run: testDeletePublished},
-	{name: "Mixed", run: testDeleteMixed},
 	{name: "Fence", run: testDeleteFence},
-	{name: "Twice", run: testDeleteTwice},
-	{name: "LateButStillOurs", run: testDeleteLate},
-	{name: "ThenClaim", run: testDeleteThenClaim},
 	{name: "StandsWhenTheClaimFails", run: testDeleteStands},
-	{name: "FollowersGoOn", run: testDeleteFollowers},
 	{name: "EarlierRowsStay", run: testDeleteEarlier},
 	{name: "WrittenAgain", run: testDeleteWrittenAgain},
 }
@@ -34,33 +26,6 @@ func deleted(batch driver.Batch) *driver.Completion {
 }
 
 func (t *table) rows() []int64 { return t.ids("SELECT id FROM {t} ORDER BY id") }
-
-func testDeletePublished(t *table) {
-	ids := t.add(t.keys(3)...)
-	batch := t.claim(limit(2))
-	require.Equal(t, ids[:2], taken(batch))
-	require.Zero(t, t.complete(deleted(batch)).Lost)
-	assert.Equal(t, ids[2:], t.rows())
-	assert.Equal(t, state{Status: "pending"}, t.state(ids[2]), "what was not claimed is as it was")
-}
-
-// One completion removes what was published, and writes every other outcome as ever.
-func testDeleteMixed(t *table) {
-	ids := t.add(t.keys(5)...)
-	s := &driver.Completion{Lease: t.claim().Lease, DeletePublished: true, BlockAbandoned: true}
-	s.Published = []driver.Delivered{{ID: ids[4], BrokerMessageID: "4"}, {ID: ids[0]}} // in any order
-	s.Other = []driver.Outcome{
-		{ID: ids[3], Status: outbox.StatusPending},
-		{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
-		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
-	}
-	require.Zero(t, t.complete(s).Lost)
-	require.Equal(t, ids[1:4], t.rows())
-	for n, want := range []string{"failed", "abandoned", "pending"} {
-		assert.Equal(t, want, t.state(ids[1+n]).Status)
-	}
-	assert.Equal(t, ids[2:3], t.ids("SELECT block_id FROM {t}_key_blocks"))
-}
 
 // A worker that has lost its lease removes nothing, whoever has the row now.
 func testDeleteFence(t *table) {
@@ -86,50 +51,6 @@ func testDeleteFence(t *table) {
 	assert.Empty(t, t.rows())
 }
 
-// A completion whose answer was lost is sent again, and so is one for rows that are gone.
-func testDeleteTwice(t *table) {
-	ids := t.add(t.keys(2)...)
-	s := retryLater(t.claim(), ids[1])
-	s.DeletePublished = true
-	require.Zero(t, t.complete(s).Lost)
-	before := t.state(ids[1])
-	assert.Equal(t, 2, t.complete(s).Lost)
-	assert.Equal(t, before.Attempts, t.state(ids[1]).Attempts)
-	assert.Equal(t, ids[1:], t.rows())
-}
-
-func testDeleteLate(t *table) {
-	ids := t.add(t.keys(1)...)
-	batch := t.claim()
-	t.expire(ids...)
-	require.Zero(t, t.complete(deleted(batch)).Lost, "as long as no other worker has claimed the row, the outcome is true")
-	assert.Empty(t, t.rows())
-	for _, o := range []driver.Outcome{{Status: outbox.StatusFailed, Spent: true}, {Status: outbox.StatusAbandoned}} {
-		assert.Equal(t, 1, t.complete(outcome(batch, o)).Lost)
-	}
-	kept, err := t.Store.Renew(t.Context(), batch.Lease)
-	require.NoError(t, err)
-	assert.Zero(t, kept)
-}
-
-// Claims are the same as where rows are marked: the claim of the same exchange goes on behind what is gone.
-func testDeleteThenClaim(t *table) {
-	for _, isUnordered := range []bool{false, true} {
-		change := func(c *driver.Claim) { c.Unordered = isUnordered }
-		k := t.keys(2)
-		ids := t.add(k[0], k[0], k[1], k[0])
-		batch := t.claim(limit(2), change)
-		require.Equal(t, ids[:2], taken(batch))
-		result, err := t.Store.Exchange(t.Context(), deleted(batch), t.request(change))
-		require.NoError(t, err)
-		require.Equal(t, &driver.Completed{}, result.Completed)
-		require.Equal(t, ids[2:], taken(result.Batch))
-		require.Zero(t, t.complete(deleted(result.Batch)).Lost)
-		assert.Empty(t, t.rows())
-		assert.Empty(t, t.ready())
-	}
-}
-
 // A removal is durable on its own.
 func testDeleteStands(t *table) {
 	for _, statement := range t.sql.refuseWorker {
@@ -142,26 +63,6 @@ func testDeleteStands(t *table) {
 	require.ErrorContains(t, err, "refused by the test")
 	require.Equal(t, &driver.Completed{}, result.Completed)
 	assert.Equal(t, ids[1:], t.rows())
-}
-
-// What was deferred behind a row goes on when that row is gone, in its order.
-func testDeleteFollowers(t *table) {
-	k := t.keys(1)
-	ids := t.add(k[0], k[0], k[0])
-	t.failHead(ids[0])
-	require.Equal(t, 3, t.deferRows())
-	t.pass()
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch), "its followers wait until it is done")
-	require.Zero(t, t.complete(deleted(batch)).Lost)
-	assert.Equal(t, 2, t.deferred())
-	assert.NotEmpty(t, t.ready(), "a block whose row is gone is done")
-	batch = t.claim(wake)
-	require.Equal(t, ids[1:], taken(batch))
-	require.Zero(t, t.complete(deleted(batch)).Lost)
-	require.Empty(t, t.claim(wake).Messages)
-	assert.Empty(t, t.rows())
-	assert.Zero(t, t.blocks(), "nothing is left of the key")
 }
 
 // Rows that were published before stay until the purge, and can be replayed; abandoned rows stay, too.

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 var findTests = []test{
 	{name: "Terms", run: testFindTerms},
 	{name: "Exact", run: testFindExact},
-	{name: "Pages", run: testFindPages},
 	{name: "Lists", run: testFindLists},
 	{name: "Refused", run: testFindRefused},
 }
@@ -149,40 +147,6 @@ func testFindExact(t *table) {
 	assert.Equal(t, both, t.find(ids, admin.FindRequest{Term: event.MessageID.String()}))
 	assert.Contains(t, t.find(ids, admin.FindRequest{Term: second.MessageID.String()}), 1)
 	assert.Equal(t, []int{2}, t.find(ids, admin.FindRequest{Term: stranger.MessageID.String()}))
-}
-
-// All pages together are all rows, newest first, each once.
-func testFindPages(t *table) {
-	const n, page = 23, 5
-	rows := make([]outbox.Row, 0, 2*n)
-	for i := range 2 * n {
-		row := newRow(fmt.Sprintf("ordering::order-%d", i))
-		if i%2 == 0 {
-			row.CorrelationID, row.CausationID = "one", "one"
-		}
-		rows = append(rows, row)
-	}
-	ids := t.insert(rows...)
-	request := admin.FindRequest{Term: "one", Limit: page}
-	var found []int64
-	for range 2 * n {
-		answer, err := t.Store.Find(t.Context(), request)
-		require.NoError(t, err)
-		for i := range answer.Records {
-			found = append(found, answer.Records[i].ID)
-			assert.Equal(t, []admin.FindBy{admin.ByCorrelation, admin.ByCausation}, answer.By[i])
-		}
-		if request.After = answer.Next; answer.Next == (admin.Position{}) {
-			break
-		}
-		require.Len(t, answer.Records, page)
-	}
-	var want []int64
-	for i := len(ids) - 2; i >= 0; i -= 2 {
-		want = append(want, ids[i])
-	}
-	assert.Equal(t, want, found)
-	assert.Empty(t, t.find(ids, admin.FindRequest{Term: "two"}))
 }
 
 // Lists and searches within them select the same rows in the same order, page by page, which is what a naive reader finds. Each row has

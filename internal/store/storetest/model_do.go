@@ -9,7 +9,6 @@ import (
 	"github.com/gorm-fanout/fanout/internal/explore"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // statuses of the model in the store's terms.
@@ -50,12 +49,7 @@ func (run *modelRun) do(t modelT, a *explore.Action) (reply explore.Reply, ok bo
 		require.NoError(t, err)
 		require.Equal(t, reply.Deferred, deferred)
 	case explore.Requeue, explore.Replay, explore.Drop:
-		act := map[explore.Kind]func(admin.Filter) int{explore.Requeue: run.requeue, explore.Replay: run.replay, explore.Drop: run.abandon}[a.Kind]
-		ids := []int64{int64(a.ID)}
-		if a.Also != 0 {
-			ids = append(ids, int64(a.Also))
-		}
-		require.Equal(t, len(ids), act(run.these(ids...)))
+		run.act(t, a)
 	case explore.UnblockKey:
 		require.True(t, run.release(run.keyName(a.Key)))
 	case explore.Remove:
@@ -66,6 +60,32 @@ func (run *modelRun) do(t modelT, a *explore.Action) (reply explore.Reply, ok bo
 	default: // the rest happens in workers, and with the broker
 	}
 	return reply, true
+}
+
+// act does what an operator does to the rows of an action. Its filter names others as well.
+func (run *modelRun) act(t modelT, a *explore.Action) {
+	ids := []int64{int64(a.ID)}
+	if a.Also != 0 {
+		ids = append(ids, int64(a.Also))
+	}
+	limit, filter := len(ids), run.these(append(ids, run.besides...)...)
+	if run.besides = nil; a.ID%2 == 0 {
+		filter.Broker = "" // of all brokers
+	}
+	var (
+		n   int
+		err error
+	)
+	switch a.Kind {
+	case explore.Requeue:
+		n, err = run.Store.Requeue(run.Context(), filter, limit)
+	case explore.Replay:
+		n, err = run.Store.Replay(run.Context(), filter, limit)
+	default:
+		n, err = run.Store.Abandon(run.Context(), filter, "by chance", limit)
+	}
+	require.NoError(t, err)
+	require.Equal(t, limit, n)
 }
 
 // step takes an action in the model alone.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"slices"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/internal/explore"
@@ -271,5 +272,70 @@ func (run *modelRun) operate(rt *rapid.T) {
 	if also := draw(rt, rows, "another row at once"); also != act.ID {
 		act.Also = also
 	}
+	run.besides = nil
+	for i := range run.state.Rows {
+		r := &run.state.Rows[i]
+		if r.ID > max(act.ID, act.Also) || r.Status == explore.Published && kind != explore.Replay || !r.Status.Terminal() && kind == explore.Replay {
+			run.besides = append(run.besides, int64(r.ID)) // behind the limit, or of another status
+		}
+	}
 	run.try(rt, act)
+}
+
+// finish lets everything through, as relays without faults and an operator would, and checks that
+// nothing is left over.
+func (run *modelRun) finish(rt *rapid.T) {
+	must := func(a explore.Action) {
+		_, ok := run.do(rt, &a)
+		require.True(rt, ok, "%s in\n%s", explore.Describe(&a, &explore.Reply{}), &run.state)
+	}
+	for i := range run.state.Workers {
+		run.deliver(i, must)
+	}
+	open := func(r *explore.Row) bool { return r.Status != explore.Published }
+	for round := 0; run.any(open) || len(run.state.Blocks) > 0; round++ {
+		require.Less(rt, round, 100, "it does not end:\n%s", &run.state)
+		for run.any(leased) {
+			must(explore.Action{Kind: explore.Expire, Token: run.state.Row(run.rows(leased)[0]).Token})
+		}
+		for _, g := range slices.Clone(run.state.Blocks) {
+			if r := run.state.Row(g.Row); r == nil && g.Wake == explore.Rests {
+				must(explore.Action{Kind: explore.Pass, ID: g.Row})
+			}
+		}
+		for run.any(waits) {
+			must(explore.Action{Kind: explore.Pass, ID: run.rows(waits)[0]})
+		}
+		for _, id := range run.rows(func(r *explore.Row) bool { return r.Status == explore.Abandoned }) {
+			must(explore.Action{Kind: explore.Requeue, ID: id})
+		}
+		for key := range len(run.keys) {
+			if slices.ContainsFunc(run.state.Blocks, func(g explore.Block) bool { return g.Key == key+1 && g.Wake == explore.Operator }) {
+				must(explore.Action{Kind: explore.UnblockKey, Key: key + 1})
+			}
+		}
+		for class := range explore.Classes {
+			must(explore.Action{Kind: explore.Claim, Request: explore.Request{Shard: class, Limit: modelRows, Window: modelRows, Wake: true}})
+			run.deliver(0, must)
+		}
+	}
+	require.False(rt, run.any(func(r *explore.Row) bool { return r.Deferred }))
+	run.compare(rt)
+}
+
+// deliver has a worker publish and complete what it has claimed.
+func (run *modelRun) deliver(worker int, must func(explore.Action)) {
+	for {
+		w := &run.state.Workers[worker]
+		switch {
+		case w.Phase == explore.Idle:
+			return
+		case len(w.Flying()) > 0:
+			must(explore.Action{Kind: explore.Answer, Worker: worker})
+		case w.Phase == explore.Working && w.Undecided() && !w.Late:
+			must(explore.Action{Kind: explore.Send, Worker: worker, Limit: modelRows})
+		default:
+			must(explore.Action{Kind: explore.Complete, Worker: worker})
+		}
+	}
 }

@@ -22,36 +22,15 @@ var operateTests = []test{
 	{name: "Malformed", run: testRequeueMalformed},
 	{name: "Reason", run: testAbandonReason},
 	{name: "OldestFirst", run: testOperateOldestFirst},
-	{name: "Matches", run: testMatches},
 	{name: "WrongArguments", run: testOperateWrong},
-	{name: "WithoutTable", run: testOperateWithoutTable, bare: true},
-	{name: "TableNames", run: testOperateTableNames},
 	{name: "Filters", run: testFilters},
 	{name: "FiltersCombined", run: testFiltersCombined},
 	{name: "FiltersOfSearches", run: testFiltersOfSearches},
 	{name: "FilterByTime", run: testFilterByTime},
-	{name: "RequeueABlock", run: testRequeueBlock},
-	{name: "RequeueAScheduledBlock", run: testRequeueScheduled},
-	{name: "RequeueAFollower", run: testRequeueFollower},
-	{name: "RequeueBeforeABlock", run: testRequeueBeforeBlock},
 	{name: "RequeueBeforeABlockInTheWay", run: testRequeueBeforeActiveBlock},
-	{name: "RequeueBehindABlock", run: testRequeueBehindBlock},
-	{name: "RequeueLooseRows", run: testRequeueLoose},
-	{name: "RequeueUnordered", run: testRequeueUnordered},
-	{name: "RequeueOfOneClass", run: testRequeueOfOneClass},
-	{name: "RequeueOtherClasses", run: testRequeueClasses},
 	{name: "RequeueOtherBrokers", run: testRequeueOtherBrokers},
 	{name: "SameMessageOfAnotherBroker", run: testSameMessage},
 	{name: "SameLooseMessageOfAnotherBroker", run: testSameLooseMessage},
-	{name: "ReplayBeforeABlock", run: testReplayBeforeBlock},
-	{name: "AbandonABlock", run: testAbandonBlock},
-	{name: "AbandonAFollower", run: testAbandonFollower},
-	{name: "AbandonAWholeKey", run: testAbandonKey},
-	{name: "DeferredRequeue", run: testDeferredRequeue},
-	{name: "DeferredRequeueOfOthers", run: testDeferredRequeueOthers},
-	{name: "DeferredRequeueOfAll", run: testDeferredRequeueAll},
-	{name: "DeferredSeveral", run: testDeferredSeveral},
-	{name: "DeferredRelease", run: testDeferredRelease},
 	{name: "DeferredReleaseOfMany", run: testDeferredReleaseMany},
 	{name: "DeferredReleaseAfterPurge", run: testDeferredReleasePurged},
 	{name: "BlockedKeys", run: testBlockedKeys},
@@ -60,7 +39,6 @@ var operateTests = []test{
 	{name: "WhileClaimsRun", run: testOperateRace, concurrent: true},
 	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace, concurrent: true},
 	{name: "PurgedMeanwhile", run: testOperatePurgeRace, concurrent: true},
-	{name: "AnySchedule", run: testOperateModel},
 }
 
 const many = 1000
@@ -293,29 +271,4 @@ func testOperateOldestFirst(t *table) {
 		}
 		assert.Equal(t, 5, t.count(outbox.Status(action.out)))
 	}
-}
-
-func testMatches(t *table) {
-	rows := t.everyState()
-	before := t.outlines(rows)
-	for _, c := range []struct {
-		filter      admin.Filter
-		limit, want int
-	}{
-		{admin.Filter{}, many, 8}, // one is in a worker's hands
-		{admin.Filter{}, 7, 7},
-		{admin.Filter{}, 1, 1},
-		{admin.Filter{Broker: broker}, 9, 8},
-		{admin.Filter{Broker: "nobody"}, many, 0},
-		{admin.Filter{Statuses: []outbox.Status{outbox.StatusPending}}, many, 3},
-		{admin.Filter{Statuses: []outbox.Status{outbox.StatusProcessing}}, many, 1},
-		{admin.Filter{Statuses: []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned}}, many, 2},
-		{admin.Filter{Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusFailed}}, many, 2},
-		{admin.Filter{Statuses: outbox.Statuses()}, many, 8},
-	} {
-		n, err := t.Store.Matches(t.Context(), c.filter, c.limit)
-		require.NoError(t, err)
-		assert.Equal(t, c.want, n, "%+v", c)
-	}
-	t.checkStates(rows, before, nil)
 }

@@ -56,78 +56,6 @@ func (t *table) clean() {
 	assert.Empty(t, t.ready())
 }
 
-func testRequeueBlock(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	t.failHead(ids[0])
-	require.Equal(t, 3, t.deferRows())
-	assert.Empty(t, t.ready())
-	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: broker}), "the others wait for no time")
-	assert.Equal(t, []int{t.shard}, t.ready())
-	t.next(ids[0])
-	t.next(ids[1:]...)
-	t.clean()
-}
-
-// A block that was requeued and fails again goes back to where it was.
-func testRequeueScheduled(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[0])
-	require.Equal(t, 2, t.deferRows())
-	t.nothing("not yet")
-	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusPending}}))
-	t.failHead(ids[0])
-	t.nothing("it waits again")
-	assert.Equal(t, 2, t.deferred())
-	t.pass()
-	t.next(ids[0])
-	t.next(ids[1])
-	t.clean()
-}
-
-// What is requeued behind its key's block stays behind it.
-func testRequeueFollower(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k, k)
-	t.failHead(ids[0])
-	t.exec("UPDATE {t} SET status = 'failed', attempts = 4, locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[1])
-	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[2])
-	require.Equal(t, 4, t.deferRows())
-	late := t.add(k)
-	t.exec("UPDATE {t} SET status = 'failed' WHERE id = ?", late[0])
-	assert.Equal(t, 3, t.requeue(t.these(ids[1], ids[2], ids[3], late[0])), "one of them waits for nothing of its own")
-	assert.Equal(t, state{Status: "pending"}, t.state(ids[1]))
-	t.nothing("the block waits")
-	t.pass()
-	t.next(ids[0])
-	t.next(ids[1], ids[2], ids[3], late[0])
-	t.clean()
-}
-
-// An abandoned row that stands before its key's block is claimable at once, and holds the block
-// until it is done.
-func testRequeueBeforeBlock(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k, k, k)
-	t.abandonByHand(ids[0], ids[1])
-	t.failHead(ids[2])
-	require.Equal(t, 3, t.deferRows())
-	assert.Equal(t, 2, t.requeue(admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusAbandoned}}))
-	assert.Equal(t, []int{t.shard}, t.ready())
-	t.failHead(ids[0])
-	t.nothing("it has to wait, and the others behind it")
-	t.deferRows()
-	assert.Zero(t, t.claim(wake).Seen, "all of them leave the way")
-	t.pass()
-	batch := t.claim(limit(1), wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.nothing("the key is claimed")
-	t.publish(batch)
-	assert.Equal(t, ids[1:], t.drain())
-	t.clean()
-}
-
 // The same while the block is back in the way of claims, and so are some of its followers.
 func testRequeueBeforeActiveBlock(t *table) {
 	k := t.keys(1)[0]
@@ -157,91 +85,6 @@ func testRequeueBeforeActiveBlock(t *table) {
 	t.clean()
 }
 
-func testRequeueBehindBlock(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	t.abandonByHand(ids[1])
-	t.failHead(ids[0])
-	require.Equal(t, 2, t.deferRows())
-	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
-	assert.Zero(t, t.claim(wake).Seen, "it is out of the way, as all that stands behind a block")
-	t.pass()
-	t.next(ids[0])
-	t.next(ids[1], ids[2])
-	t.clean()
-}
-
-func testRequeueLoose(t *table) {
-	t.keys(1)
-	ids := t.addLoose(4)
-	t.abandonByHand(ids[0])
-	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[1])
-	batch := t.claim()
-	require.Equal(t, ids[2:], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, ids[2:]...)).Lost)
-	require.Equal(t, 3, t.deferRows())
-	assert.Equal(t, 3, t.blocks())
-	assert.Equal(t, 3, t.requeue(t.these(ids[:3]...)))
-	assert.Equal(t, 1, t.blocks())
-	t.next(ids[:3]...)
-	assert.Equal(t, 1, t.abandon(admin.Filter{}))
-	t.clean()
-}
-
-// Where order is off each row waits alone, also one with a key.
-func testRequeueUnordered(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	batch := t.claim(unordered)
-	require.Equal(t, ids, taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, ids...)).Lost)
-	require.Equal(t, 3, t.deferRows(unordered))
-	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
-	batch = t.claim(unordered, wake)
-	require.Equal(t, ids[1:2], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, 1, t.abandon(t.these(ids[2])))
-	assert.Equal(t, 1, t.blocks())
-	assert.Equal(t, 1, t.replay(t.these(ids[1])))
-	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
-	batch = t.claim(unordered, wake)
-	require.Equal(t, ids[:2], taken(batch))
-	t.publish(batch)
-	t.clean()
-}
-
-// The rows of a key stand in shards of several classes, and wait for none of another one.
-func testRequeueClasses(t *table) {
-	k := t.keys(1)[0]
-	low, normal := t.addWith(-1, k), t.addWith(0, k, k)
-	low = append(low, t.addWith(-1, k)...)
-	t.abandonByHand(low[0])
-	t.failHead(normal[0])
-	require.Equal(t, 2, t.deferRows())
-	assert.Zero(t, t.deferRows(backfill(t)))
-	assert.Equal(t, 2, t.requeue(admin.Filter{Broker: broker}))
-	batch := t.claim(backfill(t), wake)
-	require.Equal(t, low, taken(batch))
-	t.publish(batch)
-	assert.Equal(t, normal, t.drain())
-	t.clean()
-}
-
-// A row that comes back before the block that its key has in another class is no concern of that one.
-func testRequeueOfOneClass(t *table) {
-	k := t.keys(1)[0]
-	low, normal := t.addWith(-1, k), t.addWith(0, k, k)
-	t.abandonByHand(low[0])
-	t.failHead(normal[0])
-	require.Equal(t, 2, t.deferRows())
-	assert.Equal(t, 1, t.requeue(t.these(low[0])))
-	t.nothing("the block waits")
-	t.pass()
-	t.next(normal[0])
-	t.next(normal[1])
-	assert.Equal(t, low, taken(t.claim(backfill(t), wake)))
-}
-
 func testRequeueOtherBrokers(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
@@ -260,23 +103,6 @@ func testRequeueOtherBrokers(t *table) {
 	assert.Equal(t, others[:1], taken(t.claim(another, wake)))
 	assert.Equal(t, 1, t.requeue(admin.Filter{}), "of all brokers")
 	assert.Equal(t, []int64{ids[0], ids[1], others[1]}, t.drain())
-}
-
-func testReplayBeforeBlock(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k, k)
-	batch := t.claim(limit(2))
-	require.Equal(t, ids[:2], taken(batch))
-	t.publish(batch)
-	t.failHead(ids[2])
-	require.Equal(t, 2, t.deferRows())
-	assert.Equal(t, 2, t.replay(admin.Filter{Key: k}))
-	t.pass()
-	batch = t.claim(limit(1), wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], t.drain())
-	t.clean()
 }
 
 // Entries among the key blocks that strangers have written, or left behind, cost no other row anything: one

@@ -81,43 +81,6 @@ func testOperateWrong(t *table) {
 	t.checkStates(rows, before, nil)
 }
 
-func testOperateWithoutTable(t *table) {
-	for _, action := range t.calls() {
-		for _, name := range []string{broker, ""} {
-			_, err := action.run(admin.Filter{Broker: name}, 1)
-			require.ErrorIs(t, err, outbox.ErrSchema, action.name)
-		}
-	}
-	_, err := t.Store.UnblockKey(t.Context(), broker, "key")
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.BlockedKeys(t.Context(), broker, 1)
-	require.ErrorIs(t, err, outbox.ErrSchema)
-}
-
-func testOperateTableNames(t *table) {
-	ids := t.add("key")
-	for _, name := range t.Tables {
-		store := t.Open(t.T, name)
-		_, err := store.Migrate(t.Context())
-		require.NoError(t, err, name)
-		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
-		k := other.keys(1)[0]
-		rows := other.add(k, k)
-		other.failHead(rows[0])
-		assert.Equal(t, 2, other.deferRows())
-		assert.Equal(t, 1, other.requeue(admin.Filter{}), name)
-		batch := other.claim(wake)
-		assert.Equal(t, rows[:1], taken(batch))
-		other.publish(batch)
-		assert.Equal(t, 1, other.replay(admin.Filter{}), name)
-		assert.Equal(t, 2, other.abandon(admin.Filter{}), name)
-		deferred, err := other.Store.BlockedKeys(t.Context(), "", 1)
-		require.NoError(t, err)
-		assert.Empty(t, deferred)
-	}
-	assert.Equal(t, "pending", t.state(ids[0]).Status)
-}
-
 // oddRows writes failed rows that differ in what filters look at.
 func (t *table) oddRows() []int64 {
 	t.Helper()

@@ -13,11 +13,8 @@ import (
 
 var orderTests = []test{
 	{name: "HeldByBackoff", run: testHeldByBackoff},
-	{name: "HeldByNotBefore", run: testHeldByNotBefore},
-	{name: "HeldByLease", run: testHeldByLease},
 	{name: "CommittedLate", run: testCommittedLate},
 	{name: "WindowFullOfHeldRows", run: testWindow},
-	{name: "Unordered", run: testUnordered},
 	{name: "KeysDifferByCase", run: testKeysByCase},
 }
 
@@ -45,31 +42,6 @@ func testHeldByBackoff(t *table) {
 	assert.Equal(t, []int64{more[1]}, taken(t.claim()), "only the key of the failed head waits")
 	t.age(ids[0], "locked_until", 2*time.Minute)
 	assert.Equal(t, []int64{ids[0], more[0], more[2]}, taken(t.claim()))
-}
-
-// NotBefore is a filter: it delays a key's later rows, it never reorders them.
-func testHeldByNotBefore(t *table) {
-	k := t.keys(2)
-	head := newRow(k[0])
-	head.AvailableAt = time.Now().Add(time.Hour)
-	id := t.insert(head)[0]
-	ids := t.add(k[0], k[1])
-	batch := t.claim()
-	assert.Equal(t, ids[1:], taken(batch))
-	t.publish(batch)
-	t.age(id, "available_at", 2*time.Hour)
-	assert.Equal(t, []int64{id, ids[0]}, taken(t.claim()))
-}
-
-func testHeldByLease(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0])
-	first := t.claim()
-	require.Equal(t, ids, taken(first))
-	more := t.add(k[0], k[1])
-	assert.Equal(t, more[1:], taken(t.claimBy(t.another())))
-	t.publish(first)
-	assert.Equal(t, more[:1], taken(t.claim()))
 }
 
 // A transaction that commits late makes rows visible whose ids are below those of rows that are out
@@ -131,17 +103,6 @@ func testWindow(t *table) {
 	batch = t.claim(limit(2), window(3))
 	assert.Empty(t, batch.Messages)
 	assert.Equal(t, 3, batch.Seen, "also where nothing at all is ready")
-}
-
-func testUnordered(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k, k)
-	first := t.claim(limit(1), unordered)
-	require.Equal(t, ids[:1], taken(first))
-	second := t.claimBy(t.another(), limit(1), unordered)
-	require.Equal(t, ids[1:2], taken(second), "a key may be in several hands")
-	require.Zero(t, t.complete(retryLater(first, ids[0])).Lost)
-	assert.Equal(t, ids[2:], taken(t.claim(unordered)), "and a failed head blocks no other")
 }
 
 func testKeysByCase(t *table) {

@@ -19,9 +19,6 @@ var pauseTests = []test{
 	{name: "AtOnce", run: testPausesAtOnce, concurrent: true},
 	{name: "WhatIsInHandIsCompleted", run: testPauseInHand},
 	{name: "OddTexts", run: testPauseTexts},
-	{name: "TableNames", run: testPauseTableNames},
-	{name: "WithoutTable", run: testPauseWithoutTable, bare: true},
-	{name: "CheckKnowsIt", run: testCheckPauses},
 }
 
 func (t *table) pause(p admin.Pause) (changed bool) {
@@ -141,37 +138,4 @@ func testPauseTexts(t *table) {
 	assert.True(t, t.pause(odd))
 	assert.Equal(t, []admin.Pause{odd}, t.pauses())
 	assert.True(t, t.resume(odd.Broker))
-}
-
-func testPauseTableNames(t *table) {
-	t.pause(admin.Pause{Broker: broker})
-	for _, name := range t.Tables {
-		store := t.Open(t.T, name)
-		_, err := store.Migrate(t.Context())
-		require.NoError(t, err, name)
-		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
-		assert.Empty(t, other.pauses(), name)
-		assert.False(t, other.readiness(broker).Paused, name)
-		assert.True(t, other.pause(admin.Pause{Broker: broker}))
-		assert.True(t, other.readiness(broker).Paused, name)
-	}
-	assert.Len(t, t.pauses(), 1)
-}
-
-func testPauseWithoutTable(t *table) {
-	_, err := t.Store.Pauses(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.Pause(t.Context(), admin.Pause{Broker: broker})
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.Resume(t.Context(), broker)
-	require.ErrorIs(t, err, outbox.ErrSchema)
-}
-
-func testCheckPauses(t *table) {
-	t.exec("DROP TABLE {t}_pauses")
-	err := t.Store.Check(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorContains(t, err, t.Table+"_pauses")
-	_, err = t.Store.Ready(t.Context(), broker, 0)
-	require.ErrorIs(t, err, outbox.ErrSchema)
 }

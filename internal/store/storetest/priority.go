@@ -13,10 +13,7 @@ import (
 
 var priorityTests = []test{
 	{name: "ShardsOfTheirOwn", run: testPriorityShards},
-	{name: "WaitForNoOtherClass", run: testPriorityWaitsForNone},
 	{name: "FullBatchesOfEachClass", run: testPriorityFullBatches},
-	{name: "ABlockHoldsItsClass", run: testPriorityBlocks},
-	{name: "FollowersOfTheirClass", run: testPriorityFollowers},
 	{name: "KeyInTwoClassesForOperators", run: testPriorityOperators},
 	{name: "Apart", run: testPriorityApart},
 }
@@ -58,28 +55,6 @@ func testPriorityShards(t *table) {
 	assert.Equal(t, loose, taken(t.claim(urgent(t))))
 }
 
-// Rows of one key and two classes wait for none of the other class, whatever that is about: they are
-// claimed while it is ready, claimed, and waiting for a time; and each class keeps its own order.
-func testPriorityWaitsForNone(t *table) {
-	k := t.keys(1)[0]
-	normal := t.addWith(0, k)
-	low := t.addWith(-1, k, k)
-	later := t.addWith(0, k)
-	batch := t.claim(backfill(t), limit(1))
-	require.Equal(t, low[:1], taken(batch), "while an earlier normal one is ready")
-	held := t.claim(limit(1))
-	require.Equal(t, normal, taken(held), "while a low one is claimed")
-	assert.Empty(t, t.claim(backfill(t)).Messages, "an earlier one of its own class is claimed")
-	assert.Empty(t, t.claim().Messages)
-	require.Zero(t, t.complete(retryLater(held, normal...)).Lost)
-	t.publish(batch)
-	batch = t.claim(backfill(t))
-	assert.Equal(t, low[1:], taken(batch), "while a normal one waits for a time")
-	assert.Empty(t, t.claim().Messages, "that is behind one of its own class")
-	t.pass()
-	assert.Equal(t, append(normal, later...), taken(t.claim()))
-}
-
 // However few keys have rows in both classes, each claim takes as many rows as it may: a mixture costs
 // no more claims than rows that are all alike.
 func testPriorityFullBatches(t *table) {
@@ -98,73 +73,6 @@ func testPriorityFullBatches(t *table) {
 		}
 	}
 	assert.Equal(t, len(rows), t.count(outbox.StatusPublished))
-}
-
-// A block holds back what its key has in its own class, and not what it has in another.
-func testPriorityBlocks(t *table) {
-	k := t.keys(1)[0]
-	low := t.addWith(-1, k)
-	batch := t.claim(backfill(t))
-	require.Equal(t, low, taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, low...)).Lost)
-	again := t.addWith(-1, k)
-	require.Equal(t, 2, t.deferRows(backfill(t)))
-	normal := t.addWith(0, k, k)
-	batch = t.claim(wake, limit(1))
-	require.Equal(t, normal[:1], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, normal[0])).Lost)
-	assert.Equal(t, 2, t.deferRows(), "a key has a block in each of two classes")
-	assert.Empty(t, t.claim(wake).Messages)
-	assert.Empty(t, t.claim(backfill(t), wake).Messages)
-	t.pass()
-	batch = t.claim(backfill(t), wake)
-	require.Equal(t, low, taken(batch))
-	t.publish(batch)
-	assert.Equal(t, again, taken(t.claim(backfill(t), wake)), "followers of its own class")
-	batch = t.claim(wake)
-	require.Equal(t, normal[:1], taken(batch))
-	assert.Empty(t, t.claim(wake).Messages)
-	t.publish(batch)
-	assert.Equal(t, normal[1:], taken(t.claim(wake)))
-	t.claim(wake)
-	assert.Zero(t, t.blocks())
-}
-
-// More followers than one lift brings back, beside those of another class, which stay where they are.
-func testPriorityFollowers(t *table) {
-	k := t.keys(1)[0]
-	normal, low := t.addWith(0, k), t.addWith(-1, k)
-	inNormal := func(*driver.Claim) {}
-	for _, shard := range []func(*driver.Claim){inNormal, backfill(t)} {
-		batch := t.claim(shard)
-		require.Zero(t, t.complete(retryLater(batch, taken(batch)...)).Lost)
-	}
-	const followers = driver.MaxFollowers + 10
-	rows := make([]outbox.Row, 2*followers) // of each class in turn
-	for i := range rows {
-		rows[i] = newRow(k)
-		rows[i].Priority = -(i % 2)
-	}
-	for i, id := range t.insert(rows...) {
-		if i%2 == 0 {
-			normal = append(normal, id)
-		} else {
-			low = append(low, id)
-		}
-	}
-	for _, shard := range []func(*driver.Claim){inNormal, backfill(t)} {
-		require.Equal(t, followers+1, t.deferRows(shard, window(2*followers)))
-	}
-	t.pass()
-	require.Equal(t, low[:1], taken(t.claim(backfill(t), wake)), "it stays claimed, and holds its class alone")
-	delivered := []int64{}
-	for range 20 {
-		batch := t.claim(wake, limit(followers))
-		delivered = append(delivered, taken(batch)...)
-		t.publish(batch)
-	}
-	assert.Equal(t, normal, delivered)
-	assert.Empty(t, t.claim(backfill(t), wake).Messages)
 }
 
 // Both blocks of a key are listed, each with its own followers, and one word lets both go on.

@@ -13,10 +13,7 @@ import (
 // the shard in which it is one; nothing is lost, and no statement fails.
 var priorityChangedTests = []test{
 	{name: "ABlockThatFailsAgain", run: testChangedBlockFails},
-	{name: "ABlockThatIsAbandoned", run: testChangedBlockAbandoned},
 	{name: "ABlockOfTwoClasses", run: testChangedBlockOfTwo},
-	{name: "AnAbandonedBlockIsRequeued", run: testChangedBlockRequeued},
-	{name: "IntoAClassThatIsBlocked", run: testChangedIntoBlocked},
 	{name: "ARowThatIsDeferred", run: testChangedDeferredBlock},
 }
 
@@ -53,20 +50,6 @@ func testChangedBlockFails(t *table) {
 	t.clean()
 }
 
-func testChangedBlockAbandoned(t *table) {
-	key, ids := t.blockFails()
-	t.pass()
-	t.demote()
-	batch := t.claim(limit(1), wake, backfill(t))
-	require.Equal(t, ids[:1], taken(batch))
-	late := t.addWith(-1, key)
-	require.Zero(t, t.complete(blocking(batch)).Lost)
-	assert.Equal(t, ids[1:], t.all(), "the row has left the class, and holds no row there any more")
-	require.True(t, t.release(key))
-	assert.Equal(t, late, t.all())
-	t.clean()
-}
-
 // It is the block of two classes then. In the one that it has left, more wait for it than one claim lets
 // through; that is of no concern to the other.
 func testChangedBlockOfTwo(t *table) {
@@ -85,35 +68,6 @@ func testChangedBlockOfTwo(t *table) {
 	t.publish(batch)
 	require.Equal(t, ids[1:11], taken(t.claim(wake, limit(10))))
 	assert.Equal(t, low, taken(t.claim(wake, backfill(t))))
-}
-
-func testChangedBlockRequeued(t *table) {
-	key := t.keys(1)[0]
-	ids := t.add(key, key)
-	t.abandonAndBlock(ids[0])
-	require.Equal(t, 1, t.deferRows())
-	t.exec("UPDATE {t} SET priority = -1 WHERE id = ?", ids[0])
-	low := t.addWith(-1, key)
-	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
-	assert.ElementsMatch(t, append(ids, low...), t.all())
-	assert.Empty(t, t.blockedKeys())
-	t.clean()
-}
-
-func testChangedIntoBlocked(t *table) {
-	key := t.keys(1)[0]
-	ids := t.add(key, key)
-	t.abandonAndBlock(ids[0])
-	require.Equal(t, 1, t.deferRows())
-	low := t.addWith(-1, key)
-	batch := t.claim(backfill(t))
-	require.Equal(t, low, taken(batch))
-	require.Zero(t, t.complete(blocking(batch)).Lost)
-	t.exec("UPDATE {t} SET priority = -1 WHERE id = ?", ids[0])
-	assert.Equal(t, 2, t.requeue(t.these(ids[0], low[0])))
-	assert.ElementsMatch(t, append(ids, low...), t.all())
-	assert.Empty(t, t.blockedKeys())
-	t.clean()
 }
 
 // A block that is deferred itself comes back when its time has come, wherever it is then.

@@ -3,14 +3,12 @@ package storetest
 import (
 	"encoding/json"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -19,14 +17,9 @@ var registryTests = []test{
 	{name: "ComeAndGo", run: testRegistry},
 	{name: "Heartbeat", run: testHeartbeat},
 	{name: "SameName", run: testSameName},
-	{name: "OldestFirst", run: testInstancesOrder},
 	{name: "NotSeenForADay", run: testNotSeen},
 	{name: "OddTexts", run: testInstanceTexts},
 	{name: "UnreadableRow", run: testUnreadableInstance},
-	{name: "AtOnce", run: testHeartbeatsAtOnce, concurrent: true},
-	{name: "TableNames", run: testRegistryTableNames},
-	{name: "WithoutTable", run: testRegistryWithoutTable, bare: true},
-	{name: "CheckKnowsIt", run: testCheckRegistry},
 }
 
 func (t *table) heartbeat(instance admin.Instance) {
@@ -111,19 +104,6 @@ func testSameName(t *table) {
 	assert.Equal(t, second.ID, got[0].ID)
 }
 
-func testInstancesOrder(t *table) {
-	for i, name := range []string{"b", "c", "a"} {
-		t.heartbeat(newInstance(name))
-		t.seen("started_at", name, time.Duration(10-i)*time.Minute)
-	}
-	t.seen("seen_at", "c", time.Hour)
-	var names []string
-	for _, instance := range t.instances() {
-		names = append(names, instance.Name)
-	}
-	assert.Equal(t, []string{"b", "c", "a"}, names)
-}
-
 func testNotSeen(t *table) {
 	gone, silent := newInstance("gone"), newInstance("silent")
 	t.heartbeat(gone)
@@ -193,51 +173,4 @@ func testUnreadableInstance(t *table) {
 		_, err := json.Marshal(got[i].StartedAt)
 		require.NoError(t, err, got[i].Name)
 	}
-}
-
-func testHeartbeatsAtOnce(t *table) {
-	instance := newInstance("relay")
-	var group sync.WaitGroup
-	for _, store := range []driver.Store{t.Store, t.another()} {
-		for range 3 {
-			group.Go(func() {
-				assert.NoError(t, store.Heartbeat(t.Context(), instance))
-				assert.NoError(t, store.Heartbeat(t.Context(), newInstance("other")))
-				_, err := store.Instances(t.Context())
-				assert.NoError(t, err)
-			})
-		}
-	}
-	group.Wait()
-	assert.Len(t, t.instances(), 7)
-}
-
-func testRegistryTableNames(t *table) {
-	t.heartbeat(newInstance("relay"))
-	for _, name := range t.Tables {
-		store := t.Open(t.T, name)
-		_, err := store.Migrate(t.Context())
-		require.NoError(t, err, name)
-		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
-		assert.Empty(t, other.instances(), name)
-		other.heartbeat(newInstance("relay"))
-		assert.Len(t, other.instances(), 1, name)
-	}
-	assert.Len(t, t.instances(), 1)
-}
-
-func testRegistryWithoutTable(t *table) {
-	_, err := t.Store.Instances(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorIs(t, t.Store.Heartbeat(t.Context(), newInstance("relay")), outbox.ErrSchema)
-	require.ErrorIs(t, t.Store.Leave(t.Context(), uuid.New()), outbox.ErrSchema)
-}
-
-func testCheckRegistry(t *table) {
-	t.exec("DROP TABLE {t}_instances")
-	t.exec("DROP TABLE {t}_key_blocks")
-	err := t.Store.Check(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorContains(t, err, t.Table+"_instances")
-	require.ErrorContains(t, err, t.Table+"_key_blocks")
 }

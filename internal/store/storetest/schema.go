@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -193,15 +194,48 @@ func testSpoils(t *table) {
 
 // Before the migration every verb says what to do.
 func testWithoutTable(t *table) {
-	_, claimErr := t.Store.Exchange(t.Context(), nil, t.request())
-	_, readyErr := t.Store.Ready(t.Context(), broker, 0)
-	_, renewErr := t.Store.Renew(t.Context(), driver.Lease{Broker: broker})
-	_, purgeErr := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
-	_, countErr := t.Store.Counts(t.Context())
-	_, listErr := t.Store.FinishedBrokers(t.Context())
-	for _, err := range []error{claimErr, readyErr, renewErr, purgeErr, countErr, listErr} {
-		require.ErrorIs(t, err, outbox.ErrSchema)
-		assert.ErrorContains(t, err, "fanout migrate")
+	ctx, request := t.Context(), t.request()
+	calls := map[string]func() error{
+		"claim":      func() error { _, err := t.Store.Exchange(ctx, nil, request); return err },
+		"ready":      func() error { _, err := t.Store.Ready(ctx, broker, 0); return err },
+		"renew":      func() error { _, err := t.Store.Renew(ctx, driver.Lease{Broker: broker}); return err },
+		"counts":     func() error { _, err := t.Store.Counts(ctx); return err },
+		"brokers":    func() error { _, err := t.Store.FinishedBrokers(ctx); return err },
+		"overview":   func() error { _, err := t.Store.Overview(ctx, 1); return err },
+		"key blocks": func() error { _, err := t.Store.KeyBlocks(ctx, broker, 1, 1); return err },
+		"message":    func() error { _, err := t.Store.Message(ctx, uuid.NewString()); return err },
+		"audit":      func() error { _, err := t.Store.Audit(ctx, 0, 1); return err },
+		"audit begins": func() error {
+			_, err := t.Store.BeginAudit(ctx, admin.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
+			return err
+		},
+		"audit ends":   func() error { return t.Store.EndAudit(ctx, 1, 0, "") },
+		"instances":    func() error { _, err := t.Store.Instances(ctx); return err },
+		"heartbeat":    func() error { return t.Store.Heartbeat(ctx, newInstance("relay")) },
+		"leave":        func() error { return t.Store.Leave(ctx, uuid.New()) },
+		"pauses":       func() error { _, err := t.Store.Pauses(ctx); return err },
+		"pause":        func() error { _, err := t.Store.Pause(ctx, admin.Pause{Broker: broker}); return err },
+		"resume":       func() error { _, err := t.Store.Resume(ctx, broker); return err },
+		"unblock":      func() error { _, err := t.Store.UnblockKey(ctx, broker, "key"); return err },
+		"blocked keys": func() error { _, err := t.Store.BlockedKeys(ctx, broker, 1); return err },
+		"purge": func() error {
+			_, err := t.Store.Purge(ctx, admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
+			return err
+		},
+	}
+	for _, status := range outbox.Statuses() {
+		calls["list "+string(status)] = func() error {
+			_, err := t.Store.List(ctx, admin.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
+			return err
+		}
+	}
+	for _, action := range t.calls() {
+		calls[action.name] = func() error { _, err := action.run(admin.Filter{}, 1); return err }
+	}
+	for name, call := range calls {
+		err := call()
+		require.ErrorIs(t, err, outbox.ErrSchema, name)
+		assert.ErrorContains(t, err, "fanout migrate", name)
 	}
 }
 
@@ -229,8 +263,20 @@ func testTableNames(t *table) {
 		other.bringBack()
 		assert.Equal(t, 1, other.purge(outbox.StatusPublished, 0, 10))
 		assert.Len(t, other.counts(), 1)
+		other.failHead(ids[1])
+		assert.Equal(t, 1, other.deferRows())
+		assert.Equal(t, 1, other.requeue(admin.Filter{}), name)
+		assert.Equal(t, 1, other.abandon(admin.Filter{}), name)
+		assert.Empty(t, other.blockedKeys())
+		assert.Empty(t, other.pauses(), name)
+		assert.True(t, other.pause(admin.Pause{Broker: broker}), name)
+		assert.Empty(t, other.instances(), name)
+		other.heartbeat(newInstance("relay"))
+		assert.Len(t, other.instances(), 1, name)
 	}
 	assert.Equal(t, 1, t.count(outbox.StatusPending))
+	assert.Empty(t, t.pauses())
+	assert.Empty(t, t.instances())
 }
 
 // A foreign table of that name is not taken for ours: nothing is recorded, nothing is

@@ -20,8 +20,6 @@ import (
 var stateTests = []test{
 	{name: "AnyTable", run: testStatesOfAnyTable},
 	{name: "EachState", run: testEachState},
-	{name: "ClaimedKey", run: testStatesOfAClaimedKey},
-	{name: "FollowersInTheirOrder", run: testStatesOfFollowers},
 	{name: "FarBehind", run: testStatesFarBehind},
 	{name: "Stranded", run: testStranded},
 }
@@ -43,7 +41,7 @@ type statesRun struct {
 // blocked keys, the purge, and claims. One table has many brokers, each of which is a case.
 func testStatesOfAnyTable(t *table) {
 	keys := t.keys(2)
-	runs := make([]*statesRun, 8)
+	runs := make([]*statesRun, 4)
 	names := make([]string, len(runs))
 	for i := range names {
 		names[i] = fmt.Sprintf("broker-%d", i)
@@ -411,52 +409,6 @@ func (t *table) stateOf(id int64) outbox.State {
 	require.NoError(t, err)
 	require.Len(t, records, 1)
 	return records[0].State
-}
-
-// A row that came back before a claimed one of its key waits for it, and nothing is late.
-func testStatesOfAClaimedKey(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.publish(t.claim(limit(1)))
-	claimed := t.claim()
-	require.Equal(t, ids[1:], taken(claimed))
-	require.Equal(t, 1, t.replay(t.these(ids[0])))
-	t.age(ids[0], "created_at", 3*lease)
-	assert.Equal(t, []outbox.State{outbox.StateBehind, outbox.StateClaimed}, []outbox.State{t.stateOf(ids[0]), t.stateOf(ids[1])})
-	assert.Zero(t, t.backlog()[0].Lag)
-	assert.Empty(t, t.claim().Messages)
-	t.publish(claimed)
-	assert.Equal(t, outbox.StateDue, t.stateOf(ids[0]))
-	assert.Positive(t, t.backlog()[0].Lag)
-	assert.Equal(t, ids[:1], taken(t.claim()))
-}
-
-// What stood behind a block that is done is late from then on, the first of its key before the others,
-// and before what was written later and never deferred.
-func testStatesOfFollowers(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	t.failHead(ids[0])
-	require.Equal(t, 3, t.deferRows())
-	ids = append(ids, t.add(k)...)
-	all := func() (states []outbox.State) {
-		for _, id := range ids[1:] {
-			states = append(states, t.stateOf(id))
-		}
-		return states
-	}
-	assert.Equal(t, []outbox.State{outbox.StateBehind, outbox.StateBehind, outbox.StateBehind}, all())
-	assert.Zero(t, t.backlog()[0].Lag)
-	t.pass()
-	t.publish(t.claim(wake))
-	t.age(ids[0], "finished_at", 10*time.Minute)
-	assert.Equal(t, []outbox.State{outbox.StateDue, outbox.StateBehind, outbox.StateBehind}, all())
-	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[0].Lag.Seconds(), 60, "since the first row was published")
-	t.exec("UPDATE {t} SET locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[1])
-	assert.Equal(t, []outbox.State{outbox.StateBackoff, outbox.StateBehind, outbox.StateBehind}, all())
-	assert.Zero(t, t.backlog()[0].Lag)
-	t.expire(ids[1])
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }
 
 // Earlier rows of a key are looked for at the head of the shard. A row further down than that may count

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -32,8 +33,17 @@ type table struct {
 
 func newTable(t *testing.T, bundle Bundle) *table {
 	t.Helper()
+	if s, ok := bundle.Store.(interface {
+		Replace(name, before, after string)
+	}); ok {
+		s.Replace("settings_browse", "'statement_timeout', '5s'", "'statement_timeout', '5min'")
+	}
 	return &table{T: t, Bundle: bundle, sql: dialects[bundle.Store.Dialect()]}
 }
+
+// Context is the test's. What the suite asks with it may take as long as a busy machine needs: how long
+// a person waits is the subject of the stores' own tests.
+func (t *table) Context() context.Context { return sqladmin.Patient(t.T.Context()) }
 
 // exec runs a statement in which ? stands for a parameter, {t} for the table and {f} for a
 // name that contains the table's.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,12 +22,9 @@ import (
 
 var writerTests = []test{
 	{name: "Rows", run: testWriterRows},
-	{name: "Correlation", run: testWriterCorrelation},
 	{name: "Order", run: testWriterOrder},
 	{name: "Calls", run: testWriterCalls},
-	{name: "Rollback", run: testWriterRollback},
 	{name: "WrittenAlready", run: testWriterTwice},
-	{name: "Discarded", run: testWriterDiscarded},
 	{name: "Refused", run: testWriterRefusals},
 	{name: "KeyLocks", run: testWriterKeyLocks},
 	{name: "Committed", run: testCommitted, concurrent: true},
@@ -194,30 +190,6 @@ func testWriterRows(t *table) {
 	assert.NotContains(t, string(t.payloads("partner")[0]), "acme", "stripped")
 }
 
-// Where the context has no correlation id, the events of a call have that of the first, on every
-// broker, and so do those of a transaction that is repeated with the same events.
-func testWriterCorrelation(t *table) {
-	w := t.writer()
-	events := []envelope.Event{envelope.NewEvent(inside{1}).From(order("42")), envelope.NewEvent(written{2}), envelope.NewEvent(written{3}).From(order("43"))}
-	for range 2 {
-		tx := t.beginWriter(t.background())
-		_, err := tx.Insert(t.Context(), w, events...)
-		require.NoError(t, err)
-		require.NoError(t, tx.Rollback())
-	}
-	t.commitEvents(w, events...)
-	want := slices.Repeat([]string{events[0].ID.String()}, 7)
-	assert.Equal(t, want, t.facts("correlation_id"))
-	for _, payload := range t.payloads(broker) {
-		message, err := envelope.DecodeInternal(payload)
-		require.NoError(t, err)
-		assert.Equal(t, events[0].ID.String(), message.Metadata.Domain.CorrelationID)
-	}
-	another := envelope.NewEvent(inside{4})
-	t.commitEvents(w, another)
-	assert.Equal(t, append(want, another.ID.String()), t.facts("correlation_id"), "another call is another unit of work")
-}
-
 func (t *table) payloads(broker string) (payloads [][]byte) {
 	t.Helper()
 	rows, err := t.DB.QueryContext(t.Context(), t.read("SELECT payload FROM {t} WHERE target_broker = ? ORDER BY id"), broker)
@@ -302,28 +274,6 @@ func (t *table) sequences() (sequences []string) {
 	return sequences
 }
 
-// A rollback leaves nothing, and the repeated transaction writes the same messages.
-func testWriterRollback(t *table) {
-	w := t.writer()
-	events := []envelope.Event{envelope.NewEvent(written{1}).From(order("1")), envelope.NewEvent(inside{2})}
-	var first [][]byte
-	for range 3 {
-		tx := t.beginWriter(t.background())
-		_, err := tx.Insert(t.Context(), w, events...)
-		require.NoError(t, err)
-		require.NoError(t, tx.Rollback())
-		require.Empty(t, t.facts("id"))
-		t.commitEvents(w, events...)
-		payloads := append(t.payloads(broker), t.payloads("events")...)
-		require.Len(t, payloads, 3)
-		if first == nil {
-			first = payloads
-		}
-		require.Equal(t, first, payloads, "byte for byte")
-		t.exec("DELETE FROM {t}")
-	}
-}
-
 // Should a transaction be repeated that has committed, whose answer was lost, the second one fails as
 // a whole.
 func testWriterTwice(t *table) {
@@ -339,24 +289,6 @@ func testWriterTwice(t *table) {
 	require.NoError(t, err, "two events that say the same")
 	require.NoError(t, tx.Rollback())
 	assert.Len(t, t.facts("id"), 3)
-}
-
-// A row that a trigger takes away is an error, not a silent loss.
-func testWriterDiscarded(t *table) {
-	if len(t.sql.discard) == 0 {
-		t.Skip("no trigger discards a row here without an error, or this suite has none that does")
-	}
-	for _, text := range t.sql.discard {
-		t.exec(text)
-	}
-	lost := envelope.Key(func(inside) string { return "lost" })
-	tx := t.beginWriter(t.background())
-	written, err := tx.Insert(t.Context(), t.writer(), envelope.NewEvent(inside{1}), envelope.NewEvent(inside{2}, lost))
-	require.ErrorIs(t, err, outbox.ErrDiscarded)
-	assert.ErrorContains(t, err, "1 were stored")
-	assert.Nil(t, written)
-	require.NoError(t, tx.Rollback())
-	require.Empty(t, t.facts("id"))
 }
 
 // What cannot be written is an error that names the event. Applications roll back then, as some rows may be
