@@ -84,15 +84,6 @@ func TestBounds(t *testing.T) {
 	require.ErrorContains(t, err, "the id of its Order: ")
 }
 
-func TestBoundOfTypes(t *testing.T) {
-	t.Parallel()
-	c := envelope.NewCatalog("ordering")
-	envelope.Register[OrderPlaced](c, envelope.Name("A"+strings.Repeat("a", 600)))
-	require.ErrorContains(t, c.Err(), `has 613 bytes, the most is 512: shorten the context of the catalog, or add the option envelope.Name("...")`)
-	var register *envelope.RegisterError
-	require.ErrorAs(t, c.Err(), &register)
-}
-
 // TestCauseOfAnotherProducer: what another producer wrote into a message does not keep a consumer's
 // own events from being raised, where nothing depends on it.
 func TestCauseOfAnotherProducer(t *testing.T) {

@@ -156,17 +156,3 @@ func TestDecodeRefusesAmbiguity(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
-
-// The data's names may differ from the type's in case, as its author may know from encoding/json;
-// but not two of them for one field.
-func TestDataIsUnambiguous(t *testing.T) {
-	t.Parallel()
-	type paid struct{ Amount int }
-	got, err := envelope.DataAs[paid](json.RawMessage(`{"amount":1}`))
-	require.NoError(t, err)
-	require.Equal(t, 1, got.Amount)
-	_, err = envelope.DataAs[paid](json.RawMessage(`{"amount":1,"AMOUNT":100}`))
-	require.ErrorContains(t, err, `member "AMOUNT" occurs twice`)
-	_, err = envelope.DataAs[paid](json.RawMessage(` null `))
-	require.ErrorContains(t, err, "the data is null")
-}

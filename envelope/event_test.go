@@ -140,21 +140,3 @@ func TestFrom(t *testing.T) {
 	assert.Equal(t, "ordering::cart-1", seal(t, c, from, other, envelope.Context{}).Metadata.Headers.Stream, "what Seal is given counts")
 	assert.Equal(t, "ordering::cart-1", seal(t, c, from.From(other), envelope.Source{}, envelope.Context{}).Metadata.Headers.Stream)
 }
-
-func TestSameData(t *testing.T) {
-	t.Parallel()
-	type (
-		Paid    struct{ Lines []string }
-		Shipped struct{ Lines []string }
-	)
-	lines := []string{"a"}
-	paid := envelope.NewEvent(Paid{lines})
-	again, shipped := envelope.NewEvent(Paid{[]string{"a"}}), envelope.NewEvent(Shipped{lines})
-	lines[0] = "b"
-	changed := envelope.NewEvent(Paid{lines})
-	literal := envelope.Event{Data: Paid{}}
-	assert.True(t, paid.SameData(&again), "whatever became of the data since")
-	assert.False(t, paid.SameData(&changed))
-	assert.False(t, paid.SameData(&shipped), "another type")
-	assert.False(t, literal.SameData(&literal), "not known")
-}

@@ -30,21 +30,6 @@ func TestNewIDWithoutRandomness(t *testing.T) {
 	}
 }
 
-func TestCleanReflectName(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"Order":                 "Order",
-		"Order·12":              "Order",
-		"Box[a/b.Order·1,int]":  "Box[a/b.Order,int]",
-		"Box[x/yaml%2ev3.Node]": "Box[x/yaml.v3.Node]",
-	} {
-		require.Equal(t, want, cleanReflectName(in))
-	}
-	require.Equal(t, "shop.Box[map[b.Key][]*c.Value,int]", shortenPaths("shop.Box[map[a/b.Key][]*x/y/c.Value,int]"))
-	require.Equal(t, "BoxKeyValueInt", flattenTypeArgs("Box[*a/b.Key,x/y/c.Value,int]", ""))
-	require.Equal(t, "nil", goName(nil))
-}
-
 // canonicalSamples tells apart what is canonical on sight from what is not.
 var canonicalSamples = map[string]bool{
 	`{}`: true, `[]`: true, `null`: true, `true`: true, `"a"`: true, `0`: true, `-1.5`: true,

@@ -40,8 +40,7 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 	require.Less(t, measured["event"], measured["by-hand"], "one event, two brokers")
 }
 
-// The same for transactions of many aggregates, a thousand and a hundred thousand, each with one
-// event.
+// The same for transactions of many aggregates, a thousand and ten thousand, each with one event.
 func TestAllocationsOfManyAggregates(t *testing.T) { // not parallel
 	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
@@ -61,7 +60,7 @@ func TestAllocationsOfManyAggregates(t *testing.T) { // not parallel
 		})
 		return total / float64(n)
 	}
-	few, many := perAggregate(1000), perAggregate(100_000)
+	few, many := perAggregate(1000), perAggregate(10_000)
 	t.Logf("allocations per aggregate, GORM's included: %.2f and %.2f", few, many)
 	require.InEpsilon(t, few, many, 0.01)
 }

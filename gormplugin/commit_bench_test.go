@@ -13,8 +13,6 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -80,14 +78,7 @@ func median(values []float64) float64 {
 
 func postgresBench(b *testing.B) gorm.Dialector {
 	b.Helper()
-	dsn := testenv.Postgres(b)
-	store, err := pgstore.Open(b.Context(), dsn, "", pgstore.WithMaxConns(1))
-	require.NoError(b, err)
-	_, err = store.Migrate(b.Context())
-	require.NoError(b, err)
-	require.NoError(b, store.Close())
-	pool := openOneConnection(b, "pgx", dsn)
-	return postgres.New(postgres.Config{Conn: pool})
+	return postgres.New(postgres.Config{Conn: openOneConnection(b, "pgx", postgresTable(b))})
 }
 
 func sqliteBench(b *testing.B) gorm.Dialector {

@@ -8,24 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
-
-func TestUseReportsEverything(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		events := envelope.NewCatalog("ordering")
-		envelope.Register[*OrderPlaced](events)
-		bad := outbox.Routing{Table: "a b", External: []outbox.Route{{Broker: "default"}, {Broker: "x"}, {Broker: "x"}}}
-		err := b.open(&gorm.Config{}).Use(gormplugin.New(events, bad))
-		for _, text := range []string{"pointer", `"a b"`, "also listed as external", "duplicate external broker"} {
-			require.ErrorContains(b.t, err, text)
-		}
-	})
-}
 
 // A caller who ignores the error of a batch that was written in part cannot commit it, unless a
 // savepoint takes it back.

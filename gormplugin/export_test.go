@@ -2,9 +2,14 @@ package gormplugin
 
 import (
 	"context"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
+
+func init() { //nolint:gochecknoinits // the plugin reads them before any test runs
+	lookTime, promptLookTime = time.Minute, time.Minute
+}
 
 // Listeners is the number of functions that a plugin keeps for its commits.
 func (p *Plugin) Listeners() int {

@@ -127,22 +127,6 @@ func TestStatementsKeepTheLimits(t *testing.T) {
 	}
 }
 
-// A flush makes messages as it goes: no more than 1,000 rows are held.
-func TestAFlushHoldsFewRows(t *testing.T) {
-	t.Parallel()
-	const events = 5000
-	sealed, written, most := 0, 0, 0
-	database := &inserts{each: func(args []any) {
-		most = max(most, 2*sealed-written)
-		written += len(args) / 16
-	}}
-	inherited := envelope.Context{Extensions: map[string]any{"n": counting{&sealed}}}
-	commitOf(t, newFlushPlugin(t), outbox.Postgres, make([]flushOrder, events), inherited, database)
-	require.Equal(t, events, sealed)
-	require.Equal(t, 2*events, written)
-	require.Equal(t, 1000, most)
-}
-
 // bulky are events of which a few fill a statement.
 type bulky struct{ Text string }
 

@@ -12,7 +12,6 @@ import (
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/internal/capture"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -55,7 +54,6 @@ func TestHandles(t *testing.T) {
 		"a handle on an open pool that prepares statements": func(b *bench) {
 			b.scenario(b.adopt(b.pool(), &gorm.Config{PrepareStmt: true}))
 		},
-		"a handle on one connection": func(b *bench) { b.onConn(func(conn *sql.Conn) { b.scenario(b.adopt(conn, nil)) }) },
 		"one connection of the pool, everything": func(b *bench) {
 			b.ok(b.db.Connection(func(db *gorm.DB) error {
 				b.unseen(db.Session(&gorm.Session{NewDB: true}))
@@ -81,10 +79,6 @@ func TestHandles(t *testing.T) {
 			b.ok(err)
 			require.ErrorContains(b.t, b.plugin.AfterCommit(b.adopt(own, nil), func() {}), "begun outside GORM")
 			b.ok(own.Rollback())
-		},
-		"the plugin in the configuration of a handle that prepares statements": func(b *bench) {
-			db := b.open(&gorm.Config{PrepareStmt: true, Plugins: map[string]gorm.Plugin{capture.PluginName: b.newPlugin()}})
-			b.scenario(db)
 		},
 		"a session with a context derived before the plugin": func(b *bench) {
 			db := b.open(&gorm.Config{})

@@ -18,10 +18,8 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
-	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -36,12 +34,8 @@ type hearer struct {
 
 func newHearer(t *testing.T) *hearer {
 	t.Helper()
-	h, dsn := &hearer{t: t}, testenv.Postgres(t)
-	store, err := pgstore.Open(t.Context(), dsn, "")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
+	h, dsn := &hearer{t: t}, postgresTable(t)
+	var err error
 	h.db, err = gorm.Open(postgres.Open(dsn), &gorm.Config{})
 	require.NoError(t, err)
 	h.pool, err = h.db.DB()
@@ -157,16 +151,14 @@ func TestFault23WritersAreNotSlowed(t *testing.T) {
 	t.Parallel()
 	h := newHearer(t)
 	h.pool.SetMaxOpenConns(1)
-	held := h.db.Begin()
-	require.NoError(t, h.create(held, "1"))
-	require.NoError(t, held.Commit().Error)
+	require.NoError(t, h.create(h.db, "1"))
 	assert.NotEqual(t, "end", h.next())
 
 	// Another writer takes the only connection before the notification gets it, and keeps it.
 	for _, id := range []string{"2", "3", "4", "5"} {
 		require.NoError(t, h.create(h.db, id))
 	}
-	held = h.db.Begin()
+	held := h.db.Begin()
 	require.NoError(t, held.Error)
 	require.NoError(t, h.create(held, "6"))
 	require.NoError(t, held.Rollback().Error)
@@ -229,12 +221,7 @@ func TestFault23NotificationsOnADeadConnection(t *testing.T) {
 // another connection, later.
 func TestNotifyAddsNothingToATransaction(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Postgres(t)
-	store, err := pgstore.Open(t.Context(), dsn, "")
-	require.NoError(t, err)
-	defer store.Close()
-	_, err = store.Migrate(t.Context())
-	require.NoError(t, err)
+	dsn := postgresTable(t)
 	pool, spy := openSpied(t, "pgx", dsn)
 	createBusinessTable(t, pool)
 	ear, err := pgx.Connect(t.Context(), dsn)

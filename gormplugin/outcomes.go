@@ -27,12 +27,15 @@ const (
 	looks = 5
 	// longestWatch bounds how long a transaction is waited for.
 	longestWatch = time.Hour
-	// lookTime bounds one look, and promptLookTime one that a statement of the application waits
-	// for.
-	lookTime       = 5 * time.Second
-	promptLookTime = time.Second
 	// maxWatched bounds the events of which the outcome is not known. Others stay unconfirmed.
 	maxWatched = 10_000
+)
+
+// lookTime bounds one look, and promptLookTime one that a statement of the application waits for. Tests
+// allow more, so that a slow machine changes no result.
+var (
+	lookTime       = 5 * time.Second
+	promptLookTime = time.Second
 )
 
 // outcomes finds out what became of events whose rows were written in a transaction whose end the

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"flag"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -57,9 +58,19 @@ var sites = map[string]kind{
 	"sql server, strict": {start: siteOnSQLServer, strict: true},
 }
 
+// manyPrograms is how many each site runs with FANOUT_TEST_LONG=1, unless -rapid.checks says otherwise; without, it runs
+// rapid's 100.
+const manyPrograms = "2000"
+
+func init() { //nolint:gochecknoinits // a default must be in place before the flags are read
+	if testenv.Long() {
+		_ = flag.Set("rapid.checks", manyPrograms)
+	}
+}
+
 // Whatever a program does with transactions, savepoints, statements that fail and events raised at
-// any time: the outbox, the pending events, the rows and the functions after the commit are what
-// the model says. -rapid.checks makes more of them.
+// any time: the outbox, the pending events, the rows and the functions after the commit are those of
+// the model.
 func TestProgramsDoWhatTheModelSays(t *testing.T) {
 	t.Parallel()
 	for name, at := range sites {

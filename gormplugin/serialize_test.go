@@ -59,7 +59,7 @@ func readings(t *testing.T, db *gorm.DB) []string {
 }
 
 // postgresTable returns the DSN of a database with an outbox table.
-func postgresTable(t *testing.T) string {
+func postgresTable(t testing.TB) string {
 	t.Helper()
 	dsn := testenv.Postgres(t)
 	store, err := pgstore.Open(t.Context(), dsn, "", pgstore.WithMaxConns(1))
@@ -74,19 +74,16 @@ func postgresTable(t *testing.T) string {
 // come after.
 func TestSerializeKeys(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(dsn string) (gorm.Dialector, *gorm.Config){
-		"plain": func(dsn string) (gorm.Dialector, *gorm.Config) { return postgres.Open(dsn), &gorm.Config{} },
-		"prepared statements": func(dsn string) (gorm.Dialector, *gorm.Config) {
-			return postgres.Open(dsn), &gorm.Config{PrepareStmt: true}
-		},
-		"simple protocol": func(dsn string) (gorm.Dialector, *gorm.Config) {
-			return postgres.New(postgres.Config{DSN: dsn, PreferSimpleProtocol: true}), &gorm.Config{}
-		},
+	for name, open := range map[string]struct {
+		simple bool
+		config gorm.Config
+	}{
+		"plain": {}, "prepared statements": {config: gorm.Config{PrepareStmt: true}}, "simple protocol": {simple: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dialector, config := open(postgresTable(t))
-			db := meters(t, dialector, config, true)
+			dialector := postgres.New(postgres.Config{DSN: postgresTable(t), PreferSimpleProtocol: open.simple})
+			db := meters(t, dialector, &open.config, true)
 			own, commit := foreign(t, db)
 			require.NoError(t, uow.Publish(own, Counted{"m", "first"}))
 
@@ -121,18 +118,6 @@ func TestKeysAreNotSerializedByDefault(t *testing.T) {
 	assert.Equal(t, []string{"second"}, readings(t, db))
 	commit()
 	assert.Equal(t, []string{"first", "second"}, readings(t, db))
-}
-
-// The option changes nothing about what is written, on any database.
-func TestSerializeKeysCaptures(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		db := b.open(&gorm.Config{})
-		serialized := outbox.Routing{Table: b.at.outbox(), External: []outbox.Route{{Broker: "partner"}}, SerializeKeys: true}
-		require.NoError(b.t, db.Use(gormplugin.New(catalog(), serialized)))
-		require.NoError(b.t, db.Create([]*Order{placed("1"), placed("2")}).Error)
-		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderPlaced 2", "OrderPlaced 2>partner")
-	})
 }
 
 // Where the lock cannot be had, the transaction fails as a whole and the events stay for the next

@@ -136,6 +136,7 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.want()
 			b.pending(o, "a")
 			assert.Zero(b.t, b.plugin.Watched())
+			assert.Zero(b.t, b.plugin.EventsLeftPending(), "a dry run misses no row")
 			b.ok(b.db.Create(o).Error)
 			b.want("1: a")
 		},

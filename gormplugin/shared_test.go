@@ -110,16 +110,6 @@ func TestCopiesFromACache(t *testing.T) {
 			b.want("1: a")
 			assert.EqualValues(b.t, 2, b.plugin.EventsRaisedAgain())
 		},
-		"one goes back to a savepoint, and a copy that is made then is saved": func(b *bench, cache *Order) {
-			first := *cache
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.goesBack(tx, func(tx *gorm.DB) { b.ok(tx.Save(raising(&first, "a")).Error) })
-				second := first
-				return tx.Save(&second).Error
-			}))
-			b.want("1: a")
-			b.pending(&first)
-		},
 		"each says that its list is its own": func(b *bench, cache *Order) {
 			first, second := *cache, *cache
 			first.Aggregate, second.Aggregate = uow.Aggregate{}, uow.Aggregate{}

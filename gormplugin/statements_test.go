@@ -10,8 +10,6 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -31,13 +29,7 @@ func onEachSpied(t *testing.T, config gorm.Config, test func(t *testing.T, c *co
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		dsn := testenv.Postgres(t)
-		store, err := pgstore.Open(t.Context(), dsn, "", pgstore.WithMaxConns(1))
-		require.NoError(t, err)
-		_, err = store.Migrate(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, store.Close())
-		pool, s := openSpied(t, "pgx", dsn)
+		pool, s := openSpied(t, "pgx", postgresTable(t))
 		createBusinessTable(t, pool)
 		test(t, newCommitPath(t, postgres.New(postgres.Config{Conn: pool}), config), s)
 	})

@@ -18,55 +18,21 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-func TestUnitOnOneConnection(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		late := func(tx *gorm.DB, id string) error {
-			order := &Order{ID: id}
-			err := tx.Create(order).Error
-			order.Raise(OrderShipped{id})
-			return err
-		}
-		require.NoError(b.t, b.db.Connection(func(conn *gorm.DB) error {
-			require.NoError(b.t, uow.Do(b.t.Context(), conn, func(u *uow.Unit) error { return late(u.DB, "1") }))
-			wrapped, err := gormplugin.Wrap(conn)
-			require.NoError(b.t, err)
-			return wrapped.Transaction(func(tx *gorm.DB) error { return late(tx, "2") })
-		}))
-		b.want("OrderShipped 1", "OrderShipped 2")
-
-		db := b.open(&gorm.Config{})
-		prepared := db.Session(&gorm.Session{PrepareStmt: true})
-		b.use(db)
-		require.NoError(b.t, uow.Do(b.t.Context(), prepared, func(u *uow.Unit) error { return late(u.DB, "3") }))
-		b.want("OrderShipped 1", "OrderShipped 2", "OrderShipped 3")
-		require.NoError(b.t, prepared.Transaction(func(tx *gorm.DB) error { return tx.Create(placed("4")).Error }))
-		assert.Len(b.t, b.rows(), 5)
-		assert.Contains(b.t, b.log.String(), "a pool that the plugin has not seen")
-		assert.Same(b.t, b.db, must(gormplugin.Wrap(b.db)), "nothing to do")
-	})
-}
-
 func TestTransactionOfTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		sqlDB, err := b.db.DB()
-		require.NoError(b.t, err)
-		own, err := sqlDB.BeginTx(b.t.Context(), nil)
-		require.NoError(b.t, err)
-		db := b.db.Session(&gorm.Session{NewDB: true, Context: b.t.Context()})
-		db.Statement.ConnPool = own
+		own, db := b.own()
 		order := placed("1")
-		require.NoError(b.t, db.Create(order).Error)
+		b.ok(db.Create(order).Error)
 		order.Raise(OrderShipped{"1"})
-		require.NoError(b.t, uow.Track(db, order), "the way to write a late event")
-		_, err = gormplugin.Preview(db)
+		b.ok(uow.Track(db, order)) // the way to write a late event
+		_, err := gormplugin.Preview(db)
 		require.ErrorIs(b.t, err, uow.ErrNoTransaction)
 		var woken []wakeup.WakeUp
 		onCommit(b.db, func(wakeUps []wakeup.WakeUp) bool { woken = append(woken, wakeUps...); return true })
-		require.NoError(b.t, own.Commit())
+		b.ok(own.Commit())
 		order.Raise(OrderShipped{"not written yet"})
-		require.NoError(b.t, gormplugin.Notify(b.db, order))
+		b.ok(gormplugin.Notify(b.db, order))
 		assert.Equal(b.t, []wakeup.WakeUp{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
 		assert.Equal(b.t, []any{OrderShipped{"not written yet"}}, uow.Pending(order))
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderShipped 1")
@@ -79,9 +45,9 @@ func TestPreview(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
 		b.goesBack(b.db, func(tx *gorm.DB) {
-			require.NoError(b.t, tx.Create(placed("1")).Error)
+			b.ok(tx.Create(placed("1")).Error)
 			captured, err := gormplugin.Preview(tx)
-			require.NoError(b.t, err)
+			b.ok(err)
 			require.Len(b.t, captured, 1)
 			assert.Equal(b.t, OrderPlaced{"1"}, captured[0].Data)
 			assert.Equal(b.t, "Order", captured[0].Source.Aggregate)
@@ -98,8 +64,8 @@ func TestEnrich(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
 		ctx := context.WithValue(b.t.Context(), tenantKey{}, "acme")
-		require.NoError(b.t, b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			require.NoError(b.t, tx.Create(placed("1")).Error)
+		b.ok(b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(placed("1")).Error)
 			return uow.Publish(tx, StockReserved{"x"})
 		}))
 		for _, r := range b.rows() {
@@ -125,8 +91,8 @@ func TestSavepointBehindGORMsBack(t *testing.T) {
 		err := b.db.Transaction(func(tx *gorm.DB) error {
 			sqlTx, _ := gormplugin.SQLTx(tx)
 			_, err := sqlTx.ExecContext(b.t.Context(), "SAVEPOINT hidden")
-			require.NoError(b.t, err)
-			require.NoError(b.t, tx.Create(order).Error)
+			b.ok(err)
+			b.ok(tx.Create(order).Error)
 			return tx.RollbackTo("hidden").Error
 		})
 		var lost *uow.SavepointError
@@ -160,13 +126,13 @@ func TestSpanOfTheApplication(t *testing.T) {
 		span := func(id byte) trace.SpanContext {
 			return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{id}, TraceFlags: trace.FlagsSampled})
 		}
-		require.NoError(b.t, b.db.Callback().Create().Before("gorm:before_create").Register("tracing", func(db *gorm.DB) {
+		b.ok(b.db.Callback().Create().Before("gorm:before_create").Register("tracing", func(db *gorm.DB) {
 			db.Statement.Context = trace.ContextWithSpanContext(db.Statement.Context, span(9))
 		}))
 		order := placed("1")
 		order.Lines = []Line{{SKU: "x"}}
 		order.Lines[0].Raise(OrderShipped{"x"})
-		require.NoError(b.t, b.db.WithContext(trace.ContextWithSpanContext(b.t.Context(), span(7))).Create(order).Error)
+		b.ok(b.db.WithContext(trace.ContextWithSpanContext(b.t.Context(), span(7))).Create(order).Error)
 		for _, r := range b.rows() {
 			if r.TargetBroker == "default" {
 				parent := internalOf(b.t, r)["metadata"].(map[string]any)["headers"].(map[string]any)["traceparent"].(map[string]any)
@@ -176,13 +142,6 @@ func TestSpanOfTheApplication(t *testing.T) {
 	})
 }
 
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
 func idsOf(order *Order) []string {
 	recorder, _ := journal.RecorderOf(reflect.ValueOf(order).Elem())
 	var ids []string
@@ -190,15 +149,4 @@ func idsOf(order *Order) []string {
 		ids = append(ids, event.ID.String())
 	}
 	return ids
-}
-
-func TestPreviewOfAStrictPlugin(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(b *bench) {
-		b.goesBack(b.db, func(tx *gorm.DB) {
-			require.NoError(b.t, tx.Model(placed("1")).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error)
-			_, err := gormplugin.Preview(tx)
-			require.ErrorAs(b.t, err, new(*gormplugin.PendingError))
-		})
-	}, gormplugin.WithStrict())
 }

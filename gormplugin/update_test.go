@@ -35,13 +35,6 @@ func TestUpdate(t *testing.T) {
 			b.pending(o)
 			assert.NotContains(b.t, b.log.String(), "left pending")
 		},
-		"save of selected columns of a row that is gone": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Select("Status").Save(o).Error)
-			b.want()
-			b.pending(o, "a")
-			assert.Contains(b.t, b.log.String(), "events left pending")
-		},
 		"updates with another aggregate that has raised": func(b *bench) {
 			o := b.stored("1", "a")
 			b.ok(b.db.Model(o).Updates(raising(&Order{ID: "1", Status: "x"}, "b")).Error)
@@ -55,22 +48,6 @@ func TestUpdate(t *testing.T) {
 			b.want()
 			b.pending(o, "a")
 			b.pending(change, "b")
-		},
-		"updates of all columns of a row that is gone warn": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Model(o).Select("*").Updates(&Order{ID: "1", Status: "x"}).Error) //nolint:unqueryvet // this is what the case is about
-			b.want()
-			b.pending(o, "a")
-			assert.Contains(b.t, b.log.String(), "events left pending")
-		},
-		"update with an expression": func(b *bench) {
-			account := &Account{Bank: "b", Number: 1, Version: 1}
-			b.ok(b.db.Create(account).Error)
-			b.ok(b.db.Model(raising(account, "a")).Update("version", gorm.Expr("version + ?", 1)).Error)
-			b.want("b,1: a")
-			var found Account
-			b.ok(b.db.First(&found).Error)
-			assert.Equal(b.t, 2, found.Version)
 		},
 		"a lost optimistic lock and a retry that wins": func(b *bench) {
 			account := raising(&Account{Bank: "b", Number: 1, Version: 1}, "opened")

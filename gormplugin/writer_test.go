@@ -67,7 +67,7 @@ func storesTheSame(t *testing.T, ctx context.Context) {
 		}
 		return uow.Publish(tx, classNoted{"1"})
 	}))
-	captured := outboxRows(t, pool)
+	captured := outboxRows(t, db)
 
 	// The same messages: their ids and times are those that the plugin has stored.
 	version := int64(3)
@@ -82,7 +82,7 @@ func storesTheSame(t *testing.T, ctx context.Context) {
 		if row["target_broker"] != outbox.DefaultInternalBroker {
 			continue
 		}
-		message, err := envelope.DecodeInternal([]byte(row["payload"]))
+		message, err := envelope.DecodeInternal([]byte(row["payload"].(string)))
 		require.NoError(t, err)
 		again[n].ID, again[n].Time = message.Metadata.Headers.ID, message.Metadata.Headers.Time
 		n++
@@ -95,63 +95,45 @@ func storesTheSame(t *testing.T, ctx context.Context) {
 	_, err = writer.Insert(ctx, tx, again...)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	require.Equal(t, captured, outboxRows(t, pool))
+	require.Equal(t, captured, outboxRows(t, db))
 }
 
-// A writer in a transaction of the plugin would write before it what was raised earlier: it refuses that, whatever
+// writer is one for the events of these tests.
+func (b *bench) writer() *outbox.Writer {
+	b.t.Helper()
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[classNoted](events)
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: b.dialect, Events: events, Routing: outbox.Routing{Table: b.at.outbox()}})
+	b.ok(err)
+	return writer
+}
+
+// A writer in a transaction of the plugin would write before it what was raised earlier. It refuses, whatever
 // leads to the transaction.
 func TestAWriterRefusesTransactionsOfThePlugin(t *testing.T) {
 	t.Parallel()
-	refused := func(b *bench, conn any) {
-		b.t.Helper()
-		events := envelope.NewCatalog("ordering")
-		envelope.Register[classNoted](events)
-		writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: b.dialect, Events: events, Routing: outbox.Routing{Table: b.at.outbox()}})
-		b.ok(err)
-		execer, ok := conn.(outbox.Execer)
-		require.True(b.t, ok)
-		_, err = writer.Insert(b.t.Context(), execer, envelope.NewEvent(classNoted{"1"}))
-		require.ErrorContains(b.t, err, "outbox: insert 1 events: the transaction is of a GORM handle with the plugin")
-		require.ErrorContains(b.t, err, "raise them on the aggregate, or use uow.Publish(tx, event)")
-	}
-	inTransaction := func(b *bench, db *gorm.DB) {
-		b.t.Helper()
-		b.ok(db.Transaction(func(tx *gorm.DB) error {
-			b.ok(tx.Create(placed("1")).Error)
-			refused(b, tx.Statement.ConnPool)
-			return tx.Transaction(func(nested *gorm.DB) error { // a savepoint
-				refused(b, nested.Statement.ConnPool)
-				return nil
-			})
-		}))
-		assert.Len(b.t, b.rows(), 2, "the transaction goes on")
-	}
-	runCases(t, map[string]func(b *bench){
-		"db.Transaction": func(b *bench) { inTransaction(b, b.db) },
-		"PrepareStmt":    func(b *bench) { inTransaction(b, b.db.Session(&gorm.Session{PrepareStmt: true})) },
-		"uow.Do": func(b *bench) {
-			b.ok(uow.Do(b.t.Context(), b.db, func(unit *uow.Unit) error {
-				refused(b, unit.DB.Statement.ConnPool)
-				return nil
-			}))
-		},
-		"db.Begin": func(b *bench) {
-			tx := b.db.Begin()
-			b.ok(tx.Error)
-			refused(b, tx.Statement.ConnPool)
-			b.ok(tx.SavePoint("a").Error)
-			refused(b, tx.Statement.ConnPool)
-			b.ok(tx.Rollback().Error)
-		},
-		"the *sql.Tx, and what wraps it": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+	onEach(t, func(b *bench) {
+		refused := func(conn any) {
+			b.t.Helper()
+			_, err := b.writer().Insert(b.t.Context(), conn.(outbox.Execer), envelope.NewEvent(classNoted{"1"}))
+			require.ErrorContains(b.t, err, "outbox: insert 1 events: the transaction is of a GORM handle with the plugin")
+			require.ErrorContains(b.t, err, "raise them on the aggregate, or use uow.Publish(tx, event)")
+		}
+		for _, prepare := range []bool{false, true} {
+			b.ok(b.db.Session(&gorm.Session{PrepareStmt: prepare}).Transaction(func(tx *gorm.DB) error {
+				b.ok(uow.Publish(tx, Happened{"x"}))
+				refused(tx.Statement.ConnPool)
 				sqlTx, ok := gormplugin.SQLTx(tx)
 				require.True(b.t, ok)
-				refused(b, sqlTx)
-				refused(b, struct{ *sql.Tx }{sqlTx}) // as those of sqlx and bun
-				return nil
+				refused(sqlTx)
+				refused(struct{ *sql.Tx }{sqlTx})                   // as those of sqlx and bun
+				return tx.Transaction(func(nested *gorm.DB) error { // a savepoint
+					refused(nested.Statement.ConnPool)
+					return nil
+				})
 			}))
-		},
+		}
+		b.want(": x", ": x")
 	})
 }
 
@@ -159,54 +141,26 @@ func TestAWriterRefusesTransactionsOfThePlugin(t *testing.T) {
 // of a handle without it.
 func TestAWriterBesideThePlugin(t *testing.T) {
 	t.Parallel()
-	runCases(t, map[string]func(b *bench){"own transactions": func(b *bench) {
-		events := envelope.NewCatalog("ordering")
-		envelope.Register[classNoted](events)
-		writer, err := outbox.NewWriter(outbox.WriterConfig{Dialect: b.dialect, Events: events, Routing: outbox.Routing{Table: b.at.outbox()}})
+	onEach(t, func(b *bench) {
+		own, _ := b.own()
+		_, err := b.writer().Insert(b.t.Context(), own, envelope.NewEvent(classNoted{"1"}))
 		b.ok(err)
-		pool, err := b.db.DB()
-		b.ok(err)
-		tx, err := pool.BeginTx(b.t.Context(), nil)
-		b.ok(err)
-		_, err = writer.Insert(b.t.Context(), tx, envelope.NewEvent(classNoted{"1"}))
-		b.ok(err)
-		b.ok(tx.Commit())
+		b.ok(own.Commit())
 		for _, prepare := range []bool{false, true} {
-			plain, err := gorm.Open(b.at.dial(false), b.at.config(&gorm.Config{PrepareStmt: prepare}))
-			b.ok(err)
-			own, err := plain.DB()
-			b.ok(err)
-			defer own.Close()
+			plain := b.open(&gorm.Config{PrepareStmt: prepare})
 			b.ok(plain.Transaction(func(tx *gorm.DB) error {
-				_, err := writer.Insert(b.t.Context(), tx.Statement.ConnPool, envelope.NewEvent(classNoted{"2"}))
+				_, err := b.writer().Insert(b.t.Context(), tx.Statement.ConnPool, envelope.NewEvent(classNoted{"2"}))
 				return err
 			}))
 		}
 		assert.Len(b.t, b.rows(), 3)
-	}})
+	})
 }
 
-// outboxRows are what writers fill of each row, in the order of the rows.
-func outboxRows(t *testing.T, db *sql.DB) (stored []map[string]string) {
+// outboxRows are the columns that writers fill, in the order of the rows.
+func outboxRows(t *testing.T, db *gorm.DB) (rows []map[string]any) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT message_id, target_broker, stream, type, ordering_key, priority, content_type, headers, aggregate_type, aggregate_id,"+
-		" correlation_id, causation_id, tenant_id, available_at, expires_at, payload FROM outbox_messages ORDER BY id")
-	require.NoError(t, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	require.NoError(t, err)
-	for rows.Next() {
-		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		require.NoError(t, rows.Scan(into...))
-		row := make(map[string]string, len(columns))
-		for i, column := range columns {
-			row[column] = values[i].String
-		}
-		stored = append(stored, row)
-	}
-	require.NoError(t, rows.Err())
-	return stored
+	require.NoError(t, db.Raw("SELECT message_id, target_broker, stream, type, ordering_key, priority, content_type, headers, aggregate_type, aggregate_id,"+
+		" correlation_id, causation_id, tenant_id, available_at, expires_at, CAST(payload AS text) AS payload FROM outbox_messages ORDER BY id").Scan(&rows).Error)
+	return rows
 }
