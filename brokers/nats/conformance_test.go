@@ -26,13 +26,13 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("InProcess", func(t *testing.T) {
 		t.Parallel()
-		conforms(t, startServer(t, nil), jetstream.StreamConfig{AllowDirect: true})
+		conforms(t, startServer(t, nil), jetstream.StreamConfig{})
 	})
 	t.Run("Process", func(t *testing.T) {
 		t.Parallel()
-		conforms(t, startProcesses(t, 1), jetstream.StreamConfig{AllowDirect: true})
+		conforms(t, startProcesses(t, 1), jetstream.StreamConfig{})
 	})
-	t.Run("Cluster", func(t *testing.T) { // where a direct answer could be that of a follower which is behind
+	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()
 		conforms(t, startProcesses(t, 3), jetstream.StreamConfig{Replicas: 3})
 	})

@@ -21,11 +21,18 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/nats"
 )
 
+// startOrdering starts a server with a stream for ordering.*.
+func startOrdering(t *testing.T) *jetServer {
+	t.Helper()
+	s := startServer(t, nil)
+	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	return s
+}
+
 // TestMissingStream: a subject without a stream is out, by itself.
 func TestMissingStream(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	s := startOrdering(t)
 	b := open(t, s.url)
 	results := b.Publish(t.Context(), []brokers.Message{
 		numbered("nowhere::order", "a", 1), numbered("ordering::order", "a", 2), numbered("ordering::order", "b", 3),
@@ -122,8 +129,7 @@ func TestRefusals(t *testing.T) {
 // TestRequiredFields: id and type must travel; what else headers cannot carry is named.
 func TestRequiredFields(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	s := startOrdering(t)
 	b := open(t, s.url, nats.Settings{MaxPending: 2}) // a message that cannot be sent gives its slot back
 	bad := make([]brokers.Message, 5)
 	for i := range bad {
@@ -140,7 +146,9 @@ func TestRequiredFields(t *testing.T) {
 		{Name: "fits", Value: "ünï"},
 		{Name: "long", Value: strings.Repeat("v", 40<<10)},
 	}
-	results := b.Publish(t.Context(), bad)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	results := b.Publish(ctx, bad)
 	assert.Equal(t, []string{"permanent", "permanent", "permanent", "permanent", ""}, classes(results))
 	assert.Equal(t, []string{"Nats-TTL", "nats-rollup", "Status", "a b", "x", "y", "long"}, results[4].Omitted)
 	received := s.received(t, "ordering.order", "ordering::order")
@@ -151,8 +159,7 @@ func TestRequiredFields(t *testing.T) {
 // TestOddKeys: whatever a key is, it travels, and no two of them become one.
 func TestOddKeys(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	s := startOrdering(t)
 	keys := []string{"a", " a", "a ", "a\n", "\ta", "50%", "50%25", "%0A", "\n", " ", "ключ", "a b"}
 	for i, key := range keys {
 		require.NoError(t, open(t, s.url).Publish(t.Context(), []brokers.Message{numbered("ordering::order", key, i)})[0].Err)
@@ -235,8 +242,7 @@ func TestTLS(t *testing.T) {
 // later, and the broker finds a server that comes.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	s := startOrdering(t)
 	url := s.url
 	s.stop(t)
 	b := open(t, url)
@@ -306,8 +312,7 @@ func TestOpen(t *testing.T) {
 // TestFewSlots: calls that share very few slots finish all the same, and keep their order.
 func TestFewSlots(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	s.stream(t, jetstream.StreamConfig{Name: "ORDERING", Subjects: []string{"ordering.*"}})
+	s := startOrdering(t)
 	b := open(t, s.url, nats.Settings{MaxPending: 2})
 	var all sync.WaitGroup
 	for caller := range 6 {

@@ -226,11 +226,6 @@ func (p *partner) answers(answer http.HandlerFunc) {
 	p.answer = answer
 }
 
-// status has the endpoint answer with a status.
-func (p *partner) status(status int) {
-	p.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-}
-
 func (p *partner) requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
