@@ -26,7 +26,8 @@ type completion struct {
 
 func newCompletion(t *testing.T) *completion {
 	t.Helper()
-	store := openStore(t, testenv.Postgres(t), "completion")
+	// Transactions see what was committed before each statement, whatever the server's default.
+	store := openStore(t, with(t, testenv.Postgres(t), "default_transaction_isolation", "serializable"), "completion")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	c := &completion{T: t, store: store}
@@ -288,17 +289,18 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	assert.Equal(t, ids, c.drain())
 }
 
-// What a broker has confirmed, and what was decided about the rest, is on the disk before anybody
-// relies on it: a crash of the server that took it away would have messages sent again without end,
-// and attempts that are never counted. Only claims need not wait for the disk, as the documentation
-// says: losing one repeats a send at most.
+// Outcomes are on the disk before a relay relies on them: a crash of the server that took them away
+// would have messages sent again without end, and attempts that are never counted. Claims need not
+// wait for the disk: losing one repeats a send at most. All transactions read what is committed.
 func TestOutcomesAreDurable(t *testing.T) {
 	t.Parallel()
 	c := newCompletion(t)
 	c.exec("CREATE TABLE commits (n bigint GENERATED ALWAYS AS IDENTITY, what text, setting text)")
 	// Deferred, so that it sees the setting with which the transaction commits.
 	c.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN
-		INSERT INTO commits (what, setting) VALUES (OLD.status || ' > ' || NEW.status, current_setting('synchronous_commit')); RETURN NULL; END $f$`)
+		INSERT INTO commits (what, setting) VALUES (OLD.status || ' > ' || NEW.status, current_setting('synchronous_commit')
+			|| CASE WHEN current_setting('transaction_isolation') <> 'read committed' THEN ', ' || current_setting('transaction_isolation') ELSE '' END);
+		RETURN NULL; END $f$`)
 	c.exec("CREATE CONSTRAINT TRIGGER note AFTER UPDATE ON completion DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()")
 	commits := func() []string {
 		t.Helper()
@@ -352,4 +354,26 @@ func TestOutcomesAreDurable(t *testing.T) {
 		c.exec("DELETE FROM completion")
 		c.exec("DELETE FROM completion_key_blocks")
 	}
+}
+
+// A key that no index can hold, on a table whose CHECK an operator has dropped, blocks nothing: else
+// nothing of its batch could be written, and its neighbours would be sent again.
+func TestLongKeyCostsItself(t *testing.T) {
+	t.Parallel()
+	c := newCompletion(t)
+	c.exec("ALTER TABLE completion DROP CONSTRAINT IF EXISTS completion_ordering_key, DROP CONSTRAINT IF EXISTS completion_bounds")
+	c.exec(`INSERT INTO completion (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', 't', key, '' FROM (SELECT string_agg(md5((300 * n + i)::text), '') AS key
+		  FROM generate_series(1, 100) AS n, generate_series(1, 250) AS i GROUP BY n) AS keys
+		 WHERE get_byte(sha256(key::bytea), 0) & 3 = $1 LIMIT 1`, c.shard)
+	c.insert()
+	batch, ids := c.claim(10)
+	require.Len(t, ids, 2)
+	c.complete(&driver.Completion{
+		Lease: batch.Lease, BlockAbandoned: true, Published: []driver.Delivered{{ID: ids[1]}},
+		Other: []driver.Outcome{{ID: ids[0], Status: outbox.StatusAbandoned, Spent: true}},
+	})
+	blocks := -1
+	require.NoError(t, c.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM completion_key_blocks").Scan(&blocks))
+	assert.Zero(t, blocks)
 }

@@ -26,13 +26,6 @@ func TestConformance(t *testing.T) {
 	conform(t, storetest.Run, dsn, dsn)
 }
 
-// TestConformanceOfAHistory: whatever holds of an outbox holds of one that is partitioned by day.
-func TestConformanceOfAHistory(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.Postgres(t)
-	conform(t, storetest.RunOnceMore, dsn, dsn, WithHistory())
-}
-
 // conform runs the suite in one database, each test on a table of its own. The stores connect by a
 // DSN of their own.
 func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string, opts ...Option) {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -95,25 +93,5 @@ func TestDecodeGarbage(t *testing.T) {
 		row := wireRow(&driver.Message{MessageID: uuid.NewString(), CreatedAt: time.Now()})
 		row[12] = binary.BigEndian.AppendUint64(nil, infinite)
 		require.ErrorContains(t, (&decoder{left: 1}).decode(&driver.Message{}, &driver.Message{}, row), "column 13 of a claimed row is an infinite time")
-	}
-}
-
-// Only rows of the types and in the formats that the decoder knows are given to it.
-func TestRaw(t *testing.T) {
-	t.Parallel()
-	fields := func() (all []pgconn.FieldDescription) {
-		for _, oid := range messageTypes {
-			all = append(all, pgconn.FieldDescription{DataTypeOID: oid, Format: pgtype.BinaryFormatCode})
-		}
-		return all
-	}
-	assert.True(t, raw(fields(), messageTypes[:]))
-	assert.False(t, raw(fields()[1:], messageTypes[:]))
-	for i, oid := range messageTypes {
-		other, text := fields(), fields()
-		other[i].DataTypeOID = pgtype.NumericOID
-		text[i].Format = pgtype.TextFormatCode
-		assert.False(t, raw(other, messageTypes[:]), i)
-		assert.Equal(t, oid == pgtype.TextOID, raw(text, messageTypes[:]), i)
 	}
 }

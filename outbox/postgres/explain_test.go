@@ -163,3 +163,15 @@ func explainExecute(t *testing.T, conn *pgx.Conn, args string) *planNode {
 func repeated(value string, n int) string {
 	return "ARRAY[" + strings.TrimSuffix(strings.Repeat(value+", ", n), ", ") + "]"
 }
+
+// explainOnly is the text of a plan, without costs.
+func explainOnly(t *testing.T, conn *pgx.Conn, text, args string) string {
+	t.Helper()
+	exec(t, conn, "PREPARE asked AS "+text)
+	defer exec(t, conn, "DEALLOCATE asked")
+	rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE asked("+args+")", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return strings.Join(lines, "\n")
+}

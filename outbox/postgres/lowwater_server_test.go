@@ -43,14 +43,6 @@ func (d *tide) insert(n int) {
 	require.NoError(d, err)
 }
 
-// insertOthers writes rows of a type, each with a key of its own.
-func (d *tide) insertOthers(name string, n int) {
-	d.Helper()
-	d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT gen_random_uuid(), 'b', 's', $1, $1 || i, '' FROM generate_series(1, 1000) AS i
-		 WHERE get_byte(sha256(($1 || i)::bytea), 0) & 3 = $2 LIMIT $3`, name, d.shard, n)
-}
-
 func (d *tide) exec(text string, args ...any) {
 	d.Helper()
 	_, err := d.store.pool.Exec(d.Context(), text, args...)
@@ -173,196 +165,6 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	assert.Equal(t, []int64{24}, d.deliver(false))
 }
 
-// A claim has read its window; and before it tells what it has learned, rows of the shard come
-// back, and another worker of the process, which has begun before it, takes one of them and has
-// learned that. What the first claim knows is older, and raises no mark above the others.
-func TestLowWaterLearnedLate(t *testing.T) {
-	t.Parallel()
-	for name, back := range map[string]struct{ replayed, deferred bool }{
-		"an operator replays":   {replayed: true},
-		"deferred rows are due": {deferred: true},
-		"both":                  {replayed: true, deferred: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newTide(t)
-			require.Equal(t, []int64{1}, d.deliver(false))
-			d.insertOthers("replayed", 2)
-			require.Equal(t, []int64{2, 3}, d.deliver(false))
-			d.insertOthers("deferred", 2)
-			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'deferred'")
-			deferred, err := d.store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
-			require.NoError(t, err)
-			require.Equal(t, 2, deferred)
-			d.rise(false, true)
-
-			claim := func(limit int) *driver.Claim {
-				return &driver.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
-			}
-			begin := func(limit int) *exchange {
-				return &exchange{store: d.store, claim: claim(limit), simple: limit == 100, baseline: d.store.water.take("b", d.shard, time.Now())}
-			}
-			taken := func(batch driver.Batch) (ids []int64) {
-				for _, m := range batch.Messages {
-					ids = append(ids, m.ID)
-				}
-				return ids
-			}
-			second := begin(1)
-			d.rise(false, true)
-			d.insert(1)
-			first := begin(100)
-			require.NoError(t, first.run(t.Context()))
-			require.Len(t, first.answer.Batch.Messages, 1)
-			var want []int64
-			if back.replayed {
-				n, err := d.store.Replay(t.Context(), admin.Filter{Broker: "b", Type: "replayed"}, 10)
-				require.NoError(t, err)
-				require.Equal(t, 2, n)
-				want = append(want, 2, 3)
-			}
-			if back.deferred {
-				d.exec("UPDATE tide SET available_at = NULL WHERE type = 'deferred'")
-				d.exec("UPDATE tide_key_blocks SET wake_at = now()")
-				want = append(want, 4, 5)
-			}
-			require.NoError(t, second.run(t.Context()))
-			d.store.water.learn("b", d.shard, second.baseline, second.sighting, time.Now())
-			d.store.water.learn("b", d.shard, first.baseline, first.sighting, time.Now())
-			got := taken(second.answer.Batch)
-			for range want {
-				exchanged, err := d.store.Exchange(t.Context(), nil, claim(1))
-				require.NoError(t, err)
-				got = append(got, taken(exchanged.Batch)...)
-			}
-			assert.Equal(t, want, got)
-		})
-	}
-}
-
-// Rows come back by the hands of another process. This one, whose marks stand above them, sees them
-// with its next claim.
-func TestLowWaterOfAnotherProcess(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]func(d *tide, other *Store){
-		"deferred rows are due": func(d *tide, other *Store) {
-			d.insertOthers("due", 2)
-			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'due'")
-			d.deferRows(other)
-			d.pass()
-			d.exec("UPDATE tide SET available_at = NULL WHERE type = 'due'")
-			d.exec("UPDATE tide_key_blocks SET wake_at = now()")
-			require.Equal(d, []int64{2}, d.taken(other, 1, true).ids)
-			assert.Equal(d, []int64{3}, d.taken(d.store, 100, false).ids)
-		},
-		"followers are let through": func(d *tide, other *Store) {
-			d.insertOthers("follower", 1)
-			d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
-				SELECT gen_random_uuid(), 'b', 's', type, ordering_key, '' FROM tide, generate_series(1, 2) WHERE id = 2`)
-			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 2")
-			d.deferRows(other)
-			d.exec("UPDATE tide SET available_at = NULL WHERE id = 2")
-			d.exec("UPDATE tide_key_blocks SET wake_at = now()")
-			d.publish(other, d.taken(other, 100, true))
-			d.pass()
-			first := d.taken(other, 1, true)
-			require.Equal(d, []int64{3}, first.ids)
-			d.publish(other, first)
-			assert.Equal(d, []int64{4}, d.taken(d.store, 100, false).ids)
-		},
-		"a late owner abandons": func(d *tide, other *Store) {
-			d.insertOthers("late", 1)
-			d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
-				SELECT gen_random_uuid(), 'b', 's', type, ordering_key, '' FROM tide, generate_series(1, 2) WHERE id = 2`)
-			late := d.taken(other, 2, false)
-			require.Equal(d, []int64{2, 3}, late.ids)
-			d.exec("UPDATE tide SET locked_until = now() WHERE status = 'processing'")
-			again := d.taken(d.store, 2, false)
-			require.Equal(d, []int64{2}, again.ids)
-			d.complete(d.store, again, driver.Outcome{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour})
-			d.deferRows(other)
-			d.pass()
-			d.complete(other, late, driver.Outcome{ID: 3, Status: outbox.StatusAbandoned, Spent: true})
-			d.exec("UPDATE tide SET locked_until = NULL WHERE id = 2")
-			assert.Equal(d, []int64{2}, d.taken(d.store, 100, false).ids)
-		},
-		"an operator replays rows of low priority": func(d *tide, other *Store) {
-			d.exec("ALTER TABLE tide ALTER COLUMN priority SET DEFAULT -1")
-			d.shard += outbox.Shards
-			d.pass()
-			d.exec("DELETE FROM tide WHERE id = 1") // of the same key, and would go first
-			n, err := other.Replay(d.Context(), admin.Filter{Broker: "b"}, 2)
-			require.NoError(d, err)
-			require.Equal(d, 2, n)
-			ready, err := d.store.Ready(d.Context(), "b", 0)
-			require.NoError(d, err)
-			assert.Equal(d, []int{d.shard}, ready.Shards)
-			assert.Equal(d, []int64{2, 3}, d.taken(d.store, 100, false).ids)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newTide(t)
-			require.Equal(t, []int64{1}, d.deliver(false))
-			test(d, openStore(t, d.store.pool.Config().ConnString(), "tide"))
-		})
-	}
-}
-
-// taking is a batch and the ids of its rows.
-type taking struct {
-	lease driver.Lease
-	ids   []int64
-}
-
-func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
-	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), nil, &driver.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
-	require.NoError(d, err)
-	c.lease = exchanged.Batch.Lease
-	for _, m := range exchanged.Batch.Messages {
-		c.ids = append(c.ids, m.ID)
-	}
-	return c
-}
-
-func (d *tide) publish(store *Store, c taking) {
-	d.Helper()
-	s := &driver.Completion{Lease: c.lease}
-	for _, id := range c.ids {
-		s.Published = append(s.Published, driver.Delivered{ID: id})
-	}
-	_, err := store.Exchange(d.Context(), s, nil)
-	require.NoError(d, err)
-}
-
-func (d *tide) complete(store *Store, c taking, outcome driver.Outcome) {
-	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), &driver.Completion{Lease: c.lease, BlockAbandoned: true, Other: []driver.Outcome{outcome}}, nil)
-	require.NoError(d, err)
-	require.Zero(d, exchanged.Completed.Lost)
-}
-
-func (d *tide) deferRows(store *Store) {
-	d.Helper()
-	deferred, err := store.Defer(d.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
-	require.NoError(d, err)
-	require.Positive(d, deferred)
-}
-
-// pass has other rows pass by, with claims that bring nothing back, until the mark stands still.
-func (d *tide) pass() {
-	d.Helper()
-	before := d.floor()
-	for range 10 {
-		d.insert(1)
-		c := d.taken(d.store, 100, false)
-		require.Len(d, c.ids, 1)
-		d.publish(d.store, c)
-	}
-	require.Greater(d, d.floor(), before)
-}
-
 // Rows that an operator opens by hand are found by the full look, and by the claim that follows it.
 func TestLowWaterFullLook(t *testing.T) {
 	t.Parallel()
@@ -385,50 +187,43 @@ func TestLowWaterFullLook(t *testing.T) {
 }
 
 // A server that has lost what it had committed, as a standby can that is promoted too early, hands
-// out ids again that are below the marks. Their rows are seen all the same, by the first look and by the
-// first claim, whoever made the pool.
+// out ids again that are below the marks. The first look and the first claim see their rows, also on a
+// pool of the application's.
 func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 	t.Parallel()
-	for name, own := range map[string]bool{"a pool of its own": true, "a pool of the application's": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, first := range []string{"look", "claim", "claim without order", "window"} {
+		t.Run(first, func(t *testing.T) {
 			t.Parallel()
-			for _, first := range []string{"look", "claim", "claim without order", "window"} {
-				d := newTide(t)
-				if !own {
-					pool, err := pgxpool.New(t.Context(), d.store.pool.Config().ConnString())
-					require.NoError(t, err)
-					t.Cleanup(pool.Close)
-					d.store, err = New(pool, "tide")
-					require.NoError(t, err)
-					d.store.water.every = 1
-				}
-				unordered := first == "claim without order"
-				require.Equal(t, []int64{1}, d.deliver(unordered))
-				d.rise(unordered, true)
-				other := openStore(t, d.store.pool.Config().ConnString(), "tide")
-				for _, statement := range []string{
-					"DELETE FROM tide WHERE id > 2", "ALTER TABLE tide ALTER COLUMN id RESTART WITH 3",
-					"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-				} {
-					_, err := other.pool.Exec(t.Context(), statement)
-					require.NoError(t, err)
-				}
-				_, err := other.pool.Exec(t.Context(), insertTide, 2)
+			d := newTide(t)
+			if first == "claim" {
+				pool, err := pgxpool.New(t.Context(), d.store.pool.Config().ConnString())
 				require.NoError(t, err)
-				d.store.pool.Reset() // so that no call meets a connection that has ended
-				switch first {
-				case "look":
-					ready, err := d.store.Ready(t.Context(), "b", 0)
-					require.NoError(t, err)
-					assert.Equal(t, []int{d.shard}, ready.Shards)
-				case "window":
-					w, err := thin{d.store}.Window(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 10})
-					require.NoError(t, err)
-					assert.Len(t, w.Rows, 2)
-				}
-				assert.Equal(t, []int64{3, 4}, d.deliver(unordered), first)
-				d.rise(unordered, true)
+				t.Cleanup(pool.Close)
+				d.store, err = New(pool, "tide")
+				require.NoError(t, err)
+				d.store.water.every = 1
 			}
+			unordered := first == "claim without order"
+			require.Equal(t, []int64{1}, d.deliver(unordered))
+			d.rise(unordered, true)
+			other := &tide{T: t, store: openStore(t, d.store.pool.Config().ConnString(), "tide")}
+			other.exec("DELETE FROM tide WHERE id > 2")
+			other.exec("ALTER TABLE tide ALTER COLUMN id RESTART WITH 3")
+			other.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+			other.insert(2)
+			d.store.pool.Reset() // so that no call meets a connection that has ended
+			switch first {
+			case "look":
+				ready, err := d.store.Ready(t.Context(), "b", 0)
+				require.NoError(t, err)
+				assert.Equal(t, []int{d.shard}, ready.Shards)
+			case "window":
+				w, err := thin{d.store}.Window(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 10})
+				require.NoError(t, err)
+				assert.Len(t, w.Rows, 2)
+			}
+			assert.Equal(t, []int64{3, 4}, d.deliver(unordered))
+			d.rise(unordered, true)
 		})
 	}
 }

@@ -232,7 +232,10 @@ func (s *sea) run(numbers []int64) bool {
 func TestLowWaterNeverPassesARow(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(uint64(testenv.Seed(t)), 0))
-	const runs = 8000
+	runs := 2000
+	if testenv.Long() {
+		runs = 20_000
+	}
 	raised, believed, beside, after := 0, 0, 0, 0
 	for range runs {
 		s := &sea{T: t, random: random, writers: map[string]*seaWriter{}, open: map[int64]bool{}, finished: map[int64]bool{}}

@@ -53,7 +53,7 @@ func (*block) Close(context.Context) error        { return nil }
 // in progress than there are workers, however many batches are.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	for workers := 1; workers <= outbox.Shards; workers++ {
+	for _, workers := range []int{1, outbox.Shards} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
 			store := &gauge{Store: openStore(t, testenv.Postgres(t), fmt.Sprintf("overlap_%d", workers))}

@@ -23,6 +23,7 @@ import (
 // arguments as SQL literals, the indexes of the outbox table that each may read, the first of which
 // it must read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
+	const found = "type ''; type_prefix ''; key ''; key_prefix ''; aggregate ''; correlation ''; correlated ''; tenant ''; class ''; since NULL; until NULL; unacknowledged false; waiting true; refused ''; limit 100; "
 	return append(searches(s), []plannedSQL{
 		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", indexes: []string{"open"}, rows: 2 * 500, blocks: 1 + 500},
 		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216, '{}', '{}', 0", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
@@ -46,6 +47,8 @@ func planned(s plansSize) []plannedSQL {
 		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
 		{text: "lift", args: "'b', %messages, '{}', %messages, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1500, blocks: 3 * 1000},
 		{text: "free", args: "'b', 'block-7', %messages, NULL, 0, 1::bigint << 40, 1", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 1000, blocks: 500},
+		{text: "find", settings: "settings_find", args: found + "broker 'b'; statuses '{pending,failed,abandoned}'; message_ids '{}'", indexes: []string{"open", "deferred_key", "abandoned"}, rows: s.open() + s.abandoned(), blocks: 2 * s.followers},
+		{name: "abandoned", text: "matches", settings: "settings_find", args: found + "broker 'b'; statuses '{abandoned}'; message_ids '{}'", indexes: []string{"abandoned"}, rows: s.abandoned()},
 		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000},
 		{text: "blocks_of", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; keys '{later-1,later-2}'", blocks: 1002},
 		{text: "blocks_of_key", settings: "settings_operate", args: "broker 'b'; key 'later-1'", blocks: 1},
@@ -137,6 +140,7 @@ func thePlansSize() plansSize {
 }
 
 func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }
+func (s plansSize) open() int      { return s.claimable + s.scheduled + s.followers }
 func (s plansSize) failed() int    { return s.claimable / 1000 }
 func (s plansSize) abandoned() int { return s.finished / 100 }
 
@@ -242,90 +246,63 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, "COMMIT")
 }
 
-// TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table was empty until
-// the table is analysed. What runs under the lock of a shard reads no table from end to end by
-// then, and finds blocks by their keys.
+// TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table had no rows, or a few,
+// until the table is analysed. With the settings that each statement has, and no others, it reads no
+// table from end to end by then, and finds blocks by their keys.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Postgres(t)
+	dsn, size := testenv.Postgres(t), thePlansSize()
 	_, err := openStore(t, dsn, "empty").Migrate(t.Context())
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	const operator, claim, completion = "settings_operate", "try_lock", "settings"
-	size := thePlansSize()
 	exec(t, conn, size.replace("SELECT set_config('fanout.session', '7', false), set_config('fanout.turn', 'mine', false), set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
-	for _, analysed := range []bool{false, true} {
-		if analysed {
-			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
-		}
-		for text, run := range map[string]string{
-			"claim": claim, "window": "plan_settings", "take": "try_lock", "take_unordered": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "delete_published": completion, "claim_unordered": "", "mark_other": completion,
-			"pick": operator, "blocks_of": operator, "blocks_of_key": operator, "forget_blocks": operator, "move_blocks": operator, "requeue": operator, "abandon": operator,
-		} {
-			exec(t, conn, "BEGIN")
-			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
-			switch run {
-			case claim:
-				exec(t, conn, readSQL(run, "empty"), 1)
-			default:
-				exec(t, conn, readSQL("lock", "empty"), 1)
-				if run != "" {
-					exec(t, conn, textOf(t, run, "empty"))
-				}
-			}
-			all := planned(size)
-			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
-			plan := explainOnly(t, conn, textOf(t, p.text, "empty"), p.literals(t, size))
-			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			blocked := map[string]int{"claim": 1, "window": 1, "claim_unordered": 1, "ready": 1}[text] // the first block of a broker, or its pause
-			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
-			exec(t, conn, "ROLLBACK")
-		}
+	statements := map[string][]string{ // by what comes before them in the transaction
+		"try_lock":              {"claim", "take"},
+		"plan_settings":         {"window", "claim_unordered", "fetch"},
+		"take_settings":         {"take_unordered"},
+		"lock":                  {"lift", "free", "defer", "renew", "ready"},
+		"lock take_settings":    {"blocks"},
+		"settings":              {"mark_published", "delete_published"},
+		"lock settings":         {"mark_other"},
+		"lock settings_operate": {"pick", "blocks_of", "blocks_of_key", "forget_blocks", "move_blocks", "requeue", "abandon"},
 	}
-}
-
-// TestPlanOfAPurgeWithoutBlocks: while statistics say that there are no blocks, all indexes of
-// theirs cost the same. The purge of abandoned rows looks a block up by its message all the same,
-// not through all blocks of the broker.
-func TestPlanOfAPurgeWithoutBlocks(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.Postgres(t)
-	_, err := openStore(t, dsn, "unblocked").Migrate(t.Context())
-	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	exec(t, conn, fill("unblocked", 3000, "published"))
-	exec(t, conn, "VACUUM (ANALYZE) unblocked, unblocked_key_blocks")
-	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+	const byBroker = "Index Cond: (target_broker = $1)\n"
+	blocked := map[string]int{"claim": 1, "window": 1, "claim_unordered": 1, "ready": 1} // the first block of a broker, or its pause
+	all := planned(size)
+	check := func(state string) {
+		for before, texts := range statements {
+			for _, text := range texts {
+				exec(t, conn, "BEGIN")
+				for name := range strings.FieldsSeq(before) {
+					if strings.HasSuffix(name, "lock") {
+						exec(t, conn, readSQL(name, "empty"), 1)
+					} else {
+						exec(t, conn, textOf(t, name, "empty"))
+					}
+				}
+				exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
+				p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
+				plan := explainOnly(t, conn, textOf(t, p.text, "empty"), p.literals(t, size))
+				assert.NotContains(t, plan, "Seq Scan", "%s, %s", text, state)
+				assert.Equal(t, blocked[text], strings.Count(plan, byBroker), "%s, %s: by the broker alone\n%s", text, state, plan)
+				exec(t, conn, "ROLLBACK")
+			}
+		}
 		exec(t, conn, "BEGIN")
-		exec(t, conn, textOf(t, "settings_purge", "unblocked"))
-		exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
-		plan := explainOnly(t, conn, textOf(t, "purge_abandoned", "unblocked"), literalsOf(t, "purge_abandoned", "broker 'b'; retention 60000000; limit 5000"))
-		assert.Contains(t, plan, "unblocked_blocks_pkey", mode)
-		assert.NotContains(t, plan, "unblocked_blocks_wake", mode)
+		exec(t, conn, textOf(t, "settings_purge", "empty"))
+		purge := explainOnly(t, conn, textOf(t, "purge_abandoned", "empty"), literalsOf(t, "purge_abandoned", "broker 'b'; retention 60000000; limit 5000"))
+		assert.Contains(t, purge, "empty_blocks_pkey", "%s: the block of a row, and not all blocks of the broker", state)
+		assert.NotContains(t, purge, "empty_blocks_wake", state)
 		exec(t, conn, "ROLLBACK")
 	}
-}
-
-// TestIndexesHoldHashesOfKeys: entries of the index that rows enter by their key are as small for
-// the longest keys as for short ones.
-func TestIndexesHoldHashesOfKeys(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.Postgres(t)
-	_, err := openStore(t, dsn, "hashed").Migrate(t.Context())
-	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	exec(t, conn, `INSERT INTO hashed (message_id, target_broker, stream, type, ordering_key, payload, deferred)
-		SELECT gen_random_uuid(), 'a', 's', 't', left(repeat(md5(i::text), 16), 512), '', true FROM generate_series(1, 5000) AS i`)
-	exec(t, conn, "REINDEX INDEX hashed_deferred_key")
-	var perRow int
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_relation_size('hashed_deferred_key') / 5000").Scan(&perRow))
-	assert.Less(t, perRow, 60)
+	check("no rows, never analysed")
+	exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
+	check("no rows, analysed")
+	exec(t, conn, fill("empty", 20, "pending"))
+	exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
+	check("a few rows, analysed")
 }
 
 func exec(t *testing.T, conn *pgx.Conn, text string, args ...any) {

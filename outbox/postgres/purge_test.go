@@ -19,7 +19,7 @@ import (
 func TestExclusiveHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	for _, mode := range []string{"", "simple_protocol", "exec", "cache_describe", "describe_exec"} {
+	for _, mode := range []string{"", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			own := dsn

@@ -183,60 +183,6 @@ func TestFollowersOfRepeatedIDs(t *testing.T) {
 	assert.Zero(t, r.number("SELECT count(*) FROM repeated_key_blocks"))
 }
 
-// A block that is back in the way of claims goes before a row of its id that the index has before it.
-func TestBlockOfRepeatedIDComesBack(t *testing.T) {
-	t.Parallel()
-	r, keys := newRepeated(t), fourKeys()
-	r.insert(keys[:1], 5)
-	exec(t, r.conn, "UPDATE repeated SET status = 'failed', attempts = 1, locked_until = now() + interval '1 hour'")
-	deferred, err := r.store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: 1, Window: 100})
-	require.NoError(t, err)
-	require.Equal(t, 1, deferred)
-	r.insert(keys[:1], 5)
-	exec(t, r.conn, "UPDATE repeated SET locked_until = now() WHERE attempts = 1") // it stands behind the other one now
-	exec(t, r.conn, "UPDATE repeated_key_blocks SET wake_at = now()")
-	for _, attempts := range []int{1, 0} {
-		var batch driver.Batch
-		for range 3 { // the first lifts the block
-			if batch, _ = r.claim(); len(batch.Messages) > 0 {
-				break
-			}
-		}
-		require.Len(t, batch.Messages, 1)
-		require.Equal(t, attempts, batch.Messages[0].Attempts)
-		r.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: 5}}})
-	}
-	assert.Zero(t, r.number("SELECT count(*) FROM repeated_key_blocks"))
-}
-
-// A follower with the id of its block comes back with the first ones, however many there are.
-func TestFollowerOfItsBlocksID(t *testing.T) {
-	t.Parallel()
-	r, keys := newRepeated(t), fourKeys()
-	r.insert(slices.Repeat(keys[:1], 2), 5, 5)
-	exec(t, r.conn, `INSERT INTO repeated (id, message_id, target_broker, stream, type, ordering_key, payload)
-		SELECT i, gen_random_uuid(), 'b', 's', 'T', $1, '' FROM generate_series(6, 1500) AS i`, keys[0])
-	exec(t, r.conn, "UPDATE repeated SET status = 'failed', attempts = 1, locked_until = now() + interval '1 hour' WHERE ctid = (SELECT min(ctid) FROM repeated)")
-	for {
-		deferred, err := r.store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: 1, Window: 500})
-		require.NoError(t, err)
-		if deferred == 0 {
-			break
-		}
-	}
-	require.Equal(t, 1497, r.number("SELECT count(*) FROM repeated WHERE deferred"))
-	exec(t, r.conn, "UPDATE repeated SET status = 'published', deferred = false, published_at = now(), finished_at = now(), locked_until = NULL WHERE attempts = 1")
-	exec(t, r.conn, "UPDATE repeated_key_blocks SET wake_at = now()")
-	for range 10 {
-		if r.number("SELECT count(*) FROM repeated WHERE deferred") < 1496 {
-			break
-		}
-		_, _ = r.claim()
-	}
-	assert.Zero(t, r.number("SELECT count(*) FROM repeated WHERE deferred AND id = 5"))
-	assert.Greater(t, r.number("SELECT count(*) FROM repeated WHERE deferred"), 500)
-}
-
 // An identity that begins anew beside rows that wait, under a running relay: all that is written is
 // delivered, those of a key that came after it in the order of their ids, and nothing is left behind.
 func TestIdentityBeginsAnew(t *testing.T) {

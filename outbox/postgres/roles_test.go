@@ -142,19 +142,23 @@ func TestRolesRelay(t *testing.T) {
 	deferred, err := relay.Defer(t.Context(), claim)
 	require.NoError(t, err)
 	assert.NotZero(t, deferred)
-	_, err = relay.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
-	require.NoError(t, err)
-	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
-	require.NoError(t, err)
-	require.NoError(t, relay.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}))
-	_, err = relay.Instances(t.Context())
-	require.NoError(t, err)
-	_, err = relay.Counts(t.Context())
-	require.NoError(t, err)
-	_, err = relay.Backlog(t.Context())
-	require.NoError(t, err)
-	_, err = relay.Pauses(t.Context())
-	require.NoError(t, err)
+	for name, allowed := range map[string]func() error{
+		"purge": func() error {
+			_, err := relay.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
+			return err
+		},
+		"exclusive": func() error {
+			_, err := relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
+			return err
+		},
+		"heartbeat": func() error { return relay.Heartbeat(t.Context(), admin.Instance{ID: uuid.New()}) },
+		"instances": func() error { _, err := relay.Instances(t.Context()); return err },
+		"counts":    func() error { _, err := relay.Counts(t.Context()); return err },
+		"backlog":   func() error { _, err := relay.Backlog(t.Context()); return err },
+		"pauses":    func() error { _, err := relay.Pauses(t.Context()); return err },
+	} {
+		require.NoError(t, allowed(), name)
+	}
 
 	browses(t, relay, true)
 	_, err = relay.BeginAudit(t.Context(), admin.AuditEntry{Actor: "me", Via: "http", Action: "pause", Broker: "b"})

@@ -1,11 +1,12 @@
 package postgres
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -16,18 +17,37 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple
-// protocol differs most from the usual one.
+// waysToConnect are other ways in which a store connects, or keeps its rows.
+var waysToConnect = map[string]struct {
+	parameters [][2]string
+	opts       []Option
+}{
+	"History": {opts: []Option{WithHistory()}},
+	// Behind a pooler one switches prepared statements off. The simple protocol differs most from the usual one.
+	"simple_protocol": {parameters: [][2]string{{"default_query_exec_mode", "simple_protocol"}}},
+	"exec":            {parameters: [][2]string{{"default_query_exec_mode", "exec"}}},
+	"cache_describe":  {parameters: [][2]string{{"default_query_exec_mode", "cache_describe"}}},
+	"serializable":    {parameters: [][2]string{{"default_transaction_isolation", "serializable"}, {"pool_max_conns", "1"}}},
+}
+
+// TestConformanceOfExecModes: a quarter of the suite runs with one of the settings, another quarter and
+// setting with each seed. The long run runs all of the suite with all of them.
 func TestConformanceOfExecModes(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"simple_protocol", "exec", "cache_describe"} {
-		t.Run(mode, func(t *testing.T) {
+	names := slices.Sorted(maps.Keys(waysToConnect))
+	if !testenv.Long() {
+		turn := testenv.Turn(t, len(names))
+		names = names[turn : turn+1]
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if mode != "simple_protocol" {
-				testenv.NeedLong(t)
-			}
 			dsn := testenv.Postgres(t)
-			conform(t, storetest.RunOnceMore, dsn, with(t, dsn, "default_query_exec_mode", mode))
+			own := dsn
+			for _, parameter := range waysToConnect[name].parameters {
+				own = with(t, own, parameter[0], parameter[1])
+			}
+			conform(t, storetest.RunOnceMore, dsn, own, waysToConnect[name].opts...)
 		})
 	}
 }
@@ -74,8 +94,7 @@ func TestOpen(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestDeadlock: the server may break off a claim, or a completion, in favour of another
-// transaction. That is no news to anybody.
+// The server may break off a claim, or a completion, in favour of another transaction. It is tried again.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -106,7 +125,7 @@ func TestDeadlock(t *testing.T) {
 	assert.Equal(t, &driver.Completed{}, result.Completed, "known from the try that wrote it")
 	assert.Len(t, result.Batch.Messages, 1)
 
-	_, err = store.pool.Exec(t.Context(), "ALTER SEQUENCE victims INCREMENT BY 2 RESTART WITH 1") // everybody is a victim
+	_, err = store.pool.Exec(t.Context(), "ALTER SEQUENCE victims INCREMENT BY 2 RESTART WITH 1") // each transaction is a victim
 	require.NoError(t, err)
 	s.Lease = result.Batch.Lease
 	result, err = store.Exchange(t.Context(), s, claim)
@@ -114,7 +133,7 @@ func TestDeadlock(t *testing.T) {
 	assert.Nil(t, result.Completed)
 }
 
-// TestMissingSchema: "run fanout migrate" is no help to an operator who has just done so.
+// "run fanout migrate" does not help an operator who has just done so.
 func TestMissingSchema(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Postgres(t), "nowhere.outbox")
@@ -123,7 +142,7 @@ func TestMissingSchema(t *testing.T) {
 	require.NotErrorIs(t, err, outbox.ErrSchema)
 }
 
-// TestReadOnly: the answer to a relay on a standby names the remedy.
+// The error of a relay on a standby names the remedy.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -137,15 +156,6 @@ func TestReadOnly(t *testing.T) {
 		require.ErrorContains(t, err, "needs the primary")
 	}
 }
-
-// TestIsolation: claims see what was committed before them, whatever the server's default.
-func TestIsolation(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.Postgres(t)
-	conform(t, storetest.RunOnceMore, dsn, with(t, with(t, dsn, "default_transaction_isolation", "serializable"), "pool_max_conns", "1"))
-}
-
-var _ pgx.BatchTracer = (*tracer)(nil)
 
 // A table without a schema must not have the name of a part of a statement, which would be read in
 // its place.

@@ -19,10 +19,10 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// TestTakesDoNotWait: what was chosen is taken under the shard's lock, or not at all: two
-// transactions that take, renew or mark the same rows in different orders would wait for each other
-// until the server breaks one of them off, after a second. Where order is off there is no such lock,
-// and a row that somebody else has locked is passed over.
+// TestTakesDoNotWait: chosen rows are taken under the shard's lock, or not at all: two transactions that
+// take, renew or mark the same rows in different orders would wait for each other until the server
+// breaks one of them off, after a second. Where order is off there is no such lock, and a claim passes
+// over a row that another session has locked.
 func TestTakesDoNotWait(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -52,7 +52,7 @@ func TestTakesDoNotWait(t *testing.T) {
 	assert.Zero(t, deadlocks(t, dsn))
 }
 
-// A lift changes blocks, and waits for whoever is at that in the shard.
+// A lift changes blocks, and waits for the session that has the shard.
 func TestLiftsWaitForTheShard(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -132,9 +132,9 @@ func (r *errorLog) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Trac
 	}
 }
 
-// TestConflictsKeepTheConnection: with several relays there are many, a new connection costs more than
-// what was to be done on it, and whoever is on call would have to know that an error in the server's
-// log is none.
+// TestConflictsKeepTheConnection: with several relays there are many conflicts. A new connection costs
+// more than the work that was to be done on it, and an error in the server's log would wake an operator
+// for nothing.
 func TestConflictsKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
