@@ -19,7 +19,7 @@ import (
 
 // most is the bound. Names that become fields or methods are names all the same: it is there so that
 // a maintainer looks whether a further one is worth it.
-const most = 816
+const most = 820
 
 // unreleased are folders of modules that are never imported, and of what is no code of ours.
 var unreleased = []string{"benchmarks", "demo", "deploy", "examples", "integration", "testdata", "internal"}
