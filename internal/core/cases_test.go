@@ -105,6 +105,18 @@ func TestClaimCases(t *testing.T) {
 			Decision{Take: ids(1), Cut: true},
 		},
 		{
+			"a claim may use up its bytes",
+			[]driver.Row{with(ready(1, "a"), weighs(20)), with(ready(2, "b"), weighs(30)), with(ready(3, "c"), weighs(1))},
+			Limits{Rows: 10, Bytes: 50},
+			Decision{Take: ids(1, 2), Cut: true},
+		},
+		{
+			"of two rows with one id the second stays, and with it what is behind it of its key",
+			[]driver.Row{ready(1, "a"), ready(1, "a"), ready(2, "a"), ready(3, "b")},
+			ten,
+			Decision{Take: ids(1, 3)},
+		},
+		{
 			"a small row does not overtake a large one, not even of another key",
 			[]driver.Row{with(ready(1, "a"), weighs(20)), with(ready(2, "b"), weighs(60)), with(ready(3, "c"), weighs(5))},
 			Limits{Rows: 10, Bytes: 50},

@@ -34,8 +34,7 @@ var kafka = &kind{
 	remedy: "Install Java 17 and Maven, which fetches it",
 }
 
-// kafkaProject has Maven copy a Kafka with all that it needs, and a logger that writes to standard
-// error.
+// kafkaProject has Maven copy a Kafka with its dependencies, and a logger that writes to standard error.
 const kafkaProject = `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>fanout</groupId>
@@ -61,8 +60,7 @@ func fetchKafka(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, "libs"), err
 }
 
-// OwnKafka starts a new cluster of one node and returns when it answers. URL is its address. The
-// error is [ErrNoBinary] where that is the reason.
+// OwnKafka is [OwnKafkaCluster] of one node. URL is its address.
 func OwnKafka(ctx context.Context) (*Own, error) {
 	cluster, err := OwnKafkaCluster(ctx, 1)
 	if err != nil {
@@ -109,9 +107,8 @@ type KafkaCluster struct {
 	Nodes []*Own // of which the first has id 1, and so on
 }
 
-// A KafkaListener is one that each node has beside that of its URL. A client is told the addresses of all
-// nodes by the first one that it asks, and would go past a proxy: by a listener of its own it is told those
-// of its proxies.
+// A KafkaListener is one that each node has beside that of its URL. The first node that a client asks tells
+// it the addresses of all nodes; by a listener of its own, it is told those of its proxies.
 type KafkaListener struct {
 	Name string // of capital letters, digits and underscores
 	// Advertise returns the address that clients of the listener are told for a node, by its id and the
@@ -119,8 +116,8 @@ type KafkaListener struct {
 	Advertise func(node int, address string) (string, error)
 }
 
-// OwnKafkaCluster starts a new cluster of n nodes, with listeners of the caller's, and returns when all
-// answer. The error is [ErrNoBinary] where that is the reason.
+// OwnKafkaCluster starts a new cluster of n nodes, with listeners of the caller's. Errors are those of
+// [OwnRedis].
 func OwnKafkaCluster(ctx context.Context, n int, further ...KafkaListener) (*KafkaCluster, error) {
 	libs, err := binary(KafkaLibVariable)
 	if err != nil {
@@ -162,8 +159,7 @@ type kafkaNode struct {
 // furtherListener is a node's of a [KafkaListener].
 type furtherListener struct{ name, address, advertised string }
 
-// newKafkaNodes prepares the nodes of a new cluster. With secured each has a listener with SASL PLAIN
-// beside the one without a login.
+// newKafkaNodes prepares the nodes of a new cluster.
 func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, further ...KafkaListener) (nodes []*kafkaNode, err error) {
 	defer func() {
 		if err != nil {

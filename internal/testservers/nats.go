@@ -18,8 +18,7 @@ var nats = &kind{
 	remedy: "Run in this repository, with the go command in PATH",
 }
 
-// OwnNATS starts a nats-server with JetStream, with flags of the caller's, and returns when it
-// answers. The error is [ErrNoBinary] where that is the reason.
+// OwnNATS starts a nats-server with JetStream and flags of the caller's. Errors are those of [OwnRedis].
 func OwnNATS(ctx context.Context, flags ...string) (*Own, error) {
 	own, err := newNATS(ctx, "one", flags...)
 	if err != nil {

@@ -159,9 +159,6 @@ func (o *Own) Start(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the server's process has ended.
-func (o *Own) Done() <-chan struct{} { return o.process.Done() }
-
 // Close ends the server, if it runs, and removes its files.
 func (o *Own) Close() error {
 	var err error

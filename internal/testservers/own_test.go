@@ -55,7 +55,6 @@ func TestOwn(t *testing.T) {
 			for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 				require.NoError(t, listens(t.Context(), own), signal)
 				require.NoError(t, own.End(signal, patience))
-				<-own.Done()
 				require.Error(t, listens(t.Context(), own), signal)
 				require.NoError(t, own.Start(t.Context()), signal)
 			}

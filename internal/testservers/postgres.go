@@ -97,8 +97,8 @@ func launchPostgres(ctx context.Context, bin string) (*Own, error) {
 	return startPostgres(ctx, bin, "fsync=off", "autovacuum=off", "jit=off")
 }
 
-// OwnPostgres starts a new cluster, with fsync on and settings ("name=value") of the caller's, and
-// returns when it answers. The error is [ErrNoBinary] where that is the reason.
+// OwnPostgres starts a new cluster, with fsync on and settings ("name=value") of the caller's. Errors are
+// those of [OwnRedis].
 func OwnPostgres(ctx context.Context, settings ...string) (*Own, error) {
 	bin, err := binary(PostgresBinVariable)
 	if err != nil {

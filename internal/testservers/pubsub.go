@@ -15,8 +15,11 @@ var pubSub = &kind{
 	remedy: "Run gcloud components install pubsub-emulator, or install the package google-cloud-cli-pubsub-emulator, and Java",
 }
 
-// findPubSub returns the path of the emulator's jar in a Google Cloud SDK.
+// findPubSub returns the path of the emulator's jar in a Google Cloud SDK, where there is a Java for it.
 func findPubSub(context.Context) string {
+	if _, err := exec.LookPath(javaPath()); err != nil {
+		return ""
+	}
 	roots := []string{os.Getenv("CLOUDSDK_ROOT_DIR"), "/usr/lib/google-cloud-sdk", "/opt/google-cloud-sdk", "/google-cloud-sdk", "/opt/homebrew/share/google-cloud-sdk"}
 	if gcloud, err := exec.LookPath("gcloud"); err == nil {
 		if gcloud, err = filepath.EvalSymlinks(gcloud); err == nil {
@@ -49,11 +52,14 @@ func launchPubSub(ctx context.Context, jar string) (*Own, error) {
 	return own.begin(ctx)
 }
 
-// java runs a program in a small machine that starts soon: of JAVA_HOME, else of PATH.
-func (w *workspace) java(ctx context.Context, args ...string) *exec.Cmd {
-	java := "java"
+func javaPath() string {
 	if home := os.Getenv("JAVA_HOME"); home != "" {
-		java = filepath.Join(home, "bin", "java")
+		return filepath.Join(home, "bin", "java")
 	}
-	return w.command(ctx, java, append([]string{"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, args...)...)
+	return "java"
+}
+
+// java runs a program in a small machine that starts soon.
+func (w *workspace) java(ctx context.Context, args ...string) *exec.Cmd {
+	return w.command(ctx, javaPath(), append([]string{"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, args...)...)
 }

@@ -2,17 +2,19 @@ package relay
 
 import (
 	"context"
+	"encoding/base64"
+	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/brokers/signature"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -140,52 +142,24 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// skewed is a store with one row, and with a clock of its own.
+// skewed is a store whose clock differs from ours.
 type skewed struct {
 	stub
 
-	ahead, doubt, created time.Duration
-
-	mu           sync.Mutex
-	given, asked bool
+	ahead, doubt time.Duration
 }
 
-func (s *skewed) Diagnose(context.Context) (d admin.Diagnosis, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = true
-	d.ClockOffset, d.ClockError = s.ahead, s.doubt
-	return d, nil
+func (s skewed) Diagnose(context.Context) (admin.Diagnosis, error) {
+	return admin.Diagnosis{ClockOffset: s.ahead, ClockError: s.doubt}, nil
 }
 
-func (s *skewed) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, err := s.stub.Exchange(ctx, completion, claim)
-	if claim != nil && !s.given && s.asked {
-		s.given = true
-		m := message(1)
-		m.CreatedAt = time.Now().Add(s.ahead - s.created)
-		e.Batch.Messages = []driver.Message{m}
-	}
-	return e, err
-}
-
-func (s *skewed) Ready(context.Context, string, wakeup.Set) (driver.Readiness, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.asked { // the row comes when the clocks have been compared
-		return driver.Readiness{}, nil
-	}
-	return driver.Readiness{Shards: []int{0}}, nil
-}
-
-// The age of a message is that of the database's clock, and never negative.
+// The age of a message is that of the database's clock, and never negative. An engine compares the
+// clocks where an observer asks for ages.
 func TestObserverKnowsTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ahead, doubt time.Duration // of the database
-		created      time.Duration // by the database's clock, before it shows 0
+		created      time.Duration // before the call ended, by the database's clock
 		want         time.Duration
 	}{
 		"together":       {0, 0, 3 * time.Second, 3 * time.Second},
@@ -196,18 +170,77 @@ func TestObserverKnowsTheDatabasesClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				observer := &seeing{}
-				engine, err := NewEngine(EngineConfig{
-					Stores:   map[string]driver.Delivery{"d": &skewed{ahead: c.ahead, doubt: c.doubt, created: c.created}},
-					Observer: observer, Brokers: map[string]Target{"b": {Broker: taker{}, Policy: outbox.Policy{PollMin: time.Second}}},
-				})
-				require.NoError(t, err)
-				stop := running(t, engine.Run)
-				time.Sleep(10 * time.Second)
-				stop()
-				require.Equal(t, []time.Duration{c.want}, observer.ages)
-			})
+			config := EngineConfig{
+				Stores: map[string]driver.Delivery{"d": skewed{ahead: c.ahead, doubt: c.doubt}}, Brokers: map[string]Target{"b": {Broker: taker{}}}, Observer: &seeing{},
+			}
+			engine, err := NewEngine(config)
+			require.NoError(t, err)
+			engine.clocks[0].look(t.Context())
+			began := time.Now()
+			m := message(1)
+			m.CreatedAt = began.Add(time.Second + c.ahead - c.created)
+			call := Call{Messages: []*driver.Message{&m}, Began: began, Took: time.Second, clock: engine.processors[0].clock}
+			assert.Equal(t, c.want, call.Age(0))
 		})
+	}
+}
+
+// signingKeys are one key of Ed25519, of the producer and of a partner.
+func signingKeys(t *testing.T) *signature.Keys {
+	t.Helper()
+	keys := new(signature.Keys)
+	require.NoError(t, keys.Add("2026-11", "whsk_"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))))
+	return keys
+}
+
+// Each attempt of each message is signed when it is made, one that is repeated alone included, whatever
+// the row says; and the row says nothing of it.
+func TestProcessorSigns(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		keys := signingKeys(t)
+		began := time.Now()
+		var attempts []time.Duration
+		broker := memory.New()
+		broker.Fail = func(m brokers.Message) error {
+			attributes := map[string]string{}
+			for name, value := range m.Fields {
+				assert.NotContains(t, attributes, name, "each field once")
+				attributes[name] = value
+			}
+			signed, err := keys.Verify("s", attributes, m.Payload)
+			assert.NoError(t, err)
+			if string(m.Payload) == "late" {
+				attempts = append(attempts, signed.Sub(began).Round(time.Minute))
+				if len(attempts) < 3 {
+					return brokers.Retryable(assert.AnError)
+				}
+			}
+			return nil
+		}
+		policy := outbox.Policy{Retry: outbox.Retry{BaseDelay: 2 * time.Minute, MaxDelay: 2 * time.Minute, Jitter: -1}}
+		r := newRig(t, path, broker, policy, func(c *ProcessorConfig) { c.Sign = keys })
+		r.insert(row{key: "k", name: "late"}, row{name: "forged", headers: `{"a":"1","signature":"forged"}`})
+		r.fill(20, loose("other"))
+		r.start()
+		r.drained(20 * time.Minute)
+		assert.Equal(t, []time.Duration{0, 2 * time.Minute, 4 * time.Minute}, attempts)
+		assert.Len(t, broker.Messages("s"), 22)
+		assert.Zero(t, r.count("headers LIKE '%v1a%' OR last_error LIKE '%v1a%'"))
+	})
+}
+
+// A processor that could not sign is not made.
+func TestProcessorNeedsKeysThatSign(t *testing.T) {
+	t.Parallel()
+	public := new(signature.Keys)
+	require.NoError(t, public.Add("2026-11", "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="))
+	for want, keys := range map[string]*signature.Keys{
+		`broker "b": signature: key "2026-11": it is public`:           public,
+		`broker "b": signature: there are 0 keys to sign with: give 1`: new(signature.Keys),
+	} {
+		_, err := NewEngine(EngineConfig{
+			Stores: map[string]driver.Delivery{"test": stub{}}, Brokers: map[string]Target{"b": {Broker: taker{}, Sign: keys}},
+		})
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -40,28 +40,6 @@ func TestProcessorOutlivesADaysOutage(t *testing.T) {
 	})
 }
 
-// A message at which an outage was noticed waits a little longer than the next try, which so uses
-// others; but once the broker is back it must not stay behind for as long again as the last pause
-// was.
-func TestProcessorOutageKeepsNoKeyBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		broker := failingWith(errDown, all)
-		r := start(t, path, broker, outbox.Policy{Workers: 1, PollMin: 500 * time.Millisecond, PollMax: 500 * time.Millisecond})
-		for round := range 4 {
-			broker.healed.Store(false)
-			r.fill(20, keyed(fmt.Sprint("round", round), 20))
-			time.Sleep(12 * time.Second)
-			broker.healed.Store(true)
-			before := len(broker.delivered(""))
-			r.until(30*time.Second, func() bool { return len(broker.delivered("")) > before })
-			back := time.Now()
-			r.drained(time.Minute)
-			// One that had been charged would wait for most of a minute.
-			assert.Less(t, time.Since(back), 20*time.Second, "round %d: from the first message to the last", round)
-		}
-	})
-}
-
 // A broker that takes nothing and says nothing is not asked again and again without a pause.
 func TestProcessorPausesWhenNothingIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

@@ -19,17 +19,6 @@ import (
 
 var errNoLuck = errors.New("no luck")
 
-func TestProcessorDelivers(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		r := start(t, path, &fake{}, outbox.Policy{})
-		r.fill(1234, keyed("k", 7))
-		r.drained(time.Minute)
-		r.stop()
-		assert.EqualValues(t, 1234, r.proc.Stats().Published)
-		assert.Equal(t, 1234, r.count("status = 'published' AND attempts = 1 AND published_at = finished_at AND lock_token IS NULL"))
-	})
-}
-
 func TestProcessorRetriesAndAbandons(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var times []time.Time

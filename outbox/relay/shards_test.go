@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,41 +12,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
-
-func TestShardBoard(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		b := newShardBoard(3)
-		b.mark(0, 1, 2)
-		first, ok := b.take(ctx)
-		require.True(t, ok)
-		second, _ := b.take(ctx)
-		assert.Equal(t, []int{0, 1}, []int{first, second})
-		b.put(first, true)
-		third, _ := b.take(ctx)
-		assert.Equal(t, 2, third, "every shard gets its turn")
-		again, _ := b.take(ctx)
-		assert.Equal(t, 0, again, "and one with more work comes back")
-
-		b.mark(1) // while it is claimed
-		taken := make(chan int)
-		go func() { shard, _ := b.take(ctx); taken <- shard }()
-		synctest.Wait()
-		select {
-		case <-taken:
-			t.Error("a shard was handed out twice")
-		default:
-		}
-		b.put(1, false)
-		assert.Equal(t, 1, <-taken)
-
-		b.mark(-1, 9)
-		cancel()
-		_, ok = b.take(ctx)
-		assert.False(t, ok)
-	})
-}
 
 // longestWait is after how many turns of others a shard of the class gets its own, at the latest:
 // those that are ahead of it by their head start, and one of each other shard.
