@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"time"
+
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -122,4 +125,199 @@ func testEntriesByHand(t *table) {
 	n, err = t.Store.Requeue(t.Context(), admin.Filter{}, many)
 	require.NoError(t, err)
 	assert.Equal(t, 4, n)
+}
+
+// abandonAndBlock claims the first row of a key and abandons it where that makes the key wait for
+// an operator.
+func (t *table) abandonAndBlock(id int64) {
+	t.Helper()
+	batch := t.claim(limit(1), wake)
+	require.Equal(t, []int64{id}, taken(batch))
+	require.Zero(t, t.complete(blocking(batch)).Lost)
+}
+
+// blocking abandons all rows of a batch where that makes their keys wait for an operator.
+func blocking(b driver.Batch) *driver.Completion {
+	s := outcome(b, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
+	s.BlockAbandoned = true
+	return s
+}
+
+func (t *table) blockedKeys() []admin.BlockedKey {
+	t.Helper()
+	keys, err := t.Store.BlockedKeys(t.Context(), broker, many)
+	require.NoError(t, err)
+	return keys
+}
+
+func (t *table) release(key string) bool {
+	t.Helper()
+	ok, err := t.Store.UnblockKey(t.Context(), broker, key)
+	require.NoError(t, err)
+	return ok
+}
+
+// Many followers come back by and by, and in order.
+func testDeferredReleaseMany(t *table) {
+	k := t.keys(1)[0]
+	names := make([]string, 1201)
+	for i := range names {
+		names[i] = k
+	}
+	ids := t.add(names...)
+	t.abandonAndBlock(ids[0])
+	require.Equal(t, len(ids)-1, t.deferRows(window(4000)))
+	assert.True(t, t.release(k))
+	batch := t.claim(limit(10), wake)
+	require.Equal(t, ids[1:11], taken(batch))
+	t.publish(batch)
+	assert.Empty(t, t.blockedKeys(), "it is on its way")
+	t.abandonAndBlock(ids[11])
+	t.nothing("it defers again")
+	require.Len(t, t.blockedKeys(), 1)
+	assert.Equal(t, t.messageID(ids[11]), t.blockedKeys()[0].MessageID)
+	t.deferRows(window(4000))
+	assert.True(t, t.release(k))
+	assert.Equal(t, ids[12:], t.drain())
+	t.clean()
+}
+
+func testDeferredReleasePurged(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonAndBlock(ids[0])
+	assert.Zero(t, t.purge(outbox.StatusAbandoned, 0, 10), "a key waits for an operator")
+	t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
+	t.nothing("the key waits for an operator, not for the row")
+	require.Len(t, t.blockedKeys(), 1)
+	assert.True(t, t.release(k))
+	t.next(ids[1])
+	t.clean()
+}
+
+// The rows of one message for several brokers share its id: an action for one of them leaves the
+// others as they are.
+func testSameMessage(t *table) {
+	k := t.keys(1)[0]
+	head, other := newRow(k), newRow(k)
+	other.MessageID, other.TargetBroker = head.MessageID, "another"
+	follower := newRow(k)
+	follower.TargetBroker = "another"
+	ids := t.insert(head, newRow(k), other, follower)
+	another := func(c *driver.Claim) { c.Broker = "another" }
+	for _, abandon := range []bool{false, true} {
+		t.failHead(ids[0])
+		batch := t.claim(another, limit(1), wake)
+		require.Equal(t, ids[2:3], taken(batch))
+		require.Zero(t, t.complete(retryLater(batch, ids[2])).Lost)
+		t.deferRows()
+		t.deferRows(another)
+		if abandon {
+			assert.Equal(t, 1, t.abandon(t.these(ids[0])))
+			t.next(ids[1])
+		} else {
+			assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+			t.nextIs(ids[0])
+		}
+		assert.Empty(t, t.claim(another, wake).Messages, "the other one waits")
+		t.pass()
+	}
+	assert.Equal(t, ids[2:3], taken(t.claim(another, wake)))
+	assert.Equal(t, 1, t.requeue(admin.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is claimed")
+}
+
+// nextIs claims the given row alone and gives it back.
+func (t *table) nextIs(id int64) {
+	t.Helper()
+	batch := t.claim(wake)
+	require.Equal(t, []int64{id}, taken(batch))
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
+}
+
+// What docs/plain-sql.md says about statements by hand.
+func testByHand(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.deferRows())
+	t.exec("UPDATE {t} SET status = 'pending', locked_until = NULL, available_at = NULL, attempts = 0, crashes = 0 WHERE id = ?", ids[0])
+	t.nothing("its block is still closed")
+	t.exec("UPDATE {t}_key_blocks SET wake_at = since WHERE ordering_key = ?", k)
+	assert.Equal(t, []int{t.shard}, t.ready())
+	t.next(ids[0])
+	t.next(ids[1])
+
+	ids = t.add(k, k)
+	t.abandonAndBlock(ids[0])
+	require.Equal(t, 1, t.deferRows())
+	t.exec("UPDATE {t} SET status = 'pending', finished_at = NULL, locked_until = NULL, attempts = 0, crashes = 0 WHERE id = ?", ids[0])
+	t.next(ids[0])
+	t.nothing("the key still waits for a word")
+	t.exec("UPDATE {t}_key_blocks SET wake_at = since WHERE ordering_key = ?", k)
+	assert.Empty(t, t.blockedKeys())
+	t.next(ids[1])
+	t.clean()
+}
+
+func testBlockedKeys(t *table) {
+	assert.Empty(t, t.blockedKeys())
+	k := t.keys(4)
+	ids := t.add(k[0], k[1], k[2])
+	t.abandonAndBlock(ids[0])
+	t.abandonAndBlock(ids[1])
+	t.failHead(ids[2])
+	require.Equal(t, 1, t.deferRows())
+	row := newRow(k[3])
+	row.TargetBroker = "another"
+	other := t.insert(row)
+	batch := t.claim(func(c *driver.Claim) { c.Broker = "another" })
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned})
+	s.BlockAbandoned = true
+	require.Zero(t, t.complete(s).Lost)
+	for i, key := range []string{k[1], k[3], k[0]} { // the order in which they deferred
+		t.exec("UPDATE {t}_key_blocks SET since = "+t.sql.minus("since", time.Duration(10-i)*time.Minute)+" WHERE ordering_key = ?", key)
+	}
+	keys := t.blockedKeys()
+	require.Len(t, keys, 2)
+	assert.WithinDuration(t, time.Now().Add(-10*time.Minute), keys[0].Since, time.Minute)
+	keys, err := t.Store.BlockedKeys(t.Context(), "", 3)
+	require.NoError(t, err)
+	for i := range keys {
+		keys[i].Since = time.Time{}
+	}
+	want := []admin.BlockedKey{
+		{Broker: broker, Key: k[1], MessageID: t.messageID(ids[1])},
+		{Broker: "another", Key: k[3], MessageID: t.messageID(other[0])},
+		{Broker: broker, Key: k[0], MessageID: t.messageID(ids[0])},
+	}
+	assert.Equal(t, want, keys)
+	keys, err = t.Store.BlockedKeys(t.Context(), "", 1)
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	assert.Equal(t, k[1], keys[0].Key)
+	keys, err = t.Store.BlockedKeys(t.Context(), "nobody", 1)
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+}
+
+// The rows of one message for several brokers share its id, and each waits alone.
+func testSameLooseMessage(t *table) {
+	t.keys(1)
+	loose := t.addLoose(1)
+	twin := newRow("")
+	twin.MessageID, twin.TargetBroker = uuid.MustParse(t.messageID(loose[0])), "another"
+	other := t.insert(twin)
+	another := func(c *driver.Claim) { c.Broker = "another" }
+	for _, action := range []func(admin.Filter) int{t.requeue, t.abandon} {
+		t.exec("UPDATE {t} SET available_at = " + t.sql.minus("created_at", -lease))
+		require.Equal(t, 1, t.deferRows())
+		t.deferRows(another)
+		require.Equal(t, 2, t.blocks())
+		assert.Equal(t, 1, action(t.these(loose[0])))
+		assert.Equal(t, 1, t.blocks())
+		assert.Equal(t, 1, t.deferred())
+	}
+	t.pass()
+	assert.Equal(t, other, taken(t.claim(another, wake)))
+	t.clean()
 }
