@@ -34,6 +34,7 @@ func (l *landlord) says(text string) {
 // Tenants come, change and go with the rows of a query. A row that is wrong costs no other, and a query
 // that fails removes nothing.
 func TestTenantsFromAQuery(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	_, schemas := schemaTenants(t, 4)
 	dsn := func(name string) string { return schemas[name].DSN.Reveal() }

@@ -249,7 +249,8 @@ func TestStuckWrite(t *testing.T) {
 	for i := range msgs {
 		msgs[i].Payload = nil
 	}
-	assert.Equal(t, map[string]int{"": 30}, verdicts(b.Publish(t.Context(), msgs)), "over a new connection")
+	assert.Eventually(t, func() bool { return verdicts(b.Publish(t.Context(), msgs))[""] == len(msgs) }, time.Minute, 10*time.Millisecond,
+		"over a new connection, once the stuck one is closed")
 }
 
 // Callers do not end each other: one whose context ends takes nothing from one who goes on.
