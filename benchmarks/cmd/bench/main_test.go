@@ -20,9 +20,9 @@ func TestShort(t *testing.T) {
 	t.Setenv("FANOUT_TEST_REDIS", testenv.Redis(t))
 	for _, line := range []string{
 		"targets", "openwriter", "waiting", "followers", "priorities", "brokers", "bulk",
-		"drain --broker memory --not-kept --workers 1,2", "drain --database mysql", "drain --database sqlite --broker redis",
-		"drain --broker nats", "drain --broker kafka --only unordered", "drain --broker rabbitmq",
-		"claims --database mysql", "openwriter --database mysql", "waiting --database sqlite", "followers --database mysql", "purge --database mysql",
+		"drain --broker memory --not-kept --only fanout --workers 2", "drain --database mysql --only unordered", "drain --database sqlite --broker redis --only unordered",
+		"drain --broker nats --only unordered --only 2", "drain --broker kafka --only unordered --only 2", "drain --broker rabbitmq --only unordered --only 2",
+		"claims --database mysql", "openwriter --database mysql", "waiting --database sqlite", "followers --database mysql",
 	} {
 		t.Run(line, func(t *testing.T) {
 			if strings.Contains(line, "rabbitmq") {

@@ -42,7 +42,7 @@ func newDrain(s *Sizes) Scenario {
 	s.Flags.StringVar(&d.broker, "broker", "", "redis, rabbitmq, nats, kafka or memory (default redis, for mysql and sqlite memory)")
 	s.number(&d.all, "rows", 200_000, 1000, "messages to drain")
 	s.number(&d.rowByRow, "row-by-row", 2000, 20, "messages to drain row by row")
-	s.number(&d.parts, "parts", 4, 2, "cut the messages of a run into so many backlogs, between which the cases take turns")
+	s.number(&d.parts, "parts", 4, 1, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	s.number(&d.payload, "payload", 500, 100, "bytes of payload")
 	s.number(&d.batch, "batch", 500, 50, "rows of a claim")
 	s.numbers(&d.keyCounts, "keys", []int{1, 1000, 100_000}, []int{1, 100}, "numbers of ordering keys")
