@@ -5,199 +5,153 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
-	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Claims asks what the size of the table costs a claim: it drains a large table, half of which is
-// published, and a small one with pending rows alone, in turn. Each number of ordering keys has a
-// broker of its own, among which the rows of the large table are dealt out; the small table is
-// filled anew for each of them.
-type Claims struct {
-	// Rows of the large table; one half is published, the other pending.
-	Rows int64
-	// Small is how many rows the small table has, all pending.
-	Small int64
-	// Payload of each row, in bytes.
-	Payload int
-	// Keys are the numbers of ordering keys to measure with.
-	Keys []int64
-	// Batch is the limit of a claim, and its window.
-	Batch int
-	// Exchanges to measure in each run, for each number of keys and each table.
-	Exchanges int
+// claims asks what the size of the table costs a claim. It drains a large table, half of which is
+// published, and a small one of pending rows, in turn. Each number of ordering keys has a broker of
+// its own, whose rows lie among those of the others in the large table.
+type claims struct {
+	dialect        outbox.Dialect
+	rows, small    int
+	payload, batch int
+	keys           []int
+	exchanges      int
 }
 
-// DefaultClaims are the sizes of a full run.
-func DefaultClaims() Claims {
-	return Claims{Rows: 10_000_000, Small: 200_000, Payload: 500, Keys: []int64{1, 1000, 100_000}, Batch: 500, Exchanges: 300}
-}
-
-// ShortClaims are sizes that only show whether the harness works.
-func ShortClaims() Claims {
-	return Claims{Rows: 4000, Small: 500, Payload: 100, Keys: []int64{1, 100}, Batch: 20, Exchanges: 5}
+func newClaims(s *Sizes) Scenario {
+	c := &claims{}
+	s.dialect(&c.dialect)
+	s.number(&c.rows, "rows", 10_000_000, 4000, "rows of the large table, half of them published")
+	s.number(&c.small, "small", 200_000, 500, "rows of the small table, all pending")
+	s.number(&c.payload, "payload", 500, 100, "bytes of payload")
+	s.number(&c.batch, "batch", 500, 20, "rows of a claim")
+	s.numbers(&c.keys, "keys", []int{1, 1000, 100_000}, []int{1, 100}, "numbers of ordering keys")
+	s.number(&c.exchanges, "exchanges", 300, 5, "claims to measure in each run, for each number of keys and each table")
+	return c
 }
 
 const (
-	claimsTarget = 1.5 // of the small table's p99
-	memoryTarget = 1.1 // that is flat
-	// claimsBlock is how many exchanges on one table follow each other, so that what the machine
-	// does meanwhile hits both alike.
-	claimsBlock = 10
-	// claimsWarm is how many exchanges go before those that are measured.
+	claimsLimit = 1.5 // times the p99 of the small table
+	heapLimit   = 1.1
+	// claimsInARow is how many exchanges on one table follow each other.
+	claimsInARow = 10
+	// claimsWarm is how many exchanges are not measured.
 	claimsWarm = 20
 )
 
-func (c Claims) broker(keys int64) string { return "keys-" + strconv.FormatInt(keys, 10) }
-
-// Check implements Scenario. With its sizes, each claim comes back full.
-func (c Claims) Check(runs int) error {
-	if len(c.Keys) == 0 || slices.Min(c.Keys) < 1 || c.Batch < 1 || c.Exchanges < 1 || c.Payload < 0 {
-		return fmt.Errorf("keys %v, batch %d, exchanges %d: use at least 1 of each, and a payload of at least 0 bytes", c.Keys, c.Batch, c.Exchanges)
-	}
-	perRun := int64(c.exchanges() * c.Batch)
-	perRun += perRun / 4 // keys are spread over the shards by a hash, and each shard must stay full
-	if c.Small < perRun {
-		return fmt.Errorf("%d exchanges of %d rows need a small table of %d rows, not %d", c.Exchanges, c.Batch, perRun, c.Small)
-	}
-	if have, need := c.Rows/2/int64(len(c.Keys)), perRun*int64(runs); have < need {
-		return fmt.Errorf("%d runs of %d exchanges of %d rows need a large table of %d rows, not %d",
-			runs, c.Exchanges, c.Batch, 2*need*int64(len(c.Keys)), c.Rows)
-	}
-	return nil
-}
-
-func (c Claims) exchanges() int { return c.Exchanges + min(claimsWarm, c.Exchanges) }
+func brokerOf(keys int) string { return fmt.Sprintf("keys-%d", keys) }
 
 // Run implements Scenario.
-func (c Claims) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "claims", func(database *fixture.Database) error {
-		large, err := database.Table(ctx, "large", 1)
-		if err != nil {
-			return err
-		}
-		small, err := database.Table(ctx, "small", 1)
-		if err != nil {
-			return err
-		}
-		brokers := make([]string, len(c.Keys))
-		for i, keys := range c.Keys {
-			brokers[i] = c.broker(keys)
-		}
-		began := time.Now()
-		for _, published := range []bool{true, false} {
-			fill := fixture.Fill{Rows: c.Rows / 2, Brokers: brokers, Keys: c.Keys, Prefix: "order-", Payload: c.Payload, Published: published, Seed: o.Seed}
-			if err := large.Fill(ctx, o.Log, fill); err != nil {
-				return err
-			}
-		}
-		if err := large.Vacuum(ctx); err != nil {
-			return err
-		}
-		o.logf("claims: the large table of %d rows was filled and vacuumed in %s", c.Rows, time.Since(began).Round(time.Second))
-		random := rand.New(rand.NewPCG(o.Seed, 0))
-		for run := range o.Runs {
-			for _, keys := range c.Keys {
-				if err := c.measure(ctx, o, random, large, small, keys); err != nil {
+func (c *claims) Run(ctx context.Context, o *Options) error {
+	fill := fixture.Fill{Events: c.rows / 2 / len(c.keys), KeysOf: map[string]int{}, Payload: c.payload}
+	for _, keys := range c.keys {
+		fill.Brokers = append(fill.Brokers, brokerOf(keys))
+		fill.KeysOf[brokerOf(keys)] = keys
+	}
+	published := fill
+	published.Published = time.Hour
+	return o.withRig(ctx, setting{dialect: c.dialect, fills: []fixture.Fill{published, fill}}, func(ctx context.Context, large *rig) error {
+		return o.eachRun("claims", func(run int) error {
+			for _, keys := range c.keys {
+				fill := fixture.Fill{Events: c.small, Brokers: []string{brokerOf(keys)}, Keys: keys, Payload: c.payload}
+				err := o.withRig(ctx, setting{dialect: c.dialect, fills: []fixture.Fill{fill}}, func(ctx context.Context, small *rig) error {
+					return c.compare(ctx, o, o.random(run), keys, large.Table, small.Table)
+				})
+				if err != nil {
 					return fmt.Errorf("%d keys: %w", keys, err)
 				}
-				o.logf("claims: run %d of %d, %d keys: done", run+1, o.Runs, keys)
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 
-// side is one of the two tables in one run.
-type side struct {
-	drain *drain
-	times []time.Duration
-	heap  uint64
-}
-
-func (c Claims) measure(ctx context.Context, o *Options, random *rand.Rand, large, small *fixture.Table, keys int64) error {
-	broker := c.broker(keys)
-	if err := small.Empty(ctx); err != nil {
-		return err
-	}
-	fill := fixture.Fill{Rows: c.Small, Brokers: []string{broker}, Keys: []int64{keys}, Prefix: "order-", Payload: c.Payload, Seed: o.Seed}
-	if err := small.Fill(ctx, o.Log, fill); err != nil {
-		return err
-	}
-	if err := small.Vacuum(ctx); err != nil {
-		return err
-	}
-	var sides [2]side
-	for i, table := range []*fixture.Table{large, small} {
-		if err := table.Warm(ctx, broker, c.exchanges()*c.Batch); err != nil {
-			return err
-		}
-		d, err := newDrain(ctx, table.Store, broker, c.Batch)
+// compare lets both tables take turns.
+func (c *claims) compare(ctx context.Context, o *Options, random *rand.Rand, keys int, tables ...*fixture.Table) error {
+	sides := make([]*claimer, len(tables))
+	for i, table := range tables {
+		ready, err := table.Store.Ready(ctx, brokerOf(keys), 0)
 		if err != nil {
 			return err
 		}
-		sides[i].drain = d
-		for range c.exchanges() - c.Exchanges {
-			if _, err := d.full(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	for done := 0; done < c.Exchanges; done += claimsBlock {
-		for _, i := range random.Perm(len(sides)) {
-			if err := sides[i].block(ctx, min(claimsBlock, c.Exchanges-done)); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range sides {
-		if err := sides[i].drain.finish(ctx); err != nil {
+		sides[i] = &claimer{store: table.Store, broker: brokerOf(keys), batch: c.batch, shards: ready.Shards, open: map[int]*driver.Completion{}}
+		if err := sides[i].exchange(ctx, min(claimsWarm, c.exchanges)); err != nil {
 			return err
 		}
+		sides[i].times = nil
 	}
-	c.report(o, keys, &sides[0], &sides[1])
+	for done := 0; done < c.exchanges; done += claimsInARow {
+		for _, i := range random.Perm(len(sides)) {
+			if err := sides[i].exchange(ctx, min(claimsInARow, c.exchanges-done)); err != nil {
+				return err
+			}
+		}
+	}
+	s, of := o.Report.Scenario("claims"), plural(keys, "key")
+	for i, name := range []string{"large, ", "small, "} {
+		s.AddTimes(of, name, sides[i].times)
+		s.Add(of, name+"peak heap", "MiB", float64(sides[i].heap)/(1<<20))
+		for _, completion := range sides[i].open {
+			if _, err := sides[i].store.Exchange(ctx, completion, nil); err != nil {
+				return err
+			}
+		}
+	}
+	large, small := sides[0], sides[1]
+	s.AddRatio(of, "large, times small", 0.5, large.times, small.times)
+	s.AddRatio(of, "large, times small", 0.99, large.times, small.times).LimitAtMost(claimsLimit, "P7")
+	s.Add(of, "large, times small, peak heap", "x", float64(large.heap)/float64(small.heap)).LimitAtMost(heapLimit, "P7")
 	return nil
 }
 
-// block makes some exchanges, from a clean heap on.
-func (s *side) block(ctx context.Context, exchanges int) error {
+// claimer claims batch after batch from the shards of a broker in turn. Each exchange completes the
+// batch that was claimed before from the same shard, as a worker does.
+type claimer struct {
+	store  driver.Delivery
+	broker string
+	batch  int
+	shards []int
+	turn   int
+	open   map[int]*driver.Completion
+	times  []time.Duration
+	heap   uint64
+}
+
+// exchange makes some exchanges from a clean heap on, each of which must come back full.
+func (c *claimer) exchange(ctx context.Context, exchanges int) error {
+	if len(c.shards) == 0 {
+		return fmt.Errorf("scenario: broker %s has nothing to claim", c.broker)
+	}
 	runtime.GC()
 	for range exchanges {
-		took, err := s.drain.full(ctx)
-		if err != nil {
+		shard := c.shards[c.turn%len(c.shards)]
+		c.turn++
+		began := time.Now()
+		exchanged, err := c.store.Exchange(ctx, c.open[shard], &driver.Claim{
+			Broker: c.broker, Shard: shard, Limit: c.batch, Window: c.batch, Lease: 5 * time.Minute, Worker: "bench/1/default/" + c.broker + "/0",
+		})
+		c.times = append(c.times, time.Since(began))
+		messages := exchanged.Batch.Messages
+		switch {
+		case err != nil:
 			return err
+		case exchanged.Completed != nil && exchanged.Completed.Lost > 0:
+			return fmt.Errorf("scenario: %d rows of a completion were lost", exchanged.Completed.Lost)
+		case len(messages) != c.batch:
+			return fmt.Errorf("scenario: a claim of %s has %d rows of %d: use more rows or fewer exchanges", c.broker, len(messages), c.batch)
 		}
-		s.times = append(s.times, took)
-		s.heap = max(s.heap, fixture.HeapInUse())
+		completion := &driver.Completion{Lease: exchanged.Batch.Lease, Published: make([]driver.Delivered, len(messages))}
+		for i := range messages {
+			completion.Published[i].ID = messages[i].ID
+		}
+		c.open[shard] = completion
+		heap, _ := fixture.Memory()
+		c.heap = max(c.heap, heap)
 	}
 	return nil
-}
-
-func (c Claims) report(o *Options, keys int64, large, small *side) {
-	s, of := o.Report.Scenario("claims"), fmt.Sprintf("%d keys", keys)
-	if keys == 1 {
-		of = "1 key"
-	}
-	for _, share := range []float64{0.5, 0.99} {
-		name := fmt.Sprintf("p%.0f", 100*share)
-		l, m := report.Percentile(large.times, share), report.Percentile(small.times, share)
-		s.Add(of, name+" small", "ms", report.Milliseconds(m))
-		s.Add(of, name+" large", "ms", report.Milliseconds(l))
-		if ratio := float64(l) / float64(m); share == 0.5 {
-			s.Add(of, name+" ratio", "x", ratio)
-		} else {
-			s.AddRatio(of, name+" ratio", ratio, claimsTarget)
-		}
-	}
-	const mib = 1 << 20
-	s.Add(of, "peak heap small", "MiB", float64(small.heap)/mib)
-	s.Add(of, "peak heap large", "MiB", float64(large.heap)/mib)
-	s.AddRatio(of, "peak heap ratio", float64(large.heap)/float64(small.heap), memoryTarget)
-	if resident, ok := fixture.Resident(); ok {
-		s.Add(of, "resident", "MiB", float64(resident)/mib)
-	}
 }

@@ -4,156 +4,214 @@ package scenario
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Options are common to all scenarios.
 type Options struct {
-	// Postgres is the server, as a URL of a user who may create databases.
-	Postgres string
-	// Redis is the server, as a URL; needed by scenarios that are [RedisUser].
-	Redis string
-	// MySQL is the server, as a DSN of a user who may create databases; needed by scenarios that are
-	// [MySQLUser].
-	MySQL string
-	// RabbitMQ is the server, as a URL; needed where a backlog is drained to it.
-	RabbitMQ string
-	// Runs is how often everything is measured; what counts is the median.
+	// Runs is how often everything is measured; the median counts.
 	Runs int
-	// Seed of what is left to chance.
+	// Seed of every random choice.
 	Seed uint64
-	// Report gets what was measured.
+	// Report gets the figures, Log the progress.
 	Report *report.Report
-	// Log gets lines on how far it is.
-	Log io.Writer
+	Log    io.Writer
 }
 
-// A Scenario is one benchmark.
+// A Scenario is one benchmark in the sizes that its flags say.
 type Scenario interface {
-	// Check refuses sizes with which the scenario makes no sense, before anything is written.
-	Check(runs int) error
-	// Run measures. What it created on the server is removed when it returns.
+	// Run measures. Whatever it creates on servers is removed when it returns.
 	Run(ctx context.Context, o *Options) error
 }
 
-// A RedisUser is a scenario that needs [Options.Redis].
-type RedisUser interface{ UsesRedis() }
+// Entry is a scenario by name.
+type Entry struct {
+	Name string
+	// Answers is the question that the scenario answers.
+	Answers string
+	// New registers the flags of the scenario.
+	New func(s *Sizes) Scenario
+}
 
-// A MySQLUser is a scenario that needs [Options.MySQL].
-type MySQLUser interface{ UsesMySQL() }
+// All are the scenarios.
+func All() []Entry {
+	return []Entry{
+		{"drain", "How fast does a backlog reach a broker, beside loops written by hand?", newDrain},
+		{"latency", "How long does a message take from the commit to a consumer?", newLatency},
+		{"commit", "What does the plugin cost a commit?", newCommit},
+		{"claims", "What does the size of the table cost a claim?", newClaims},
+		{"idle-transaction", "What does a forgotten transaction with a snapshot cost?", newIdleTransaction},
+		{"openwriter", "What does a transaction cost that has written a message and stays open?", newOpenWriter},
+		{"hung", "What does a broker that never answers cost the others?", newHung},
+		{"purge", "What does a purge cost a drain, and what does a stuck row cost a purge?", newPurge},
+		{"idle", "What does an engine with nothing to do cost?", newIdle},
+		{"waiting", "How long do very many rows that wait hold up other keys?", newWaiting},
+		{"followers", "What does a failed message with very many messages of its key behind it cost?", newFollowers},
+		{"priorities", "What does a mixture of priorities cost a drain?", newPriorities},
+		{"brokers", "What does one of many brokers cost, beside one alone?", newBrokers},
+		{"bulk", "What do events cost a transaction that writes very many rows?", newBulk},
+	}
+}
 
-// logf says how far it is.
+// Targets are the goals of the project. Which figure belongs to which target is said where the
+// figure is added.
+func Targets() []report.Target {
+	return []report.Target{
+		{ID: "P1", What: "drain with order per key", Scenario: "drain"},
+		{ID: "P2", What: "drain without order", Scenario: "drain"},
+		{ID: "P3", What: "commit to broker in one process, 50 tx/s", Scenario: "latency"},
+		{ID: "P4", What: "commit to broker through another process", Scenario: "latency"},
+		{ID: "P5", What: "commit of a GORM transaction", Scenario: "commit"},
+		{ID: "P6", What: "claim and completion: log and round trips", Scenario: "drain"},
+		{ID: "P7", What: "ten million rows against 200,000", Scenario: "claims"},
+		{ID: "P8", What: "a transaction left open for 90 s", Scenario: "idle-transaction"},
+		{ID: "P9", What: "one of three brokers hangs", Scenario: "hung"},
+		{ID: "P10", What: "purge of a million rows beside a drain", Scenario: "purge"},
+		{ID: "P11", What: "nothing to do, a poll every 10 s", Scenario: "idle"},
+	}
+}
+
+// Sizes registers the flags of a scenario.
+type Sizes struct {
+	Flags *flag.FlagSet
+	// Short takes the small sizes.
+	Short bool
+}
+
+func (s *Sizes) number(to *int, name string, full, small int, usage string) {
+	if *to = full; s.Short {
+		*to = small
+	}
+	s.Flags.Func(name, fmt.Sprintf("%s (default %d)", usage, *to), func(text string) (err error) {
+		*to, err = positive(text)
+		return err
+	})
+}
+
+func (s *Sizes) numbers(to *[]int, name string, full, small []int, usage string) {
+	if *to = full; s.Short {
+		*to = small
+	}
+	s.Flags.Func(name, fmt.Sprintf("%s (default %v)", usage, *to), func(text string) (err error) {
+		*to = nil
+		for part := range strings.SplitSeq(text, ",") {
+			n, err := positive(part)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, n)
+		}
+		return nil
+	})
+}
+
+func positive(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err == nil && n < 1 {
+		err = errors.New("use at least 1")
+	}
+	return n, err
+}
+
+func (s *Sizes) duration(to *time.Duration, name string, full, small time.Duration, usage string) {
+	if s.Short {
+		full = small
+	}
+	s.Flags.DurationVar(to, name, full, usage)
+}
+
+func (s *Sizes) dialect(to *outbox.Dialect) {
+	*to = outbox.Postgres
+	s.Flags.Func("database", "postgres, mysql or sqlite (default postgres)", func(text string) error {
+		if *to = outbox.Dialect(text); !slices.Contains(dialects(), *to) {
+			return errors.New("use postgres, mysql or sqlite")
+		}
+		return nil
+	})
+}
+
+// dialects are the databases that can be measured.
+func dialects() []outbox.Dialect {
+	return []outbox.Dialect{outbox.Postgres, outbox.MySQL, outbox.SQLite}
+}
+
+// broker is the name of the only broker of most scenarios.
+const broker = "default"
+
+// logf tells the progress.
 func (o *Options) logf(format string, args ...any) {
 	fmt.Fprintf(o.Log, "%s  "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// withDatabase runs f on a database of its own, which is dropped afterwards.
-func (o *Options) withDatabase(ctx context.Context, label string, f func(*fixture.Database) error) (err error) {
-	database, err := fixture.Create(ctx, o.Postgres, label)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, database.Drop()) }() //nolint:contextcheck // the context may be what has ended
-	version, err := database.Version(ctx)
-	if err != nil {
-		return err
-	}
-	o.Report.Servers["PostgreSQL"] = version
-	return f(database)
-}
-
-// tableOf names the table of one run.
-func tableOf(run int) string { return "outbox_" + strconv.Itoa(run) }
-
-// brokerMessageID is as long as those of Redis.
-const brokerMessageID = "1780000000000-0"
-
-// drain claims batch after batch from the shards of a broker in turn. Each exchange completes what
-// the one before it took from the same shard, as a worker does.
-type drain struct {
-	store  driver.Delivery
-	broker string
-	batch  int
-	wake   bool // there may be deferred rows
-	shards []int
-	turn   int
-	open   map[int]*driver.Completion
-}
-
-// newDrain looks which shards have work.
-func newDrain(ctx context.Context, store driver.Delivery, broker string, batch int) (*drain, error) {
-	ready, err := store.Ready(ctx, broker, 0)
-	if err != nil {
-		return nil, err
-	}
-	if len(ready.Shards) == 0 {
-		return nil, fmt.Errorf("scenario: broker %s has nothing to claim", broker)
-	}
-	return &drain{store: store, broker: broker, batch: batch, shards: ready.Shards, open: map[int]*driver.Completion{}}, nil
-}
-
-// step makes one exchange and returns how long it took.
-func (d *drain) step(ctx context.Context) (*driver.Batch, time.Duration, error) {
-	shard := d.shards[d.turn%len(d.shards)]
-	d.turn++
-	began := time.Now()
-	exchanged, err := d.store.Exchange(ctx, d.open[shard], &driver.Claim{
-		Broker: d.broker, Shard: shard, Limit: d.batch, Window: d.batch, Lease: 5 * time.Minute, Worker: "bench/1/default/" + d.broker + "/0", Wake: d.wake,
-	})
-	took := time.Since(began)
-	if err != nil {
-		return nil, 0, err
-	}
-	batch := &exchanged.Batch
-	switch {
-	case exchanged.Completed != nil && exchanged.Completed.Lost > 0:
-		return nil, 0, fmt.Errorf("scenario: %d rows of a completion were lost", exchanged.Completed.Lost)
-	case !slices.IsSortedFunc(batch.Messages, func(a, b driver.Message) int { return int(a.ID - b.ID) }):
-		return nil, 0, errors.New("scenario: a batch is out of order")
-	}
-	d.open[shard] = published(batch)
-	return batch, took, nil
-}
-
-// full makes one exchange that must come back with a full batch.
-func (d *drain) full(ctx context.Context) (time.Duration, error) {
-	batch, took, err := d.step(ctx)
-	if err == nil && len(batch.Messages) != d.batch {
-		err = fmt.Errorf("scenario: a claim of %s took %d rows, want %d", d.broker, len(batch.Messages), d.batch)
-	}
-	return took, err
-}
-
-// finish completes what is claimed.
-func (d *drain) finish(ctx context.Context) error {
-	for shard, completion := range d.open {
-		if completion == nil {
-			continue
+// eachRun runs f as often as wanted.
+func (o *Options) eachRun(name string, f func(run int) error) error {
+	for run := range o.Runs {
+		if err := f(run); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if _, err := d.store.Exchange(ctx, completion, nil); err != nil {
-			return err
-		}
-		delete(d.open, shard)
+		o.logf("%s: run %d of %d: done", name, run+1, o.Runs)
 	}
 	return nil
 }
 
-// published is the completion of a batch that the broker has confirmed; nil of an empty one.
-func published(batch *driver.Batch) *driver.Completion {
-	if len(batch.Messages) == 0 {
+// random decides the order in which the cases of a run take turns.
+func (o *Options) random(run int) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, uint64(run))) } //nolint:gosec // not negative
+
+// serverDSN is the DSN of a server.
+func serverDSN(variable string) (string, error) {
+	if dsn := os.Getenv(variable); dsn != "" {
+		return dsn, nil
+	}
+	return "", fmt.Errorf("%s is not set: run this by make bench, which finds or starts the servers", variable)
+}
+
+// withTable runs f with an outbox table in a database that exists for as long.
+func (o *Options) withTable(ctx context.Context, dialect outbox.Dialect, connections int, f func(*fixture.Table) error) (err error) {
+	dsn := ""
+	if variable := map[outbox.Dialect]string{outbox.Postgres: "FANOUT_TEST_POSTGRES", outbox.MySQL: "FANOUT_TEST_MYSQL"}[dialect]; variable != "" {
+		if dsn, err = serverDSN(variable); err != nil {
+			return err
+		}
+	}
+	table, err := fixture.Open(ctx, dialect, dsn, connections)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.Close()) }() //nolint:contextcheck // an interrupt may have ended the context
+	if o.Report.Servers[string(dialect)], err = table.Version(ctx); err != nil {
+		return err
+	}
+	return f(table)
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
 		return nil
 	}
-	completion := &driver.Completion{Lease: batch.Lease, Published: make([]driver.Delivered, len(batch.Messages))}
-	for i := range batch.Messages {
-		completion.Published[i] = driver.Delivered{ID: batch.Messages[i].ID, BrokerMessageID: brokerMessageID}
+}
+
+// plural is a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
 	}
-	return completion
+	return strconv.Itoa(n) + " " + noun + "s"
 }

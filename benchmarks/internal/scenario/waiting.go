@@ -2,154 +2,157 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Waiting asks how long very many rows that wait hold up others: a processor begins with a table in
-// which they stand before a stream of messages of other keys, one by one.
-type Waiting struct {
-	// Rows that wait.
-	Rows int64
-	// Payload of each row, in bytes.
-	Payload int
-	// Others is how many messages of other keys there are, and Every the time between two.
-	Others int
-	Every  time.Duration
+// waiting asks how long very many rows that wait hold up messages of other keys, which are written
+// behind them one by one.
+type waiting struct {
+	dialect       outbox.Dialect
+	rows, payload int
+	rate          int
+	span          time.Duration
 }
 
-// DefaultWaiting are the sizes of a full run.
-func DefaultWaiting() Waiting {
-	return Waiting{Rows: 1_000_000, Payload: 100, Others: 300, Every: 100 * time.Millisecond}
+func (w *waiting) register(s *Sizes) {
+	s.dialect(&w.dialect)
+	s.number(&w.rows, "rows", 1_000_000, 2000, "rows that wait")
+	s.number(&w.payload, "payload", 100, 50, "bytes of payload")
+	s.number(&w.rate, "rate", 10, 50, "messages of other keys per second")
+	s.duration(&w.span, "for", 30*time.Second, 200*time.Millisecond, "how long messages of other keys are written")
 }
 
-// ShortWaiting are sizes that only show whether the harness works.
-func ShortWaiting() Waiting {
-	return Waiting{Rows: 2000, Payload: 50, Others: 5, Every: 10 * time.Millisecond}
+func newWaiting(s *Sizes) Scenario {
+	w := &waiting{}
+	w.register(s)
+	return w
 }
 
-// waitingCases are what waits: SQL for the key of row n, and for its time.
-var waitingCases = []struct{ name, key, at string }{ //nolint:gochecknoglobals // constant
-	{"scheduled, each with a key", "'key-' || n", "now() + interval '1 day'"},
-	{"scheduled, without keys", "NULL", "now() + interval '1 day'"},
-	{"one head and its followers", "'head'", "CASE WHEN n = 1 THEN now() + interval '1 day' END"},
+// waitingLimit is how many times as long other messages may take as where nothing waits.
+const waitingLimit = 2
+
+// tomorrow is when scheduled rows are due.
+const tomorrow = 24 * time.Hour
+
+// nothingWaits is the case that the others are compared with.
+const nothingWaits = "nothing waits"
+
+type waitingCase struct {
+	name  string
+	fills []fixture.Fill
 }
 
-// Check implements Scenario.
-func (w Waiting) Check(int) error {
-	if w.Rows < 1 || w.Others < 1 || w.Payload < 0 || w.Every <= 0 {
-		return fmt.Errorf("%d rows that wait, %d others every %s, payload %d: use at least 1 of each, and a payload of at least 0 bytes", w.Rows, w.Others, w.Every, w.Payload)
+// cases are the rows that wait.
+func (w *waiting) cases() []waitingCase {
+	rows := fixture.Fill{Events: w.rows, Payload: w.payload, Prefix: "waits-"}
+	keyed, keyless, head, behind := rows, rows, rows, rows
+	keyed.Keys, keyed.Due = w.rows, tomorrow
+	keyless.Due = tomorrow
+	head.Events, head.Keys, head.Due = 1, 1, tomorrow
+	behind.Keys = 1
+	return []waitingCase{
+		{nothingWaits, nil}, {"scheduled, each with a key", []fixture.Fill{keyed}}, {"scheduled, without keys", []fixture.Fill{keyless}},
+		{"a scheduled head and its followers", []fixture.Fill{head, behind}},
 	}
-	return nil
 }
 
 // Run implements Scenario.
-func (w Waiting) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "waiting", func(database *fixture.Database) error {
-		for run := range o.Runs {
-			for i := range waitingCases {
-				table, err := database.Table(ctx, tableOf(run*len(waitingCases)+i), 4)
-				if err != nil {
+func (w *waiting) Run(ctx context.Context, o *Options) error {
+	return o.eachRun("waiting", func(run int) error {
+		cases, s := w.cases(), o.Report.Scenario("waiting")
+		others := map[string][]time.Duration{}
+		for _, i := range o.random(run).Perm(len(cases)) {
+			err := o.withRig(ctx, setting{dialect: w.dialect, fills: cases[i].fills}, func(ctx context.Context, r *rig) (err error) {
+				return r.deliver(ctx, func(ctx context.Context) error {
+					others[cases[i].name], err = w.others(ctx, s, cases[i].name, r)
 					return err
-				}
-				if err := errors.Join(w.measure(ctx, o, table, i), table.Drop(ctx)); err != nil {
-					return fmt.Errorf("%s: %w", waitingCases[i].name, err)
-				}
+				})
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", cases[i].name, err)
 			}
+		}
+		for _, c := range cases[1:] {
+			s.AddRatio(c.name, "times that where nothing waits", 0.99, others[c.name], others[nothingWaits]).LimitAtMost(waitingLimit, "")
 		}
 		return nil
 	})
 }
 
-// announcing is a broker that confirms and notes which messages of the others have come.
-type announcing struct {
-	confirm
-
-	came chan string
+// others writes messages of other keys, and reports how long they took from the commit to the
+// broker.
+func (w *waiting) others(ctx context.Context, s *report.Scenario, of string, r *rig) ([]time.Duration, error) {
+	commits, err := r.write(ctx, fixture.Fill{Keys: 1_000_000, Prefix: "other-", Payload: w.payload}, w.rate, w.span)
+	if err == nil {
+		err = await(ctx, func() int { return len(r.latencies(commits)) }, len(commits))
+	}
+	times := r.latencies(commits)
+	s.AddTimes(of, "", times)
+	s.Add(of, "slowest", "ms", report.Milliseconds(report.Percentile(times, 1)))
+	return times, err
 }
 
-// Publish implements brokers.Broker.
-func (a announcing) Publish(ctx context.Context, messages []brokers.Message) []brokers.Result {
-	for i := range messages {
-		if strings.HasPrefix(messages[i].OrderingKey, "other-") {
-			a.came <- messages[i].OrderingKey
+// followers asks what a message costs that fails, with very many messages of its key behind it: how
+// long messages of other keys take meanwhile, and how long it takes to deliver the followers once
+// the message can go.
+type followers struct{ waiting }
+
+func newFollowers(s *Sizes) Scenario {
+	f := &followers{}
+	f.register(s)
+	return f
+}
+
+// Run implements Scenario.
+func (f *followers) Run(ctx context.Context, o *Options) error {
+	return o.eachRun("followers", func(int) error {
+		var goes atomic.Bool
+		on := setting{
+			dialect: f.dialect, policy: outbox.Policy{Retry: outbox.Retry{MaxAttempts: 2, BaseDelay: time.Hour, MaxDelay: time.Hour}},
+			refuse: func(m *brokers.Message) bool { return !goes.Load() && strings.HasPrefix(m.OrderingKey, "waits-") },
+			fills:  []fixture.Fill{{Events: f.rows + 1, Keys: 1, Prefix: "waits-", Payload: f.payload}},
 		}
-	}
-	return a.confirm.Publish(ctx, messages)
+		return o.withRig(ctx, on, func(ctx context.Context, r *rig) error {
+			return r.deliver(ctx, func(ctx context.Context) error {
+				s := o.Report.Scenario("followers")
+				if _, err := f.others(ctx, s, "other keys", r); err != nil {
+					return err
+				}
+				goes.Store(true)
+				return f.comeBack(ctx, s, r)
+			})
+		})
+	})
 }
 
-func (w Waiting) measure(ctx context.Context, o *Options, table *fixture.Table, i int) error {
-	waits := waitingCases[i]
-	text := `INSERT INTO {{table}} (message_id, target_broker, stream, type, ordering_key, available_at, payload)
-		SELECT gen_random_uuid(), $2, 's', 't', ` + waits.key + `, ` + waits.at + `, convert_to(repeat('x', $3), 'UTF8') FROM generate_series(1, $1::bigint) AS n`
-	if err := errors.Join(table.Exec(ctx, text, w.Rows, drainBroker, w.Payload), table.Vacuum(ctx)); err != nil {
-		return err
-	}
-	broker := announcing{came: make(chan string, w.Others)}
-	processor, err := relay.NewProcessor(relay.ProcessorConfig{
-		Database: "bench", Broker: drainBroker, Store: table.Store, Target: broker, Log: slog.New(slog.DiscardHandler), Policy: outbox.Policy{},
-	})
-	if err != nil {
-		return err
-	}
-	running, stop := context.WithTimeout(ctx, drainPatience)
-	defer stop()
-	var group errgroup.Group
-	written := make(map[string]time.Time, w.Others)
-	for n := range 4 { // one for each shard, as a rule, behind all that waits
-		key := fmt.Sprintf("other-first-%d", n)
-		if err := w.other(ctx, table, key); err != nil {
+// comeBack measures how the head and its followers are delivered.
+func (f *followers) comeBack(ctx context.Context, s *report.Scenario, r *rig) error {
+	before, began := r.count(), time.Now()
+	for _, text := range []string{"UPDATE {{table}} SET locked_until = NULL WHERE status = 'failed'", "UPDATE {{table}}_key_blocks SET wake_at = " + r.Now()} {
+		if err := r.Exec(ctx, text); err != nil {
 			return err
 		}
-		written[key] = time.Now()
 	}
-	began := time.Now()
-	group.Go(func() error { return processor.Run(running) })
-	times := make([]time.Duration, 0, w.Others)
-	ticks := time.NewTicker(w.Every)
-	defer ticks.Stop()
-	for n := 0; len(times) < w.Others+4 && err == nil; {
-		select {
-		case <-ticks.C:
-			if key := fmt.Sprintf("other-%d", n); n < w.Others {
-				written[key] = time.Now()
-				err = w.other(ctx, table, key)
-				n++
-			}
-		case key := <-broker.came:
-			at := time.Now()
-			if times = append(times, at.Sub(written[key])); len(times) == 4 {
-				o.Report.Scenario("waiting").Add(waits.name, "until four others came", "ms", report.Milliseconds(at.Sub(began)))
-			}
-		case <-running.Done():
-			err = fmt.Errorf("scenario: %d of %d others came: %w", len(times), w.Others+4, context.Cause(running))
-		}
-	}
-	stop()
-	if err := errors.Join(err, group.Wait()); err != nil {
+	r.engine.Wake("bench")
+	if err := await(ctx, r.count, before+2); err != nil { // the head and the first follower
 		return err
 	}
-	s := o.Report.Scenario("waiting")
-	s.Add(waits.name, "others: p50", "ms", report.Milliseconds(report.Percentile(times, 0.5)))
-	s.Add(waits.name, "others: p99", "ms", report.Milliseconds(report.Percentile(times, 0.99)))
-	s.Add(waits.name, "others: slowest", "ms", report.Milliseconds(report.Percentile(times, 1)))
-	o.logf("waiting: %s: done", waits.name)
-	return nil
-}
-
-// other writes one message that can go.
-func (w Waiting) other(ctx context.Context, table *fixture.Table, key string) error {
-	return table.Exec(ctx, `INSERT INTO {{table}} (message_id, target_broker, stream, type, ordering_key, payload)
-		VALUES (gen_random_uuid(), $1, 's', 't', $2, convert_to(repeat('x', $3), 'UTF8'))`, drainBroker, key, w.Payload)
+	s.Add("coming back", "until the first follower", "s", time.Since(began).Seconds())
+	if err := await(ctx, r.count, before+f.rows+1); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	s.Add("coming back", "until the last", "s", took.Seconds())
+	s.Add("coming back", "rate", "rows/s", float64(f.rows)/took.Seconds())
+	times, _ := r.between(began, time.Now())
+	s.AddTimes("coming back", "claim, ", times)
+	return check(r.recorders[0].noted(), 1, r.count(), true)
 }
