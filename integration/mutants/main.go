@@ -71,9 +71,9 @@ func run(ctx context.Context, chosen []string, verbose bool) error {
 		if !killed {
 			bad++
 		}
-		fmt.Printf("%-60s %-22s %4.0fs  %s\n", m.name, m.pkg, time.Since(start).Seconds(), verdict)
+		fmt.Fprintf(os.Stdout, "%-60s %-22s %4.0fs  %s\n", m.name, m.pkg, time.Since(start).Seconds(), verdict)
 	}
-	fmt.Printf("%d mutants, %d not killed\n", len(mutants), bad)
+	fmt.Fprintf(os.Stdout, "%d mutants, %d not killed\n", len(mutants), bad)
 	if bad > 0 || len(mutants) == 0 {
 		return errors.New("every mutant must be killed")
 	}
@@ -140,20 +140,20 @@ func (m *mutant) try(ctx context.Context, verbose bool) (verdict string, killed 
 	if err != nil {
 		return "", false, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	overlay, err := m.overlay(ctx, dir)
 	if err != nil {
-		return "DOES NOT APPLY: " + err.Error(), false, nil //nolint:nilerr // it is the verdict
+		return "DOES NOT APPLY: " + err.Error(), false, nil
 	}
 	test := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-count=1", //nolint:gosec // our own patches
-		"-timeout="+timeout, "-failfast", "-run="+m.runs, ".")
+		"-timeout="+timeout, "-failfast", "-v", "-run="+m.runs, ".")
 	test.Dir = m.pkg
 	out, err := test.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", false, ctx.Err()
 	}
 	if verbose {
-		fmt.Printf("%s\n", out)
+		fmt.Fprintf(os.Stdout, "%s\n", out)
 	}
 	switch {
 	case strings.Contains(string(out), "[build failed]"), strings.Contains(string(out), "[setup failed]"):
@@ -162,6 +162,8 @@ func (m *mutant) try(ctx context.Context, verbose bool) (verdict string, killed 
 		return "NO TESTS RUN", false, nil
 	case err != nil:
 		return "killed by " + failed(string(out)), true, nil
+	case strings.Contains(string(out), "--- SKIP"):
+		return "SURVIVED, but tests were skipped (make mutants starts the servers): " + m.defect, false, nil
 	default:
 		return "SURVIVED: " + m.defect, false, nil
 	}

@@ -19,9 +19,9 @@ func Deadline(parent context.Context) (ctx context.Context, pass func()) {
 }
 
 type deadline struct {
-	context.Context // with the values
+	context.Context //nolint:containedctx // a context wraps another one
 
-	ended  context.Context //nolint:containedctx // it is one
+	ended  context.Context //nolint:containedctx // as above
 	passed atomic.Bool
 }
 

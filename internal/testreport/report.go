@@ -181,16 +181,16 @@ func (r *report) summary() {
 	}
 	all, lacking, command := 0, 0, ""
 	servers := map[string]bool{}
-	reasons := ""
+	var reasons strings.Builder
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
 		all += r.skipped[why]
 		if found := missing.FindStringSubmatch(why); found != nil {
 			lacking, command, servers[found[1]] = lacking+r.skipped[why], found[2], true
 		} else {
-			reasons += fmt.Sprintf("%6d skipped: %s\n", r.skipped[why], why)
+			fmt.Fprintf(&reasons, "%6d skipped: %s\n", r.skipped[why], why)
 		}
 	}
-	fmt.Fprintf(r.out, "\n%d tests passed, %d failed, %d skipped\n%s", r.passed, r.failed, all, reasons)
+	fmt.Fprintf(r.out, "\n%d tests passed, %d failed, %d skipped\n%s", r.passed, r.failed, all, &reasons)
 	if len(r.failedPackages) > 0 {
 		fmt.Fprintf(r.out, "FAILED: %s\n", strings.Join(r.failedPackages, ", "))
 	}
