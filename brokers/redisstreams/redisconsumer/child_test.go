@@ -85,9 +85,6 @@ func consume(ctx context.Context) error {
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}
-		case "hanging":
-			<-ctx.Done()
-			return "", ctx.Err()
 		}
 		return inbox.Handled, note(doneSuffix, n)
 	})
@@ -159,47 +156,6 @@ func realSite(t *testing.T) (s *site, url string) {
 	return newSite(t), testenv.Redis(t)
 }
 
-// Consumers are killed again and again: every message is handled in the end, and none was
-// acknowledged before it was.
-func TestKilledConsumers(t *testing.T) {
-	t.Parallel()
-	s, url := realSite(t)
-	const total = 400
-	s.addAll(t, 20, total)
-	for done := 0; done < total; {
-		p := startChild(t, "slow", url, s.stream, 300*time.Millisecond)
-		goal := min(done+70, total)
-		soon(t, "it makes progress", func() bool { return len(s.noted(t, doneSuffix)) >= goal })
-		p.kill()
-		// The order of these three matters, as the server may still do what the process has sent: what
-		// was delivered first and is not pending afterwards was acknowledged, so it was noted before.
-		group := s.groupInfo(t)
-		pending := map[string]bool{}
-		for _, row := range s.rows(t) {
-			pending[row.ID] = true
-		}
-		noted := s.noted(t, doneSuffix)
-		done = len(noted)
-		entries, err := s.XRange(t.Context(), s.stream, "-", group.LastDeliveredID).Result()
-		require.NoError(t, err)
-		for i, entry := range entries { // the i-th has the number i
-			if !pending[entry.ID] {
-				require.NotEmpty(t, noted[strconv.Itoa(i)], "%s was acknowledged, and nobody has handled it", entry.ID)
-			}
-		}
-	}
-	assert.Len(t, s.noted(t, doneSuffix), total)
-	assert.Empty(t, s.dead(t))
-}
-
-func (s *site) groupInfo(t *testing.T) redis.XInfoGroup {
-	t.Helper()
-	groups, err := s.XInfoGroups(t.Context(), s.stream).Result()
-	require.NoError(t, err)
-	require.Len(t, groups, 1)
-	return groups[0]
-}
-
 // A message that kills its process, in its handler or in its decoder, ends among the dead letters; its
 // neighbours are all handled.
 func TestPoisonThatKills(t *testing.T) {
@@ -243,24 +199,4 @@ func testPoison(t *testing.T, kind string) {
 	assert.Contains(t, letters[0].Values["data"], fmt.Sprintf(`"N":%d`, poison))
 	assert.NotContains(t, s.noted(t, doneSuffix), strconv.Itoa(poison))
 	assert.Equal(t, "5", s.noted(t, begunSuffix)[strconv.Itoa(poison)])
-}
-
-// One of two consumers is told to stop: the other has its messages at once, not after the time of a
-// dead one.
-func TestRollingStop(t *testing.T) {
-	t.Parallel()
-	s, url := realSite(t)
-	for n := range 50 {
-		s.add(t, strconv.Itoa(n), n)
-	}
-	first := startChild(t, "hanging", url, s.stream, time.Hour)
-	soon(t, "it has everything", func() bool { return s.pending(t) == 50 && len(s.noted(t, begunSuffix)) == inbox.DefaultWorkers })
-	l := newLedger()
-	second := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ClaimAfter: 2 * time.Second})
-	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))
-	soon(t, "the other has handled them", func() bool { return l.len() == 50 })
-	<-first.dead
-	assert.Zero(t, first.cmd.ProcessState.ExitCode(), first.log.String())
-	l.check(t, 50)
-	assert.Equal(t, int64(50), second.stats(t).TakenOver)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,43 +60,6 @@ func (s *site) addAllFrom(t testing.TB, orders, from, n int) {
 	for i := from; i < from+n; i++ {
 		s.add(t, fmt.Sprint(i%orders), i)
 	}
-}
-
-// The server dies and comes back: handlers in progress go on, nothing is lost, and the log says it
-// once at the beginning and once at the end.
-func TestOutage(t *testing.T) {
-	t.Parallel()
-	s, server := ownSite(t)
-	s.addAll(t, 4, 100)
-	var j journal
-	l := newLedger()
-	hold := make(chan struct{})
-	var holding atomic.Int64
-	r := start(t, s, s.stream, l.handler(func(ctx context.Context, _ *inbox.Message, n int) error {
-		if n >= 50 && n < 54 {
-			holding.Add(1)
-			select {
-			case <-hold:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}, ClaimAfter: 2 * time.Second})
-	soon(t, "four handlers are in progress", func() bool { return holding.Load() == 4 })
-	soon(t, "all are claimed", func() bool { st := r.stats(t); return st.LagKnown && st.Lag == 0 })
-	server.kill(t)
-	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "broker unavailable") > 0 })
-	close(hold)
-	soon(t, "what is claimed is handled meanwhile", func() bool { return l.len() == 100 })
-	server.start(t)
-	soon(t, "all acknowledged", func() bool { return s.pending(t) == 0 })
-	s.addAllFrom(t, 4, 100, 20)
-	soon(t, "it goes on", func() bool { return l.len() == 120 })
-	soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "broker available again") > 0 })
-	assert.Equal(t, 1, j.lines("broker unavailable")-j.lines("broker unavailable", "LOADING"), "a server that starts may say so")
-	l.check(t, 120)
-	assert.Zero(t, r.stats(t).Lost)
 }
 
 // Stream and group are deleted: they are created again, with a line in the log, and nothing that is
@@ -186,46 +148,6 @@ func TestOwnershipIsLost(t *testing.T) {
 		assert.Empty(t, causes, "the second was not begun")
 		// Before the test ends the other one dies, and they come back.
 		assert.Empty(t, s.dead(t))
-	})
-}
-
-func TestBrokenHandlers(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		for n, order := range []string{"error", "permanent", "unavailable", "panic", "slow", "good"} {
-			s.add(t, order, n)
-		}
-		var attempts [6]atomic.Int64
-		l := newLedger()
-		r := start(t, s, s.stream, l.handler(func(ctx context.Context, _ *inbox.Message, n int) error {
-			try := attempts[n].Add(1)
-			switch n {
-			case 0:
-				return errors.New("no")
-			case 1:
-				return inbox.Permanent(errors.New("never"))
-			case 2:
-				if try < 10 {
-					return inbox.Unavailable(errors.New("not now"))
-				}
-			case 3:
-				panic("dear me")
-			case 4:
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{MaxAttempts: 3, BaseDelay: time.Millisecond}, Timeout: 30 * time.Millisecond}})
-		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && l.len() == 2 })
-		reasons := map[any]string{}
-		for _, letter := range s.dead(t) {
-			reasons[letter.Values[inbox.FieldDeadLetterReason]] = letter.Values[inbox.FieldDeadLetterAttempts].(string)
-		}
-		assert.Equal(t, map[any]string{"no": "3", "never": "1", "inbox: the handler panicked: dear me": "3", "context deadline exceeded": "3"}, reasons)
-		assert.Equal(t, int64(3), attempts[0].Load())
-		assert.Equal(t, int64(10), attempts[2].Load())
-		assert.Equal(t, int64(4), r.stats(t).Forwarded)
-		assert.Equal(t, int64(2), r.stats(t).Handled)
 	})
 }
 

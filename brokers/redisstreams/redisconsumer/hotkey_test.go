@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,45 +15,6 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 )
-
-// A key that fails for long, with far more followers than a consumer has claimed, starves no other
-// key of its stream; and when it goes on, its messages are handled in order.
-func TestFailingKeyStarvesNoOther(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		const followers, others = 1000, 20
-		for n := range followers {
-			s.add(t, "hot", n)
-		}
-		for n := range others {
-			s.add(t, fmt.Sprint("cold-", n%4), followers+n)
-		}
-		var down atomic.Bool
-		down.Store(true)
-		l := newLedger()
-		r := start(t, s, s.stream, l.handler(func(_ context.Context, m *inbox.Message, _ int) error {
-			if down.Load() && strings.HasPrefix(m.OrderingKey, "hot") {
-				return inbox.Unavailable(errors.New("what the hot key needs is out"))
-			}
-			return nil
-		}), redisconsumer.Config{ClaimAfter: 2 * time.Second})
-		soon(t, "the others are handled", func() bool { return l.len() == others })
-		soon(t, "all of the hot key is held", func() bool {
-			stats := r.stats(t)
-			return stats.Claimed+stats.Unloaded == followers && stats.Claimed <= inbox.DefaultMaxOutstandingMessages
-		})
-		late := s.add(t, "cold-0", followers+others)
-		soon(t, "a later one, too", func() bool { return l.len() == others+1 })
-		assert.NotEmpty(t, late)
-		down.Store(false)
-		soon(t, "the hot key has gone on", func() bool { return l.len() == followers+others+1 })
-		soon(t, "all is acknowledged", func() bool { return s.pending(t) == 0 })
-		l.check(t, followers+others+1)
-		assert.Zero(t, r.stats(t).Unloaded)
-
-		assert.Zero(t, r.stats(t).Lost+r.stats(t).TakenOver)
-	})
-}
 
 // What is unloaded is bounded, too; and a stop releases all of it.
 func TestUnloadedIsBounded(t *testing.T) {
