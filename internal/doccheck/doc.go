@@ -1,4 +1,3 @@
-// Package doccheck keeps tables of the documents true. Of docs/faults.md: the tests that it names
-// exist, and the lines of the log that it lists are those of the source. Of docs/metrics.md: the
-// instruments that it lists are those of the source. Of all pages: links lead somewhere.
+// Package doccheck keeps the documents true. The tests that docs/faults.md names exist, the source logs the
+// lines that it lists, and the links of all pages lead somewhere.
 package doccheck

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -56,49 +57,57 @@ func checkCommand(t *testing.T, fault, command string) {
 	}
 }
 
-// contents are the test functions of a package, and all texts that may be names of subtests: its
-// own, and those of the suites.
+// suites are the conformance suites, whose subtests any package's tests may run.
+var suites = []string{"internal/store/storetest/*.go", "brokers/brokertest/*.go", "inbox/consumertest/*.go"}
+
+// contents returns the test functions of a package, and the texts that may name their subtests: its own, and
+// those of the suites.
 func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
 	t.Helper()
 	funcs, texts = map[string]bool{}, map[string]bool{}
-	for _, pattern := range []string{dir + "/*_test.go", "internal/store/storetest/*.go", "brokers/brokertest/*.go", "inbox/consumertest/*.go"} {
+	for _, pattern := range append([]string{dir + "/*_test.go"}, suites...) {
 		files, err := filepath.Glob(root + pattern)
 		require.NoError(t, err)
 		for _, file := range files {
-			parsed := parse(t, file)
-			ast.Inspect(parsed, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.FuncDecl:
-					if strings.HasSuffix(file, "_test.go") && filepath.Dir(file) == filepath.Clean(root+dir) && n.Recv == nil {
-						funcs[n.Name.Name] = strings.HasPrefix(n.Name.Name, "Test") || strings.HasPrefix(n.Name.Name, "Fuzz")
-					}
-				case *ast.BasicLit:
-					if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
-						texts[text] = true
-					}
-				}
-				return true
-			})
-		}
-	}
-	for name, isTest := range funcs {
-		if !isTest {
-			delete(funcs, name)
+			read := parse(t, file)
+			maps.Copy(texts, read.texts)
+			if strings.HasPrefix(pattern, dir+"/") {
+				maps.Copy(funcs, read.tests)
+			}
 		}
 	}
 	require.NotEmpty(t, funcs, "%s has no tests", dir)
 	return funcs, texts
 }
 
-// parsed are the files that were parsed before: the suites are looked through for each command.
-var parsed = map[string]*ast.File{}
+// names are the test functions of a file, and its texts.
+type names struct{ tests, texts map[string]bool }
 
-func parse(t *testing.T, file string) *ast.File {
+// parsed keeps each file's names: every command looks through the suites.
+var parsed = map[string]names{}
+
+func parse(t *testing.T, file string) names {
 	t.Helper()
-	if parsed[file] == nil {
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		parsed[file] = tree
+	if known, ok := parsed[file]; ok {
+		return known
 	}
-	return parsed[file]
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	found := names{map[string]bool{}, map[string]bool{}}
+	for _, declaration := range tree.Decls {
+		f, ok := declaration.(*ast.FuncDecl)
+		if ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+			found.tests[f.Name.Name] = true
+		}
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				found.texts[text] = true
+			}
+		}
+		return true
+	})
+	parsed[file] = found
+	return found
 }
