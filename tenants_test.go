@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -255,11 +256,15 @@ func inSchema(t *testing.T, dsn, schema string) string {
 	return address.String()
 }
 
-// A hundred tenants that have nothing to do, with two brokers, cost few connections, and few statements
-// for each visit, however often they are visited.
+// Many tenants that have nothing to do, with two brokers, cost few connections, and one statement for each
+// visit, however often they are visited. They are a hundred with FANOUT_TEST_LONG=1.
 func TestHundredIdleTenants(t *testing.T) {
 	t.Parallel()
-	dsn, list := schemaTenants(t, 100)
+	number := 25
+	if testenv.Long() {
+		number = 100
+	}
+	dsn, list := schemaTenants(t, number)
 	var mu sync.Mutex
 	l := runTenants(t, "{idle_after: 1s, every: 1s, visit_every: 2s}", fanout.WithTenants(func(context.Context) (map[string]config.Database, error) {
 		mu.Lock()
@@ -284,21 +289,21 @@ func TestHundredIdleTenants(t *testing.T) {
 			"SELECT xact_commit - sessions, sessions FROM pg_stat_database WHERE datname = $1", database).Scan(&statements, &sessions))
 		return statements, sessions
 	}
-	l.eventually(func() bool { return visited(t, dsn, list) == 100 && len(l.relay.Stats()) == 0 }, "all were visited, and sleep")
+	l.eventually(func() bool { return visited(t, dsn, list) == number && len(l.relay.Stats()) == 0 }, "all were visited, and sleep")
 	most, statements, visits := 0, 0, 0
 	before, sessions := counted()
 	l.eventually(func() bool { // each visit is a session
 		most = max(most, connections())
 		statements, visits = counted()
 		statements, visits = statements-before, visits-sessions
-		return visits >= 200 // two rounds
+		return visits >= 2*number
 	}, "they are visited again and again")
 	perVisit := float64(statements) / float64(visits)
 	t.Logf("%d statements in %d visits, %.2f each; at most %d connections", statements, visits, perVisit, most)
 	assert.LessOrEqual(t, most, 10)
-	assert.LessOrEqual(t, perVisit, 1.5)
+	assert.LessOrEqual(t, perVisit, 1.2, "a session that begins or ends meanwhile counts in part")
 
-	tenant, err := sql.Open("pgx", list["tenant_042"].DSN.Reveal())
+	tenant, err := sql.Open("pgx", list["tenant_012"].DSN.Reveal())
 	require.NoError(t, err)
 	defer tenant.Close()
 	write(t, outbox.Postgres, tenant, "partner", 1)
@@ -308,5 +313,5 @@ func TestHundredIdleTenants(t *testing.T) {
 	mu.Unlock()
 	require.NoError(t, tenant.Close())
 	l.eventually(func() bool { return connections() == 0 && len(l.relay.Stats()) == 0 }, "none is connected")
-	assert.Contains(t, l.log.String(), `level=WARN msg="all tenants removed" tenants=100`)
+	assert.Contains(t, l.log.String(), `level=WARN msg="all tenants removed" tenants=`+strconv.Itoa(number))
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -41,40 +39,6 @@ func readBySDK(t reporter, b []byte) event.Event {
 	require.NoError(t, err)
 	require.Equal(t, before, after, "%s\n%s", b, again)
 	return e
-}
-
-// The golden files, and so each form that they show, as consumers see them who use the SDK.
-func TestSDKReadsGoldenFiles(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("../envelope/testdata", "*.cloudevents*.json"))
-	require.NoError(t, err)
-	want := map[string]map[string]any{
-		"aggregate_minimal.cloudevents.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"},
-		"aggregate_full.cloudevents.json": {
-			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
-			"causationid": "0197f0a2-0000-7000-8000-000000000001",
-			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		},
-		"aggregate_full.cloudevents.listed.json": {
-			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
-			"causationid": "0197f0a2-0000-7000-8000-000000000001",
-			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			"tenantid":    "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
-		},
-		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"},
-		"no_aggregate.cloudevents.listed.json":      {"correlationid": "checkout-9"},
-		"no_aggregate.cloudevents.json":             {"correlationid": "checkout-9"},
-	}
-	require.Len(t, files, len(want), "one expectation for each file")
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		e := readBySDK(t, b)
-		require.Equal(t, "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", e.ID())
-		require.True(t, time.Date(2026, 3, 1, 12, 30, 45, 120_000_000, time.UTC).Equal(e.Time()))
-		require.Equal(t, "application/json", e.DataContentType())
-		require.Equal(t, want[filepath.Base(file)], e.Extensions(), file)
-	}
 }
 
 // sdkDocument is an event that holds anything.

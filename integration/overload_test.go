@@ -86,6 +86,9 @@ func (r *relayProcess) memory() int {
 // the backlog is drained, in order, with nothing lost and nobody charged.
 func TestOverload(t *testing.T) {
 	t.Parallel()
+	if os.Getenv(overloadVariable) == "" {
+		testenv.NeedLong(t)
+	}
 	onServersInTurn(t, testOverload)
 }
 

@@ -1,11 +1,15 @@
 package integration_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // A pause stops all relays, holds for those that start meanwhile, costs no row an attempt, and ends
@@ -19,8 +23,10 @@ func testPauseAndResume(t *testing.T, p *place) {
 	t.Helper()
 	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
-	const rows = 20000
+	const rows = 1000
 	b.insert(rows)
+	limited := fmt.Sprintf("outbox: {external_brokers: []}\nbrokers:\n  default: {type: redis, url: %q, rate: 50}\n", testenv.Redis(t)) // so that it is paused in time
+	b.configure(limited)
 	first, second := b.relay(), b.relay()
 	eventually(t, func() bool { return b.arrived() > rows/20 })
 
@@ -39,9 +45,10 @@ func testPauseAndResume(t *testing.T, p *place) {
 		return sent
 	}
 	sent := quiet()
-	require.Less(t, sent, rows, "too fast to be paused")
+	require.Less(t, sent, rows, "it was paused too late")
 	assert.Equal(t, rows-sent, b.count("status = 'pending' AND attempts = 0"))
 	b.insert(100)
+	b.configure(strings.Replace(limited, ", rate: 50", "", 1))
 	third := b.relay()
 	assert.Equal(t, sent, quiet(), "nothing goes out")
 	status := b.run("status")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -17,6 +18,7 @@ import (
 // seconds: the relays that go on say who it is, and end its session.
 func TestSilentRelay(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t) // the relay waits for half a minute before it ends the session
 	b := newBench(newPlace(t, outbox.Postgres))
 	require.Zero(t, b.run("migrate").code)
 	b.insert(970)

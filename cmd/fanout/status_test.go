@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 		partner := regexp.MustCompile(`(?m)^main +partner +8 +0 +2 +0 +3 +`)
 		assert.Regexp(t, partner, status)
 		assert.Regexp(t, partner, s.does("status", "--exact"))
-		assert.Contains(t, status, "1m")
+		assert.Regexp(t, `ago: (retryable|permanent): `, status)
 
 		var answer map[string]api.Database[wireBroker]
 		require.NoError(t, json.Unmarshal([]byte(s.does("status", "--json")), &answer))
