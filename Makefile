@@ -15,12 +15,13 @@ EVERY = $(if $(filter ./...,$(PKG)),$$($(GO) list -m -f '{{.Path}}/...'),$(PKG))
 # benchmarks and deploy need a newer Go than the library, so they stay outside the workspace.
 BESIDE := GOWORK=off GOTOOLCHAIN=auto
 
-# No result comes from the cache, and each run has a new seed. The number of packages and tests at a time
-# follows the cores, as go test does it. The linters vet.
+# No result comes from the cache, and each run has a new seed. Tests wait for servers more than they compute, so
+# twice as many run at a time as there are cores. The linters vet.
+CORES   := $(shell getconf _NPROCESSORS_ONLN)
 BUILD   := .build
 SERVERS := all
 WITH     = FANOUT_TEST_FSYNC=off $(BUILD)/withservers -with $(SERVERS) --
-TEST     = FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} $(WITH) $(BUILD)/testreport $(GO) test -count=1 -vet=off $(ARGS)
+TEST     = FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} $(WITH) $(BUILD)/testreport $(GO) test -count=1 -vet=off -p=$(CORES) -parallel=$$((2 * $(CORES))) $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help tools test test-modules race test-all test-long test-versions test-deploy some mutants chaos bench bench-short fuzz lint fmt tidy demo ci
