@@ -242,7 +242,7 @@ func TestRemovedTenantLeavesNothing(t *testing.T) {
 		tenants.set(tenant, nil)
 		l.says(`msg="tenant removed" tenant=` + tenant)
 		l.eventually(func() bool { return connections(tenant) == 0 && len(l.relay.Stats()) == 0 }, "no connection")
-		require.NoError(t, goleak.Find(before), tenant)
+		l.eventually(func() bool { return connections(tenant) == 0 && goleak.Find(before) == nil }, "no goroutine") // of a busy driver, one may end late
 	}
 }
 

@@ -106,15 +106,6 @@ func TestMinimalHasEveryDefault(t *testing.T) {
 	assert.Equal(t, cleanup.Retention{Published: 168 * time.Hour, Abandoned: 720 * time.Hour}, cfg.Retention("default"))
 }
 
-func TestZeroConfigHasEveryDefault(t *testing.T) {
-	t.Parallel()
-	var cfg config.Config
-	assert.Equal(t, outbox.Routing{}.WithDefaults(), cfg.Routing())
-	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
-	assert.Equal(t, cleanup.Retention{Published: 168 * time.Hour, Abandoned: 720 * time.Hour}, cfg.Retention("default"))
-	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
-}
-
 // Writers tell other processes, and relays listen, wherever the database can, unless the file says
 // otherwise.
 func TestNotify(t *testing.T) {

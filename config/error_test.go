@@ -51,7 +51,6 @@ func TestConnectionStrings(t *testing.T) {
 	_, err := parsed([]byte(source), "fanout.yaml")
 	require.ErrorContains(t, err, "fanout.yaml:2:30: databases.a.dsn: cannot be read as a URL")
 	require.ErrorContains(t, err, "fanout.yaml:8:25: brokers.y.url: cannot be read as a URL")
-	require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`)
 	assert.NotContains(t, err.Error(), "s3cr")
 	assert.NotContains(t, err.Error(), "databases.b")
 
@@ -59,34 +58,4 @@ func TestConnectionStrings(t *testing.T) {
 	apart = strings.Replace(apart, `x: {type: redis,`, `x: {type: redis, destination: "partner.{stream}",`, 1)
 	_, err = parsed([]byte(apart), "fanout.yaml")
 	require.NoError(t, err, "other streams on the same server")
-}
-
-// Two URLs of one Redis database are one place, whatever they look like.
-func TestSamePlace(t *testing.T) {
-	t.Parallel()
-	check := func(one, other string) error {
-		_, err := parsed([]byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: [x]}\nbrokers:\n"+
-			"  default: {type: redis, url: '"+one+"'}\n  x: {type: redis, url: '"+other+"'}\n"), "fanout.yaml")
-		return err
-	}
-	for _, urls := range [][2]string{
-		{"redis://h", "redis://h:6379/0"},
-		{"redis://:s3cret@h/2", "redis://other:s4cret@H:6379/2?pool_size=3"},
-		{"redis://h/1?db=3", "rediss://h/3"},
-		{"redis://localhost", "redis://"},
-		{"unix:///run/redis.sock", "unix://me:s3cret@/run/redis.sock?db=0"},
-	} {
-		err := check(urls[0], urls[1])
-		require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, urls)
-		assert.NotContains(t, err.Error(), "cret")
-	}
-	for _, urls := range [][2]string{
-		{"redis://h", "redis://h/1"},
-		{"redis://h", "redis://h:6380"},
-		{"redis://h", "redis://i"},
-		{"unix:///run/redis.sock", "unix:///run/redis.sock?db=1"},
-		{"unix:///run/redis.sock", "unix:///run/other.sock"},
-	} {
-		require.NoError(t, check(urls[0], urls[1]), urls)
-	}
 }

@@ -23,10 +23,8 @@ type dashboard struct {
 }
 
 type panel struct {
-	ID                       int
 	Type, Title, Description string
 	Datasource               struct{ Type, UID string }
-	GridPos                  struct{ H, W, X, Y int }
 	FieldConfig              struct{ Defaults struct{ Unit string } }
 	Targets                  []struct{ RefID, Expr, LegendFormat string }
 }
@@ -38,8 +36,7 @@ func TestDashboards(t *testing.T) {
 	checkDashboard(t, "grafana/fanout-consumers.json", "Fanout consumers fanout-consumers", "fanout_inbox_")
 }
 
-// checkDashboard reports panels that ask for missing series or overlap, and series with the prefix
-// that no panel shows.
+// checkDashboard reports panels that ask for missing series, and series with the prefix that no panel shows.
 func checkDashboard(t *testing.T, path, named, prefix string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -61,17 +58,8 @@ func checkDashboard(t *testing.T, path, named, prefix string) {
 	}
 	assert.Len(t, variables, 4)
 
-	ids, places, asked := map[int]bool{}, map[[2]int]string{}, map[string]bool{}
+	asked := map[string]bool{}
 	for _, p := range board.Panels {
-		assert.False(t, ids[p.ID], "two panels have the id %d", p.ID)
-		ids[p.ID] = true
-		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
-		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				require.Empty(t, places[[2]int{x, y}], "%s lies on another panel", p.Title)
-				places[[2]int{x, y}] = p.Title
-			}
-		}
 		if p.Type == "row" {
 			continue
 		}

@@ -10,38 +10,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const goreleaser = "../.goreleaser.yaml"
-
+// The release builds a static program, and packs files that exist.
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(goreleaser)
+	text, err := os.ReadFile("../.goreleaser.yaml")
 	require.NoError(t, err)
 	require.NoError(t, follows(t, "testdata/goreleaser.schema.json")(text))
 	var release struct {
 		Builds []struct {
-			Main         string
-			Env, Ldflags []string
-			Goos, Goarch []string
+			Main string
+			Env  []string
 		}
 		Archives []struct{ Files []any }
-		SBOMs    []struct{ Artifacts string } `yaml:"sboms"`
-		Checksum struct{ Algorithm string }
 	}
 	require.NoError(t, yaml.Unmarshal(text, &release))
-	require.Len(t, release.Builds, 1)
-	build := release.Builds[0]
-	assert.FileExists(t, filepath.Join("..", build.Main, "main.go"))
-	assert.Contains(t, build.Env, "CGO_ENABLED=0")
-	assert.Equal(t, []string{"-s -w -X main.stampedVersion={{ .Tag }} -X main.stampedCommit={{ .FullCommit }} -X github.com/gorm-fanout/fanout.stampedVersion={{ .Tag }}"}, build.Ldflags)
+	assert.FileExists(t, filepath.Join("..", release.Builds[0].Main, "main.go"))
+	assert.Contains(t, release.Builds[0].Env, "CGO_ENABLED=0")
 	for _, file := range release.Archives[0].Files {
-		name, ok := file.(string)
-		if !ok {
-			name, ok = file.(map[string]any)["src"].(string)
+		if mapped, ok := file.(map[string]any); ok {
+			file = mapped["src"]
 		}
-		assert.True(t, ok)
-		assert.FileExists(t, filepath.Join("..", name))
+		assert.FileExists(t, filepath.Join("..", file.(string)))
 	}
-	require.Len(t, release.SBOMs, 1)
-	assert.Equal(t, "archive", release.SBOMs[0].Artifacts)
-	assert.Equal(t, "sha256", release.Checksum.Algorithm)
 }

@@ -1,11 +1,11 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,68 +19,52 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 )
 
-const kubernetesBase = "kubernetes/base"
+const (
+	kubernetesBase = "kubernetes/base"
+	pod            = "spec.template.spec."
+	container      = pod + "containers.0."
+)
 
-type pairs = map[string]string
+// object is one of Kubernetes' objects, as JSON has it.
+type object map[string]any
 
-// object has the fields of Kubernetes' objects that the tests below look at.
-type object struct {
-	Kind     string
-	Metadata struct{ Name string }
-	Data     pairs
-	Spec     struct {
-		Selector    any
-		PodSelector struct{ MatchLabels pairs }
-		Ports       []struct{ TargetPort string }
-		Template    struct {
-			Metadata struct{ Labels pairs }
-			Spec     struct {
-				TerminationGracePeriodSeconds int64
-				SecurityContext               struct{ RunAsNonRoot bool }
-				Containers                    []container
-				Volumes                       []struct{ ConfigMap struct{ Name string } }
+// at returns the value at a path such as spec.ports.0.targetPort, or nil.
+func (o object) at(path string) (value any) {
+	value = map[string]any(o)
+	for step := range strings.SplitSeq(path, ".") {
+		switch below := value.(type) {
+		case map[string]any:
+			value = below[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(below) {
+				return nil
 			}
+			value = below[i]
+		default:
+			return nil
 		}
 	}
+	return value
 }
 
-type container struct {
-	Args []string
-	Env  []struct {
-		Name, Value string
-		ValueFrom   struct{ SecretKeyRef struct{ Name, Key string } }
-	}
-	Ports []struct {
-		Name          string
-		ContainerPort int
-	}
-	StartupProbe, LivenessProbe, ReadinessProbe probe
-	SecurityContext                             struct {
-		AllowPrivilegeEscalation *bool
-		ReadOnlyRootFilesystem   bool
-		Capabilities             struct{ Drop []string }
-	}
-}
-
-type probe struct{ HTTPGet struct{ Path, Port string } }
-
-// variables are a container's, of which those in secrets have a value of tests.
-func (c container) variables(t *testing.T) map[string]string {
+// variables returns the variables of the first container, with a test's value for each secret.
+func (o object) variables(t *testing.T) map[string]string {
 	t.Helper()
-	said := map[string]string{}
-	for _, variable := range c.Env {
-		said[variable.Name] = variable.Value
-		if strings.HasSuffix(variable.Name, "_URL") || strings.HasSuffix(variable.Name, "_TOKEN") {
-			assert.Equal(t, "fanout", variable.ValueFrom.SecretKeyRef.Name, "a secret is there by reference")
-			assert.Equal(t, variable.Name, variable.ValueFrom.SecretKeyRef.Key)
-			assert.Empty(t, variable.Value)
-			said[variable.Name] = "redis://" + strings.ToLower(variable.Name) + ":6379/0"
+	values := map[string]string{}
+	for _, entry := range o.at(container + "env").([]any) {
+		variable := object(entry.(map[string]any))
+		name := variable.at("name").(string)
+		values[name], _ = variable.at("value").(string)
+		if strings.HasSuffix(name, "_URL") || strings.HasSuffix(name, "_TOKEN") {
+			assert.Equal(t, []any{"fanout", name, nil}, []any{variable.at("valueFrom.secretKeyRef.name"), variable.at("valueFrom.secretKeyRef.key"), variable.at("value")})
+			values[name] = "redis://" + strings.ToLower(name) + ":6379/0"
 		}
 	}
-	return said
+	return values
 }
 
-// built are the objects of the base, as kustomize makes them, by kind; each is what Kubernetes takes.
+// built returns the objects of the base by kind, as kustomize makes them. Kubernetes' schema accepts each.
 func built(t *testing.T) map[string]object {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kubernetesBase)
@@ -91,12 +75,10 @@ func built(t *testing.T) map[string]object {
 		text, err := resource.AsYAML()
 		require.NoError(t, err)
 		require.NoError(t, check(text), string(text))
-		var made object
-		asJSON, err := resource.MarshalJSON()
+		made, err := resource.Map()
 		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(asJSON, &made))
-		require.Empty(t, byKind[made.Kind].Kind, "two of kind %s", made.Kind)
-		byKind[made.Kind] = made
+		require.NotContains(t, byKind, resource.GetKind())
+		byKind[resource.GetKind()] = made
 	}
 	return byKind
 }
@@ -105,76 +87,56 @@ func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	objects := built(t)
 	assert.ElementsMatch(t, []string{"ConfigMap", "Deployment", "Job", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"}, slices.Collect(maps.Keys(objects)))
-	relay, job := objects["Deployment"].Spec.Template, objects["Job"].Spec.Template
-	main, migrate := relay.Spec.Containers[0], job.Spec.Containers[0]
-
-	selects := func(selector any, pods pairs) {
-		text, err := json.Marshal(selector)
-		require.NoError(t, err)
-		var wanted pairs
-		if nested := (struct{ MatchLabels pairs }{}); json.Unmarshal(text, &nested) == nil && nested.MatchLabels != nil {
-			wanted = nested.MatchLabels
-		} else {
-			require.NoError(t, json.Unmarshal(text, &wanted))
-		}
-		assert.NotEmpty(t, wanted)
-		for name, value := range wanted {
-			assert.Equal(t, value, pods[name], name)
-		}
+	relay, job := objects["Deployment"], objects["Job"]
+	labels := relay.at("spec.template.metadata.labels")
+	for kind, path := range map[string]string{
+		"Deployment": "spec.selector.matchLabels", "Service": "spec.selector", "PodDisruptionBudget": "spec.selector.matchLabels", "NetworkPolicy": "spec.podSelector.matchLabels",
+	} {
+		require.NotEmpty(t, objects[kind].at(path), kind)
+		assert.Subset(t, labels, objects[kind].at(path), kind)
 	}
-	for _, kind := range []string{"Deployment", "Service", "PodDisruptionBudget"} {
-		selects(objects[kind].Spec.Selector, relay.Metadata.Labels)
-	}
-	selects(objects["NetworkPolicy"].Spec.PodSelector, relay.Metadata.Labels)
-	selects(objects["NetworkPolicy"].Spec.PodSelector, job.Metadata.Labels)
+	assert.Subset(t, job.at("spec.template.metadata.labels"), objects["NetworkPolicy"].at("spec.podSelector.matchLabels"))
 
-	for _, pod := range []object{objects["Deployment"], objects["Job"]} {
-		assert.True(t, pod.Spec.Template.Spec.SecurityContext.RunAsNonRoot)
-		assert.Equal(t, objects["ConfigMap"].Metadata.Name, pod.Spec.Template.Spec.Volumes[0].ConfigMap.Name, "with the hash of its content")
-		for _, c := range pod.Spec.Template.Spec.Containers {
-			require.NotNil(t, c.SecurityContext.AllowPrivilegeEscalation)
-			assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
-			assert.True(t, c.SecurityContext.ReadOnlyRootFilesystem)
-			assert.Equal(t, []string{"ALL"}, c.SecurityContext.Capabilities.Drop)
-			assert.Contains(t, c.Args, "/etc/fanout/fanout.yaml")
+	for _, o := range []object{relay, job} {
+		assert.Equal(t, objects["ConfigMap"].at("metadata.name"), o.at(pod+"volumes.0.configMap.name"), "with the hash of its content")
+		for path, want := range map[string]any{
+			pod + "securityContext.runAsNonRoot": true, container + "securityContext.allowPrivilegeEscalation": false,
+			container + "securityContext.readOnlyRootFilesystem": true, container + "securityContext.capabilities.drop": []any{"ALL"},
+		} {
+			assert.Equal(t, want, o.at(path), path)
 		}
+		assert.Contains(t, o.at(container+"args"), "/etc/fanout/fanout.yaml")
 	}
 
 	file := t.TempDir() + "/fanout.yaml"
-	require.NoError(t, os.WriteFile(file, []byte(objects["ConfigMap"].Data["fanout.yaml"]), 0o600))
-	cfg := loaded(t, file, main.variables(t))
-	loaded(t, file, migrate.variables(t), config.WithUnsetVariables("consumers", "brokers", "monitor")) // as the command reads it
-	graceful(t, cfg, time.Duration(relay.Spec.TerminationGracePeriodSeconds)*time.Second)
-	assert.Equal(t, "0.0.0.0:8088", cfg.Monitor.Listen)
-	assert.Equal(t, 8088, main.Ports[0].ContainerPort)
-	assert.Equal(t, main.Ports[0].Name, objects["Service"].Spec.Ports[0].TargetPort)
-
-	var api struct{ Paths map[string]any }
-	openapi, err := os.ReadFile("../monitor/openapi.json")
+	require.NoError(t, os.WriteFile(file, []byte(objects["ConfigMap"].at("data").(map[string]any)["fanout.yaml"].(string)), 0o600))
+	cfg := loaded(t, file, relay.variables(t))
+	loaded(t, file, job.variables(t), config.WithUnsetVariables("consumers", "brokers", "monitor")) // as the command reads it
+	grace, err := strconv.Atoi(strings.TrimSpace(yamlOf(t, relay.at(pod+"terminationGracePeriodSeconds"))))
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(openapi, &api))
-	assert.Equal(t, "/healthz", main.StartupProbe.HTTPGet.Path)
-	assert.Equal(t, "/healthz", main.LivenessProbe.HTTPGet.Path, "a relay that waits for its database is not restarted")
-	assert.Equal(t, "/readyz", main.ReadinessProbe.HTTPGet.Path)
-	for _, asked := range []probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
-		assert.Contains(t, api.Paths, asked.HTTPGet.Path)
-		assert.Equal(t, main.Ports[0].Name, asked.HTTPGet.Port)
+	graceful(t, cfg, time.Duration(grace)*time.Second)
+	assert.Equal(t, "0.0.0.0:8088", cfg.Monitor.Listen)
+	port := relay.at(container + "ports.0.name")
+	assert.Equal(t, port, objects["Service"].at("spec.ports.0.targetPort"))
+	for name, path := range map[string]string{"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"} {
+		assert.Equal(t, []any{path, port}, []any{relay.at(container + name + ".httpGet.path"), relay.at(container + name + ".httpGet.port")}, name)
 	}
 }
 
-// The configurations that are installed say where editors find their schema, and name each secret as a
-// variable.
+func yamlOf(t *testing.T, value any) string {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// Each installed configuration follows the schema, and names each secret as a variable.
 func TestInstalledConfigurations(t *testing.T) {
 	t.Parallel()
-	example, _, _ := strings.Cut(config.Reference(), "\n")
 	for _, file := range []string{kubernetesBase + "/fanout.yaml", "compose/fanout.yaml"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		first, _, _ := strings.Cut(string(text), "\n")
-		assert.Equal(t, example, first, file)
 		require.NoError(t, follows(t, "../config/fanout.schema.json")(text), file)
-		var read map[string]any
-		require.NoError(t, yaml.Unmarshal(text, &read))
 		for _, secret := range regexp.MustCompile(`(?m)^ *(?:dsn|url|prometheus|operator): (.*)$`).FindAllStringSubmatch(string(text), -1) {
 			assert.Regexp(t, `^\$\{[A-Z_]+\}$`, secret[1], file)
 		}

@@ -40,13 +40,6 @@ func TestEmits(t *testing.T) {
 	assert.EqualValues(t, 4, rowsIn(t, db), "what the test saves in earnest is written")
 }
 
-func TestEmitsNothing(t *testing.T) {
-	t.Parallel()
-	events := fanouttest.Emits(t, open(t), save(&Order{ID: "1"}))
-	assert.Empty(t, events)
-	assert.Equal(t, []any{}, fanouttest.Data(events))
-}
-
 // Within a transaction only what the block adds is told, and only that is taken back.
 func TestEmitsInATransaction(t *testing.T) {
 	t.Parallel()
@@ -82,20 +75,6 @@ func TestEmitsInATransaction(t *testing.T) {
 			assert.EqualValues(t, 3, rowsIn(t, db), "the first order's event, for three brokers")
 		})
 	}
-}
-
-func TestEmitsOnOneConnection(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, open(t).Connection(func(db *gorm.DB) error {
-		order := &Order{ID: "1"}
-		events := fanouttest.Emits(t, db, func(tx *gorm.DB) error {
-			require.NoError(t, tx.Save(order).Error)
-			order.Raise(OrderShipped{"1"}) // after the save: only a transaction of ours sees it
-			return nil
-		})
-		assert.Len(t, events, 1)
-		return nil
-	}))
 }
 
 // A service that opens transactions of its own joins that of the block.
@@ -216,19 +195,6 @@ func TestFailures(t *testing.T) {
 			assert.Zero(t, rowsIn(t, db))
 		})
 	}
-}
-
-func TestWouldEmit(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	tx := db.Begin()
-	assert.Empty(t, fanouttest.WouldEmit(t, tx))
-	order := &Order{ID: "1"}
-	require.NoError(t, tx.Create(order).Error)
-	order.Raise(OrderShipped{"1"})
-	assert.Equal(t, []any{OrderShipped{"1"}}, fanouttest.Data(fanouttest.WouldEmit(t, tx)))
-	require.NoError(t, tx.Commit().Error)
-	assert.EqualValues(t, 1, rowsIn(t, db), "asking changes nothing")
 }
 
 func TestEvent(t *testing.T) {

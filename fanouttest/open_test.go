@@ -57,14 +57,6 @@ func TestOpenConfig(t *testing.T) {
 	assert.Equal(t, events[0].ID, events[0].Message("accounting").Metadata.Headers.ID)
 }
 
-func TestDatabasesArePrivate(t *testing.T) {
-	t.Parallel()
-	one, other := open(t), open(t)
-	require.NoError(t, one.Create(placed("1")).Error)
-	assert.EqualValues(t, 3, rowsIn(t, one))
-	assert.Zero(t, rowsIn(t, other))
-}
-
 // A transaction in progress is no wall for code beside it, be it in its own goroutine or in another
 // one.
 func TestReadingBesideATransaction(t *testing.T) {

@@ -39,15 +39,6 @@ func TestFingerprint(t *testing.T) {
 	assert.Equal(t, Fingerprint("b", nil), Fingerprint("b", &outbox.LastError{}))
 }
 
-func FuzzFingerprint(f *testing.F) {
-	f.Add("default", "retryable", "dial tcp [::1]:6379: \"x\" 'y' `z` a@b 5f0c8a9e-1111")
-	f.Fuzz(func(t *testing.T, broker, class, message string) {
-		got := Fingerprint(broker, &outbox.LastError{Class: class, Message: message})
-		assert.Regexp(t, fingerprintForm, got)
-		assert.Equal(t, got, Fingerprint(broker, &outbox.LastError{Class: class, Message: message, At: start, Attempt: 3}))
-	})
-}
-
 func TestCursorKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -110,23 +110,3 @@ func TestOnCall(t *testing.T) {
 	require.Len(t, rows, 1)
 	assert.Equal(t, "{}", string(rows[0].Payload))
 }
-
-func TestPurgeOfAStore(t *testing.T) {
-	t.Parallel()
-	db, console := open(t)
-	for range 510 {
-		insert(t, db, "default", outbox.StatusPublished, "")
-	}
-	insert(t, db, "partner", outbox.StatusAbandoned, topic)
-	purge := monitor.Action{Verb: monitor.VerbPurge, PublishedBefore: 30 * time.Minute, DryRun: true}
-	results, err := console.Do(t.Context(), monitor.Actor{}, purge)
-	require.NoError(t, err)
-	assert.Equal(t, admin.Count{N: 510}, results[0].Matched)
-	purge.DryRun = false
-	results, err = console.Do(t.Context(), monitor.Actor{}, purge)
-	require.NoError(t, err)
-	assert.EqualValues(t, 510, results[0].Changed)
-	blocked, err := console.Blocked(t.Context(), "main", "partner", 0)
-	require.NoError(t, err)
-	assert.Empty(t, blocked)
-}

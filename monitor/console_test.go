@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -50,28 +49,6 @@ func TestRequeueTakesEachRowOnce(t *testing.T) {
 	for _, call := range store.calls {
 		assert.LessOrEqual(t, len(call.MessageIDs), 500)
 	}
-}
-
-func TestRequeueByFingerprint(t *testing.T) {
-	t.Parallel()
-	store := (&fake{}).add(700, failed("retryable", "timeout after %d ms")).add(30, failed("retryable", "no such topic %d"))
-	fingerprint := Fingerprint("default", &outbox.LastError{Class: "retryable", Message: "no such topic 77"})
-	console := consoleOf(store)
-	action := Action{Verb: VerbRequeue, Fingerprint: fingerprint, DryRun: true}
-
-	assert.Equal(t, Result{Database: "main", Matched: admin.Count{N: 30}}, do(t, console, action))
-	assert.Empty(t, store.calls)
-	assert.Empty(t, store.audit, "a dry run is no action")
-
-	action.DryRun, action.Limit = false, 20
-	assert.EqualValues(t, 20, do(t, console, action).Changed)
-	assert.EqualValues(t, 701, store.changed[0])
-
-	action.Limit, action.Filter.MessageIDs = 0, []string{store.rows[0].MessageID, store.rows[729].MessageID}
-	result := do(t, console, action)
-	assert.EqualValues(t, 1, result.Changed)
-	assert.Equal(t, outbox.StatusFailed, store.rows[0].Status)
-	assert.Equal(t, outbox.StatusPending, store.rows[729].Status)
 }
 
 func TestActionsLeaveTheirMark(t *testing.T) {
@@ -126,72 +103,6 @@ func TestOneDatabaseDown(t *testing.T) {
 	assert.Equal(t, admin.Count{N: 2, More: true}, status["b"].Counts[outbox.StatusPending])
 	assert.Equal(t, "idle", status["b"].Brokers[1].Broker)
 	assert.False(t, status["b"].Brokers[1].Unknown)
-}
-
-func TestStatusKnowsPausesAndStrangers(t *testing.T) {
-	t.Parallel()
-	store := (&fake{pauses: []admin.Pause{{Broker: "partner", By: "bob"}}}).add(1, func(_ int, r *admin.Record) { r.Broker = "old" })
-	brokers := consoleOf(store, WithBrokers("partner")).Status(t.Context(), 0)["main"].Brokers
-	require.Len(t, brokers, 2)
-	assert.True(t, brokers[0].Unknown, brokers[0].Broker)
-	assert.Equal(t, "bob", brokers[1].Paused.By)
-	assert.False(t, brokers[1].Unknown)
-	assert.False(t, consoleOf(store).Status(t.Context(), 0)["main"].Brokers[0].Unknown, "nobody says what is known")
-}
-
-func TestOtherActions(t *testing.T) {
-	t.Parallel()
-	store := (&fake{deferred: []admin.BlockedKey{{Broker: "default", Key: "k"}}}).
-		add(1100, func(i int, r *admin.Record) {
-			r.Status, r.FinishedAt = outbox.StatusPublished, time.Now().Add(-2*time.Hour)
-			if i%2 == 0 {
-				r.Broker = "partner"
-			}
-		}).
-		add(5, func(_ int, r *admin.Record) { r.Status, r.FinishedAt = outbox.StatusPublished, time.Now() }).
-		add(5, func(_ int, r *admin.Record) {
-			r.Status, r.FinishedAt = outbox.StatusAbandoned, time.Now().Add(-2*time.Hour)
-		})
-	console := consoleOf(store)
-	broker := admin.Filter{Broker: "default"}
-
-	for _, a := range []Action{
-		{Verb: VerbPause, Filter: broker, Reason: "maintenance"}, {Verb: VerbResume, Filter: broker}, {Verb: VerbUnblock, Filter: broker, Key: "k"},
-	} {
-		dry := a
-		dry.DryRun = true
-		assert.EqualValues(t, 1, do(t, console, dry).Matched.N, a.Verb)
-		assert.EqualValues(t, 1, do(t, console, a).Changed, a.Verb)
-		assert.EqualValues(t, 0, do(t, console, dry).Matched.N, "%s again", a.Verb)
-		assert.EqualValues(t, 0, do(t, console, a).Changed, "%s again", a.Verb)
-	}
-
-	purge := Action{Verb: VerbPurge, PublishedBefore: time.Hour, DryRun: true}
-	assert.Equal(t, admin.Count{N: 1100}, do(t, console, purge).Matched)
-	purge.DryRun, purge.Limit = false, 600
-	assert.EqualValues(t, 600, do(t, console, purge).Changed)
-	purge.Limit, purge.AbandonedBefore = 0, time.Hour
-	assert.EqualValues(t, 505, do(t, console, purge).Changed)
-	assert.Len(t, store.rows, 5)
-
-	store.busy = true
-	_, err := console.Do(t.Context(), operator, purge)
-	require.ErrorIs(t, err, errBusy)
-}
-
-func TestAbandonAndHurry(t *testing.T) {
-	t.Parallel()
-	store := (&fake{}).add(800, func(i int, r *admin.Record) {
-		if i%2 == 0 {
-			r.AvailableAt = start.Add(time.Hour)
-		}
-	}).add(10, failed("retryable", "x %d"))
-	console := consoleOf(store)
-	assert.EqualValues(t, 10, do(t, console, Action{Verb: VerbRequeue}).Changed, "pending rows are hurried only on demand")
-	assert.EqualValues(t, 400, do(t, console, Action{Verb: VerbRequeue, Filter: admin.Filter{Statuses: []outbox.Status{outbox.StatusPending}}}).Changed)
-	store.rows[1].AvailableAt = start.Add(time.Hour)
-	assert.EqualValues(t, 1, do(t, console, Action{Verb: VerbRequeue, Filter: admin.Filter{MessageIDs: []string{store.rows[1].MessageID}}}).Changed, "by its name")
-	assert.EqualValues(t, 810, do(t, console, Action{Verb: VerbAbandon, Filter: admin.Filter{Broker: "default"}}).Changed)
 }
 
 func TestRefusedActions(t *testing.T) {
@@ -326,29 +237,6 @@ func TestMessagesRefuses(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 }
 
-func TestFailures(t *testing.T) {
-	t.Parallel()
-	store := (&fake{}).add(20, failed("retryable", "timeout after %d ms")).add(7, failed("permanent", "no such topic %d")).
-		add(4, func(i int, r *admin.Record) {
-			failed("permanent", "no such topic %d")(i, r)
-			r.Status, r.OrderingKey = outbox.StatusAbandoned, []string{"k", "l"}[i%2]
-		}).
-		add(9, func(int, *admin.Record) {})
-	found, err := consoleOf(store).Failures(t.Context(), "main", "")
-	require.NoError(t, err)
-	require.Len(t, found.Groups, 2)
-	assert.Equal(t, 31, found.Scanned)
-	assert.False(t, found.More)
-	topic := found.Groups[1]
-	assert.Len(t, topic.Sample, 5)
-	topic.Sample = nil
-	assert.Equal(t, FailureGroup{
-		Fingerprint: Fingerprint("default", &outbox.LastError{Class: "permanent", Message: "no such topic 123456"}), Broker: "default",
-		Class: "permanent", Message: "no such topic 3", Count: 11, ByStatus: map[outbox.Status]int{"failed": 7, "abandoned": 4},
-		Types: map[string]int{"Ordering.Placed": 11}, FirstAt: store.rows[20].CreatedAt, LastAt: store.rows[30].CreatedAt, Keys: 2,
-	}, topic)
-}
-
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	store := (&fake{}).add(maxFailures+1, failed("retryable", "timeout after %d ms"))
@@ -358,24 +246,10 @@ func TestFailuresAreBounded(t *testing.T) {
 	assert.True(t, found.More)
 }
 
-func TestBlockedWorkersAudit(t *testing.T) {
+// Two purges of one table do not run at a time.
+func TestPurgeBesideAnother(t *testing.T) {
 	t.Parallel()
-	store := (&fake{blocked: []admin.KeyBlock{{Key: "k"}}, instances: []admin.Instance{{Name: "a"}}}).add(1, func(int, *admin.Record) {})
-	console := consoleOf(store)
-	blocked, err := console.Blocked(t.Context(), "main", "", 0)
-	require.NoError(t, err)
-	assert.Len(t, blocked.Keys, 1)
-	_, err = console.Blocked(t.Context(), "main", "", MaxBlocked+1)
-	require.ErrorContains(t, err, "blocked keys: the limit is 10001: use 1 to 10000")
-	workers, err := console.Workers(t.Context(), "main")
-	require.NoError(t, err)
-	assert.Len(t, workers, 1)
-	for range 3 {
-		do(t, console, Action{Verb: VerbRequeue})
-	}
-	entries, err := console.Audit(t.Context(), "main", 3, 1)
-	require.NoError(t, err)
-	assert.True(t, slices.ContainsFunc(entries, func(e admin.AuditEntry) bool { return e.ID == 2 }))
-	_, err = console.Audit(t.Context(), "main", 0, 0)
-	require.Error(t, err)
+	store := &fake{busy: true}
+	_, err := consoleOf(store).Do(t.Context(), operator, Action{Verb: VerbPurge, PublishedBefore: time.Hour})
+	require.ErrorIs(t, err, errBusy)
 }

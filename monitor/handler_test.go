@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,12 +127,10 @@ func TestSecurity(t *testing.T) {
 		detail               string
 	}{
 		"no token":                 {nil, "GET", "/api/outbox", "", nil, 401, "Bearer TOKEN"},
-		"wrong token":              {nil, "GET", "/api/outbox", "", as("viewer-012345678"), 401, ""},
 		"empty token":              {nil, "GET", "/api/outbox", "", as(""), 401, ""},
 		"another scheme":           {nil, "GET", "/api/outbox", "", header{"Authorization": "Basic " + viewerToken}, 401, ""},
 		"metrics":                  {nil, "GET", "/metrics", "", nil, 401, ""},
 		"post without token":       {nil, "POST", actions, requeue, header{"Sec-Fetch-Site": "same-origin"}, 401, ""},
-		"post with a wrong token":  {nil, "POST", actions, requeue, as("x"), 401, ""},
 		"viewer posts":             {nil, "POST", actions, requeue, viewer, 403, `"grafana" may look, but not act`},
 		"viewer pauses":            {nil, "POST", "/api/outbox/main/brokers/default/pause", "{}", viewer, 403, "may look"},
 		"viewer wants a payload":   {nil, "GET", message + "?payload=1", "", viewer, 403, "for operators"},
@@ -155,14 +152,9 @@ func TestSecurity(t *testing.T) {
 		"login with a bearer":      {nil, "POST", "/api/login", "{}", operator.with("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		"login with a wrong token": {nil, "POST", "/api/login", `{"token": "nope"}`, nil, 401, "not known"},
 		"form":                     {nil, "POST", actions, "action=requeue", operator.with("Content-Type", "application/x-www-form-urlencoded"), 415, "application/json"},
-		"plain text":               {nil, "POST", actions, requeue, operator.with("Content-Type", "text/plain"), 415, ""},
 		"no type":                  {nil, "POST", actions, requeue, operator.with("Content-Type", ""), 415, ""},
 		"oversized":                {nil, "POST", actions, `{"reason": "` + strings.Repeat("x", actionBody) + `"}`, operator, 413, "larger"},
-		"oversized login":          {nil, "POST", "/api/login", `{"token": "` + strings.Repeat("x", smallBody) + `"}`, nil, 413, ""},
 		"long reason":              {nil, "POST", actions, `{"action": "requeue", "reason": "` + strings.Repeat("x", 3000) + `"}`, operator, 400, "at most 2000"},
-		"unknown key":              {nil, "POST", actions, `{"action": "requeue", "brokr": "x"}`, operator, 400, "brokr"},
-		"two objects":              {nil, "POST", actions, requeue + requeue, operator, 400, "after top-level value"},
-		"no JSON":                  {nil, "POST", actions, "{", operator, 400, ""},
 		"no verb":                  {nil, "POST", actions, "{}", operator, 400, "there is no action"},
 		"abandon everything":       {nil, "POST", actions, `{"action": "abandon"}`, operator, 400, "every row"},
 		"bad time":                 {nil, "POST", actions, `{"action": "requeue", "since": "yesterday"}`, operator, 400, "since"},
@@ -175,8 +167,6 @@ func TestSecurity(t *testing.T) {
 		"encoded dots":             {nil, "GET", "/api/outbox/%2e%2e/workers", "", viewer, 404, `no database ".."`},
 		"encoded slash":            {nil, "GET", "/api%2foutbox", "", viewer, 404, ""},
 		"double slash":             {nil, "GET", "//api/outbox", "", viewer, 404, ""},
-		"slash at the end":         {nil, "GET", "/api/outbox/", "", viewer, 404, ""},
-		"asset outside":            {nil, "GET", "/assets/../openapi.json", "", nil, 404, ""},
 		"asset outside, encoded":   {nil, "GET", "/assets/%2e%2e/%2e%2e/etc/passwd", "", nil, 404, ""},
 		"asset with a backslash":   {nil, "GET", `/assets/..%5c..%5cx`, "", nil, 404, ""},
 		"a line break in a value":  {nil, "GET", "/api/outbox/main%0d%0aX-Evil:1/workers", "", viewer, 404, "no database"},
@@ -413,24 +403,6 @@ func TestAssetsAndMetrics(t *testing.T) {
 	wantProblem(t, call(h, "GET", "/assets/none.js", "", nil), 404, "no such file")
 	assert.Equal(t, "up 1\n", call(h, "GET", "/metrics?name[]=a", "", as(viewerToken)).Body.String())
 	wantProblem(t, call(newHandler(t, &fake{}), "GET", "/metrics", "", as(viewerToken)), 404, "no metrics")
-}
-
-// A database that is down answers for itself only.
-func TestOneDatabaseDownOverHTTP(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	h := newHandler(t, nil, func(cfg *Config) {
-		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-		cfg.Console = NewConsole(map[string]admin.Administration{"a": &fake{down: errors.New("connection refused")}, "b": (&fake{}).add(1, func(int, *admin.Record) {})})
-	})
-	w := call(h, "GET", "/api/outbox", "", as(viewerToken))
-	require.Equal(t, 200, w.Code)
-	status := decoded[map[string]databaseAnswer](t, w)
-	assert.Equal(t, databaseAnswer{Status: "error", Error: `monitor: database "a": connection refused`}, status["a"])
-	assert.EqualValues(t, 1, status["b"].Counts[outbox.StatusPending])
-	wantProblem(t, call(h, "GET", "/api/outbox/a/workers", "", as(viewerToken)), 503, "connection refused")
-	assert.Contains(t, log.String(), "connection refused")
-	assert.Equal(t, 200, call(h, "GET", "/api/outbox/b/workers", "", as(viewerToken)).Code)
 }
 
 func FuzzQuery(f *testing.F) {

@@ -15,7 +15,7 @@ func TestFIPS(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	child := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^(TestRequeueAGroup|TestPurge|TestList|TestReplaySince)/sqlite$")
-	child.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	child.Env = append(os.Environ(), "GODEBUG=fips140=only", "FANOUT_TEST_LONG=1")
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Contains(t, string(out), "--- PASS", "it has run tests")

@@ -141,6 +141,21 @@ func TestList(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Equal(t, 6, strings.Count(stdout, "\n"))
 		assert.Contains(t, stderr, "there is more: --database main --cursor ")
+		const trace, nowhere = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+		wanted := message(42, "Ordering.OrderRefunded.v1", "ordering::order-42", "partner")
+		wanted.AggregateType, wanted.AggregateID, wanted.CorrelationID, wanted.TenantID = "order", "42", "corr-42", "acme"
+		wanted.Headers = `{"traceparent":"00-` + trace + `-00f067aa0ba902b7-01"}`
+		s.insert(wanted)
+		for _, filter := range [][2]string{
+			{"--key", "order-42"}, {"--key", "ordering::order-42"}, {"--type", "Ordering.OrderRefunded.v1"}, {"--aggregate", "42"},
+			{"--aggregate", "order-42"}, {"--correlation", "corr-42"}, {"--tenant", "acme"}, {"--trace", trace},
+		} {
+			assert.Equal(t, []string{"42"}, ids(filter[0], filter[1], "--status", "pending", "--since", "1h"), filter)
+			code, _, stderr := s.run("messages", "list", filter[0], nowhere)
+			assert.Equal(t, exitFailed, code)
+			assert.Regexp(t, `^fanout: no message has the [a-z ]+ "`+nowhere+`"`, stderr)
+		}
+		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--correlation", "corr-42", "--aggregate", "order-42", "--tenant", "acme"))
 		group := lines[wireGroup](t, s.does("messages", "failures", "--json"))[1]
 		assert.ElementsMatch(t, []string{"4", "5"}, ids("--fingerprint", group.Fingerprint))
 		code, stdout, stderr = s.run("messages", "list", "--broker", "default", "--status", "failed")

@@ -207,12 +207,3 @@ func TestMonitorPortTaken(t *testing.T) {
 	assert.Contains(t, stderr, "the monitor cannot listen on "+taken.Addr().String())
 	assert.Contains(t, stderr, "monitor.listen")
 }
-
-func TestMonitorForEverybodyIsRefused(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, "sqlite", "x.db")
-	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: x}}\nbrokers: {default: {type: memory}}\nmonitor: {listen: ':8088'}\n"), 0o600))
-	code, _, stderr := p.run("validate")
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, stderr, "monitor.viewer_tokens or monitor.operator_tokens")
-}

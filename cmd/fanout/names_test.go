@@ -21,35 +21,23 @@ func TestUnknownNames(t *testing.T) {
 		id := "there is no message " + messageID(99) + ": it was purged, or never committed"
 		for args, want := range map[string]string{
 			"messages list --broker partnr":                                            broker,
-			"messages list --broker none":                                              `there is no broker "none", in the configuration or in a table: there are ["default" "partner"]`,
 			"messages requeue --broker partnr":                                         broker,
-			"messages requeue --broker partnr --dry-run":                               broker,
 			"messages abandon --broker partnr --yes":                                   broker,
 			"messages replay --broker partnr --since 1h":                               broker,
 			"messages unblock order-1 --broker partnr":                                 broker,
 			"messages blocked --broker partnr":                                         broker,
 			"messages failures --broker partnr --json":                                 broker,
-			"purge --broker partnr":                                                    broker,
-			"purge --broker partnr --published-before 1h --yes":                        broker,
 			"broker pause partnr":                                                      broker,
-			"broker resume partnr":                                                     broker,
 			"messages unblock order-42 --broker default":                               `main: did you mean the key "ordering::order-42"?`,
 			"messages list --key Order-1":                                              `no message has the ordering key "Order-1": did you mean "order-1"?`,
-			"messages list --key nothing-like-it":                                      `no message has the ordering key "nothing-like-it"`,
-			"messages requeue --key ordr-1 --yes":                                      `no message has the ordering key "ordr-1": did you mean "order-1"?`,
-			"messages unblock order-77 --broker partner":                               `no message has the ordering key "order-77"`,
 			"messages list --type Ordering.OrderPlacd.v1":                              eventType,
-			"messages abandon --type Ordering.OrderPlacd.v1":                           eventType,
 			"messages replay --broker default --since 1h --type OrderShipped":          `no message has the type "OrderShipped": did you mean "Ordering.OrderShipped.v1"?`,
 			"messages list --type Billing.*":                                           `no message has the type "Billing.*": there are ["Ordering.OrderPlaced.v1" "Ordering.OrderShipped.v1"]`,
 			"messages list --error-class permnent":                                     class,
-			"messages requeue --error-class permnent":                                  class,
 			"messages list --id " + messageID(99):                                      id,
 			"messages show " + messageID(99):                                           id,
-			"messages requeue --id " + messageID(99):                                   id,
 			"messages replay --broker default --id " + messageID(99):                   id,
 			"messages list --fingerprint 0123456789ab":                                 "no failed or abandoned message has the fingerprint 0123456789ab",
-			"messages requeue --fingerprint 0123456789ab --yes":                        "no failed or abandoned message has the fingerprint 0123456789ab",
 			"messages list --broker partnr --type Ordering.OrderPlacd.v1 --status due": "", // wrong usage comes first
 		} {
 			code, stdout, stderr := s.run(strings.Fields(args)...)
@@ -73,17 +61,15 @@ func TestUnknownNames(t *testing.T) {
 
 		// Where every name is known there may be nothing to do.
 		for args, want := range map[string]string{
-			"messages list --broker partner --status published":        "",
-			"messages list --key order-12 --status failed":             "",
-			"messages list --type Ordering.OrderShipped.* --since 1us": "",
-			"messages list --error-class crashed":                      "",
-			"messages requeue --key order-12 --status failed":          "main: 0 rows requeued\n",
-			"messages requeue --error-class crashed":                   "main: 0 rows requeued\n",
-			"messages unblock order-12 --broker partner":               "main: key order-12 of broker partner is not blocked\n",
-			"messages blocked --broker default":                        "",
-			"messages requeue --id " + messageID(7):                    "main: 0 rows requeued; left alone: 1 due, 1 published\n",
-			"purge --broker partner --published-before 1h":             "main: 0 rows removed\n",
-			"broker resume default":                                    "main: broker default was not paused\n",
+			"messages list --broker partner --status published": "",
+			"messages list --key order-12 --status failed":      "",
+			"messages requeue --key order-12 --status failed":   "main: 0 rows requeued\n",
+			"messages requeue --error-class crashed":            "main: 0 rows requeued\n",
+			"messages unblock order-12 --broker partner":        "main: key order-12 of broker partner is not blocked\n",
+			"messages blocked --broker default":                 "",
+			"messages requeue --id " + messageID(7):             "main: 0 rows requeued; left alone: 1 due, 1 published\n",
+			"purge --broker partner --published-before 1h":      "main: 0 rows removed\n",
+			"broker resume default":                             "main: broker default was not paused\n",
 		} {
 			code, stdout, stderr := s.run(strings.Fields(args)...)
 			assert.Zero(t, code, "%s: %s", args, stderr)
@@ -102,19 +88,5 @@ func TestUnconfiguredBrokersAreKnown(t *testing.T) {
 		assert.Equal(t, exitUsage, code)
 		assert.Contains(t, stderr, `pause: the configuration has no broker "old": there are ["default" "partner"]`)
 		assert.Equal(t, "main: broker old was not paused\n", s.does("broker", "resume", "old"))
-	})
-}
-
-// A limit says what it leaves.
-func TestALimitSaysWhatItLeaves(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		s.badNight()
-		args := []string{"messages", "requeue", "--broker", "partner", "--limit", "2"}
-		assert.Equal(t, "main: 2 of 5 rows would be requeued\n", s.does(append(args, "--dry-run")...))
-		assert.JSONEq(t, `{"database":"main","matched":5,"changed":2,"audit_id":1}`, s.does(append(args, "--json")...))
-		assert.Equal(t, "main: 2 of 3 rows requeued; 1 left: run the command again, or raise --limit\n", s.does(args...))
-		assert.Equal(t, "main: 1 row requeued\n", s.does(args...))
-		assert.Equal(t, "main: 0 rows requeued\n", s.does(args...))
 	})
 }

@@ -29,28 +29,17 @@ var dialects = []struct {
 	{outbox.SQLServer, newSQLServer},
 }
 
-// onEach runs a test on each database. Where FANOUT_TEST_SPREAD is 1, it runs on one whose server is there,
-// which the name of the test and FANOUT_TEST_SEED choose.
+// onEach runs a test on one database whose server is there: the name of the test and FANOUT_TEST_SEED choose it.
+// With FANOUT_TEST_LONG=1 it runs on each.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
-	first, spread := 0, os.Getenv("FANOUT_TEST_SPREAD") == "1"
-	if spread {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(os.Getenv("FANOUT_TEST_SEED") + t.Name()))
-		first = int(h.Sum32()>>8) % len(dialects)
-	}
-	ran := false
-	for i := range dialects {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(os.Getenv("FANOUT_TEST_SEED") + t.Name()))
+	first, long := int(h.Sum32()>>8)%len(dialects), os.Getenv("FANOUT_TEST_LONG") == "1"
+	for i, ran := 0, false; i < len(dialects) && !ran; i++ {
 		on := dialects[(first+i)%len(dialects)]
-		if spread && ran {
-			break
-		}
 		t.Run(string(on.dialect), func(t *testing.T) {
-			if spread {
-				t.Cleanup(func() { ran = !t.Skipped() })
-			} else {
-				t.Parallel()
-			}
+			t.Cleanup(func() { ran = !long && !t.Skipped() })
 			test(t, newShop(t, on.dialect, on.dsn(t)))
 		})
 	}

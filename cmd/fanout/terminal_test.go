@@ -7,18 +7,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // tty is a terminal: what a program prints on its side, the test reads on the other, and the other
@@ -108,28 +103,4 @@ func TestTerminal(t *testing.T) {
 	assert.Zero(t, code, screen)
 	assert.Contains(t, screen, "main: 101 rows abandoned")
 	assert.Zero(t, s.count("target_broker = 'default' AND status = 'pending'"))
-}
-
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	steps := func(p *progress) {
-		now := time.Unix(0, 0)
-		p.now, p.shown = func() time.Time { return now }, now
-		for i := range 5 {
-			now = now.Add(2 * time.Second)
-			p.step(monitor.Progress{Database: "main", Matched: admin.Count{N: 2500}, Done: int64(500 * (i + 1))})
-		}
-		p.end()
-	}
-	var plainly bytes.Buffer
-	steps(newProgress(&plainly, "requeued"))
-	assert.Equal(t, "main: requeued 1,500 of 2,500 rows\n", plainly.String(), "a line every five seconds")
-
-	var drawn bytes.Buffer
-	p := newProgress(&drawn, "requeued")
-	p.bar = true
-	steps(p)
-	assert.Equal(t, 5, strings.Count(drawn.String(), "\r\x1b[K["))
-	assert.Contains(t, drawn.String(), "[##################............] main: requeued 1,500 of 2,500 rows")
-	assert.True(t, strings.HasSuffix(drawn.String(), "\r\x1b[K"), "the bar goes away")
 }

@@ -239,15 +239,6 @@ func TestValidateChecksSettingsOfClients(t *testing.T) {
 		assert.Contains(t, stderr, "brokers.c")
 		assert.Contains(t, stderr, `max_message_bytes: is "1000"`)
 	}
-	configure(`  a: {type: webhook, url: "https://partner.example/hooks", secrets: [whsec_hush]}
-  b: {type: rabbitmq, url: "amqp://one", max_message_bytes: 1000000000}
-  c: {type: nats, url: "nats://one", subject_prefix: "shop.>"}
-`)
-	_, _, stderr := p.run("validate", "--offline")
-	for _, problem := range []string{"brokers.a", "brokers.b", `max_message_bytes: is "1000000000"`, "brokers.c"} {
-		assert.Contains(t, stderr, problem)
-	}
-	assert.NotContains(t, stderr, "hush")
 	configure(`  a: {type: webhook, url: "https://partner.example/hooks", secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw], tls: {ca_file: there.pem}}
   b: {type: kafka, bootstrap_servers: "one:9092,two:9092", tls: {}}
   c: {type: nats, url: "nats://one", credentials_file: there.creds}
@@ -281,19 +272,6 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, stderr, `brokers.bus: this command cannot deliver to type "sqs", only to redis, rabbitmq, webhook, memory, pubsub, nats, kafka: run the program that links it`)
-}
-
-// A type that nobody knows is reported together with what else is wrong: one who corrects only that
-// would meet it next.
-func TestValidateReportsUnknownTypesWithTheRest(t *testing.T) {
-	t.Parallel()
-	p := &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}
-	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: oracle, dsn: x}}\nbrokers: {default: {type: carrier_pigeon, batch_size: -1}}\n"), 0o600))
-	code, _, stderr := p.run("validate", "--offline")
-	assert.Equal(t, exitUsage, code)
-	for _, want := range []string{`databases.main.driver: "oracle"`, `brokers.default.type: "carrier_pigeon" is not linked`, "brokers.default.batch_size"} {
-		assert.Contains(t, stderr, want)
-	}
 }
 
 // What a relay starts in spite of is a failure for those who want it so: a deployment, say.

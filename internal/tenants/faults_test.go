@@ -183,23 +183,3 @@ func TestListPanics(t *testing.T) {
 		assert.NotContains(t, w.log.String(), "secret")
 	})
 }
-
-// What a refusal costs is said as it is before there was a list.
-func TestFirstListIsWrong(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.listError = errors.New("no such file")
-		w.run()
-		time.Sleep(25 * time.Second)
-		w.change(func() { w.listError = nil; w.refused["a"] = errors.New("dsn is missing") })
-		time.Sleep(25 * time.Second)
-		w.change(func() { clear(w.refused) })
-		time.Sleep(25 * time.Second)
-		w.stop()
-		for _, text := range []string{`msg="tenants not listed" effect="no tenant is served until they can be listed"`, `msg="tenant entry refused" tenant=a effect="it is not served"`} {
-			assert.Equal(t, 1, bytes.Count(w.log.Bytes(), []byte(text)), "%s\n%s", text, &w.log)
-		}
-		assert.NotContains(t, w.log.String(), "tenant entry accepted", "it was removed")
-	})
-}

@@ -1,27 +1,16 @@
 package clients_test
 
 import (
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/brokers/adapter"
-	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/brokers/kafka"
-	"github.com/gorm-fanout/fanout/brokers/nats"
-	"github.com/gorm-fanout/fanout/brokers/rabbitmq"
-	"github.com/gorm-fanout/fanout/brokers/redisstreams"
-	"github.com/gorm-fanout/fanout/brokers/webhook"
-	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/cmd/fanout/internal/clients"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -48,81 +37,6 @@ func reference(t *testing.T) *config.Config {
 	cfg, err := config.Parse([]byte(config.Reference()), "fanout.example.yaml", referenceEnv, config.WithBrokerTypes(clients.Types()...))
 	require.NoError(t, err)
 	return cfg
-}
-
-func TestReferenceLoads(t *testing.T) {
-	t.Parallel()
-	cfg := reference(t)
-
-	keep := true
-	want := config.Config{
-		Databases: map[string]config.Database{
-			"default":   {Driver: outbox.Postgres, DSN: "postgres://db", Notify: true},
-			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
-		},
-		Consumers: map[string]config.Consumer{"billing": {Driver: outbox.Postgres, DSN: "postgres://billing", Table: "inbox_messages", Broker: "default"}},
-		Outbox: config.Outbox{
-			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit", "warehouse", "analytics", "lake", "shop"},
-			MaxPayloadBytes: 1_000_000,
-			Policy: outbox.Policy{
-				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
-				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,
-				Retry:   outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
-				Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
-			},
-		},
-		Brokers: map[string]config.Broker{
-			"default": {Type: "redis", Settings: &redisstreams.Settings{URL: "redis://cache:6379/0", BackfillBelow: new(int)}},
-			"partner": {
-				Type: "pubsub", Settings: &gcppubsub.Settings{Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443", Compression: 1024},
-				MessageFormat: envelope.FormatCloudEvents, JSON: true, Source: "/acme/ordering", Extensions: []string{"tenant_id"}, Include: envelope.Include{TraceState: true}, Filter: []string{"Ordering.*"},
-				Overrides: outbox.Overrides{
-					Destination: "shop.{aggregate}", TTL: 24 * time.Hour, Attributes: map[string]string{"environment": "production"},
-				},
-				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
-				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
-				OnAbandon: config.OnAbandonBlock, Keep: &keep,
-				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
-				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
-			},
-			"audit": {
-				Type: "redis", Overrides: outbox.Overrides{ContentType: "application/vnd.acme.audit+json"},
-				Settings: &redisstreams.Settings{URL: "rediss://audit.internal:6380/2", MaxLen: 1_000_000, Replicas: 1, ReplicaTimeout: time.Second},
-			},
-			"warehouse": {Type: "rabbitmq", Settings: &rabbitmq.Settings{
-				URL: "amqps://relay@rabbit.internal/shop", CreateDestinations: true, MaxMessageBytes: 1 << 20, Exchange: "fanout", Unroutable: "wait",
-				Expiration: 72 * time.Hour,
-				TLS:        &adapter.TLS{CAFile: "/etc/fanout/ca.pem", CertFile: "/etc/fanout/relay.pem", KeyFile: "/etc/fanout/relay.key", ServerName: "rabbit.internal"},
-			}},
-			"analytics": {Type: "nats", Settings: &nats.Settings{
-				MessageTTL: true,
-				URL:        "nats://one:4222,nats://two:4222", CreateDestinations: true, SubjectPrefix: "shop.", CredentialsFile: "/etc/fanout/relay.creds",
-				Stream: nats.StreamSettings{Replicas: 3, MaxAge: 30 * 24 * time.Hour, DuplicateWindow: 2 * time.Minute},
-			}},
-			"lake": {Type: "kafka", Settings: &kafka.Settings{
-				BootstrapServers: "one:9092,two:9092", TLS: &adapter.TLS{}, CreateDestinations: true, MaxMessageBytes: 1_048_588,
-				SASL: kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: "relay", Password: "hush"}, Topics: kafka.TopicSettings{Partitions: 12, Replicas: 3},
-			}},
-			"shop": {Type: "webhook", Settings: &webhook.Settings{
-				URL: "https://shop.example/hooks", Secrets: []config.Secret{shopSecret}, Concurrency: 8, RequestTimeout: 15 * time.Second,
-			}},
-		},
-		Tenants: config.Tenants{
-			File: "tenants.yaml", Every: 10 * time.Second, Driver: outbox.Postgres, MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 4, MaxAwake: 20,
-		},
-		Cleanup: config.DefaultCleanup(),
-		Monitor: config.Monitor{
-			Listen: "127.0.0.1:8088", Metrics: true, ViewerTokens: map[string]config.Secret{"grafana": "viewer-0123456789"},
-			OperatorTokens: map[string]config.Secret{"oncall": "operator-0123456789"},
-		},
-	}
-	require.NoError(t, cfg.Validate(), "what a file may say, a program may, too")
-	got := reflect.ValueOf(*cfg)
-	for i := range got.NumField() {
-		if field := got.Type().Field(i); field.IsExported() {
-			assert.Equal(t, reflect.ValueOf(want).Field(i).Interface(), got.Field(i).Interface(), field.Name)
-		}
-	}
 }
 
 // The defaults that the comments name are those in force: outside of brokers, the reference sets

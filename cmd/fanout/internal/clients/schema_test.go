@@ -75,34 +75,6 @@ func TestReferenceFollowsTheSchema(t *testing.T) {
 	require.NoError(t, schema(t).Validate(decoded))
 }
 
-// Every key that the schema knows says what it means.
-func TestSchemaSaysWhatKeysMean(t *testing.T) {
-	t.Parallel()
-	_, made := asJSON(t, json.RawMessage(config.Schema(config.WithBrokerTypes(clients.Types()...))))
-	keys := 0
-	var walk func(path string, at map[string]any)
-	walk = func(path string, at map[string]any) {
-		properties, _ := at["properties"].(map[string]any)
-		for name, below := range properties {
-			property := below.(map[string]any)
-			if property["$ref"] == nil {
-				assert.NotEmpty(t, property["description"], "%s.%s", path, name)
-				keys++
-			}
-			walk(path+"."+name, property)
-		}
-		if entry, ok := at["additionalProperties"].(map[string]any); ok {
-			walk(path+".*", entry)
-		}
-	}
-	root := made.(map[string]any)
-	walk("", root)
-	for name, definition := range root["definitions"].(map[string]any) {
-		walk(name, definition.(map[string]any))
-	}
-	assert.Greater(t, keys, 120)
-}
-
 // wrongByItself is what the reader says of a key, a word or a value that is wrong whatever the rest of
 // the document says.
 var wrongByItself = regexp.MustCompile(`^(must be |unknown key |has no value|is a number: put|is true or false: put|is an empty text|is empty: give|` +
@@ -236,22 +208,6 @@ func TestSchemaRefusesWhatTheReaderRefuses(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What each entry needs is known whatever its type.
-func TestSchemaRequires(t *testing.T) {
-	t.Parallel()
-	compiled := schema(t)
-	for section, required := range map[string][]string{"databases": {"driver"}, "consumers": {"driver", "dsn"}, "brokers": {"type"}} {
-		for _, key := range required {
-			made, in := documents()[section]()
-			delete(in, key)
-			document, decoded := asJSON(t, made)
-			_, err := config.Parse(document, "f", config.WithBrokerTypes(clients.Types()...))
-			require.ErrorContains(t, err, key+" is missing")
-			require.ErrorContains(t, compiled.Validate(decoded), key)
-		}
 	}
 }
 
