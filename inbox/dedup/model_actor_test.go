@@ -45,12 +45,9 @@ func operate(ctx context.Context, name string, do func()) error {
 	return nil
 }
 
-// variant is an order of the steps; nil is ours.
-type variant func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error)
-
 // start begins a delivery, up to its first operation. n is different for all actors of a world, as
 // the ids are made of it.
-func (w *world) start(n int, m *inbox.Message, once variant) *actor {
+func (w *world) start(n int, m *inbox.Message) *actor {
 	config := Config[ledger]{
 		Entities: w, EntityID: func(*inbox.Message) (string, error) { return "entity", nil }, Handle: w.handle, Dispatch: w,
 		Conflicts: 1000,
@@ -70,9 +67,7 @@ func (w *world) start(n int, m *inbox.Message, once variant) *actor {
 		drawn++
 		return uuid.UUID{0: 0xbb, 14: byte(n), 15: byte(drawn)}, nil
 	}
-	if once == nil {
-		once = p.once
-	}
+	once := p.once
 	a := &actor{m: m}
 	p.once = func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error) {
 		a.r = r
@@ -122,14 +117,13 @@ type system struct {
 	*world
 	messages []*inbox.Message
 	actors   []*actor
-	once     variant
 	crashes  int // that may happen yet
 	lies     int
 }
 
 // begin starts copies of each message.
-func begin(byToken bool, messages, copies, crashes, lies int, once variant) *system {
-	s := &system{once: once, crashes: crashes, lies: lies}
+func begin(byToken bool, messages, copies, crashes, lies int) *system {
+	s := &system{crashes: crashes, lies: lies}
 	for n := range messages {
 		s.messages = append(s.messages, message(n))
 	}
@@ -144,7 +138,7 @@ func begin(byToken bool, messages, copies, crashes, lies int, once variant) *sys
 }
 
 func (s *system) deliver(m *inbox.Message) {
-	s.actors = append(s.actors, s.start(len(s.actors), m, s.once))
+	s.actors = append(s.actors, s.start(len(s.actors), m))
 }
 
 // choices are what can happen next.
@@ -186,7 +180,7 @@ func (s *system) do(c choice) {
 // end lets late copies come, of everything, and lists what is wrong then.
 func (s *system) end(sequential bool) []string {
 	for _, m := range s.messages {
-		late := s.start(len(s.actors), m, s.once)
+		late := s.start(len(s.actors), m)
 		for late.pending != "" {
 			late.step()
 		}

@@ -97,7 +97,7 @@ func TestEveryInterleaving(t *testing.T) {
 				t.Skip("takes long with -race: go test ./inbox/dedup runs it")
 			}
 			x := &explorer{sequential: c.copies == 1, begin: func() *system {
-				return begin(c.byToken, c.messages, c.copies, c.crashes, c.lies, nil)
+				return begin(c.byToken, c.messages, c.copies, c.crashes, c.lies)
 			}}
 			require.Empty(t, x.explore(), "%v", x.path)
 			t.Logf("%d situations, %d ends, %d ways cut", len(x.visited), x.ends, x.cut)

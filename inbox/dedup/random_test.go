@@ -14,7 +14,7 @@ func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		few := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
-		s := begin(rapid.Bool().Draw(t, "tokens"), few("messages", 1, 4), few("copies", 1, 3), few("crashes", 0, 6), few("lies", 0, 4), nil)
+		s := begin(rapid.Bool().Draw(t, "tokens"), few("messages", 1, 4), few("copies", 1, 3), few("crashes", 0, 6), few("lies", 0, 4))
 		defer s.close()
 		s.eager = rapid.Bool().Draw(t, "eager")
 		resumes := few("resumes", 0, 3)
