@@ -3,7 +3,6 @@ package pubsubconsumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
@@ -82,30 +81,4 @@ func TestDeadLetterPolicy(t *testing.T) {
 	// Five are what the policy counts. The fake keeps the message, and hands it out again for as
 	// long as we look: each time it is given back.
 	assert.GreaterOrEqual(t, p.Stats().Nacked, int64(5))
-}
-
-// A stop under load: what is in progress ends and is confirmed, all else comes to the next consumer.
-// Nothing is lost, nothing confirmed undone, nothing handled twice.
-func TestStopUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	for k := range 8 {
-		s.publish(fmt.Sprint("k", k), 25)
-	}
-	s.publish("", 200)
-	l := newLedger(t, nil)
-	client := newClient(t, s.Addr)
-	for len(s.unacked()) > 0 {
-		before := len(l.finished())
-		p := start(t, client, l, Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20}})
-		eventually(t, func() bool { return p.running.Load() != nil }, "it runs")
-		eventually(t, func() bool { return len(l.finished()) >= min(before+40, 400) }, "it gets on")
-		require.NoError(t, p.stop())
-		assert.Len(t, s.unacked(), 400-len(l.finished()), "what is done is confirmed, and nothing else")
-		stats := p.Stats()
-		assert.Zero(t, stats.Claimed)
-		s.pass(DefaultLease) // for what was on its way
-	}
-	assert.Len(t, l.finished(), 400)
-	l.inOrder(t)
 }

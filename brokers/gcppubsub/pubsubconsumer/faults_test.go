@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -42,13 +41,6 @@ func (j *journal) count(text string) int {
 	return strings.Count(j.all.String(), text)
 }
 
-// last is where a text stands for the last time, -1 where it does not.
-func (j *journal) last(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.LastIndex(j.all.String(), text)
-}
-
 func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -61,61 +53,6 @@ func hurried(t testing.TB, client *pubsub.Client, handler inbox.Handler, config 
 	c.pace.probe, c.pace.tick, c.pace.gap = 20*time.Millisecond, 5*time.Millisecond, 100*time.Millisecond
 	c.pace.again = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
 	return c
-}
-
-// deliveries that the server has tried.
-func (s *server) deliveries() (n int) {
-	for _, m := range s.all() {
-		n += m.Deliveries
-	}
-	return n
-}
-
-// Connections break in all ways while messages are handled, some of which fail: all are done in
-// order, none is lost.
-func TestConnectionsBreak(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	proxy := brokertest.StartProxy(t, s.Addr)
-	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
-		if it.n%5 == 2 && time == 1 {
-			return "", errors.New("no")
-		}
-		return inbox.Handled, nil
-	})
-	var j journal
-	p := started(t, hurried(t, newClient(t, proxy.Addr(t)), l, Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}}))
-	published := 0
-	for _, fault := range []func(){
-		func() { proxy.Reset(t) }, func() { proxy.CutAnswers(t, 300) }, func() { proxy.CutRequests(t, 300) },
-	} {
-		told, tried := j.count("broker unavailable"), s.deliveries()
-		fault()
-		for k := range 4 {
-			for n := published; n < published+10; n++ {
-				s.one(fmt.Sprint("k", k), n)
-			}
-		}
-		published += 10
-		eventually(t, func() bool { return j.count("broker unavailable") > told || s.deliveries() > tried+4 }, "it is felt")
-		proxy.Heal(t)
-		polls := 0
-		eventually(t, func() bool {
-			if polls++; polls%100 == 0 { // not so fast that the fake delivers again what it is still sending
-				s.pass(DefaultLease + time.Second)
-			}
-			return len(s.unacked()) == 0
-		}, "all are confirmed")
-		eventually(t, func() bool { return j.last("broker available again") >= j.last("broker unavailable") }, "and its end")
-	}
-	assert.Positive(t, j.count("broker unavailable"))
-	require.NoError(t, p.stop())
-	l.inOrder(t)
-	firsts := map[seen]bool{}
-	for _, it := range l.finished() {
-		firsts[it] = true
-	}
-	assert.Len(t, firsts, 120)
 }
 
 // A stop while the server has gone silent ends soon.
@@ -283,35 +220,4 @@ func TestHotKey(t *testing.T) {
 	require.NoError(t, p.stop())
 	assert.Equal(t, 1, j.count("message ordering not enabled"))
 	assert.Positive(t, p.Stats().Nacked)
-}
-
-// A handler that goes on although its context has ended is named, and another takes its worker's
-// place; its key waits.
-func TestHandlerIgnoresItsContext(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	let := make(chan struct{})
-	var j journal
-	var done atomic.Int64
-	handler := inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		if m.OrderingKey == "stuck" || m.OrderingKey == "stuck too" {
-			<-let
-		}
-		done.Add(1)
-		return inbox.Handled, nil
-	})
-	s.publish("stuck", 2)
-	c := hurried(t, newClient(t, s.Addr), handler,
-		Config{ConsumerConfig: inbox.ConsumerConfig{Workers: 1, Timeout: 20 * time.Millisecond, ShutdownTimeout: -1, Log: j.logger()}})
-	c.pace.grace = 50 * time.Millisecond
-	p := started(t, c)
-	eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")
-	s.publish("other", 3)
-	eventually(t, func() bool { return done.Load() == 3 }, "others are handled")
-	s.publish("stuck too", 1)
-	eventually(t, func() bool { return j.count("all workers blocked") == 1 }, "the log says that nobody is left")
-	require.NoError(t, p.stop())
-	assert.EqualValues(t, 3, done.Load(), "the key of a handler that goes on waits for it")
-	close(let)
-	eventually(t, func() bool { return done.Load() == 5 }, "they have returned")
 }

@@ -142,15 +142,6 @@ func TestWrongOptions(t *testing.T) {
 	assert.Equal(t, "billing", c.config.Consumer)
 }
 
-// A consumer runs once at a time.
-func TestRunsOnce(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	p := start(t, newClient(t, s.Addr), newLedger(t, nil))
-	eventually(t, func() bool { return p.running.Load() != nil }, "it runs")
-	require.ErrorContains(t, p.Run(t.Context()), "runs already")
-}
-
 // What a foreign sender puts into attributes takes room, too, and so do many that are empty.
 func TestAttributesTakeRoom(t *testing.T) {
 	t.Parallel()

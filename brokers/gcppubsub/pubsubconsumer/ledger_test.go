@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
@@ -73,24 +71,4 @@ func (l *ledger) finished() []seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]seen(nil), l.done...)
-}
-
-// inOrder requires that the messages of each key were done in order, each for the first time after
-// the one before it.
-func (l *ledger) inOrder(t testing.TB) {
-	t.Helper()
-	last := map[string]int{}
-	for _, it := range l.finished() {
-		if it.key == "" {
-			continue
-		}
-		before, found := last[it.key]
-		if !found {
-			before = -1
-		}
-		if it.n > before { // a copy is none of our business
-			require.Equal(t, before+1, it.n, "key %s", it.key)
-			last[it.key] = it.n
-		}
-	}
 }

@@ -38,7 +38,6 @@ const (
 const (
 	doneSuffix  = ":done"
 	begunSuffix = ":begun"
-	aliveSuffix = ":alive" // the process ids of those that can be told to stop
 	poison      = 25
 )
 
@@ -68,29 +67,17 @@ func consume(ctx context.Context) error {
 	note := func(suffix string, n int) error {
 		return client.HIncrBy(context.Background(), stream+suffix, strconv.Itoa(n), 1).Err()
 	}
-	handler := inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+	handler := inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		n := number(m)
 		if err := note(begunSuffix, n); err != nil {
 			return "", err
 		}
-		switch kind {
-		case "poison":
-			if n == poison {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-		case "slow":
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
+		if kind == "poison" && n == poison {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
 		}
 		return inbox.Handled, note(doneSuffix, n)
 	})
-	if err := note(aliveSuffix, os.Getpid()); err != nil {
-		return err
-	}
 	var decoder inbox.Decoder
 	if kind == "poison in the decoder" {
 		decoder = func(raw *inbox.RawMessage) (*envelope.CloudEvent, error) {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -202,45 +200,6 @@ func TestOthersWaitForTheIsolated(t *testing.T) {
 		l.check(t, 31)
 		assert.Zero(t, r.stats(t).Lost)
 	})
-}
-
-// Two consumers share a stream while children come and go, killed, stopped and frozen: everything
-// is handled, and nothing is pending in the end.
-func TestComingAndGoing(t *testing.T) {
-	t.Parallel()
-	s, url := realSite(t)
-	const total = 600
-	s.addAll(t, 30, total)
-	const claim = 500 * time.Millisecond
-	frozen := startChild(t, "slow", url, s.stream, claim)
-	steady := startChild(t, "slow", url, s.stream, claim)
-	soon(t, "they work", func() bool { return len(s.noted(t, doneSuffix)) > 50 })
-	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
-	for i := range 4 {
-		p := startChild(t, "slow", url, s.stream, claim)
-		goal := min(100+60*i, total)
-		soon(t, "there is progress", func() bool { return len(s.noted(t, doneSuffix)) >= goal })
-		if i%2 == 0 {
-			p.kill()
-		} else {
-			soon(t, "it can be told to stop", func() bool { return s.noted(t, aliveSuffix)[strconv.Itoa(p.cmd.Process.Pid)] != "" })
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-			<-p.dead
-			assert.Zero(t, p.cmd.ProcessState.ExitCode(), p.log.String())
-		}
-	}
-	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
-	soon(t, "everything is handled", func() bool { return len(s.noted(t, doneSuffix)) == total })
-	soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
-	for _, p := range []*process{frozen, steady} {
-		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-		<-p.dead
-		assert.Zero(t, p.cmd.ProcessState.ExitCode(), p.log.String())
-	}
-	for n := range total {
-		require.NotEmpty(t, s.noted(t, doneSuffix)[strconv.Itoa(n)])
-	}
-	assert.Empty(t, s.dead(t))
 }
 
 // The lag is known exactly, or said to be unknown.
