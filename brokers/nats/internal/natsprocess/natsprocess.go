@@ -58,11 +58,8 @@ func Main() {
 	if given == "" {
 		return
 	}
-	if err := serve(given); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	fmt.Fprintln(os.Stderr, serve(given)) // it returns only where the server cannot start
+	os.Exit(1)
 }
 
 func serve(given string) error {
