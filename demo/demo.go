@@ -59,7 +59,7 @@ func demonstrate(ctx context.Context, cfg settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer servers.http.Close() //nolint:errcheck // nothing is in progress
+	defer servers.http.Close()
 	db, err := openDB(filepath.Join(dir, "shop.db"))
 	if err != nil {
 		return nil, err

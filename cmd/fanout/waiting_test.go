@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/monitor/api"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -53,45 +51,5 @@ func TestFailureBeforeItWasPublished(t *testing.T) {
 		assert.Contains(t, s.does("trace", messageID(1)), "last error: before it was published: operator")
 		assert.Regexp(t, `error +before it was published: operator`, s.does("messages", "show", messageID(1)))
 		assert.Contains(t, s.does("messages", "list"), "before it was published: ")
-	})
-}
-
-// Rows that a relay has deferred behind a failing key are listed as pending, each with the message that it waits
-// for, and actions by filter reach them.
-func TestRowsBehindAFailingKey(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		const head, behind = 50, 4
-		s.write(head, "Ordering.OrderPlaced.v1", "stuck", "partner")
-		s.complete("partner", func(string) *outbox.LastError {
-			return &outbox.LastError{Class: "retryable", Message: "deadline exceeded"}
-		})
-		for n := range behind {
-			s.write(n+1, map[bool]string{true: "Ordering.OrderPaid.v1", false: "Ordering.OrderPlaced.v1"}[n == 0], "stuck", "partner")
-		}
-		s.relays("partner", &scripted{outcome: func(string) *outbox.LastError { return &outbox.LastError{Class: "not_sent"} }}, func() bool {
-			return s.count(map[bool]string{true: "deferred", false: "deferred = 1"}[s.driver == outbox.Postgres]) == behind+1
-		})
-		listed := lines[api.Record](t, s.does("messages", "list", "--json", "--status", "pending"))
-		require.Len(t, listed, behind)
-		for i, r := range listed {
-			assert.Equal(t, messageID(behind-i), r.MessageID, "newest first")
-			assert.Equal(t, outbox.StateBehind, r.State)
-			require.NotNil(t, r.Deferral)
-			assert.Equal(t, messageID(head), r.Deferral.MessageID)
-			assert.Equal(t, "backoff", r.Deferral.Reason)
-		}
-		assert.Contains(t, s.does("messages", "list", "--status", "pending"), "backoff of "+messageID(head)+" in ")
-		assert.Contains(t, s.does("messages", "show", messageID(1)), "backoff of "+messageID(head))
-		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r"))
-
-		fingerprint := ""
-		for _, g := range lines[wireGroup](t, s.does("messages", "failures", "--json")) {
-			if g.Class == "retryable" {
-				fingerprint = g.Fingerprint
-			}
-		}
-		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--fingerprint", fingerprint))
-		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "backoff of "+messageID(head)+" now")
 	})
 }

@@ -212,7 +212,7 @@ func (r *run[S]) save(ctx context.Context, step Step) error {
 		return r.fail("save the entity", err)
 	}
 	if version == "" || version == r.e.Version {
-		return r.fail("save the entity", fmt.Errorf("Save returns version %q after version %q: it must be another one", version, r.e.Version))
+		return r.fail("save the entity", fmt.Errorf("its Save returns version %q after version %q: it must be another one", version, r.e.Version))
 	}
 	r.e.Version = version
 	return r.done(ctx, step)

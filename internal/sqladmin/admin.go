@@ -169,9 +169,10 @@ func (a *Admin) Text(name string) string { return a.statements[name].text }
 // Replace replaces something in a statement, for tests that are less patient. It must not run
 // beside anything else.
 func (a *Admin) Replace(name, before, after string) {
-	s := a.statements[name]
-	s.text = strings.ReplaceAll(s.text, before, after)
-	a.statements[name] = s
+	if s, ok := a.statements[name]; ok {
+		s.text = strings.ReplaceAll(s.text, before, after)
+		a.statements[name] = s
+	}
 }
 
 // Texts are all statements and the names of their parameters.

@@ -91,8 +91,8 @@ func install(ctx context.Context, log io.Writer, names []string) error {
 	do := func(args ...string) error {
 		line := slices.Concat(prefix, []string{"env"}, m.environ, []string{m.command}, args) // sudo drops variables of its own environment
 		fmt.Fprintf(log, "testservers: installing with the system's package manager: %s\n", strings.Join(line, " "))
-		cmd := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // it is one of managers
-		cmd.Stdout, cmd.Stderr = log, log                     // and no stdin: nothing can ask
+		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+		cmd.Stdout, cmd.Stderr = log, log // and no stdin: nothing can ask
 		return cmd.Run()
 	}
 	err := do(slices.Concat(m.install, packages)...)

@@ -225,7 +225,7 @@ var ports sync.Map
 // of a Redis Cluster, which is 10,000 above it. No process gets the same one twice.
 func FreePort(ctx context.Context) (string, error) {
 	for range 100 {
-		port := 10_000 + rand.IntN(10_000) //nolint:gosec // no secret
+		port := 10_000 + rand.IntN(10_000)
 		if _, taken := ports.LoadOrStore(port, true); !taken && free(ctx, port) && free(ctx, port+10_000) {
 			return strconv.Itoa(port), nil
 		}

@@ -130,7 +130,10 @@ var ErrNoBinary = errors.New("testservers: no binary of the server is known")
 // needsError is an ErrNoBinary with the text of Needs.
 type needsError string
 
-func (e needsError) Error() string      { return Needs(string(e)) }
+// Error implements error.
+func (e needsError) Error() string { return Needs(string(e)) }
+
+// Is makes it an [ErrNoBinary].
 func (needsError) Is(target error) bool { return target == ErrNoBinary }
 
 // binary returns the value of a binary's variable.
@@ -194,7 +197,7 @@ func Start(ctx context.Context, log io.Writer, optional bool, names ...string) (
 		}
 	}
 	if err := errors.Join(failures...); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
 	return s, nil
 }

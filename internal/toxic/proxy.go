@@ -25,7 +25,7 @@ const (
 // is safe for concurrent use.
 type Proxy struct {
 	upstream, addr string
-	dialing        context.Context // ends with the test
+	dialing        context.Context //nolint:containedctx // it ends with the test
 	running        sync.WaitGroup
 
 	mu       sync.Mutex

@@ -64,13 +64,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitDone
 }
 
-func parse(args []string, stderr io.Writer) (*command, error) {
+func parse(args []string, stderr io.Writer) (*command, error) { //nolint:cyclop // a case per word
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		fmt.Fprintln(stderr, "usage: bench SCENARIO [flags], see bench SCENARIO --help")
 		for _, entry := range scenario.All() {
 			fmt.Fprintf(stderr, "  %-17s %s\n", entry.Name, entry.Answers)
 		}
-		fmt.Fprintln(stderr, "  targets           the scenarios of the project's targets, and a table of those\n  all               all scenarios")
+		fmt.Fprintln(stderr, "  targets           the scenarios of the project's targets, and their table\n  all               every scenario")
 		return nil, flag.ErrHelp
 	}
 	c := &command{}
@@ -136,7 +136,7 @@ func (c *command) profile() (stop func() error, err error) {
 	if c.cpu == "" {
 		return func() error { return nil }, nil
 	}
-	file, err := os.Create(c.cpu)
+	file, err := os.Create(c.cpu) //nolint:gosec // the caller names it
 	if err != nil {
 		return nil, err
 	}

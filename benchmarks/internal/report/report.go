@@ -121,14 +121,15 @@ func (r *Report) WriteText(w io.Writer, targets []Target) error {
 	for _, target := range targets {
 		r.writeTarget(table, target)
 	}
-	note, servers := "", ""
+	note := ""
+	var servers strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.Servers)) {
-		servers += "; " + name + " " + r.Servers[name]
+		fmt.Fprintf(&servers, "; %s %s", name, r.Servers[name])
 	}
 	if r.Short {
 		note = "; SHORT: this tries out the harness, the times mean nothing"
 	}
-	_, err := fmt.Fprintf(table, "\n%s/%s, %d CPUs, %s%s; seed %d%s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), servers, r.Seed, note)
+	_, err := fmt.Fprintf(table, "\n%s/%s, %d CPUs, %s%s; seed %d%s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), &servers, r.Seed, note)
 	return errors.Join(err, table.Flush())
 }
 
@@ -149,7 +150,7 @@ func (r *Report) writeTarget(w io.Writer, target Target) {
 
 // judge compares the median of a figure with its limit.
 func (r *Report) judge(f *Figure) (limit, verdict string) {
-	met := true
+	var met bool
 	switch {
 	case f.AtMost != nil:
 		limit, met = "<= "+format(*f.AtMost), f.Median <= *f.AtMost

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -288,7 +289,7 @@ func (*recorder) Close(context.Context) error { return nil }
 func (r *recorder) noted() []arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.arrivals[:len(r.arrivals):len(r.arrivals)]
+	return slices.Clip(r.arrivals)
 }
 
 // check fails unless the messages are those of n numbers from one on, each of them once and, if

@@ -47,7 +47,7 @@ func openDestination(ctx context.Context, o *Options, name string) (destination,
 	case "rabbitmq":
 		return openRabbit(o)
 	case "nats":
-		return openJetStream(o)
+		return openJetStream(o) //nolint:contextcheck // the server outlives the call
 	case "kafka":
 		return openKafka(o)
 	case "memory":

@@ -250,7 +250,7 @@ func drainByFanout(policy outbox.Policy) func(context.Context, *stage) (int, err
 }
 
 // report compares all cases with the fastest loops by hand and with the slower ones, run by run.
-func (d *drain) report(s *report.Scenario, all []*contest) {
+func (d *drain) report(s *report.Scenario, all []*contest) { //nolint:gocognit // a table row per contest
 	hand, lean := fastest(all, byHand), fastest(all, byHandMin)
 	for _, c := range all {
 		ours := strings.HasPrefix(c.name, "fanout, ") && c.kind != shown

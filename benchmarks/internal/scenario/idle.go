@@ -1,11 +1,11 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,7 +123,7 @@ func (c *countedConn) next() bool {
 	if len(c.partial) < length {
 		return false
 	}
-	if c.started && bytes.IndexByte([]byte("QE"), c.partial[0]) >= 0 { // a text, or execute what was prepared
+	if c.started && strings.IndexByte("QE", c.partial[0]) >= 0 { // a text, or execute what was prepared
 		c.statements.Add(1)
 	}
 	c.started, c.partial = true, c.partial[length:]

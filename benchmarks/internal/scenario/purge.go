@@ -62,8 +62,10 @@ func (p *purge) Run(ctx context.Context, o *Options) error {
 		alone := &sweep{name: "no drain", purges: true}
 		stuck := &sweep{name: "no drain, a stuck row", backlog: 1, purges: true}
 		sweeps := []*sweep{
-			without, {name: "giving way", backlog: p.backlog, purges: true, target: "P10"},
-			{name: "not giving way", backlog: p.backlog, purges: true, maxLag: neverGivesWay, target: "P10"}, alone, stuck,
+			without,
+			{name: "giving way", backlog: p.backlog, purges: true, target: "P10"},
+			{name: "not giving way", backlog: p.backlog, purges: true, maxLag: neverGivesWay, target: "P10"},
+			alone, stuck,
 		}
 		for _, i := range o.random(run).Perm(len(sweeps)) {
 			if err := p.measure(ctx, o, sweeps[i]); err != nil {

@@ -189,7 +189,7 @@ func (o *Options) withTable(ctx context.Context, dialect outbox.Dialect, connect
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, table.Close()) }() //nolint:contextcheck // an interrupt may have ended the context
+	defer func() { err = errors.Join(err, table.Close()) }()
 	if o.Report.Servers[string(dialect)], err = table.Version(ctx); err != nil {
 		return err
 	}

@@ -59,7 +59,9 @@ func (w *waiting) cases() []waitingCase {
 	head.Events, head.Keys, head.Due = 1, 1, tomorrow
 	behind.Keys = 1
 	return []waitingCase{
-		{nothingWaits, nil}, {"scheduled, each with a key", []fixture.Fill{keyed}}, {"scheduled, without keys", []fixture.Fill{keyless}},
+		{nothingWaits, nil},
+		{"scheduled, each with a key", []fixture.Fill{keyed}},
+		{"scheduled, without keys", []fixture.Fill{keyless}},
 		{"a scheduled head and its followers", []fixture.Fill{head, behind}},
 	}
 }

@@ -58,11 +58,8 @@ func Main() {
 	if given == "" {
 		return
 	}
-	if err := serve(given); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	fmt.Fprintln(os.Stderr, serve(given)) // it returns only where the server cannot start
+	os.Exit(1)
 }
 
 func serve(given string) error {
@@ -156,7 +153,7 @@ func (p *Process) start() error {
 		return err
 	}
 	var said strings.Builder
-	p.command = exec.Command(os.Args[0]) //nolint:gosec,noctx // the test's own program, until it is killed
+	p.command = exec.Command(os.Args[0]) //nolint:noctx // the test's own program, until it is killed
 	p.command.Env = append(os.Environ(), variable+"="+string(given))
 	p.command.Stderr = &said
 	if p.input, err = p.command.StdinPipe(); err != nil {

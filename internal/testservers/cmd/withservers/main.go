@@ -90,7 +90,7 @@ func run(log io.Writer, names []string, optional bool, command []string) int {
 
 // runCommand runs the command to its end, passes signals on to it, and returns its exit code.
 func runCommand(log io.Writer, command, environ []string, signals <-chan os.Signal) int {
-	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // it is the caller's
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), environ...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = plainStdin(), os.Stdout, os.Stderr
 	process, err := child.Start(cmd)
