@@ -21,7 +21,7 @@ CORES   := $(shell getconf _NPROCESSORS_ONLN)
 BUILD   := .build
 SERVERS := all
 WITH     = FANOUT_TEST_FSYNC=off $(BUILD)/withservers -with $(SERVERS) --
-TEST     = FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} $(WITH) $(BUILD)/testreport $(GO) test -count=1 -vet=off -timeout=20m -p=$(CORES) -parallel=$$((2 * $(CORES))) $(ARGS)
+TEST     = FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)} $(WITH) $(BUILD)/testreport $(GO) test -count=1 -vet=off -timeout=20m -p=$(CORES) -parallel=$$((2 * $(CORES))) $(SHORT) $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help tools test test-modules race test-all test-long test-versions test-deploy some mutants chaos bench bench-short fuzz lint fmt tidy demo ci
@@ -40,6 +40,7 @@ tools:
 
 test: export GOWORK = off
 test: SERVERS = postgres,redis
+test: SHORT = $(if $(filter ./...,$(PKG)),-short)
 test: some ## Test the library on SQLite, PostgreSQL and Redis
 
 some: tools
@@ -51,8 +52,9 @@ test-modules: tools ## Test every module on every server; a missing server is a 
 # The engines that start goroutines. SQLite is C translated to Go: watching its memory takes ten times as long and shows nothing of ours.
 RACY := ./brokers/adapter ./brokers/memory ./brokers/webhook ./cleanup ./inbox/consumer ./internal/wakeup ./monitor ./outbox/relay ./uow
 race: SERVERS = postgres,redis
+race: SHORT = -short
 race: tools ## Test the packages that start goroutines with the race detector, in short
-	@$(TEST) -race -gcflags=modernc.org/...=-race=false -short $(if $(filter ./...,$(PKG)),$(RACY),$(PKG))
+	@$(TEST) -race -gcflags=modernc.org/...=-race=false $(if $(filter ./...,$(PKG)),$(RACY),$(PKG))
 
 test-all: lint test-long test-versions test-deploy bench-short ## Run what takes minutes; make -k test-all goes on after a failure
 

@@ -25,6 +25,14 @@ const (
 // every database.
 func Long() bool { return os.Getenv(longVariable) == "1" }
 
+// NeedSeconds skips a test under go test -short, as in make test, that keeps a processor busy for seconds.
+func NeedSeconds(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds: .ci/run runs it")
+	}
+}
+
 // NeedLong skips a test that costs more than it tells of most changes.
 func NeedLong(t testing.TB) {
 	t.Helper()
