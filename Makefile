@@ -63,7 +63,7 @@ test-long: test-modules
 VERSIONS ?= 14 18
 test-versions: $(VERSIONS:%=test-postgres-%)
 test-postgres-%: tools
-	@$(MAKE) --no-print-directory some SERVERS=postgres$*,redis,toxiproxy PKG='./outbox/postgres ./gormplugin ./inbox'
+	@$(MAKE) --no-print-directory some SERVERS=postgres$*,redis PKG='./outbox/postgres ./gormplugin ./inbox'
 
 test-deploy: tools
 	@$(BESIDE) $(BUILD)/testreport $(GO) -C deploy test -count=1 $(ARGS) ./...

@@ -27,7 +27,6 @@ func TestKafkaServersAreKilled(t *testing.T) {
 	t.Parallel()
 	testenv.NeedLong(t)
 	testenv.Optional(t, testservers.KafkaLibVariable)
-	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
 	cluster, err := testservers.OwnKafkaCluster(t.Context(), 3)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })

@@ -59,7 +59,6 @@ func TestConformance(t *testing.T) {
 // startServer starts a node of the test's own, with lines of rabbitmq.conf.
 func startServer(t *testing.T, settings ...string) *testservers.RabbitMQ {
 	t.Helper()
-	testenv.Uses(t, testservers.RabbitMQBinVariable)
 	server, err := testservers.OwnRabbitMQ(t.Context(), settings...)
 	if err != nil {
 		testenv.RabbitMQ(t) // says what is missing, or that the servers are required
