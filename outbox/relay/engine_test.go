@@ -384,6 +384,7 @@ func TestStrandedRowsAreNamed(t *testing.T) {
 		assert.Contains(t, said[0], `level=WARN msg="rows stranded" database=db remedy="fanout messages requeue --id `+id+` --broker b" broker=b rows=1 message_id=`+id+
 			` type=Ordering.OrderPlaced.v1 ordering_key=order-42`)
 		assert.EqualValues(t, 1, engine.Stats()[0].Stranded)
+		r.exec("DELETE FROM outbox_messages WHERE ordering_key = 'waits'") // from here on a look is quick
 		assert.Empty(t, lines(50*time.Minute), "it was said within the hour")
 		assert.Len(t, lines(40*time.Minute), 1, "it lasts")
 

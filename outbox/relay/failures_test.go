@@ -49,7 +49,7 @@ func threeTries() outbox.Policy {
 // over.
 func TestManyAbandonedAreFewLines(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		const n = 1500
+		const n = 500
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			return brokers.Permanent(failure.Advise(fmt.Errorf("no topic for %q", m.ID), "create the topic"))
 		}}

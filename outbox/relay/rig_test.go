@@ -2,8 +2,10 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -123,23 +125,22 @@ type row struct {
 	headers   string
 }
 
-// insert writes rows in one transaction.
+// insert writes rows with one statement: the driver parses one for each call.
 func (r *rig) insert(rows ...row) {
 	r.t.Helper()
-	tx, err := r.db.BeginTx(r.t.Context(), nil)
-	require.NoError(r.t, err)
-	for _, row := range rows {
-		var available any
+	type column = map[string]any
+	columns := make([]column, len(rows))
+	for i, row := range rows {
+		columns[i] = column{"id": uuid.NewString(), "stream": cmp.Or(row.stream, "s"), "key": row.key, "priority": row.priority, "headers": row.headers, "name": row.name}
 		if row.in > 0 {
-			available = time.Now().Add(row.in).UnixMicro()
+			columns[i]["available"] = time.Now().Add(row.in).UnixMicro()
 		}
-		_, err := tx.ExecContext(r.t.Context(), `INSERT INTO outbox_messages
-			(message_id, target_broker, stream, type, ordering_key, priority, available_at, headers, payload)
-			VALUES (?, 'b', coalesce(nullif(?, ''), 's'), 'T', nullif(?, ''), ?, ?, nullif(?, ''), ?)`,
-			uuid.NewString(), row.stream, row.key, row.priority, available, row.headers, []byte(row.name))
-		require.NoError(r.t, err)
 	}
-	require.NoError(r.t, tx.Commit())
+	list, err := json.Marshal(columns)
+	require.NoError(r.t, err)
+	r.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, priority, available_at, headers, payload)
+		SELECT value ->> 'id', 'b', value ->> 'stream', 'T', nullif(value ->> 'key', ''), value ->> 'priority', value ->> 'available',
+			nullif(value ->> 'headers', ''), CAST(value ->> 'name' AS BLOB) FROM json_each(?) ORDER BY key`, string(list))
 }
 
 // fill writes n rows at once: of is the i-th.

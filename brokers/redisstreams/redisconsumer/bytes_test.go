@@ -36,7 +36,7 @@ func TestPrefetchBytes(t *testing.T) {
 // testPrefetchBytes does so with entries that have fields of so many bytes.
 func testPrefetchBytes(t *testing.T, size int, fields []any) {
 	t.Helper()
-	const entries = 60
+	const entries = 24
 	var (
 		budget = 4 * size
 		most   = size + size/10

@@ -1,12 +1,9 @@
 package redisconsumer_test
 
 import (
-	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/glebarez/sqlite"
 	"github.com/redis/go-redis/v9"
@@ -125,51 +122,4 @@ func TestIDOfAnotherTypeIsRefused(t *testing.T) {
 		assert.Contains(t, letters[0].Values[inbox.FieldDeadLetterReason], `is recorded with the type "Ordering.OrderPlaced.v1"`)
 		assert.Equal(t, 1, j.lines("level=ERROR", "message abandoned", "type=Ordering.OrderPaid.v1", strings.ToLower(m.Metadata.Headers.ID.String())))
 	})
-}
-
-// Streams that have one source, as where one replaces another, share what is known of their
-// messages.
-func TestStreamsOfOneSource(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		db, handlers := books(t)
-		second := s.stream + "-new"
-		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, second}, handlers,
-			quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Source: inbox.Always("orders")}}))
-		require.NoError(t, err)
-		r := launch(t, c)
-		m := sealed(t, "1", 1)
-		s.put(t, s.stream, m)
-		s.put(t, second, m)
-		soon(t, "both are done", func() bool {
-			stats := r.Stats()
-			return stats.Handled == 1 && stats.Duplicates == 1
-		})
-		r.stop(t)
-		assert.Equal(t, []Effect{{"orders", 1}}, effects(t, db))
-	})
-}
-
-// An entry that has a field twice is the same message each time that it comes.
-func TestFieldTwice(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	one, err := sealed(t, "a", 1).MarshalInternal()
-	require.NoError(t, err)
-	two, err := sealed(t, "a", 2).MarshalInternal()
-	require.NoError(t, err)
-	require.NoError(t, s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"data", one, "data", two}}).Err())
-	seen := make(chan int, 2)
-	config := redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: time.Hour}}}
-	first := start(t, s, s.stream, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		seen <- number(m)
-		return "", inbox.Unavailable(errors.New("out"))
-	}), config)
-	before := <-seen
-	first.stop(t)
-	start(t, s, s.stream, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		seen <- number(m)
-		return inbox.Handled, nil
-	}), config)
-	assert.Equal(t, before, <-seen)
 }

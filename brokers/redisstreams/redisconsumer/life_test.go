@@ -17,21 +17,6 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// A process that comes back under its old name has at once what it had claimed when it died, before
-// anything younger, also where that is more than it may hold.
-func TestSameNameAgain(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		s.addAll(t, 1, 40)
-		s.readDead(t, 30)
-		l := newLedger()
-		start(t, s, s.stream, l.handler(nil),
-			redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 4}, Name: "dead", ClaimAfter: time.Hour})
-		soon(t, "all handled", func() bool { return l.len() == 40 })
-		l.check(t, 40)
-	})
-}
-
 func TestFromNow(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
@@ -262,44 +247,5 @@ func TestLag(t *testing.T) {
 		assert.Equal(t, int64(2), got.Lag)
 		add(1 << 18)
 		assert.False(t, stats().LagKnown, "the server would read more than a megabyte to count them")
-	})
-}
-
-// Two consumers of one name are a mistake, and each takes what the other has when it looks for what
-// was lost on its way to it. Even so a later delivery is told from an earlier one: who had that is
-// told so, acknowledges nothing, and no message is handled twice.
-func TestTwoOfOneName(t *testing.T) {
-	t.Parallel()
-	onRedis(t, func(t *testing.T, s *site) {
-		patient := redisconsumer.Config{Name: "same", ClaimAfter: 12 * time.Second} // no member counts as dead because the machine is busy
-		s.addAll(t, 1, 2)
-		causes := make(chan error, 1)
-		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
-			<-ctx.Done()
-			select {
-			case causes <- context.Cause(ctx):
-			default: // it is told once again, where it has taken the message back
-			}
-			return inbox.Handled, nil // too late
-		}), patient)
-		soon(t, "it has them", func() bool { return s.pending(t) == 2 && first.stats(t).Claimed == 2 })
-		release := make(chan struct{})
-		l := newLedger()
-		start(t, s, s.stream, l.handler(func(ctx context.Context, m *inbox.Message, _ int) error {
-			assert.GreaterOrEqual(t, m.Deliveries, 2)
-			select {
-			case <-release:
-			case <-ctx.Done(): // its turn to have it taken away
-			}
-			return ctx.Err()
-		}), patient)
-		require.ErrorContains(t, <-causes, "taken the message back")
-		soon(t, "the first has none", func() bool { return first.stats(t).Claimed == 0 })
-		assert.Equal(t, 2, s.pending(t), "and has acknowledged none")
-		first.stop(t)
-		close(release)
-		soon(t, "all handled", func() bool { return l.len() == 2 })
-		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
-		l.check(t, 2)
 	})
 }

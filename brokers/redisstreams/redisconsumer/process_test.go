@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -78,13 +77,4 @@ func (s *server) kill(t *testing.T) {
 	require.NoError(t, s.process.Process.Kill())
 	_ = s.process.Wait()
 	s.process = nil
-}
-
-// freeze stops the process as a hung machine does: connections stay, nothing answers. thaw ends
-// that.
-func (s *server) freeze(t *testing.T) (thaw func()) {
-	t.Helper()
-	process := s.process.Process
-	require.NoError(t, process.Signal(syscall.SIGSTOP))
-	return func() { require.NoError(t, process.Signal(syscall.SIGCONT)) }
 }

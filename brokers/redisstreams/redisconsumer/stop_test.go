@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // stubborn is a handler that does not care for its context.
@@ -26,6 +27,7 @@ func stubborn() (handler inbox.HandlerFunc, begun, release chan struct{}) {
 // than any other message, and is another's later.
 func TestIsolatedIgnoresItsContext(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 2, 2)
 		s.readDead(t, 1)

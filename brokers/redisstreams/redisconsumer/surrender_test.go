@@ -23,7 +23,7 @@ func TestSurrenderWhileClaimed(t *testing.T) {
 	require.NoError(t, err)
 	r := c.newRun(t.Context())
 	f := r.feeds[0]
-	for i := range 2000 {
+	for i := range 500 {
 		d, err := r.newDelivery(f, entryID{uint64(i + 1), 0}.String(), 1, map[string]string{"data": "{}", "id": "x", "type": "T", "ordering_key": "k"})
 		require.NoError(t, err)
 		claimed := make(chan struct{})

@@ -119,6 +119,7 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	client, _ := startCluster(t, 3)
 	severalStreams(t, client)
 }
@@ -126,6 +127,7 @@ func TestCluster(t *testing.T) {
 // One node of a cluster is out: the streams of the others flow, and its own go on afterwards.
 func TestClusterNodeIsOut(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	client, nodes := startCluster(t, 3)
 	for _, node := range nodes {
 		require.NoError(t, connect(t, node.url()).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
