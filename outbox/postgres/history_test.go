@@ -30,6 +30,7 @@ type past struct {
 
 func newPast(t *testing.T) *past {
 	t.Helper()
+	testenv.NeedSeconds(t)
 	dsn := testenv.Postgres(t)
 	store := openStore(t, dsn, kept, WithHistory())
 	_, err := store.Migrate(t.Context())

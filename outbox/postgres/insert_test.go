@@ -35,7 +35,11 @@ func TestInsert(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "simple_protocol", "cache_describe", "describe_exec", "exec"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			if mode != "cache_statement" && mode != "simple_protocol" {
+			switch mode {
+			case "cache_statement":
+			case "simple_protocol":
+				testenv.NeedSeconds(t)
+			default:
 				testenv.NeedLong(t)
 			}
 			dsn := testenv.Postgres(t)

@@ -30,7 +30,7 @@ var waysToConnect = map[string]struct {
 	"serializable":    {parameters: [][2]string{{"default_transaction_isolation", "serializable"}, {"pool_max_conns", "1"}}},
 }
 
-// TestConformanceOfExecModes: a quarter of the suite runs with one of the settings, another quarter and
+// TestConformanceOfExecModes: an eighth of the suite runs with one of the settings, another eighth and
 // setting with each seed. The long run runs all of the suite with all of them.
 func TestConformanceOfExecModes(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,7 @@ const (
 // all versions of its rows. What is logged for a page of an index and not for a row, its root or a
 // deduplication, varies by one or two in 2,000 messages, a tenth of a byte for each.
 func TestWAL(t *testing.T) {
+	testenv.NeedSeconds(t)
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	_, err := openStore(t, dsn, "wal").Migrate(t.Context())
@@ -93,6 +94,7 @@ func TestWAL(t *testing.T) {
 // counted where there is no such image, and images on their own: a checkpoint of others that comes in
 // between adds a few.
 func TestWALOfSearches(t *testing.T) {
+	testenv.NeedSeconds(t)
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)

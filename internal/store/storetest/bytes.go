@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -192,7 +193,11 @@ func testAheadLikeALargeWindow(t *table) {
 	keys := t.keys(7)
 	loose := t.looseIDs(30)
 	t.exec("DELETE FROM {t}")
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(7, seed))
 		brokers := [2]string{"large", "ahead"}
 		other := func(n int) func(*driver.Claim) { return func(c *driver.Claim) { c.Broker = brokers[n] } }

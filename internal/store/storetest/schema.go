@@ -22,7 +22,7 @@ var schemaTests = []test{
 	{name: "MigrateConcurrentlyAfterAnotherTool", run: testMigrateConcurrentlyAfterAnotherTool, bare: true, concurrent: true},
 	{name: "MigrateNamesWhatAnotherToolLeftOut", run: testMigrateHalf, bare: true},
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
-	{name: "CheckNamesWhatIsWrong", run: testSpoils},
+	{name: "CheckNamesWhatIsWrong", run: testSpoils, seconds: true},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},
 	{name: "AnothersTable", run: testAnothersTable, bare: true},
 	{name: "AnothersIndex", run: testAnothersIndex, bare: true},

@@ -62,12 +62,13 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 }
 
 // RunOnceMore runs the suite in another setting of a store that [Run] tests, too. Where
-// [testenv.Long] does not hold, it is a quarter of the tests, another one with each seed.
+// [testenv.Long] does not hold, it is an eighth of the tests, another one with each seed.
 func RunOnceMore(t *testing.T, newBundle func(t *testing.T) Bundle) {
 	t.Helper()
+	testenv.NeedSeconds(t)
 	share := 1
 	if !testenv.Long() {
-		share = 4
+		share = 8
 	}
 	run(t, share, groups, newBundle)
 }
@@ -133,6 +134,9 @@ func run(t *testing.T, share int, groups []group, newBundle func(t *testing.T) B
 					if testenv.Turn(t, share) != 0 {
 						t.Skip("another test's turn: make test-all runs all of them")
 					}
+					if test.seconds {
+						testenv.NeedSeconds(t)
+					}
 					if !test.concurrent {
 						testenv.OneStepAtATime(t)
 					}
@@ -154,6 +158,8 @@ type test struct {
 	name string
 	run  func(*table)
 	bare bool // the test migrates by itself
+
+	seconds bool // the test keeps a processor busy for that long
 
 	// concurrent tests call stores from several goroutines at once: what the race detector is for.
 	concurrent bool
