@@ -2,12 +2,38 @@ package redisstreams_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
+
+// Slots move while messages are published: nothing is lost, and keys keep their order.
+func TestSlotMigration(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 2)
+	for _, node := range c.nodes[:2] {
+		c.replicate(t, node)
+	}
+	for name, settings := range map[string]redisstreams.Settings{
+		"plain": {}, "with replicas": {Replicas: 1, ReplicaTimeout: 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := c.client(t)
+			stream, other := c.streamOn(t, c.nodes[0], name), c.streamOn(t, c.nodes[1], name)
+			f := feed(t, redisstreams.New(client, settings), stream, other)
+			f.progress(t, 60, stream, other)
+			c.migrate(t, stream, c.nodes[0], c.nodes[1], func() { f.progress(t, 100, stream, other) }) // ASK
+			f.progress(t, 100, stream, other)                                                          // MOVED
+			c.migrate(t, stream, c.nodes[1], c.nodes[0], func() { f.progress(t, 100, stream) })
+			f.progress(t, 100, stream, other)
+			f.stop(t, func(stream string) []brokers.Message { return received(t, client, stream) })
+		})
+	}
+}
 
 // One node of a cluster is gone, or takes nothing: its streams are out and the others' are not.
 func TestClusterNodeIsOut(t *testing.T) {

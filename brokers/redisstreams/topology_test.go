@@ -117,6 +117,21 @@ func (c *cluster) replicate(t *testing.T, of *server) *server {
 	return replica
 }
 
+// migrate moves the slot of a stream from one node to another; during runs while it is halfway: the
+// stream has moved, its slot has not.
+func (c *cluster) migrate(t *testing.T, stream string, from, to *server, during func()) {
+	t.Helper()
+	slot, err := from.execute(t, "CLUSTER", "KEYSLOT", stream).Int()
+	require.NoError(t, err)
+	source, target := from.ask(t, "CLUSTER", "MYID"), to.ask(t, "CLUSTER", "MYID")
+	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", source)
+	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+	from.do(t, "MIGRATE", "127.0.0.1", to.port, stream, 0, 5000)
+	during()
+	to.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
+	from.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
+}
+
 // startSentinel starts a sentinel that watches a primary under the name "main" and decides alone.
 func startSentinel(t *testing.T, primary *server) *server {
 	t.Helper()
