@@ -218,7 +218,7 @@ func checkTable(dialect, table string) error {
 	if err := dbtable.CheckName(table, DefaultTable); err != nil {
 		return fmt.Errorf("inbox: %w", err)
 	}
-	if err := dbtable.CheckAmong(table, sqlFiles); err != nil {
+	if err := dbtable.CheckAmong(table, sqlFiles, "sql"); err != nil {
 		return fmt.Errorf("inbox: %w", err)
 	}
 	return nil

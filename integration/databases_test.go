@@ -169,8 +169,20 @@ func (p *place) has(payload string) string {
 // expire ends leases at once, as if the time had passed.
 func (p *place) expire() {
 	p.Helper()
-	now := map[outbox.Dialect]string{outbox.Postgres: "now()", outbox.MySQL: "UTC_TIMESTAMP(6)", outbox.SQLServer: "SYSUTCDATETIME()"}[p.driver]
-	p.exec("UPDATE outbox_messages SET locked_until = " + now + " WHERE status = 'processing'")
+	p.leaseUntil(map[outbox.Dialect]string{outbox.Postgres: "now()", outbox.MySQL: "UTC_TIMESTAMP(6)", outbox.SQLServer: "SYSUTCDATETIME()"})
+}
+
+// hold prolongs leases, so that none ends before [place.expire], however slow the machine is.
+func (p *place) hold() {
+	p.Helper()
+	p.leaseUntil(map[outbox.Dialect]string{
+		outbox.Postgres: "now() + INTERVAL '1 hour'", outbox.MySQL: "UTC_TIMESTAMP(6) + INTERVAL 1 HOUR", outbox.SQLServer: "DATEADD(hour, 1, SYSUTCDATETIME())",
+	})
+}
+
+func (p *place) leaseUntil(then map[outbox.Dialect]string) {
+	p.Helper()
+	p.exec("UPDATE outbox_messages SET locked_until = " + then[p.driver] + " WHERE status = 'processing'")
 }
 
 // moment reads a time of the server's.

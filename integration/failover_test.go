@@ -26,7 +26,6 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
@@ -66,7 +65,6 @@ type failover struct {
 
 func newFailover(t *testing.T) *failover {
 	t.Helper()
-	testenv.Uses(t, testservers.PostgresBinVariable+", with a standby")
 	f := &failover{T: t, link: newSwitchboard(t, ""), acked: map[string]int{}, broker: memory.New()}
 	var err error
 	f.servers, err = testservers.StartReplicated(t.Context(), func(primary string) string {

@@ -169,5 +169,3 @@ require (
 	modernc.org/memory v1.11.0 // indirect
 	modernc.org/sqlite v1.55.0 // indirect
 )
-
-tool github.com/Shopify/toxiproxy/v2/cmd/server

@@ -25,8 +25,8 @@ import (
 // relays create the topic; the consumer waits for it.
 func TestKafkaServersAreKilled(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	testenv.Optional(t, testservers.KafkaLibVariable)
-	testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
 	cluster, err := testservers.OwnKafkaCluster(t.Context(), 3)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })

@@ -22,14 +22,12 @@ import (
 // ownServer is a database on a server of this test's own, which it may kill.
 func ownServer(t *testing.T, driver outbox.Dialect) (*place, *testservers.Own) {
 	t.Helper()
-	start, variable := testservers.OwnPostgres, testservers.PostgresBinVariable
+	start := testservers.OwnPostgres
 	if driver == outbox.MySQL {
-		variable = testservers.MySQLBinVariable
 		start = func(ctx context.Context, options ...string) (*testservers.Own, error) {
 			return testservers.OwnMySQL(ctx, append(options, "--log-bin=log", "--sync-binlog=1")...)
 		}
 	}
-	testenv.Uses(t, variable)
 	own, err := start(t.Context())
 	if errors.Is(err, testservers.ErrNoBinary) {
 		t.Skip(err)

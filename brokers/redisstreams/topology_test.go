@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // startReplica starts a replica of a server and waits until it follows.
@@ -37,7 +35,6 @@ type cluster struct{ nodes []*server }
 
 func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
-	testenv.Uses(t, testservers.RedisBinVariable+", cluster")
 	const slots = 16384
 	c := &cluster{}
 	for i := range nodes {
@@ -153,7 +150,6 @@ type watched struct{ primary, replica, sentinel *server }
 
 func startWatched(t *testing.T, replica ...string) *watched {
 	t.Helper()
-	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
 	w.replica = startReplica(t, w.primary, append([]string{"--appendonly", "yes"}, replica...)...)
 	w.sentinel = startSentinel(t, w.primary)

@@ -70,7 +70,6 @@ func TestRig(t *testing.T) {
 	testenv.NeedLong(t)
 	testenv.RabbitMQ(t)
 	if os.Getenv(testservers.KafkaLibVariable) != "" { // else the rig does without
-		testenv.Uses(t, testservers.KafkaLibVariable+", cluster")
 	}
 	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
 		report, err := chaos.Run(t.Context(), chaos.Options{

@@ -4,13 +4,14 @@
 package dbtable
 
 import (
-	"bytes"
+	"embed"
 	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // pattern allows an optional schema. The limit leaves room for the suffixes of indexes and
@@ -32,23 +33,42 @@ var named = regexp.MustCompile(`(?m)^\s*(?:WITH (?:RECURSIVE )?|\), |, )(\w+)(?:
 
 // CheckAmong refuses a table name without a schema that is also the name of a part (WITH name AS)
 // of one of the SQL files in a folder: in that statement it would mean the part.
-func CheckAmong(table string, files fs.FS) error {
-	name := []byte(strings.ToLower(table)) // as parts are written
-	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+func CheckAmong(table string, files embed.FS, folder string) error {
+	parts, ok := partsOf.Load(embedded{files, folder})
+	if !ok {
+		names, err := partNames(files, folder)
+		if err != nil {
+			return fmt.Errorf("read the statements: %w", err)
+		}
+		parts, _ = partsOf.LoadOrStore(embedded{files, folder}, names)
+	}
+	if parts.(map[string]bool)[strings.ToLower(table)] { //nolint:forcetypeassert // nothing else is stored
+		return fmt.Errorf("table name %q has a meaning of its own in the statements: choose another one, or put its schema in front", table)
+	}
+	return nil
+}
+
+type embedded struct {
+	files  embed.FS
+	folder string
+}
+
+// partsOf keeps the names of parts by folder, since the tables of tenants are checked at each visit.
+var partsOf sync.Map
+
+func partNames(files embed.FS, folder string) (map[string]bool, error) {
+	names := map[string]bool{}
+	err := fs.WalkDir(files, folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(files, path)
-		if err != nil || !bytes.Contains(text, name) { // which is quickly found out: tenants' tables are checked at each visit
-			return err
-		}
+		text, err := files.ReadFile(path)
 		for _, match := range named.FindAllSubmatch(text, -1) {
-			if bytes.Equal(match[1], name) {
-				return fmt.Errorf("table name %q has a meaning of its own in the statements: choose another one, or put its schema in front", table)
-			}
+			names[string(match[1])] = true // in small letters
 		}
-		return nil
+		return err
 	})
+	return names, err
 }
 
 // Render fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the

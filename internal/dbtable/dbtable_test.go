@@ -1,6 +1,7 @@
 package dbtable_test
 
 import (
+	"embed"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -18,6 +19,20 @@ func TestCheckName(t *testing.T) {
 	for _, name := range []string{"", "1a", "a-b", "a b", "a;b", `a"b`, "a.b.c", ".a", strings.Repeat("a", 49), "ä", "a\n"} {
 		require.ErrorContains(t, dbtable.CheckName(name, "inbox_messages"), `as in "app.inbox_messages"`, "%q", name)
 	}
+}
+
+//go:embed testdata
+var statements embed.FS
+
+func TestCheckAmong(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"first", "SECOND", "third"} {
+		require.ErrorContains(t, dbtable.CheckAmong(name, statements, "testdata"), name)
+	}
+	for _, name := range []string{"fourth", "words", "app.first", "firsts", "outbox_messages"} {
+		require.NoError(t, dbtable.CheckAmong(name, statements, "testdata"), name)
+	}
+	require.ErrorContains(t, dbtable.CheckAmong("first", statements, "missing"), "missing")
 }
 
 func TestMigrations(t *testing.T) {

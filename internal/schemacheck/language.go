@@ -51,7 +51,7 @@ func repeatedLiteral(dialect Dialect, value repeated) string {
 	character := textLiteral(dialect, value.character)
 	switch dialect {
 	case SQLite:
-		return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', %s)", value.times, character)
+		return fmt.Sprintf("printf('%%.%dc', %s)", value.times, character)
 	case SQLServer:
 		if value.times > 4000 { // it would be cut
 			character = "CONVERT(nvarchar(max), " + character + ")"

@@ -135,11 +135,7 @@ type Admin struct {
 
 // New reads the statements for a table, whose name has been checked. It does not connect.
 func New(db Database, dialect Dialect, table string) (*Admin, error) {
-	files, err := fs.Sub(sqlFiles, path.Join("sql", dialect.Name))
-	if err != nil {
-		return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
-	}
-	if err := driver.ValidateTableAmong(table, files); err != nil {
+	if err := driver.ValidateTableAmong(table, sqlFiles, path.Join("sql", dialect.Name)); err != nil {
 		return nil, err
 	}
 	statements, err := compiled[dialect]()

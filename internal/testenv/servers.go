@@ -23,13 +23,6 @@ const (
 	longestTestName = 40                    // PostgreSQL cuts names at 63 bytes
 )
 
-// Uses notes, in the output of go test -json, on which server a test and those below it run: by the
-// variable of package testservers, with a note behind a comma.
-func Uses(t testing.TB, server string) {
-	t.Helper()
-	t.Attr("server", server)
-}
-
 // need is [Optional], but the test fails where servers are required.
 func need(t testing.TB, variable string) string {
 	t.Helper()
@@ -43,9 +36,6 @@ func need(t testing.TB, variable string) string {
 // it the test is skipped, also where servers are required.
 func Optional(t testing.TB, variable string) string {
 	t.Helper()
-	if variable != testservers.ToxiproxyVariable { // a tool
-		Uses(t, variable)
-	}
 	value := os.Getenv(variable)
 	if value == "" {
 		t.Skip(testservers.Needs(variable))
@@ -63,12 +53,6 @@ func Redis(t testing.TB) string {
 func RabbitMQ(t testing.TB) string {
 	t.Helper()
 	return need(t, testservers.RabbitMQVariable)
-}
-
-// Toxiproxy returns the URL of the API of toxiproxy. Tests use it through package toxic.
-func Toxiproxy(t testing.TB) string {
-	t.Helper()
-	return need(t, testservers.ToxiproxyVariable)
 }
 
 // SQLServer returns the DSN of a database. It is optional, since nothing starts an SQL Server.

@@ -38,7 +38,6 @@ func TestWithoutServers(t *testing.T) {
 		testservers.PostgresVariable:  func(t testing.TB) { Postgres(t) },
 		testservers.MySQLVariable:     func(t testing.TB) { MySQL(t) },
 		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
-		testservers.ToxiproxyVariable: func(t testing.TB) { Toxiproxy(t) },
 		testservers.RabbitMQVariable:  func(t testing.TB) { RabbitMQ(t) },
 		testservers.SQLServerVariable: func(t testing.TB) { SQLServer(t) },
 		testservers.NATSBinVariable:   func(t testing.TB) { Optional(t, testservers.NATSBinVariable) },

@@ -25,7 +25,7 @@ var kafka = &kind{
 	flag: "kafka", name: "Kafka", variable: KafkaVariable, binVariable: KafkaLibVariable,
 	find: nowhere, fetch: fetchKafka, tool: "mvn",
 	launch: func(ctx context.Context, libs string) (*Own, error) {
-		nodes, err := newKafkaNodes(ctx, libs, 1, false)
+		nodes, err := newKafkaNodes(ctx, libs, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -69,38 +69,6 @@ func OwnKafka(ctx context.Context) (*Own, error) {
 	return cluster.Nodes[0], nil
 }
 
-// SecuredKafka is a node that asks who may do what (StandardAuthorizer).
-type SecuredKafka struct {
-	*Own
-
-	// Secured is the address of the listener where [KafkaUser] logs in, by SASL PLAIN.
-	Secured string
-}
-
-// KafkaUser may do what the rules of the test allow, with this password. A client of the other listener
-// needs no login, and may do everything.
-const (
-	KafkaUser     = "relay"
-	KafkaPassword = "hush"
-)
-
-// OwnSecuredKafka starts a new cluster of one node, as [OwnKafka] does.
-func OwnSecuredKafka(ctx context.Context) (*SecuredKafka, error) {
-	libs, err := binary(KafkaLibVariable)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := newKafkaNodes(ctx, libs, 1, true)
-	if err != nil {
-		return nil, err
-	}
-	own, err := nodes[0].begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &SecuredKafka{Own: own, Secured: nodes[0].secured}, nil
-}
-
 // KafkaCluster is a cluster whose nodes can be killed one by one. Each is broker and controller. Topics
 // have as many replicas as there are nodes by default, and most of them confirm (min.insync.replicas).
 type KafkaCluster struct {
@@ -123,7 +91,7 @@ func OwnKafkaCluster(ctx context.Context, n int, further ...KafkaListener) (*Kaf
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := newKafkaNodes(ctx, libs, n, false, further...)
+	nodes, err := newKafkaNodes(ctx, libs, n, further...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +120,6 @@ type kafkaNode struct {
 
 	id      int
 	voters  []string // the addresses of all controllers, by id from 1 on
-	secured string   // the address of a listener with a login; empty: there is none
 	further []furtherListener
 }
 
@@ -160,7 +127,7 @@ type kafkaNode struct {
 type furtherListener struct{ name, address, advertised string }
 
 // newKafkaNodes prepares the nodes of a new cluster.
-func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, further ...KafkaListener) (nodes []*kafkaNode, err error) {
+func newKafkaNodes(ctx context.Context, libs string, n int, further ...KafkaListener) (nodes []*kafkaNode, err error) {
 	defer func() {
 		if err != nil {
 			for _, node := range nodes {
@@ -201,7 +168,7 @@ func newKafkaNodes(ctx context.Context, libs string, n int, secured bool, furthe
 			},
 		}
 		nodes = append(nodes, node)
-		if err := node.listen(ctx, secured, further); err != nil {
+		if err := node.listen(ctx, further); err != nil {
 			return nodes, err
 		}
 		if err := node.configure("0"); err != nil {
@@ -229,12 +196,7 @@ func freeAddress(ctx context.Context) (string, error) {
 }
 
 // listen finds the addresses of the listeners beside the usual one.
-func (n *kafkaNode) listen(ctx context.Context, secured bool, further []KafkaListener) (err error) {
-	if secured {
-		if n.secured, err = freeAddress(ctx); err != nil {
-			return err
-		}
-	}
+func (n *kafkaNode) listen(ctx context.Context, further []KafkaListener) error {
 	for _, listener := range further {
 		address, err := freeAddress(ctx)
 		if err != nil {
@@ -252,9 +214,6 @@ func (n *kafkaNode) listen(ctx context.Context, secured bool, further []KafkaLis
 // configure writes the node's settings, with its port.
 func (n *kafkaNode) configure(port string) error {
 	listeners, security := []string{"CLIENTS://" + loopback(port)}, []string{"CLIENTS:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
-	if n.secured != "" {
-		listeners, security = append(listeners, "SECURED://"+n.secured), append(security, "SECURED:SASL_PLAINTEXT")
-	}
 	advertised := slices.Clone(listeners)
 	for _, l := range n.further {
 		listeners, advertised = append(listeners, l.name+"://"+l.address), append(advertised, l.name+"://"+l.advertised)
@@ -286,11 +245,6 @@ func (n *kafkaNode) configure(port string) error {
 	}
 	if len(voters) == 1 {
 		all = append(all, "group.initial.rebalance.delay.ms=0") // each group of a test has to wait 3 s otherwise
-	}
-	if n.secured != "" {
-		all = append(all, "listener.name.secured.sasl.enabled.mechanisms=PLAIN",
-			`listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_`+KafkaUser+`="`+KafkaPassword+`";`,
-			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
 	}
 	if err := os.WriteFile(n.files.path("server.properties"), []byte(strings.Join(append(all, ""), "\n")), 0o600); err != nil {
 		return fmt.Errorf("testservers: configure Kafka: %w", err)

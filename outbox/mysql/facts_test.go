@@ -16,6 +16,7 @@ import (
 
 // Each small change of an expression is noticed.
 func TestCheckMutants(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	testenv.OneStepAtATime(t)
 	store := newStore(t, openDB(t, testenv.MySQL(t)), "outbox")

@@ -65,7 +65,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles, "sql")); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now, heldLong: driver.HeldLong, statements: map[string]statement{}}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -109,21 +110,31 @@ func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *
 // textOf is a statement of the administration or of the store.
 func textOf(t *testing.T, name, table string) string {
 	t.Helper()
-	a, err := sqladmin.New(database{}, sqladmin.Postgres, table)
-	require.NoError(t, err)
-	if text := a.Text(name); text != "" {
+	if text := administrationOf(t, table).Text(name); text != "" {
 		return text
 	}
 	return readSQL(name, table)
+}
+
+// administrations keeps those of tables: TestPlans asks for their texts a thousand times.
+var administrations sync.Map
+
+func administrationOf(t *testing.T, table string) *sqladmin.Admin {
+	t.Helper()
+	if a, ok := administrations.Load(table); ok {
+		return a.(*sqladmin.Admin) //nolint:forcetypeassert // nothing else is stored
+	}
+	a, err := sqladmin.New(database{}, sqladmin.Postgres, table)
+	require.NoError(t, err)
+	administrations.Store(table, a)
+	return a
 }
 
 // literalsOf are SQL literals in the order in which a statement has its parameters. Those of the
 // administration are told by name: "broker 'b'; limit 10".
 func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
-	a, err := sqladmin.New(database{}, sqladmin.Postgres, "t")
-	require.NoError(t, err)
-	return literalsFor(t, &Store{administration: a}, name, literals)
+	return literalsFor(t, &Store{administration: administrationOf(t, "t")}, name, literals)
 }
 
 // literalsFor is literalsOf for the statements of a store.

@@ -57,6 +57,7 @@ func (p *past) writeSome(n int) {
 
 // Several sessions write each message at once, while relays deliver: it is stored and delivered once.
 func TestHistoryBesideRepeatedWrites(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	p := newPast(t)
 	const writers, at, each = 3, 3, 60
@@ -285,6 +286,7 @@ func TestHistoryGoesWithoutACount(t *testing.T) {
 
 // Payloads that are kept beside the row move as they are.
 func TestHistoryOfLargePayloads(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	p := newPast(t)
 	exec(t, p.conn, "INSERT INTO kept (message_id, target_broker, stream, type, payload) SELECT gen_random_uuid(), 'a', 's', 't', string_agg(sha256(n::text::bytea), '') FROM generate_series(1, 50000) AS n")

@@ -9,11 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // Whoever writes messages finds what was delivered by its key, also in a session that wrote the first one of a day,
 // of which all that was known is that it is empty.
 func TestHistoryKnowsMessagesByTheirKey(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	for name, before := range map[string]string{"made": "", "counted": "ANALYZE kept_history", "vacuumed": "VACUUM (ANALYZE) kept_history"} {
 		t.Run(name, func(t *testing.T) {

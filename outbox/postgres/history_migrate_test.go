@@ -16,6 +16,7 @@ import (
 
 // A migration of an outbox that is written to waits for a transaction that has written, and keeps no other writer waiting for it.
 func TestMigrateToAHistoryBesideWriters(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	_, err := openStore(t, dsn, kept).Migrate(t.Context())
@@ -49,6 +50,7 @@ func TestMigrateToAHistoryBesideWriters(t *testing.T) {
 
 // A schema may have a name that has to be quoted, but none that would end a text of the functions.
 func TestHistoryInASchemaOfAnyName(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -6,11 +6,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // TestPlansOfAHistory: what people and the purge ask of an outbox with a history reads what it shows, and
 // no day from end to end, with plans made for the arguments and with generic ones.
 func TestPlansOfAHistory(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	p := newPast(t)
 	const days, each = 6, 3000

@@ -236,6 +236,7 @@ func (p *past) write2(t *testing.T) {
 // A replay and a drop of the day that has the message: it is delivered once more, or the replay says
 // that there was nothing, and never is it gone from both places while the replay says that it was done.
 func TestReplayBesideADrop(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	p := newPast(t)
 	for n := range 10 {
@@ -313,6 +314,7 @@ func TestPurgeOfAFewRowsOfAHistory(t *testing.T) {
 
 // Each role does its part of the work on a history with the rights that docs/operations.md gives it.
 func TestRolesOfAHistory(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	dsn, owner := newStage(t, WithHistory())
 	as := func(role string) *past {

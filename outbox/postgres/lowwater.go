@@ -53,7 +53,6 @@ type lowWater struct {
 	look     map[string]time.Time // by broker: when the next look for ready shards must be a full one
 	every    int                  // marksEvery, but for tests
 	slow     time.Duration        // slowClaim, but for tests
-	share    int                  // fullLookShare, but for tests
 }
 
 // shardKey names the shards of all classes that hold the same keys.
@@ -245,7 +244,7 @@ func (w *lowWater) learn(broker string, shard int, b baseline, s sighting, now t
 	if b.era == w.era {
 		line := w.line(broker, shard)
 		line.class[shard/outbox.Shards].slow = now.Sub(b.began) > cmp.Or(w.slow, slowClaim)
-		line.learn(shard, b, s, w.nextFull(b.began, now))
+		line.learn(shard, b, s, nextFull(b.began, now))
 	}
 }
 
@@ -327,8 +326,8 @@ func remaining(before, now map[string]int64) map[string]int64 {
 }
 
 // nextFull is when the next full look is due.
-func (w *lowWater) nextFull(began, now time.Time) time.Time {
-	return now.Add(max(fullEvery, time.Duration(cmp.Or(w.share, fullLookShare))*now.Sub(began)))
+func nextFull(began, now time.Time) time.Time {
+	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
 }
 
 // lifted is called when this process has counted a change of a shard's blocks. lowest is the lowest
@@ -396,7 +395,7 @@ func (m *shardMarks) add(w *lowWater, broker string, none bool) {
 func (w *lowWater) looked(broker string, shards []int, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.look[broker] = w.nextFull(began, now)
+	w.look[broker] = nextFull(began, now)
 	for _, shard := range shards {
 		w.line(broker, shard).class[shard/outbox.Shards].full = began
 	}

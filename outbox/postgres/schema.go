@@ -235,7 +235,7 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (live schemacheck.Facts, err error) {
 	var oids []*uint32 // the connection's search path finds them
 	err = conn.QueryRow(ctx, "SELECT array(SELECT to_regclass(name)::oid FROM unnest($1::text[]) WITH ORDINALITY AS listed (name, n) ORDER BY n)", tables).Scan(&oids)
-	if err != nil {
+	if err != nil || !slices.ContainsFunc(oids, func(oid *uint32) bool { return oid != nil }) {
 		return nil, err
 	}
 	err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {

@@ -158,6 +158,7 @@ func TestCheckSequence(t *testing.T) {
 
 // Each small change of an expression is noticed.
 func TestCheckMutants(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	store := openStore(t, testenv.Postgres(t), "outbox")
 	want, err := store.wanted()

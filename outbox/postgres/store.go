@@ -161,7 +161,7 @@ func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles, "sql")); err != nil {
 		return nil, err
 	}
 	s := &Store{

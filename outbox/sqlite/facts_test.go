@@ -12,6 +12,7 @@ import (
 
 // Each small change of an expression is noticed.
 func TestCheckMutants(t *testing.T) {
+	testenv.NeedLong(t)
 	t.Parallel()
 	testenv.OneStepAtATime(t)
 	store, err := New(openDB(t, filepath.Join(t.TempDir(), "outbox.db")), "outbox")

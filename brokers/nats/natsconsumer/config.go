@@ -39,10 +39,17 @@ type pace struct {
 	probe time.Duration // between looks at the durable consumer
 	away  time.Duration // for which a message stays away that is given back to make room
 	gap   time.Duration // how long, beside AckWait, its place in its key is kept
+	// fetch is how long a fetch waits for messages. A stop waits for it: a message on its way to a fetch
+	// that is cut off would come again after AckWait alone, behind those that are given back.
+	fetch  time.Duration
+	answer time.Duration // bounds a question to the server
 }
 
 func usual() pace {
-	return pace{tick: time.Second, probe: 5 * time.Second, away: 5 * time.Second, gap: 15 * time.Second}
+	return pace{
+		tick: time.Second, probe: 5 * time.Second, away: 5 * time.Second, gap: 15 * time.Second,
+		fetch: time.Second, answer: 5 * time.Second,
+	}
 }
 
 // complete fills in what is not set, and reports all that is wrong. letters is the subject of dead

@@ -128,53 +128,6 @@ func TestCreate(t *testing.T) {
 	assert.Equal(t, time.Minute, durable.CachedInfo().Config.AckWait)
 }
 
-// A key that fills the room while its head fails does not keep others out, and keeps its order.
-func TestHotKey(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{})
-	var (
-		healed atomic.Bool
-		mu     sync.Mutex
-		order  []string
-	)
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		if m.OrderingKey == "hot" && !healed.Load() {
-			return "", inbox.Unavailable(errors.New("out"))
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		order = append(order, m.ID)
-		return inbox.Handled, nil
-	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
-		Workers: 2, MaxOutstandingMessages: 20, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond},
-	}}))
-	require.NoError(t, err)
-	stop := begin(t, c)
-	var hot []string
-	for n := range 60 {
-		hot = append(hot, fmt.Sprint("h", n))
-		s.publish(t, message("hot", hot[n]))
-	}
-	eventually(t, func() bool { return c.Stats().Claimed == 20 }, "there is no room left")
-	s.publish(t, message("cold", "c0"), message("cold", "c1"))
-	eventually(t, func() bool { return c.Stats().Handled == 2 }, "the other key gets in")
-	healed.Store(true)
-	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
-	require.NoError(t, stop())
-	assert.Positive(t, c.Stats().Nacked)
-	mu.Lock()
-	defer mu.Unlock()
-	first := map[string]bool{}
-	var got []string
-	for _, id := range order {
-		if !first[id] && strings.HasPrefix(id, "h") {
-			got = append(got, id)
-		}
-		first[id] = true
-	}
-	assert.Equal(t, hot, got)
-}
-
 // The exclusive consumer of a durable waits for what a process that died had claimed, and so keeps the order
 // although newer messages are there.
 func TestSole(t *testing.T) {
@@ -204,29 +157,23 @@ func TestSole(t *testing.T) {
 // does not know to be dead, is waited for, too.
 func TestSolePredecessorStillFetches(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{})
 	s.publish(t, message("k", "0"), message("k", "1"))
-	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
+	s.steal(t, 1)
+	o := &diary{}
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", o, hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
-	predecessor := func() {
-		died, err := durable.FetchNoWait(1) // and never confirmed
-		require.NoError(t, err)
-		for range died.Messages() {
+	questions := 0
+	c.js = &asked{c.js, func(*jetstream.ConsumerInfo) {
+		if questions++; questions == 5 { // it waits
+			s.steal(t, 1)
+			s.publish(t, message("k", "2"))
 		}
-	}
-	predecessor()
-	got := make(chan string, 3)
-	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		got <- m.ID
-		return inbox.Handled, nil
-	}), hurried(Config{Exclusive: true}))
-	require.NoError(t, err)
+	}}
 	stop := begin(t, c)
-	time.Sleep(2500 * time.Millisecond) // of its AckWait
-	predecessor()
-	s.publish(t, message("k", "2"))
-	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
+	eventually(t, func() bool { return len(o.done()) == 3 }, "all are done")
 	require.NoError(t, stop())
+	assert.Equal(t, []string{"0", "1", "2"}, o.done())
 }
 
 // What a predecessor has given back to make room, for longer than AckWait, is waited for, too.
@@ -234,18 +181,13 @@ func TestSolePredecessorMadeRoom(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	s.publish(t, message("k", "0"), message("k", "1"))
-	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
-	require.NoError(t, err)
-	claimed, err := durable.FetchNoWait(2)
-	require.NoError(t, err)
-	require.NoError(t, (<-claimed.Messages()).NakWithDelay(4*time.Second))
-	<-claimed.Messages() // and never confirmed
+	require.NoError(t, s.steal(t, 2)[0].NakWithDelay(1500*time.Millisecond))
 	s.publish(t, message("k", "2"))
 	got := make(chan string, 3)
 	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
 		got <- m.ID
 		return inbox.Handled, nil
-	}), hurried(Config{Exclusive: true, pace: pace{away: 4 * time.Second}}))
+	}), hurried(Config{Exclusive: true, pace: pace{away: 1500 * time.Millisecond}}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	assert.Equal(t, []string{"0", "1", "2"}, []string{<-got, <-got, <-got})
@@ -298,7 +240,7 @@ func recording(t *testing.T, s *jetServer, proxy *brokertest.Proxy, wait func(id
 		wait(m.ID)
 		got <- m.ID
 		return inbox.Handled, nil
-	}), hurried(Config{Exclusive: true, pace: pace{away: 3 * time.Second}}))
+	}), hurried(Config{Exclusive: true}))
 	require.NoError(t, err)
 	return c, got
 }
@@ -307,7 +249,7 @@ func recording(t *testing.T, s *jetServer, proxy *brokertest.Proxy, wait func(id
 // nothing newer is handled, and then all of it in the order of the stream.
 func TestSoleLosesDeliveries(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 4 * time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: time.Second})
 	proxy := brokertest.StartProxy(t, s.addr)
 	c, got := recording(t, s, proxy, func(string) {})
 	stop := begin(t, c)
@@ -332,7 +274,8 @@ func TestSoleLosesDeliveries(t *testing.T) {
 // nobody else gets it, and nothing newer overtakes that.
 func TestSoleCutOff(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
+	const ackWait = 300 * time.Millisecond
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: ackWait})
 	proxy := brokertest.StartProxy(t, s.addr)
 	begun, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -347,12 +290,9 @@ func TestSoleCutOff(t *testing.T) {
 	<-begun
 	eventually(t, func() bool { return c.Stats().Claimed == 3 }, "all are claimed")
 	proxy.BlackHole(t)
-	durable, err := s.js.Consumer(t.Context(), "ORDERING", "billing")
-	require.NoError(t, err)
 	eventually(t, func() bool { return !c.conn.IsConnected() }, "it knows that it is cut off")
 	s.publish(t, message("k", "3"))
-	time.Sleep(600 * time.Millisecond) // twice AckWait
-	require.Positive(t, durable.CachedInfo().NumAckPending)
+	require.Never(t, func() bool { return c.Stats().Claimed < 3 }, 2*ackWait, 5*time.Millisecond, "it keeps what it has claimed")
 	proxy.Heal(t)
 	close(free)
 	seen, first := map[string]bool{}, []string{}

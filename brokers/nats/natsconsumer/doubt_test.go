@@ -46,7 +46,7 @@ func (s *jetServer) pending(t *testing.T) int {
 // it: what is behind it waits all the same.
 func TestSoleWaitsForBackOff(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{BackOff: []time.Duration{200 * time.Millisecond, 4 * time.Second}})
+	s := startServer(t, jetstream.ConsumerConfig{BackOff: []time.Duration{200 * time.Millisecond, 1500 * time.Millisecond}})
 	s.publish(t, message("k", "1"))
 	s.steal(t, 1)
 	s.steal(t, 1)
@@ -112,7 +112,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	somebody := s.steal(t, 1)
 	require.NoError(t, somebody[0].NakWithDelay(time.Hour))
 	var some []consumertest.Message
-	for n := range 2000 {
+	for n := range 500 {
 		some = append(some, message(fmt.Sprint("k", n), strconv.Itoa(n)))
 	}
 	s.publish(t, some...)
@@ -126,7 +126,7 @@ func TestSoleInDoubtTakesNoMore(t *testing.T) {
 	stop := begin(t, c)
 	eventually(t, func() bool { return s.unconfirmed(t) == 1 }, "all others are done")
 	require.NoError(t, stop())
-	require.Less(t, <-taken, 100, "of 2,000")
+	require.Less(t, <-taken, 100, "of 500")
 }
 
 // stuck is an exclusive consumer, over a network, whose handler is stuck with the key "stuck" until it is released.
@@ -182,7 +182,7 @@ func (s *jetServer) giveBack(t *testing.T, stolen []jetstream.Msg, places ...uin
 // lost meanwhile: they are waited for, too.
 func TestSoleCountsCopiesOnce(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{})
 	proxy := brokertest.StartProxy(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	stop := begin(t, c)
@@ -212,7 +212,7 @@ func (a *asked) Consumer(ctx context.Context, stream, name string) (jetstream.Co
 // What was claimed and is done with while what was lost comes again is not taken for one of the lost.
 func TestSoleIsDoneMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 2 * time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{})
 	proxy := brokertest.StartProxy(t, s.addr)
 	c, o, release := s.stuck(t, proxy)
 	var once sync.Once
@@ -269,7 +269,7 @@ func TestSolePaused(t *testing.T) {
 	s := startServer(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
 	s.publish(t, message("k", "1"), message("k", "2"))
 	lost := s.steal(t, 2)
-	_, err := s.js.PauseConsumer(t.Context(), "ORDERING", "billing", time.Now().Add(3*time.Second))
+	_, err := s.js.PauseConsumer(t.Context(), "ORDERING", "billing", time.Now().Add(time.Second))
 	require.NoError(t, err)
 	s.giveBack(t, lost, 2, 1)
 	o := &diary{}
@@ -286,7 +286,7 @@ func TestSolePaused(t *testing.T) {
 func TestSoleFindsMuch(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{MaxAckPending: -1, AckWait: 400 * time.Millisecond})
-	const all = 1500
+	const all = 300
 	var some []consumertest.Message
 	var places []uint64
 	for n := range all {

@@ -13,12 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
-const (
-	// answerTimeout bounds a question to the server.
-	answerTimeout = 5 * time.Second
-	// leastAckWait is what is renewed within at the most often: steps of BackOff may be 0.
-	leastAckWait = 100 * time.Millisecond
-)
+// leastAckWait bounds how often messages are renewed: steps of BackOff may be 0.
+const leastAckWait = 100 * time.Millisecond
 
 // terms are what the durable consumer said of itself last: it may be changed at any time.
 type terms struct {
@@ -43,7 +39,7 @@ func (r *run) note(info *jetstream.ConsumerInfo) {
 	steps := append([]time.Duration{config.AckWait}, config.BackOff...)
 	t := &terms{
 		ackWait: max(slices.Min(steps), leastAckWait), due: max(slices.Max(steps), leastAckWait),
-		few: max(r.config.MaxOutstandingMessages/4, 1), wait: fetchWait,
+		few: max(r.config.MaxOutstandingMessages/4, 1), wait: r.config.pace.fetch,
 	}
 	if config.MaxRequestBatch > 0 {
 		t.few = min(t.few, config.MaxRequestBatch)
@@ -75,7 +71,7 @@ func (r *run) find(ctx context.Context) error {
 
 // look gets the durable consumer, and advice where waiting does not help.
 func (r *run) look(ctx context.Context) (advice string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.config.pace.answer)
 	defer cancel()
 	pull, err := r.js.Consumer(ctx, r.stream, r.durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && r.config.Create != nil {
@@ -120,7 +116,7 @@ func (r *run) adopt(ctx context.Context, pull jetstream.Consumer) (advice string
 }
 
 func (r *run) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.config.pace.answer)
 	defer cancel()
 	durable, err := r.js.Consumer(ctx, r.stream, r.durable) // whose Info is not for several callers at a time
 	if err != nil {

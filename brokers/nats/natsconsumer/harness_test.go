@@ -61,7 +61,10 @@ func TestConformance(t *testing.T) {
 // hurried makes a consumer look more often, and log nothing unless it says where.
 func hurried(config Config) Config {
 	config.Log = cmp.Or(config.Log, silent)
-	config.pace = pace{tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: cmp.Or(config.pace.away, 100*time.Millisecond), gap: 15 * time.Second}
+	config.pace = pace{
+		tick: 10 * time.Millisecond, probe: 20 * time.Millisecond, away: cmp.Or(config.pace.away, 100*time.Millisecond), gap: 15 * time.Second,
+		fetch: 200 * time.Millisecond, answer: time.Second,
+	}
 	return config
 }
 

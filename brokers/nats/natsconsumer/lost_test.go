@@ -28,7 +28,7 @@ import (
 // by then, and the server would take them away from that one.
 func TestLostIsNotGivenBack(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: 3 * time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{})
 	proxy := brokertest.StartProxy(t, s.addr)
 	said := s.overhear(t)
 	a, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing",
@@ -102,7 +102,7 @@ func TestStopKeepsWhatItGivesBack(t *testing.T) {
 	}), hurried(Config{}))
 	require.NoError(t, err)
 	stop := begin(t, b)
-	eventually(t, func() bool { return len(said()) > 2*2*renewals }, "more than AckWait is over")
+	eventually(t, func() bool { return len(said()) > 2*(renewals+1) }, "more than AckWait is over")
 	assert.Empty(t, deliveries)
 	close(free)
 	require.NoError(t, <-ended)
@@ -238,7 +238,7 @@ func TestDurableBoundsRequests(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]jetstream.ConsumerConfig{
 		"batch":   {MaxRequestBatch: 10},
-		"expires": {MaxRequestExpires: 500 * time.Millisecond},
+		"expires": {MaxRequestExpires: 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -271,7 +271,7 @@ func TestDurableIsChanged(t *testing.T) {
 	stop := begin(t, c)
 	eventually(t, func() bool { return c.Stats().Held == 1 }, "it is held")
 	_, err = s.js.UpdateConsumer(t.Context(), "ORDERING", jetstream.ConsumerConfig{
-		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 3 * time.Second, MaxRequestBatch: 10,
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 2 * time.Second, MaxRequestBatch: 10,
 	})
 	require.NoError(t, err)
 	said := s.overhear(t)
@@ -287,7 +287,7 @@ func TestDurableIsChanged(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, func() bool { return renewed() >= 2*renewals }, "it is renewed for longer than AckWait")
+	eventually(t, func() bool { return renewed() > renewals }, "it is renewed for longer than AckWait")
 	assert.Zero(t, c.Stats().Copies)
 	require.NoError(t, stop())
 }

@@ -46,14 +46,14 @@ func (o *diary) done() []string {
 	return slices.Clone(o.ids)
 }
 
-// A key of which a part is given back, and that goes on growing, keeps its order: what is new comes
-// before what was given back, and waits for it.
+// A key that fills the room while it fails, and that grows, keeps no other key out and keeps its order: a
+// new message comes before those that were given back, and waits for them.
 func TestHotKeyGrows(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, jetstream.ConsumerConfig{})
 	var healed atomic.Bool
-	o := &diary{before: func(context.Context, *inbox.Message) error {
-		if !healed.Load() {
+	o := &diary{before: func(_ context.Context, m *inbox.Message) error {
+		if m.OrderingKey == "hot" && !healed.Load() {
 			return inbox.Unavailable(errors.New("out"))
 		}
 		return nil
@@ -71,6 +71,8 @@ func TestHotKeyGrows(t *testing.T) {
 	for range 30 {
 		publish()
 	}
+	s.publish(t, message("cold", "cold"))
+	eventually(t, func() bool { return c.Stats().Handled == 1 }, "another key gets in")
 	for range 30 {
 		given := c.Stats().Nacked
 		eventually(t, func() bool { return c.Stats().Nacked > given }, "some are given back")
@@ -82,7 +84,7 @@ func TestHotKeyGrows(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.settled(t) }, "all are confirmed")
 	require.NoError(t, stop())
-	assert.Equal(t, want, o.done())
+	assert.Equal(t, append([]string{"cold"}, want...), o.done())
 }
 
 // makeAnew deletes the stream and its durable consumer, and creates both.
@@ -128,6 +130,33 @@ func TestStreamMadeAnew(t *testing.T) {
 	assert.Equal(t, []string{"old", "new"}, o.done())
 }
 
+// A message of the old stream that is given back to make room takes nothing from the message at its place in
+// the new one.
+func TestOldStreamIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, jetstream.ConsumerConfig{})
+	fail := make(chan struct{})
+	c, err := NewConsumer(s.conn, "ORDERING", "billing", inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		<-fail
+		return "", inbox.Unavailable(errors.New("out"))
+	}), hurried(Config{ConsumerConfig: inbox.ConsumerConfig{
+		Workers: 1, MaxOutstandingMessages: 4, MaxOutstandingBytes: 1 << 20, Retry: inbox.Retry{BaseDelay: time.Minute, MaxDelay: time.Minute},
+	}}))
+	require.NoError(t, err)
+	stop := begin(t, c)
+	for n := range 4 {
+		s.publish(t, message("hot", fmt.Sprint(n)))
+	}
+	eventually(t, func() bool { return c.Stats().Claimed == 4 }, "there is no room left")
+	s.makeAnew(t)
+	eventually(t, func() bool { return c.running.Load().epoch.Load() > 0 }, "it knows of the new stream")
+	said := s.overhear(t)
+	close(fail)
+	eventually(t, func() bool { return c.Stats().Nacked > 0 }, "it makes room")
+	require.NoError(t, stop())
+	assert.NotContains(t, said(), "-NAK")
+}
+
 // Nor does a message of the old stream that is held keep the one at its place in the new stream from coming
 // again to an exclusive consumer.
 func TestSoleStreamMadeAnew(t *testing.T) {
@@ -168,7 +197,7 @@ func TestCutOffKeepsOrder(t *testing.T) {
 		return nil
 	}}
 	c, err := NewConsumer(s.connect(t, "nats://"+proxy.Addr(t)), "ORDERING", "billing", o,
-		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: 3 * time.Second}, Exclusive: true}))
+		hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: 500 * time.Millisecond}, Exclusive: true}))
 	require.NoError(t, err)
 	stop := begin(t, c)
 	want := []string{"0", "1", "2"}

@@ -17,13 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/consumer"
 )
 
-const (
-	// fetchWait is how long a fetch waits for messages. A stop waits for it: what is on its way to a
-	// fetch that is cut off would come again after AckWait alone, behind what is given back.
-	fetchWait = time.Second
-	// closing bounds the wait for what was confirmed and given back last to be noted.
-	closing = 5 * time.Second
-)
+// closing bounds the wait for the server to note the last confirmations and returned messages.
+const closing = 5 * time.Second
 
 // run is one Run of a consumer.
 type run struct {
@@ -76,7 +71,7 @@ func (r *run) receive(ctx context.Context) error {
 	defer refuse()
 	defer context.AfterFunc(ctx, func() {
 		r.stop()
-		time.AfterFunc(fetchWait, refuse) // messages for whose bytes there is no room
+		time.AfterFunc(r.config.pace.fetch, refuse) // messages for whose bytes there is no room
 	})()
 	for r.Room(ctx, r.terms().few) {
 		if r.order.doubtful {
@@ -105,7 +100,7 @@ func (r *run) failed(ctx context.Context, err error) {
 	if r.conn.IsClosed() {
 		r.quit(nats.ErrConnectionClosed)
 	}
-	consumer.Pause(ctx, min(r.outage.Failed(ctx, err), fetchWait))
+	consumer.Pause(ctx, min(r.outage.Failed(ctx, err), r.config.pace.fetch))
 }
 
 // fetch asks for what there is, n messages at most, and waits for it. Without a connection it does not

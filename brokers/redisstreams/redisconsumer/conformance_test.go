@@ -20,7 +20,6 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
@@ -161,7 +160,6 @@ type watched struct{ primary, replica, sentinel *server }
 
 func startWatched(t *testing.T, replica ...string) *watched {
 	t.Helper()
-	testenv.Uses(t, testservers.RedisBinVariable+", Sentinel")
 	w := &watched{primary: startServer(t)}
 	w.replica = startServer(t, append([]string{"--replicaof", "127.0.0.1 " + w.primary.port, "--repl-diskless-sync-delay", "0"}, replica...)...)
 	config := filepath.Join(t.TempDir(), "sentinel.conf")

@@ -37,7 +37,6 @@ func startSentinel(t *testing.T, config string) *server {
 
 func startAs(t *testing.T, s *server) *server {
 	t.Helper()
-	testenv.Uses(t, testservers.RedisBinVariable)
 	s.bin = os.Getenv(testservers.RedisBinVariable)
 	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")

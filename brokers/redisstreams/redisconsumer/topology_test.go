@@ -14,15 +14,12 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // startCluster starts a cluster of our own, its slots spread evenly over its nodes, and a client
 // for it.
 func startCluster(t *testing.T, nodes int) (*redis.ClusterClient, []*server) {
 	t.Helper()
-	testenv.Uses(t, testservers.RedisBinVariable+", cluster")
 	const slots = 16384
 	var all []*server
 	options := &redis.ClusterOptions{DialerRetries: 1, DialTimeout: time.Second}

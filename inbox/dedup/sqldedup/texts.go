@@ -43,11 +43,7 @@ func newTexts(dialect, table string) (*texts, error) {
 	if _, err := statements.ReadDir(path.Join("sql", dialect)); err != nil {
 		return nil, fmt.Errorf("sqldedup: database %q is not supported: use postgres, sqlserver, mysql or sqlite", dialect)
 	}
-	files, err := fs.Sub(statements, path.Join("sql", dialect))
-	if err != nil {
-		return nil, fmt.Errorf("sqldedup: read the statements: %w", err)
-	}
-	if err := dbtable.CheckAmong(table, files); err != nil {
+	if err := dbtable.CheckAmong(table, statements, path.Join("sql", dialect)); err != nil {
 		return nil, fmt.Errorf("sqldedup: %w", err)
 	}
 	all := map[string]*string{

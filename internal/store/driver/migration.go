@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"embed"
 	"fmt"
 	"io/fs"
 
@@ -52,8 +53,8 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 
 // ValidateTableAmong refuses a table name without a schema that is also the name of a part (WITH
 // name AS) of one of the SQL files in a folder: in that statement it would mean the part.
-func ValidateTableAmong(table string, files fs.FS) error {
-	if err := dbtable.CheckAmong(table, files); err != nil {
+func ValidateTableAmong(table string, files embed.FS, folder string) error {
+	if err := dbtable.CheckAmong(table, files, folder); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}
 	return nil
