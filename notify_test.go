@@ -154,25 +154,21 @@ func TestRelaysAreWoken(t *testing.T) {
 		}
 	}
 
+	publish := func(t *testing.T, app application, r *fanout.Relay, await func(published int64)) {
+		t.Helper()
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
+		for n := range 5 {
+			app.publish(t, n)
+			await(int64(n) + 1)
+		}
+	}
+
+	// A relay can deliver a row before its notification is sent. So those that are to hear none come first.
 	for name, open := range applications {
-		t.Run(name+", of another process", func(t *testing.T) {
-			app := open(t, dsn, cfg)
-			r, await := startRelay(t, cfg)
-			require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
-			for n := range 5 {
-				app.publish(t, n)
-				await(int64(n) + 1)
-			}
-			assert.NotEmpty(t, heard())
-		})
 		t.Run(name+", of the same process", func(t *testing.T) {
 			app := open(t, dsn, cfg)
 			r, await := startRelay(t, cfg, app.relay)
-			require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
-			for n := range 5 {
-				app.publish(t, n)
-				await(int64(n) + 1)
-			}
+			publish(t, app, r, await)
 			assert.Empty(t, heard())
 		})
 	}
@@ -185,4 +181,14 @@ func TestRelaysAreWoken(t *testing.T) {
 		}
 		assert.Empty(t, heard())
 	})
+	_, err = ear.Exec(t.Context(), "DELETE FROM outbox_messages")
+	require.NoError(t, err)
+	for name, open := range applications {
+		t.Run(name+", of another process", func(t *testing.T) {
+			app := open(t, dsn, cfg)
+			r, await := startRelay(t, cfg)
+			publish(t, app, r, await)
+			assert.NotEmpty(t, heard())
+		})
+	}
 }

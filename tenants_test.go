@@ -342,7 +342,8 @@ func (p *tap) seen() (open, most int, ended [][]string) {
 // visit, however often they are visited. They are a hundred with FANOUT_TEST_LONG=1.
 func TestHundredIdleTenants(t *testing.T) {
 	t.Parallel()
-	number := 25
+	testenv.NeedSeconds(t)
+	number := 16
 	if testenv.Long() {
 		number = 100
 	}

@@ -147,6 +147,8 @@ func TestSecurity(t *testing.T) {
 		"own: another origin":      {own, "POST", actions, requeue, ben.with("Origin", "http://evil.example"), 403, "another site"},
 		"own: null origin":         {own, "POST", actions, requeue, ben.with("Origin", "null"), 403, "another site"},
 		"own: no origin":           {own, "POST", actions, requeue, ben, 403, "another site"},
+		"bearer: cross-site":       {nil, "POST", actions, requeue, operator.with("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		"bearer: another origin":   {nil, "POST", actions, requeue, operator.with("Origin", "http://evil.example"), 403, "another site"},
 		"login from another site":  {nil, "POST", "/login", "token=" + operatorToken, header{"Sec-Fetch-Site": "cross-site"}, 403, "another site"},
 		"login by another origin":  {nil, "POST", "/api/login", "{}", header{"Origin": "http://evil.example"}, 403, "another site"},
 		"login with a bearer":      {nil, "POST", "/api/login", "{}", operator.with("Sec-Fetch-Site", "cross-site"), 403, "another site"},
@@ -157,6 +159,7 @@ func TestSecurity(t *testing.T) {
 		"long reason":              {nil, "POST", actions, `{"action": "requeue", "reason": "` + strings.Repeat("x", 3000) + `"}`, operator, 400, "at most 2000"},
 		"no verb":                  {nil, "POST", actions, "{}", operator, 400, "there is no action"},
 		"abandon everything":       {nil, "POST", actions, `{"action": "abandon"}`, operator, 400, "every row"},
+		"requeue everything":       {nil, "POST", actions, `{"action": "requeue", "status": ["failed"]}`, operator, 400, "every row"},
 		"bad time":                 {nil, "POST", actions, `{"action": "requeue", "since": "yesterday"}`, operator, 400, "since"},
 		"endless age":              {nil, "POST", actions, `{"action": "purge", "published_before_seconds": 1e300}`, operator, 400, "hundred years"},
 		"no such database":         {nil, "GET", "/api/outbox/other/workers", "", viewer, 404, `no database "other"`},
@@ -310,7 +313,6 @@ func TestActionsOverHTTP(t *testing.T) {
 	assert.JSONEq(t, `{"changed": true}`, w.Body.String())
 }
 
-// An action that fails half-way says how far it came.
 // A proxy that checks bodies, and we, must read the same in them.
 func TestBodiesAreUnambiguous(t *testing.T) {
 	t.Parallel()
@@ -330,6 +332,7 @@ func TestBodiesAreUnambiguous(t *testing.T) {
 	wantProblem(t, call(h, "POST", "/api/login", `{"token":"x","TOKEN":"`+operatorToken+`"}`, nil), http.StatusBadRequest, `"TOKEN" is not "token"`)
 }
 
+// An action that fails half-way says how far it came.
 func TestActionFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	for _, accept := range []string{"", ndjson} {
@@ -433,16 +436,6 @@ func FuzzAction(f *testing.F) {
 			require.Empty(t, store.audit, "what is refused is not begun")
 		}
 	})
-}
-
-// A condition that was forgotten does not send everything; to count everything is no harm.
-func TestRequeueOfEverythingIsRefusedOverHTTP(t *testing.T) {
-	t.Parallel()
-	store := (&fake{}).add(3, failed("retryable", "x %d"))
-	h := newHandler(t, store)
-	wantProblem(t, call(h, "POST", actions, `{"action": "requeue", "status": ["failed"]}`, as(operatorToken)), 400, "every row")
-	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as(operatorToken)).Code)
-	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "type": "*"}`, as(operatorToken)).Code)
 }
 
 // A database does not know that a broker is unavailable; a relay in this process does.

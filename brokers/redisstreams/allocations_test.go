@@ -1,15 +1,18 @@
 package redisstreams_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
@@ -106,4 +109,12 @@ func answer(cmd redis.Cmder, added int) error {
 		return fmt.Errorf("unexpected %s", cmd.Name())
 	}
 	return nil
+}
+
+func likeRealOnes(m *brokers.Message) {
+	m.ID = uuid.NewString()
+	m.Type = "Ordering.OrderPlaced.v1"
+	m.CorrelationID = uuid.NewString()
+	m.Payload = bytes.Repeat([]byte("x"), 500)
+	m.Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 }

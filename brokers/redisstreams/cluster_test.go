@@ -1,13 +1,10 @@
 package redisstreams_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
@@ -69,29 +66,5 @@ func TestClusterNodeIsOut(t *testing.T) {
 			f.progress(t, 200, streams...)
 			f.stop(t, func(stream string) []brokers.Message { return received(t, client, stream) })
 		})
-	}
-}
-
-// A ring of servers that know nothing of each other: each stream is on one of them, and so are its
-// replicas.
-func TestRing(t *testing.T) {
-	t.Parallel()
-	first, second := startServer(t), startServer(t)
-	startReplica(t, first)
-	client := redis.NewRing(&redis.RingOptions{
-		Addrs: map[string]string{"first": first.addr(), "second": second.addr()}, ContextTimeoutEnabled: true, MaxRetries: -1,
-		DialerRetries: 1, HeartbeatFrequency: time.Hour, // or the ring moves the streams of a server that is out
-	})
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	var msgs []brokers.Message
-	for i := range 120 {
-		stream := fmt.Sprint("stream-", i%12)
-		msgs = append(msgs, message(stream, fmt.Sprint(stream, "-", i%60), i))
-	}
-	require.Equal(t, map[string]int{"": 120}, verdicts(redisstreams.New(client, redisstreams.Settings{}).Publish(t.Context(), msgs)))
-	replicated := redisstreams.New(client, redisstreams.Settings{Replicas: 1, ReplicaTimeout: 2 * time.Second})
-	for i, result := range replicated.Publish(t.Context(), msgs) {
-		onFirst := first.length(t, msgs[i].Destination) > 0
-		require.Equal(t, onFirst, result.Err == nil, "%s: %v", msgs[i].Destination, result.Err)
 	}
 }

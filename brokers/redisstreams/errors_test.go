@@ -129,38 +129,6 @@ func TestNewLeavesTheClientOpen(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 3}, verdicts(owner.Publish(t.Context(), many(prefix+"s", 3, 1))))
 }
 
-// One destination is out in the middle of a pipeline: the others are not.
-func TestWrongTypeAmongOthers(t *testing.T) {
-	t.Parallel()
-	b, prefix := shared(t)
-	right, wrong, fine := prefix+"right", prefix+"wrong", prefix+"fine"
-	require.NoError(t, b.Client().Set(t.Context(), wrong, "a string", 0).Err())
-	var msgs []brokers.Message
-	for i := range 600 {
-		stream := []string{right, wrong, fine}[i%3]
-		msgs = append(msgs, message(stream, stream+string(rune('a'+i%17)), i))
-	}
-	results := b.Publish(t.Context(), msgs)
-	assert.Equal(t, map[string]int{"": 400, "unavailable destination": 17, "not_sent": 183}, verdicts(results), "each key once")
-	require.ErrorContains(t, results[1].Err, "something else than a stream")
-	assert.Len(t, received(t, b.Client(), right), 200)
-	assert.Len(t, received(t, b.Client(), fine), 200)
-}
-
-// A message that is not sent, since its stream is out, holds its key in all streams.
-func TestAKeyOfTwoStreamsOfWhichOneIsOut(t *testing.T) {
-	t.Parallel()
-	b, prefix := shared(t)
-	out, works := prefix+"out", prefix+"works"
-	require.NoError(t, b.Client().Set(t.Context(), out, "no stream", 0).Err())
-	msgs := many(out, 150, 150) // more than one chunk
-	msgs = append(msgs, message(works, "key-149", 150), message(works, "another", 151))
-	results := b.Publish(t.Context(), msgs)
-	require.ErrorIs(t, results[149].Err, brokers.ErrNotSent, "its stream was out before")
-	require.ErrorIs(t, results[150].Err, brokers.ErrNotSent, "it must not overtake the one before it")
-	require.NoError(t, results[151].Err)
-}
-
 // The server runs out of memory in the middle of a bulk: what went before is confirmed, the rest
 // keeps its attempts, and no key has a gap.
 func TestOutOfMemoryMeanwhile(t *testing.T) {

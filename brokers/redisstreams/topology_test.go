@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
 )
 
 // startReplica starts a replica of a server and waits until it follows.

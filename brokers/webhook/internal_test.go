@@ -61,22 +61,6 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A pause ends by itself, and a shorter one does not end a longer one.
-func TestPause(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := &Broker{}
-		assert.Zero(t, b.paused())
-		end := time.Now().Add(time.Minute)
-		b.pause(time.Minute)
-		b.pause(time.Second)
-		time.Sleep(time.Minute - time.Nanosecond)
-		assert.Equal(t, end, b.paused())
-		time.Sleep(time.Nanosecond)
-		assert.Zero(t, b.paused())
-	})
-}
-
 func TestVerifier(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -75,31 +75,6 @@ func TestManyAbandonedAreFewLines(t *testing.T) {
 	})
 }
 
-// A failure that is tried again is a warning, once a minute however many there are; that the attempts
-// are used up is said at once.
-func TestRetriesAreReported(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		const n = 300
-		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			return brokers.Retryable(fmt.Errorf("%s: no luck", m.ID))
-		}}
-		r := newRig(t, path, broker, threeTries())
-		r.fill(n, loose("m"))
-		r.start()
-		r.until(5*time.Second, func() bool {
-			return r.log.count("level=WARN", "message failed", "remedy=", "class=retryable", `error="retryable: m`) > 0
-		})
-		r.drained(time.Hour)
-		time.Sleep(4 * time.Minute)
-		all := append(r.log.with("level=WARN"), r.log.with("level=ERROR")...)
-		assert.Equal(t, 2*n, sum(t, all, "failed"), "each message twice")
-		assert.Equal(t, n, sum(t, r.log.with("level=ERROR", "message abandoned"), "abandoned"))
-		// Three attempts within a minute: the first failure, the first abandoned message, and the rest.
-		assert.LessOrEqual(t, len(all), 4, "%v", all)
-		assert.Equal(t, 1, r.log.count("level=INFO", "failure over"))
-	})
-}
-
 // A failure that goes on is a line a minute, and another cause a line at once, after one that says how
 // many the cause before had meanwhile.
 func TestACauseThatChanges(t *testing.T) {

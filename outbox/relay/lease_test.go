@@ -85,27 +85,6 @@ func TestProcessorLosesItsLease(t *testing.T) {
 	})
 }
 
-// A process died with the rows of a key: they are delivered at the first poll after the end of its
-// lease, no earlier and no later.
-func TestProcessorDeliversWhenALeaseHasEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		const lease, poll = time.Minute, 5 * time.Second
-		r := newRig(t, path, &fake{}, outbox.Policy{PollMin: poll, PollMax: poll})
-		r.fill(2, keyed("k", 1))
-		died := time.Now()
-		exchanged, err := r.store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Limit: 10, Window: 10, Bytes: 1 << 20, Lease: lease, Worker: "dead"})
-		require.NoError(t, err)
-		require.Len(t, exchanged.Batch.Messages, 2)
-		r.start()
-		r.drained(time.Hour)
-		published, err := strconv.ParseInt(r.query("SELECT min(published_at) FROM outbox_messages"), 10, 64)
-		require.NoError(t, err)
-		after := time.UnixMicro(published).Sub(died)
-		assert.GreaterOrEqual(t, after, lease)
-		assert.LessOrEqual(t, after, lease+poll)
-	})
-}
-
 // whole is a broker whose calls take long and cannot be taken back.
 type whole struct {
 	fake

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -225,23 +224,4 @@ func TestThrottleGivesUpALongWait(t *testing.T) {
 			require.NoError(t, quick.take(t.Context(), 100))
 		}
 	})
-}
-
-// However low the rate, the wait is a time that can pass: an overflow would make it none.
-func TestThrottleNeverOverflows(t *testing.T) {
-	t.Parallel()
-	for _, perSecond := range []float64{math.SmallestNonzeroFloat64, 1e-300, 1e-12, 1e-3, 1e300, math.MaxFloat64} {
-		th := newThrottle(perSecond)
-		require.NoError(t, th.take(t.Context(), 1), "%g", perSecond)
-		for {
-			n, wait := th.allowance()
-			if n > 0 {
-				break
-			}
-			assert.Positive(t, wait, "%g", perSecond)
-			if perSecond < 1 {
-				break
-			}
-		}
-	}
 }

@@ -48,16 +48,6 @@ func TestProcessorRetriesAndAbandons(t *testing.T) {
 	})
 }
 
-// A batch of one row must see past a failed head, too.
-func TestProcessorWithBatchesOfOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		r := newRig(t, path, failingWith(errNoLuck, named("bad")), outbox.Policy{BatchSize: 1})
-		r.insert(row{name: "bad"}, row{name: "good"})
-		r.start()
-		r.until(30*time.Second, func() bool { return r.status("good") == "published 1" })
-	})
-}
-
 // What was abandoned stays so when more attempts are allowed afterwards; what still waits gets them.
 func TestFault26TheDeadStayDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
@@ -181,26 +171,6 @@ func TestProcessorBatchBytes(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Two processors of one broker share the work, keep each key's order, and deliver each message
-// once.
-func TestProcessorsShare(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		broker := &fake{publish: func(context.Context, brokers.Message) error { time.Sleep(time.Millisecond); return nil }}
-		policy := outbox.Policy{BatchSize: 20}
-		first, second := newRig(t, path, broker, policy), newRig(t, path, broker, policy)
-		first.fill(300, keyed("", 30))
-		first.start()
-		second.start()
-		first.drained(time.Minute)
-		first.stop()
-		second.stop()
-		assert.Len(t, broker.delivered(""), 300)
-		requireOrder(t, broker.delivered(""), 30)
-		assert.Positive(t, first.proc.Stats().Published, "%+v", second.proc.Stats())
-		assert.Positive(t, second.proc.Stats().Published, "%+v", first.proc.Stats())
-	})
 }
 
 // requireOrder checks that the first deliveries of each of so many keys, whose rows were numbered in

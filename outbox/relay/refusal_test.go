@@ -253,34 +253,6 @@ func TestProcessorRefusalByAPartition(t *testing.T) {
 	})
 }
 
-// One that is known to be refused for its own sake, and is then refused by a partition, of which
-// nothing is known, ends when it is alone.
-func TestProcessorRefusalByAPartitionOfOneThatIsProven(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		var partition atomic.Bool
-		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			switch {
-			case m.ID != "bad":
-				return nil
-			case partition.Load():
-				return refusal(brokers.ScopePartition)
-			default:
-				return brokers.Refused(brokers.ScopeDestination, brokers.Retryable(errors.New("it hangs up")))
-			}
-		}}
-		r := start(t, path, broker, patient())
-		r.insert(row{key: "k", name: "bad"})
-		for i := 0; r.status("bad") == "pending 0" && i < 100; i++ {
-			r.insert(row{name: fmt.Sprint("good", i)})
-			time.Sleep(20 * time.Second)
-		}
-		assert.Equal(t, 1, r.charged())
-		partition.Store(true)
-		r.drained(2 * time.Hour)
-		assert.Equal(t, "abandoned 5", r.status("bad"))
-	})
-}
-
 // breaking is a broker whose implementation breaks down until it is healed.
 type breaking struct {
 	fake

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // startCluster starts a cluster of our own, its slots spread evenly over its nodes, and a client
