@@ -23,6 +23,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -51,18 +52,32 @@ func realServers(t testing.TB) []string {
 	return strings.Split(servers, ",")
 }
 
-// everywhere runs a test with the fake, and with a real cluster, which others use at the same time.
+// A kind of cluster.
+type kind struct {
+	name    string
+	servers func(testing.TB) []string
+}
+
+// kinds are the fake, and a real cluster, which others use at the same time.
+var kinds = []kind{{"Fake", startFake}, {"Real", realServers}}
+
+// everywhere runs a test with each kind.
 func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
 	t.Helper()
 	t.Parallel()
-	t.Run("Fake", func(t *testing.T) {
-		t.Parallel()
-		test(t, startFake(t))
-	})
-	t.Run("Real", func(t *testing.T) {
-		t.Parallel()
-		test(t, realServers(t))
-	})
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, k.servers(t))
+		})
+	}
+}
+
+// somewhere runs a test that is about no particular kind with the one that the seed chooses.
+func somewhere(t *testing.T, test func(t *testing.T, servers []string)) {
+	t.Helper()
+	t.Parallel()
+	testenv.OnEach(t, kinds, func(k kind) string { return k.name }, func(t *testing.T, k kind) { test(t, k.servers(t)) })
 }
 
 // startFake starts a Kafka in this process.
