@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		consumertest.Run(t, consumertest.Harness{
 			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, servers).source(t) },
 			Together: true,
@@ -61,19 +61,7 @@ type kind struct {
 // kinds are the fake, and a real cluster, which others use at the same time.
 var kinds = []kind{{"Fake", startFake}, {"Real", realServers}}
 
-// everywhere runs a test with each kind.
-func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
-	t.Helper()
-	t.Parallel()
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, k.servers(t))
-		})
-	}
-}
-
-// somewhere runs a test that is about no particular kind with the one that the seed chooses.
+// somewhere runs a test with the kind that the seed chooses, and with both where FANOUT_TEST_LONG is set.
 func somewhere(t *testing.T, test func(t *testing.T, servers []string)) {
 	t.Helper()
 	t.Parallel()
