@@ -37,23 +37,11 @@ func TestAssociations(t *testing.T) {
 			b.want()
 			assert.Zero(b.t, b.plugin.EventsLeftPending(), "they are not saved, as it was asked")
 		},
-		"belongs to": func(b *bench) {
-			invoice := &Invoice{ID: "i", Buyer: raising(&Buyer{ID: "b"}, "owner")}
-			b.ok(b.db.Create(raising(invoice, "owned")).Error)
-			b.want("b: owner", "i: owned")
-		},
 		"many to many": func(b *bench) {
 			invoice := &Invoice{ID: "i", Tags: []*Tag{raising(&Tag{ID: "x"}, "a"), raising(&Tag{ID: "y"}, "b")}}
 			b.ok(b.db.Create(raising(invoice, "c")).Error)
 			b.want("x: a", "y: b", "i: c")
 			assert.Equal(b.t, 2, b.count(&InvoiceTag{}))
-		},
-		"a child that was there before and only changes hands": func(b *bench) {
-			card := &Card{ID: "c"}
-			b.ok(b.db.Create(card).Error)
-			buyer := &Buyer{ID: "b", Card: raising(card, "taken")}
-			b.ok(b.db.Create(buyer).Error)
-			b.want("c: taken") // an upsert that sets the foreign key
 		},
 		"a child that was there before and nothing of it changes": func(b *bench) {
 			owner := &Buyer{ID: "b"}
@@ -75,12 +63,6 @@ func TestAssociationMode(t *testing.T) {
 			b.pending(o)
 			assert.Equal(b.t, 1, b.count(&Line{}))
 		},
-		"append of an owner": func(b *bench) {
-			invoice := &Invoice{ID: "i"}
-			b.ok(b.db.Create(invoice).Error)
-			b.ok(b.db.Model(raising(invoice, "owned")).Association("Buyer").Append(raising(&Buyer{ID: "b"}, "owner")))
-			b.want("i: owned", "b: owner")
-		},
 		"replace": func(b *bench) {
 			invoice := &Invoice{ID: "i", Tags: []*Tag{{ID: "x"}}}
 			b.ok(b.db.Create(invoice).Error)
@@ -90,12 +72,6 @@ func TestAssociationMode(t *testing.T) {
 			b.want("i: replaced", "y: new")
 			b.pending(old, "not written")
 			assert.Equal(b.t, 1, b.count(&InvoiceTag{}))
-		},
-		"a join table of one's own": func(b *bench) {
-			b.ok(b.db.SetupJoinTable(&Team{}, "Members", &Membership{}))
-			b.ok(b.db.Create(raising(&Team{ID: "t", Members: []*Buyer{raising(&Buyer{ID: "b"}, "member")}}, "team")).Error)
-			b.want("b: member", "t: team")
-			assert.Equal(b.t, 1, b.count(&Membership{}))
 		},
 	})
 }
@@ -129,22 +105,11 @@ func TestAssociationModeThatParts(t *testing.T) {
 		},
 	}
 	cases := map[string]func(b *bench){
-		"clear of an owner": func(b *bench) {
-			invoice := &Invoice{ID: "i", Buyer: &Buyer{ID: "b"}}
-			b.ok(b.db.Create(invoice).Error)
-			b.ok(b.db.Model(raising(invoice, "parent")).Association("Buyer").Clear())
-			b.want("i: parent")
-			assert.Empty(b.t, b.log.String())
-		},
 		"once for each table": func(b *bench) {
 			o := line(b)
 			b.ok(b.db.Model(o).Association("Lines").Delete(o.Lines[1]))
 			b.ok(b.db.Model(o).Association("Lines").Clear())
 			assert.Equal(b.t, 1, strings.Count(b.log.String(), warning))
-		},
-		"nothing was parted": func(b *bench) {
-			b.ok(b.db.Model(line(b)).Association("Lines").Delete(&Line{ID: 9}))
-			assert.Empty(b.t, b.log.String())
 		},
 	}
 	for name, part := range parting {
@@ -200,22 +165,6 @@ func TestDeleteWithAssociations(t *testing.T) {
 			b.want()
 			b.pending(&o.Lines[0], "never")
 			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
-		},
-		"in a unit of work that is repeated": func(b *bench) {
-			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
-			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
-			b.ok(b.db.Create(o).Error)
-			attempts := 0
-			always := uow.WithRetryIf(func(error) bool { return true })
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				raising(&o.Lines[0], "removed")
-				b.ok(u.DB.Select("Lines").Delete(o).Error)
-				if attempts++; attempts < 3 {
-					return errRefused
-				}
-				return nil
-			}, uow.WithRetry(3), always))
-			b.want("1: removed")
 		},
 	})
 }

@@ -28,25 +28,6 @@ func TestAttempts(t *testing.T) {
 			rows := b.rows()
 			require.NotEqual(b.t, rows[0].MessageID, rows[1].MessageID)
 		},
-		"an attempt fails before it raises anything": func(b *bench) {
-			o, attempts, ids := order("1"), 0, map[string]bool{}
-			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
-				if attempts++; attempts == 2 {
-					return conflict("40001")
-				}
-				b.ok(u.Publish(StockReserved{"x"}))
-				b.ok(u.DB.Save(raising(o, "a", "b")).Error)
-				for _, id := range idsOf(o) {
-					ids[id] = true
-				}
-				if attempts == 1 {
-					return conflict("40001")
-				}
-				return nil
-			}, uow.WithRetry(3)))
-			b.want("StockReserved", "StockReserved>partner", "1: a", "1: b")
-			require.Len(b.t, ids, 2, "the third attempt raises the messages of the first")
-		},
 		"an attempt panics": func(b *bench) {
 			o, attempts, id := order("1"), 0, ""
 			require.PanicsWithValue(b.t, "boom", func() {

@@ -8,7 +8,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // An aggregate that only lends its values to the row of another one is not written.
@@ -29,25 +28,6 @@ func TestUpdatesFromAnotherAggregate(t *testing.T) {
 			b.want("1: to", "1: from")
 			b.pending(to)
 		},
-		"a copy that has become another aggregate": func(b *bench) {
-			to := b.stored("1", "to")
-			from := *to
-			from.ID, from.Status = "2", "x"
-			b.ok(b.db.Model(to).Select("Status").Updates(from).Error)
-			b.want("1: to")
-			b.pending(to)
-		},
-		"another type": func(b *bench) {
-			type Form struct {
-				ID, Status string
-				uow.Aggregate
-			}
-			to := b.stored("1", "to")
-			from := raising(&Form{ID: "1", Status: "x"}, "from")
-			b.ok(b.db.Model(to).Select("Status").Updates(from).Error)
-			b.want("1: to")
-			b.pending(from, "from")
-		},
 		"by condition, from an aggregate with a key": func(b *bench) {
 			b.stored("1")
 			from := order("1", "from")
@@ -62,12 +42,6 @@ func TestUpdatesFromAnotherAggregate(t *testing.T) {
 			b.ok(err)
 			assert.Zero(b.t, n)
 			b.want()
-			b.pending(from, "from")
-		},
-		"save onto another one": func(b *bench) {
-			to, from := b.stored("1", "to"), order("2", "from")
-			b.ok(b.db.Model(to).Save(from).Error)
-			b.want("2: to")
 			b.pending(from, "from")
 		},
 	})

@@ -19,14 +19,6 @@ func TestCallbacks(t *testing.T) {
 		}
 	}
 	runCases(t, map[string]func(b *bench){
-		"a callback after the capture fails": func(b *bench) {
-			b.ok(b.db.Callback().Create().After("fanout:capture").Before(commit).Register("test", fail))
-			o := order("1", "a")
-			require.ErrorIs(b.t, b.db.Create(o).Error, errRefused)
-			b.want()
-			b.pending(o, "a")
-			assert.Zero(b.t, b.orders())
-		},
 		"a callback after the commit fails": func(b *bench) {
 			b.ok(b.db.Callback().Create().After(commit).Register("test", fail))
 			o := order("1", "a")

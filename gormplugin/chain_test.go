@@ -122,20 +122,6 @@ func TestPanicsOfOtherPlugins(t *testing.T) {
 			}
 		}
 	}
-	cases["a callback that replaces another"] = func(b *bench) {
-		original := b.db.Callback().Create().Get("gorm:create")
-		b.ok(b.db.Callback().Create().Replace("gorm:create", func(db *gorm.DB) {
-			original(db)
-			if db.Statement.Table == b.table(&Order{}) {
-				panic("replaced")
-			}
-		}))
-		o := order("1", "a")
-		require.PanicsWithValue(b.t, "replaced", func() { b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(o) })
-		b.settled()
-		assert.Zero(b.t, b.orders())
-		b.pending(o, "a")
-	}
 	cases["a callback that ends the goroutine"] = func(b *bench) {
 		b.ok(b.db.Callback().Create().Before("gorm:create").Register("other", func(*gorm.DB) { runtime.Goexit() }))
 		var ended sync.WaitGroup

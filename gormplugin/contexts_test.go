@@ -41,14 +41,6 @@ func TestContexts(t *testing.T) {
 			assert.Equal(b.t, "key", part(metadata, "headers")["idempotency_key"])
 			assert.Equal(b.t, "origin", part(metadata, "domain")["origin_stream"])
 		},
-		"a context that carries nothing": func(b *bench) {
-			b.ok(b.db.Create(order("1", "a")).Error)
-			b.want("1: a")
-			r := b.rows()[0]
-			assert.Equal(b.t, r.MessageID, *r.CorrelationID)
-			assert.Nil(b.t, r.TenantID)
-			assert.Nil(b.t, r.Headers)
-		},
 		"the last write of an aggregate says in which context": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				o := order("1", "a")

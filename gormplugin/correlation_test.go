@@ -40,12 +40,6 @@ func all(n int, text string) []string {
 func TestCorrelations(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){
-		"a single statement": func(b *bench) {
-			o := raising(order("1", "a"), "b")
-			id := idOf(o)
-			b.ok(b.db.Create(o).Error)
-			assert.Equal(b.t, all(2, id), b.correlations())
-		},
 		"a transaction of several aggregates and none": func(b *bench) {
 			second, first := order("2", "a"), order("1", "b")
 			id := idOf(second) // raised first, and written last

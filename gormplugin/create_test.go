@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"gorm.io/gorm/clause"
 
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -19,13 +17,6 @@ func TestCreate(t *testing.T) {
 			b.ok(b.db.Create(tickets).Error)
 			b.want("1: a", "2: b")
 			assert.Equal(b.t, "new", tickets[0].State, "filled in by the database")
-		},
-		"create and return": func(b *bench) {
-			b.not(outbox.SQLServer, "its driver knows no RETURNING")
-			ticket := raising(&Ticket{Name: "x"}, "a")
-			b.ok(b.db.Clauses(clause.Returning{}).Create(ticket).Error)
-			b.want("1: a")
-			b.pending(ticket)
 		},
 		"first or create that finds": func(b *bench) {
 			b.ok(b.db.Create(order("1")).Error)
@@ -54,23 +45,6 @@ func TestCreate(t *testing.T) {
 			}).Create(second).Error)
 			b.want()
 			b.pending(second, "a")
-		},
-		"a batch written in part": func(b *bench) {
-			b.ok(b.db.Create(order("1")).Error)
-			batch := []*Order{order("1", "a"), order("2", "b")}
-			err := b.db.Clauses(clause.OnConflict{DoNothing: true}).Create(batch).Error
-			b.pending(batch[0], "a")
-			if b.insertsReturn() {
-				b.ok(err)
-				b.want("2: b")
-				return
-			}
-			var partial *gormplugin.PartialBatchError
-			require.ErrorAs(b.t, err, &partial)
-			assert.Equal(b.t, gormplugin.PartialBatchError{Aggregate: "Order", Given: 2, Affected: 1}, *partial)
-			assert.Equal(b.t, 1, b.orders())
-			b.want()
-			b.pending(batch[1], "b")
 		},
 	})
 }

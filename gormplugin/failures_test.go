@@ -65,16 +65,6 @@ func TestFailures(t *testing.T) {
 			b.rename(b.db, table, elsewhere)
 			b.unlucky(nothing, func(db *gorm.DB) { b.rename(db, elsewhere, table) })
 		},
-		"a flush that finds no table, of one statement": func(b *bench) {
-			b.rename(b.db, b.at.outbox(), b.at.prefix+"elsewhere")
-			o := order("1", "a")
-			err := b.db.Create(o).Error
-			require.ErrorIs(b.t, err, outbox.ErrSchema)
-			require.ErrorContains(b.t, err, "fanout migrate")
-			b.settled()
-			assert.Zero(b.t, b.orders())
-			b.pending(o, "a")
-		},
 		"a context that is cancelled before the commit": func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			o := order("1", "a")

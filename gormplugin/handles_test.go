@@ -51,9 +51,6 @@ func (b *bench) adopt(conn gorm.ConnPool, config *gorm.Config) *gorm.DB {
 func TestHandles(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
-		"a handle on an open pool that prepares statements": func(b *bench) {
-			b.scenario(b.adopt(b.pool(), &gorm.Config{PrepareStmt: true}))
-		},
 		"one connection of the pool, everything": func(b *bench) {
 			b.ok(b.db.Connection(func(db *gorm.DB) error {
 				b.unseen(db.Session(&gorm.Session{NewDB: true}))
@@ -86,12 +83,6 @@ func TestHandles(t *testing.T) {
 			b.use(db)
 			b.unseen(before) // such a session keeps the pool that it was derived with
 			assert.Contains(b.t, b.log.String(), "gormplugin.Wrap")
-		},
-		"prepared statements used before the plugin and after": func(b *bench) {
-			db := b.open(&gorm.Config{})
-			b.ok(db.Session(&gorm.Session{PrepareStmt: true}).Create(&Plain{}).Error)
-			b.use(db)
-			b.scenario(db.Session(&gorm.Session{PrepareStmt: true}))
 		},
 		"a transaction begun before the plugin": func(b *bench) {
 			db := b.open(&gorm.Config{})

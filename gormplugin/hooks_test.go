@@ -110,15 +110,5 @@ func TestHooks(t *testing.T) {
 			assert.Zero(b.t, b.orders())
 			b.pending(h, "own")
 		},
-		"hooks of a slice, one of which fails": func(b *bench) {
-			batch := []*Hooked{
-				hooked("1", "AfterCreate", func(h *Hooked, _ *gorm.DB) error { raising(h, "a"); return nil }),
-				hooked("2", "AfterCreate", func(*Hooked, *gorm.DB) error { return errRefused }),
-			}
-			require.ErrorIs(b.t, b.db.Create(batch).Error, errRefused)
-			b.want()
-			b.pending(batch[0], "a")
-			assert.Zero(b.t, b.count(&Hooked{}))
-		},
 	})
 }

@@ -57,16 +57,5 @@ func TestJoinTables(t *testing.T) {
 			b.want("s,a: joined", "s,b: joined", "s,c: joined")
 			assert.Equal(b.t, 3, b.count(&Enlistment{}))
 		},
-		"save an owner again": func(b *bench) {
-			prepare(b)
-			squad := &Squad{ID: "s", Players: []*Player{{ID: "a"}}}
-			b.ok(b.db.Create(squad).Error)
-			squad.Players = append(squad.Players, &Player{ID: "b"})
-			if b.dialect == outbox.MySQL {
-				return // as above
-			}
-			b.ok(b.db.Save(squad).Error)
-			b.want("s,a: joined", "s,b: joined")
-		},
 	})
 }

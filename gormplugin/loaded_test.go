@@ -82,15 +82,6 @@ func TestLoadedAndNotWritten(t *testing.T) {
 			}))
 			b.want()
 		},
-		"captured by nothing, as was said": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				var o Order
-				b.ok(gormplugin.Skip(tx).First(&o).Error)
-				o.Raise(Happened{"paid"})
-				return nil
-			}))
-			b.want()
-		},
 	}
 	for name, test := range fine {
 		fine[name] = func(b *bench) {

@@ -211,7 +211,6 @@ func (h *Hooked) AfterDelete(tx *gorm.DB) error  { return h.act("AfterDelete", t
 var models = []any{
 	&Order{}, &Line{}, &Account{}, &Plain{}, &Ticket{}, &Document{}, &Buyer{}, &Card{}, &Tag{}, &Note{}, &Invoice{},
 	&InvoiceTag{}, &Membership{}, &Team{}, &Derived{}, &Pointed{}, &Hooked{},
-	&Fragile{}, &Basket{},
 }
 
 func placed(id string) *Order {

@@ -122,22 +122,6 @@ func TestOddModels(t *testing.T) {
 			b.want("1: a", "1: b")
 			require.Nil(b.t, d.Revision, "what the application left out stays out")
 		},
-		"an aggregate with a Raise of its own": func(b *bench) {
-			b.tableOf(&Wallet{})
-			w := &Wallet{ID: "1"}
-			w.Raise(Happened{"a"})
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				b.ok(tx.Create(w).Error)
-				w.Raise(Happened{"b"})
-				return nil
-			}))
-			b.want("1: a", "1: b")
-			b.pending(w)
-			w.Raise(Happened{"c"})
-			b.pending(w, "c")
-			b.ok(b.db.Delete(*w).Error)
-			b.want("1: a", "1: b", "1: c")
-		},
 		"an aggregate in a field of any name": func(b *bench) {
 			b.tableOf(&Hidden{})
 			b.tableOf(&HiddenPointer{})

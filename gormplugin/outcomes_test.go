@@ -48,14 +48,6 @@ func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 			b.want()
 			b.pending(o)
 		},
-		"nothing else is seen": func(b *bench) {
-			o := order("1", "a")
-			own, db := b.own()
-			b.ok(db.Create(o).Error)
-			b.ok(own.Commit())
-			b.plugin.LookLater()
-			b.pending(o)
-		},
 		"a transaction that was rolled back": func(b *bench) {
 			o := order("1", "a")
 			own, db := b.own()

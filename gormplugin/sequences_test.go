@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/uow"
@@ -78,23 +77,6 @@ func TestSequences(t *testing.T) {
 			b.ok(b.db.Model(raising(account, "b")).Select("bank").Updates(account).Error)
 			b.ok(b.db.Model(raising(account, "c")).Omit("version").Updates(account).Error)
 			assert.Equal(b.t, []any{"1.1", nil, nil, nil}, b.sequences())
-		},
-		"two writes in one transaction": func(b *bench) {
-			account := opened(b)
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				account.Version = 2
-				b.ok(tx.Save(raising(account, "a")).Error)
-				account.Version = 3
-				return tx.Save(raising(account, "b")).Error
-			}))
-			assert.Equal(b.t, []any{"1.1", "3.1", "3.2"}, b.sequences())
-		},
-		"rolled back, and repeated": func(b *bench) {
-			account := opened(b)
-			account.Version = 2
-			b.goesBack(b.db, func(tx *gorm.DB) { b.ok(tx.Save(raising(account, "a")).Error) })
-			b.ok(b.db.Save(account).Error)
-			assert.Equal(b.t, []any{"1.1", "2.1"}, b.sequences())
 		},
 		"an upsert of a value that was read by other SQL": func(b *bench) {
 			opened(b)

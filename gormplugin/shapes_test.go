@@ -22,24 +22,12 @@ func TestShapes(t *testing.T) {
 			b.want("1: a", "2: b")
 			b.pending(&orders[1])
 		},
-		"a pointer to a pointer": func(b *bench) {
-			o := order("1", "a")
-			b.ok(b.db.Create(&o).Error)
-			b.want("1: a")
-			b.pending(o)
-		},
 		"a value with hooks": func(b *bench) {
 			h := raising(&Hooked{ID: "1"}, "a")
 			require.ErrorIs(b.t, b.db.Create(*h).Error, gorm.ErrInvalidValue)
 			b.want()
 			b.pending(h, "a")
 			assert.Zero(b.t, b.count(&Hooked{}))
-		},
-		"the same pointer twice to delete": func(b *bench) {
-			o := b.stored("1", "a")
-			b.ok(b.db.Delete([]*Order{o, o}).Error)
-			b.want("1: a")
-			b.pending(o)
 		},
 		"an aggregate that embeds a pointer": func(b *bench) {
 			p := raising(&Pointed{ID: "1", Aggregate: &uow.Aggregate{}}, "a")

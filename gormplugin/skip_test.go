@@ -8,7 +8,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // What Skip returns is a session: each statement on it starts anew, and whatever is derived from it
@@ -34,17 +33,6 @@ func TestSkip(t *testing.T) {
 			b.want()
 			b.pending(first, "a")
 			b.pending(second, "b")
-		},
-		"inside a transaction": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				skip := gormplugin.Skip(tx)
-				b.ok(skip.Create(order("1", "a")).Error)
-				b.ok(skip.Create(order("2", "b")).Error)
-				b.ok(uow.Publish(skip, Happened{"said outright"}))
-				return tx.Create(order("3", "c")).Error
-			}))
-			b.want(": said outright", "3: c")
-			assert.Equal(b.t, 3, b.orders())
 		},
 		"associations and hooks of its statements": func(b *bench) {
 			o := order("1", "a")

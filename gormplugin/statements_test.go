@@ -80,29 +80,3 @@ func TestStatementsOfACommit(t *testing.T) {
 		})
 	}
 }
-
-// 251 events for two brokers are two rows more than one statement takes.
-func TestStatementsOfManyEvents(t *testing.T) {
-	t.Parallel()
-	onEachSpied(t, gorm.Config{}, func(t *testing.T, c *commitPath, s *spy) {
-		order := &commitOrder{ID: c.nextID()}
-		for range 251 {
-			order.Raise(OrderPlaced{OrderID: order.ID})
-		}
-		require.Equal(t, []string{"BEGIN", "INSERT commit_rows", "INSERT outbox_messages", "INSERT outbox_messages", "COMMIT"}, s.during(func() {
-			require.NoError(t, c.plugin.Transaction(func(tx *gorm.DB) error { return tx.Create(order).Error }))
-		}))
-	})
-}
-
-// A transaction that cannot write its events sends nothing further.
-func TestStatementsOfAFailure(t *testing.T) {
-	t.Parallel()
-	onEachSpied(t, gorm.Config{}, func(t *testing.T, c *commitPath, s *spy) {
-		order := &commitOrder{ID: c.nextID()}
-		order.Raise(Unregistered{})
-		require.Equal(t, []string{"BEGIN", "INSERT commit_rows", "ROLLBACK"}, s.during(func() {
-			require.Error(t, c.plugin.Transaction(func(tx *gorm.DB) error { return tx.Create(order).Error }))
-		}))
-	})
-}

@@ -9,7 +9,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -50,15 +49,6 @@ func TestTrackWithASource(t *testing.T) {
 			assert.Equal(b.t, "ordering::ledger", r.Stream)
 			assert.Equal(b.t, "ordering::ledger-L-1", *r.OrderingKey)
 			assert.Equal(b.t, "7.2", part(internalOf(b.t, r), "metadata", "domain")["sequence_id"])
-		},
-		"in a transaction of the caller's own": func(b *bench) {
-			l := ledger("a")
-			own, db := b.own()
-			b.ok(uow.Track(db, l, ledgerSource(0)))
-			b.ok(own.Commit())
-			b.want("L-1: a")
-			b.ok(gormplugin.Notify(b.db, l))
-			b.pending(l)
 		},
 		"a model": func(b *bench) {
 			o := order("1", "a")

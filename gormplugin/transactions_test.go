@@ -2,9 +2,7 @@ package gormplugin_test
 
 import (
 	"database/sql"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,22 +12,11 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
-	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
-		"nothing is written before the commit": func(b *bench) {
-			tx := b.db.Begin()
-			b.ok(tx.Create(order("1", "a")).Error)
-			var n int64
-			b.ok(tx.Table(b.at.outbox()).Count(&n).Error)
-			assert.Zero(b.t, n)
-			b.ok(tx.Commit().Error)
-			b.want("1: a")
-		},
 		"commit after the rollback": func(b *bench) {
 			o := order("1", "a")
 			tx := b.db.Begin()
@@ -38,12 +25,6 @@ func TestTransactions(t *testing.T) {
 			require.ErrorIs(b.t, tx.Commit().Error, sql.ErrTxDone)
 			b.want()
 			b.pending(o, "a")
-		},
-		"a transaction with options": func(b *bench) {
-			b.not(outbox.SQLite, "its driver knows one isolation level")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Create(order("1", "a")).Error },
-				&sql.TxOptions{Isolation: sql.LevelSerializable}))
-			b.want("1: a")
 		},
 		"a variable that is used again": func(b *bench) {
 			for _, id := range []string{"1", "2", "3"} {
@@ -85,29 +66,6 @@ func TestTransactions(t *testing.T) {
 				return tx.Save(raising(original, "copied 1")).Error
 			}))
 			b.want("1: placed 1", "2: placed 2", "1: copied 1")
-		},
-		"concurrent transactions on one handle": func(b *bench) {
-			if b.dialect == outbox.SQLite {
-				b.pools[0].SetMaxOpenConns(1) // one writer at a time
-			}
-			var wait sync.WaitGroup
-			for i := range 8 {
-				wait.Go(func() {
-					id := fmt.Sprint(i)
-					assert.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-						if err := tx.Create(order(id, "a")).Error; err != nil {
-							return err
-						}
-						return uow.Publish(tx, Happened{id})
-					}))
-				})
-			}
-			wait.Wait()
-			want := []string{}
-			for i := range 8 {
-				want = append(want, fmt.Sprintf("%d: a", i), fmt.Sprintf(": %d", i))
-			}
-			assert.ElementsMatch(b.t, want, b.emitted())
 		},
 		"a commit wakes the brokers that got rows": func(b *bench) {
 			var woken [][]wakeup.WakeUp

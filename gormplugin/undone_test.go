@@ -43,13 +43,6 @@ func TestUndone(t *testing.T) {
 			b.pending(o)
 			assert.Equal(b.t, 1, strings.Count(b.log.String(), "event raised again after a rollback: sent once"))
 		},
-		"one of two is raised again": func(b *bench) {
-			o := order("1")
-			b.try(o, "a", "b")
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Save(raising(o, "b")).Error }))
-			b.want("1: a", "1: b")
-			b.pending(o)
-		},
 		"a part of it is loaded again": func(b *bench) {
 			o := order("1")
 			b.ok(b.db.Create(o).Error)

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 )
 
 // stored writes an order without events and then lets it raise some.
@@ -35,12 +34,6 @@ func TestUpdate(t *testing.T) {
 			b.pending(o)
 			assert.NotContains(b.t, b.log.String(), "left pending")
 		},
-		"updates with another aggregate that has raised": func(b *bench) {
-			o := b.stored("1", "a")
-			b.ok(b.db.Model(o).Updates(raising(&Order{ID: "1", Status: "x"}, "b")).Error)
-			b.want("1: a", "1: b")
-			b.pending(o)
-		},
 		"updates with another aggregate that has raised and has no key": func(b *bench) {
 			o := b.stored("1", "a")
 			change := raising(&Order{Status: "x"}, "b")
@@ -62,20 +55,6 @@ func TestUpdate(t *testing.T) {
 			b.ok(b.db.Model(account).Where("version = ?", 1).Updates(map[string]any{"version": 2}).Error)
 			b.want("b,1: opened", "b,1: a")
 			assert.Equal(b.t, id, b.rows()[1].MessageID)
-		},
-		"update and return": func(b *bench) {
-			b.updatesReturn()
-			o := b.stored("1", "a")
-			b.ok(b.db.Model(o).Clauses(clause.Returning{}).Updates(map[string]any{"status": "x"}).Error)
-			b.want("1: a")
-			assert.Equal(b.t, "x", o.Status)
-			b.pending(o)
-		},
-		"update of everything is refused": func(b *bench) {
-			template := raising(&Order{}, "a")
-			require.ErrorIs(b.t, b.db.Model(template).Update("status", "x").Error, gorm.ErrMissingWhereClause)
-			b.want()
-			b.pending(template, "a")
 		},
 	})
 }

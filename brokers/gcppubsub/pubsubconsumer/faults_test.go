@@ -192,6 +192,33 @@ func TestDeadLettersCannotBePublished(t *testing.T) {
 	assert.Equal(t, map[seen]int{{"a", 0}: 1, {"a", 1}: 1}, l.times)
 }
 
+// tooLarge refuses dead letters with what a consumer adds, as Pub/Sub does where no room is left.
+type tooLarge struct{}
+
+// React implements [pstest.Reactor].
+func (tooLarge) React(request any) (handled bool, response any, err error) {
+	publish := request.(*pubsubpb.PublishRequest) //nolint:forcetypeassert // it is asked for no other
+	if publish.GetMessages()[0].GetAttributes()[inbox.FieldDeadLetterReason] == "" {
+		return false, nil, nil
+	}
+	return true, nil, status.Error(codes.InvalidArgument, "too large")
+}
+
+// A message as large as Pub/Sub allows fits the dead letters, without what is added.
+func TestLargeDeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newServerWith(t, []pstest.ServerReactorOption{{FuncName: "Publish", Reactor: tooLarge{}}})
+	s.publish("a", 1)
+	l := newLedger(t, func(context.Context, *inbox.Message, seen, int) (inbox.Outcome, error) {
+		return "", inbox.Permanent(errors.New("never"))
+	})
+	p := start(t, newClient(t, s.Addr), l, Config{ConsumerConfig: inbox.ConsumerConfig{DeadLetters: inbox.Always(dead)}})
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "it is forwarded")
+	require.NoError(t, p.stop())
+	require.Len(t, s.letters(), 1)
+	assert.Equal(t, map[string]string{"n": "0"}, s.letters()[0].Attributes)
+}
+
 // Without message ordering a warning says so, and a key that fills the room does not keep others
 // out.
 func TestHotKey(t *testing.T) {

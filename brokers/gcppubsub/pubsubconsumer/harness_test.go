@@ -30,6 +30,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -50,16 +51,21 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("Fake", func(t *testing.T) {
-		t.Parallel()
-		consumertest.Run(t, consumertest.Harness{OneOfAKey: true, Source: func(t *testing.T) *consumertest.Source { return newServer(t).source(t) }})
-	})
-	t.Run("Emulator", func(t *testing.T) {
-		t.Parallel()
-		emulatorAddress(t)
-		// Claims of those who are gone end with their lease of 10 s, which no test can shorten. What is given
-		// back comes again behind all else of its key, and keys are not kept to one stream: Pub/Sub does neither.
-		consumertest.Run(t, consumertest.Harness{Patience: 3 * time.Minute, Shuffles: true, OneOfAKey: true, Source: func(t *testing.T) *consumertest.Source { return newEmulator(t).source(t) }})
+	kinds := map[string]consumertest.Harness{
+		"Fake": {OneOfAKey: true, Source: func(t *testing.T) *consumertest.Source { return newServer(t).source(t) }},
+		// Claims of a process that is gone end with their lease of 10 s, which no test can shorten. A message that is
+		// given back comes again behind all others of its key, and a key moves between streams: Pub/Sub does neither.
+		"Emulator": {
+			Patience: 3 * time.Minute, Shuffles: true, OneOfAKey: true,
+			Source: func(t *testing.T) *consumertest.Source { return newEmulator(t).source(t) },
+		},
+	}
+	name := func(kind string) string { return kind }
+	testenv.OnEach(t, []string{"Fake", "Emulator"}, name, func(t *testing.T, kind string) {
+		if kind == "Emulator" {
+			emulatorAddress(t)
+		}
+		consumertest.Run(t, kinds[kind])
 	})
 }
 

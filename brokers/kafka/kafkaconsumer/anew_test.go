@@ -158,7 +158,7 @@ func (s *topic) madeAnew(t *testing.T, newOnly bool, anew func()) {
 
 // So do dead letters find their topic again.
 func TestDeadLettersAreMadeAnew(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			return "", inbox.Permanent(kerr.InvalidRecord)
@@ -198,7 +198,7 @@ func counting() (*slog.Logger, *atomic.Int64) {
 // What is in progress of another topic stays in progress, and stays where the group is to go on, although
 // none of it is done; and a topic that is missing holds nothing up.
 func TestOtherTopicsGoOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		a, b, missing := newTopic(t, servers), newTopic(t, servers), newTopic(t, servers)
 		log, anew := counting()
 		var healed atomic.Bool
@@ -247,7 +247,7 @@ func TestOtherTopicsGoOn(t *testing.T) {
 // A group that began with what is new has its offsets from then on: what comes to a partition before
 // anything is done there is not lost when the partition moves.
 func TestNewOnlyKeepsItsBeginning(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		s.publish(t, message("old", "old"))
 		var healed atomic.Bool

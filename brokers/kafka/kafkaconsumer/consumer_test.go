@@ -93,7 +93,7 @@ func TestConfigurationIsCopied(t *testing.T) {
 
 // What the cluster refuses at the start ends Run, with advice.
 func TestRefused(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		c, err := NewConsumer(servers, "billing", []string{"missing"}, handler, hurried(Config{}))
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Run(t.Context()), "create the topic")
@@ -144,7 +144,7 @@ func TestRefusedLogin(t *testing.T) {
 // A key whose head fails fills its partition, which is not read on; other partitions are. When it is
 // healed, all goes on.
 func TestFullPartition(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		var healed atomic.Bool
 		var hot, cold atomic.Int64
@@ -186,7 +186,7 @@ func TestFullPartition(t *testing.T) {
 // What a foreign producer puts into keys and headers takes room, too: a partition that is full of it waits,
 // and others go on.
 func TestKeysAndHeadersTakeRoom(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		free := make(chan struct{})
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -264,7 +264,7 @@ func TestThrownOut(t *testing.T) {
 
 // A topic of dead letters that is missing blocks the message, and what is behind it in its key.
 func TestDeadLettersCannotBePublished(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		nowhere := s.name + "-nowhere"
 		var said lines
@@ -303,7 +303,7 @@ func (l *lines) String() string {
 
 // A message as large as its topic allows fits the dead letters, without what is added.
 func TestLargeDeadLetter(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		small := s.name + "-small"
 		s.create(t, 1, map[string]*string{"max.message.bytes": ptr("20000")}, small)
@@ -321,7 +321,7 @@ func ptr(s string) *string { return &s }
 // From the real publisher to the handler, and from one that knows nothing of ours: the key of the record
 // is its ordering key; CloudEvents in the binary mode of their Kafka binding are read.
 func TestFields(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		got := make(chan *inbox.Message, 2)
 		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -355,39 +355,5 @@ func TestFields(t *testing.T) {
 		require.NoError(t, stop())
 		assert.Equal(t, []string{"7", "U.v1", "foreign"}, []string{second.ID, second.Type, second.OrderingKey})
 		assert.JSONEq(t, `{"n":1}`, string(second.Envelope.Data))
-	})
-}
-
-// A group that is new begins with what is there, or with what comes.
-func TestNewOnly(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
-		s := newTopic(t, servers)
-		s.publish(t, message("k", "old"))
-		got := make(chan string, 2)
-		c, err := NewConsumer(s.servers, s.group, []string{s.name}, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-			got <- m.ID
-			return inbox.Handled, nil
-		}), hurried(Config{NewOnly: true}))
-		require.NoError(t, err)
-		stop := begin(t, c)
-		eventually(t, func() bool {
-			r := c.running.Load()
-			if r == nil {
-				return false
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return len(r.partitions) == 3
-		}, "it has joined")
-		var id string
-		for n := 0; id == ""; n++ { // until it has looked where the ends are
-			s.publish(t, message("k", fmt.Sprint("new", n)))
-			select {
-			case id = <-got:
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-		assert.Contains(t, id, "new")
-		require.NoError(t, stop())
 	})
 }

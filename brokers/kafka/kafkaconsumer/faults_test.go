@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,30 +107,10 @@ func TestOffsetUsedAgain(t *testing.T) {
 	assert.Equal(t, []int64{2, 0}, []int64{c.Stats().Received, c.Stats().Copies})
 }
 
-// A message that is larger than what producers send by default fits the dead letters, too.
-func TestHugeDeadLetter(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
-		s := newTopic(t, servers)
-		const huge = 3 << 20
-		from, to := s.name+"-huge", s.name+"-huge-dead"
-		s.create(t, 1, map[string]*string{"max.message.bytes": ptr("10000000")}, from, to)
-		client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.DisableClientMetrics(), kgo.ProducerBatchMaxBytes(2*huge))
-		require.NoError(t, err)
-		defer client.Close()
-		require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: from, Value: []byte(strings.Repeat("x", huge))}).FirstErr())
-		c, err := NewConsumer(s.servers, s.group, []string{from}, handler,
-			hurried(Config{ConsumerConfig: inbox.ConsumerConfig{Retry: inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, DeadLetters: inbox.Always(to)}}))
-		require.NoError(t, err)
-		stop := begin(t, c)
-		eventually(t, func() bool { return c.Stats().Forwarded == 1 }, "it is forwarded")
-		require.NoError(t, stop())
-	})
-}
-
 // A message that compresses well is as small as a dead letter, and one that is too large for the topic
 // of dead letters is there without its payload: its key goes on.
 func TestOversizedDeadLetters(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		const huge = 20 << 20
 		for name, c := range map[string]struct {
 			value, key []byte
@@ -200,38 +179,9 @@ func (s *topic) letter(t *testing.T) *kgo.Record {
 	return fetches.Records()[0]
 }
 
-// A stop does not wait for a cluster that has gone silent.
+// A stop does not wait for a cluster that has gone silent, nor for the dead letters that cannot be written there.
 func TestStopInSilence(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
-		s := newTopic(t, servers)
-		source := s.source(t)
-		proxy := source.Network
-		settings := &consumertest.Settings{ConsumerConfig: inbox.ConsumerConfig{Workers: 4, Timeout: time.Minute, ShutdownTimeout: -1}, ThroughNetwork: true}
-		began := make(chan struct{}, 10)
-		p := source.Consumer(t, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
-			began <- struct{}{}
-			<-ctx.Done()
-			return inbox.Handled, nil
-		}), settings)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(ctx) }()
-		s.publish(t, message("k", "1"))
-		<-began
-		proxy.BlackHole(t)
-		cancel()
-		select { // the cluster stays silent
-		case err := <-ended:
-			require.NoError(t, err)
-		case <-time.After(2 * time.Minute):
-			t.Fatal("it waits")
-		}
-	})
-}
-
-// Nor does it wait for the dead letters that cannot be written there.
-func TestStopInSilenceWithADeadLetter(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		s := newTopic(t, servers)
 		source := s.source(t)
 		proxy := source.Network

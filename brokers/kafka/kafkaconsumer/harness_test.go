@@ -23,6 +23,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
-	everywhere(t, func(t *testing.T, servers []string) {
+	somewhere(t, func(t *testing.T, servers []string) {
 		consumertest.Run(t, consumertest.Harness{
 			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, servers).source(t) },
 			Together: true,
@@ -51,18 +52,20 @@ func realServers(t testing.TB) []string {
 	return strings.Split(servers, ",")
 }
 
-// everywhere runs a test with the fake, and with a real cluster, which others use at the same time.
-func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
+// A kind of cluster.
+type kind struct {
+	name    string
+	servers func(testing.TB) []string
+}
+
+// kinds are the fake, and a real cluster, which others use at the same time.
+var kinds = []kind{{"Fake", startFake}, {"Real", realServers}}
+
+// somewhere runs a test with the kind that the seed chooses, and with both where FANOUT_TEST_LONG is set.
+func somewhere(t *testing.T, test func(t *testing.T, servers []string)) {
 	t.Helper()
 	t.Parallel()
-	t.Run("Fake", func(t *testing.T) {
-		t.Parallel()
-		test(t, startFake(t))
-	})
-	t.Run("Real", func(t *testing.T) {
-		t.Parallel()
-		test(t, realServers(t))
-	})
+	testenv.OnEach(t, kinds, func(k kind) string { return k.name }, func(t *testing.T, k kind) { test(t, k.servers(t)) })
 }
 
 // startFake starts a Kafka in this process.

@@ -249,7 +249,7 @@ func recording(t *testing.T, s *jetServer, proxy *brokertest.Proxy, wait func(id
 // nothing newer is handled, and then all of it in the order of the stream.
 func TestSoleLosesDeliveries(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, jetstream.ConsumerConfig{AckWait: time.Second})
+	s := startServer(t, jetstream.ConsumerConfig{AckWait: 4 * time.Second})
 	proxy := brokertest.StartProxy(t, s.addr)
 	c, got := recording(t, s, proxy, func(string) {})
 	stop := begin(t, c)

@@ -87,6 +87,40 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// A message is confirmed alone: one that was delivered before it, and whose handler a stop ends, comes again.
+func TestConfirmedOneByOne(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "held" {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}
+		return inbox.Handled, nil
+	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{ShutdownTimeout: time.Millisecond, Log: slog.New(slog.DiscardHandler)}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for _, key := range []string{"held", "done"} {
+		q.publish(t, consumertest.Message{ID: key, Type: "T.v1", Key: key, Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
+	}
+	require.Eventually(t, func() bool { return c.Stats().Handled == 1 && c.Stats().Running == 1 }, time.Minute, 5*time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+	q.do(t, func(ch *amqp.Channel) error {
+		var returned amqp.Delivery
+		require.Eventually(t, func() bool {
+			d, found, err := ch.Get(q.name, true)
+			require.NoError(t, err)
+			returned = d
+			return found
+		}, time.Minute, 5*time.Millisecond)
+		assert.Equal(t, "held", returned.MessageId)
+		return nil
+	})
+}
+
 // A queue that is deleted while it is consumed is waited for.
 func TestQueueDeleted(t *testing.T) {
 	t.Parallel()

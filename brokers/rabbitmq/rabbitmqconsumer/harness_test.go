@@ -32,18 +32,20 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, arguments := range map[string]amqp.Table{
-		"Classic": {"x-single-active-consumer": true},
-		"Quorum":  {"x-single-active-consumer": true, "x-queue-type": "quorum"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	t.Run("Exclusive", func(t *testing.T) { // of several consumers one is active
+		t.Parallel()
+		kinds := map[string]amqp.Table{
+			"Classic": {"x-single-active-consumer": true},
+			"Quorum":  {"x-single-active-consumer": true, "x-queue-type": "quorum"},
+		}
+		name := func(kind string) string { return kind }
+		testenv.OnEach(t, []string{"Classic", "Quorum"}, name, func(t *testing.T, kind string) {
 			consumertest.Run(t, consumertest.Harness{
-				Source:   func(t *testing.T) *consumertest.Source { return newQueue(t, arguments).source(t) },
+				Source:   func(t *testing.T) *consumertest.Source { return newQueue(t, kinds[kind]).source(t) },
 				Together: true,
 			})
 		})
-	}
+	})
 	t.Run("SideBySide", func(t *testing.T) { // several consumers of a queue, at once
 		t.Parallel()
 		consumertest.Run(t, consumertest.Harness{
