@@ -39,23 +39,6 @@ func TestFingerprint(t *testing.T) {
 	assert.Equal(t, Fingerprint("b", nil), Fingerprint("b", &outbox.LastError{}))
 }
 
-func TestCursorKeepsItsPlace(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		status := rapid.SampledFrom(outbox.Statuses()).Draw(rt, "status")
-		c := cursor{Broker: rapid.StringMatching(`[a-z_-]{1,20}`).Draw(rt, "broker"), Status: status}
-		if rapid.Bool().Draw(rt, "within") {
-			c.After.ID = rapid.Int64Range(1, 1<<62).Draw(rt, "id")
-			if status.Terminal() {
-				c.After.Time = time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(rt, "at")).UTC()
-			}
-		}
-		got, err := decodeCursor(c.encode())
-		require.NoError(rt, err)
-		require.Equal(rt, c, got)
-	})
-}
-
 func FuzzCursor(f *testing.F) {
 	f.Add(cursor{Broker: "default", Status: outbox.StatusFailed, After: admin.Position{ID: 7}}.encode())
 	f.Add(cursor{Broker: "x", Status: outbox.StatusPublished, After: admin.Position{ID: 7, Time: start}}.encode())

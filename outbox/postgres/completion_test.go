@@ -114,11 +114,12 @@ func (c *completion) publish(batch driver.Batch) (ids []int64) {
 }
 
 // hold makes transactions wait that have just changed a row as the condition says, until release is
-// called. under reports how many transactions of the database wait for another one.
+// called, however short the time is for which their statements wait for a row. under reports how many
+// transactions of the database wait for another one.
 func (c *completion) hold(table, event, condition string) (under func() int, release func()) {
 	c.Helper()
 	c.exec("CREATE TABLE IF NOT EXISTS held ()")
-	c.exec("CREATE OR REPLACE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM FROM held; RETURN NULL; END $f$")
+	c.exec("CREATE OR REPLACE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $f$ BEGIN PERFORM FROM held; RETURN NULL; END $f$")
 	c.exec(fmt.Sprintf("CREATE OR REPLACE TRIGGER hold AFTER %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION hold()", event, table, condition))
 	holder, err := pgx.Connect(c.Context(), c.store.pool.Config().ConnString())
 	require.NoError(c, err)

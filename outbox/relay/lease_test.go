@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -256,6 +257,7 @@ func (m *mortal) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 // Where rows go as they are delivered, relays that die at any of their completions lose nothing and
 // break no order, and leave nothing behind; what is abandoned stays, and with it the reason.
 func TestProcessorKeepsNothing(t *testing.T) {
+	testenv.NeedSeconds(t)
 	inBubble(t, func(t *testing.T, path string) {
 		var mu sync.Mutex
 		tries := map[string]int{}

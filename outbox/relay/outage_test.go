@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -22,6 +23,7 @@ var (
 
 // A broker that is out for a day costs no message an attempt, and the backlog drains when it is back.
 func TestProcessorOutlivesADaysOutage(t *testing.T) {
+	testenv.NeedSeconds(t)
 	inBubble(t, func(t *testing.T, path string) {
 		broker := failingWith(errDown, all)
 		r := start(t, path, broker, outbox.Policy{PollMin: 10 * time.Minute, PollMax: 30 * time.Minute, Breaker: outbox.Breaker{MaxDelay: 30 * time.Minute}})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -153,6 +154,7 @@ func TestProcessorHeadsThatBreakTheConnection(t *testing.T) {
 // Several relays of a table, each with a message of what refuses everything, charge none of them: what
 // none of them can see is in the database.
 func TestProcessorRefusalOfAllBySeveralRelays(t *testing.T) {
+	testenv.NeedSeconds(t)
 	forBoth(t, func(t *testing.T, path string, scope brokers.Scope) {
 		const relays, messages = 3, 6
 		r := newRig(t, path, failingWith(refusal(scope), all), patient())
@@ -168,6 +170,7 @@ func TestProcessorRefusalOfAllBySeveralRelays(t *testing.T) {
 // One that was charged while it was alone is spared as soon as another one waits, however long its
 // retries take.
 func TestProcessorRefusalOfOneThatDoesNotStayAlone(t *testing.T) {
+	testenv.NeedSeconds(t)
 	t.Parallel()
 	for scope, base := range map[brokers.Scope]time.Duration{brokers.ScopeBroker: time.Hour, brokers.ScopeDestination: time.Minute} {
 		t.Run(string(scope), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
@@ -82,26 +81,6 @@ func decoded(expression string) string {
 		spaced = blank && (!call || text == "AND" || text == "OR")
 	}
 	return "(" + b.String() + ")"
-}
-
-// TestDecoded keeps the server of these tests to what real ones have been seen to write.
-func TestDecoded(t *testing.T) {
-	t.Parallel()
-	for expression, want := range map[string]string{
-		"0":                                    "((0))",
-		"SYSUTCDATETIME()":                     "(sysutcdatetime())",
-		"N'pending'":                           "(N'pending')",
-		"N''":                                  "(N'')",
-		"finished_at IS NULL AND deferred = 0": "([finished_at] IS NULL AND [deferred]=(0))",
-		"ordering_key IS NOT NULL":             "([ordering_key] IS NOT NULL)",
-		"CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))":      "(CONVERT([binary](32),hashbytes('SHA2_256',[ordering_key])))",
-		"COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))":     "(coalesce([ordering_key],CONVERT([nvarchar](36),[message_id])))",
-		"CASE WHEN priority < 0 THEN 4 ELSE 0 END":                      "(case when [priority]<(0) then (4) else (0) end)",
-		"(CONVERT(int, SUBSTRING(payload, 1, 1)) & 3) + deferred":       "((CONVERT([int],substring([payload],(1),(1)))&(3))+[deferred])",
-		"status = N'published' AND (shard = 3 OR published_at IS NULL)": "([status]=N'published' AND ([shard]=(3) OR [published_at] IS NULL))",
-	} {
-		assert.Equal(t, want, decoded(expression))
-	}
 }
 
 // A table that has just been migrated is up to date, whatever its owner sets that is no business of

@@ -65,12 +65,6 @@ type site struct {
 	stream string
 }
 
-// onRedis runs a test on the shared server, with a stream of its own.
-func onRedis(t *testing.T, test func(*testing.T, *site)) {
-	t.Helper()
-	test(t, newSite(t))
-}
-
 func newSite(t testing.TB) *site {
 	t.Helper()
 	return &site{connect(t, testenv.Redis(t)), testenv.RedisPrefix(t) + "ordering::order"}

@@ -28,32 +28,31 @@ func stubborn() (handler inbox.HandlerFunc, begun, release chan struct{}) {
 func TestIsolatedIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	testenv.NeedSeconds(t)
-	onRedis(t, func(t *testing.T, s *site) {
-		s.addAll(t, 2, 2)
-		s.readDead(t, 1)
-		s.claimDead(t, s.rows(t)[0].ID, 3)
-		handler, begun, release := stubborn()
-		var j journal
-		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, handler, quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
-			Timeout: time.Millisecond, ShutdownTimeout: -1, Log: j.logger(),
-		}}))
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		<-begun
-		soon(t, "the log says so", func() bool { return j.lines("level=WARN", "handler overdue") == 1 })
-		cancel()
-		select {
-		case err := <-done:
-			assert.NoError(t, err)
-		case <-time.After(20 * time.Second):
-			assert.Fail(t, "it does not stop")
-		}
-		rows := s.rows(t)
-		if assert.NotEmpty(t, rows) {
-			assert.Equal(t, int64(4), rows[0].RetryCount, "it was charged")
-		}
-		close(release)
-	})
+	s := newSite(t)
+	s.addAll(t, 2, 2)
+	s.readDead(t, 1)
+	s.claimDead(t, s.rows(t)[0].ID, 3)
+	handler, begun, release := stubborn()
+	var j journal
+	c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, handler, quick(redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{
+		Timeout: time.Millisecond, ShutdownTimeout: -1, Log: j.logger(),
+	}}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	<-begun
+	soon(t, "the log says so", func() bool { return j.lines("level=WARN", "handler overdue") == 1 })
+	cancel()
+	select {
+	case err := <-done:
+		assert.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		assert.Fail(t, "it does not stop")
+	}
+	rows := s.rows(t)
+	if assert.NotEmpty(t, rows) {
+		assert.Equal(t, int64(4), rows[0].RetryCount, "it was charged")
+	}
+	close(release)
 }

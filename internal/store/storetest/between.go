@@ -16,7 +16,6 @@ import (
 // Nothing is locked while a decision is made about what was read. Here another session acts then.
 var betweenTests = []test{
 	{name: "ClaimAndRequeue", run: testBetweenClaimAndRequeue},
-	{name: "ClaimAndRequeueInEachShard", run: testBetweenClaimAndRequeueInEachShard},
 	{name: "ClaimAndLateRenewal", run: testBetweenClaimAndRenewal},
 	{name: "ClaimAndLateCompletion", run: testBetweenClaimAndCompletion},
 	{name: "ClaimAndClaim", run: testBetweenClaimAndClaim},
@@ -103,18 +102,8 @@ func (t *table) decided(key string) {
 	t.exec("UPDATE {t} SET crashes = 1 WHERE id = ?", t.add(key)[0])
 }
 
-// What comes back before the rows that were chosen goes first.
+// What comes back before the rows that were chosen goes first, in each shard.
 func testBetweenClaimAndRequeue(t *table) {
-	k := t.keys(2)
-	ids := t.add(k[0], k[0], k[0])
-	t.abandonByHand(ids[0])
-	t.decided(k[1])
-	batch := t.claimBeside(func() { assert.Equal(t, 1, t.requeue(t.these(ids[0]))) })
-	assert.Equal(t, ids, taken(batch))
-}
-
-// What an operator does counts in each shard.
-func testBetweenClaimAndRequeueInEachShard(t *table) {
 	for shard := range t.Store.Shards() {
 		k := t.keysIn(shard, 2)
 		ids := t.add(k[0], k[0])

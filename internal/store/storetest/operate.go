@@ -36,8 +36,8 @@ var operateTests = []test{
 	{name: "BlockedKeys", run: testBlockedKeys},
 	{name: "ByHand", run: testByHand},
 	{name: "EntriesByHand", run: testEntriesByHand},
-	{name: "WhileClaimsRun", run: testOperateRace, concurrent: true},
-	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace, concurrent: true},
+	{name: "WhileClaimsRun", run: testOperateRace, concurrent: true, seconds: true},
+	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace, concurrent: true, seconds: true},
 	{name: "PurgedMeanwhile", run: testOperatePurgeRace, concurrent: true},
 }
 
