@@ -28,13 +28,6 @@ func TestUpdatesFromAnotherAggregate(t *testing.T) {
 			b.want("1: to", "1: from")
 			b.pending(to)
 		},
-		"by condition, from an aggregate with a key": func(b *bench) {
-			b.stored("1")
-			from := order("1", "from")
-			from.Status = "x"
-			b.ok(b.db.Model(&Order{}).Where("id = ?", "1").Select("Status").Updates(from).Error)
-			b.want("1: from")
-		},
 		"by gorm.G, with the key of another row": func(b *bench) {
 			b.stored("1")
 			from := b.stored("2", "from")

@@ -41,15 +41,6 @@ func TestContexts(t *testing.T) {
 			assert.Equal(b.t, "key", part(metadata, "headers")["idempotency_key"])
 			assert.Equal(b.t, "origin", part(metadata, "domain")["origin_stream"])
 		},
-		"the last write of an aggregate says in which context": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				o := order("1", "a")
-				b.ok(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "first")).Create(o).Error)
-				return tx.WithContext(envelope.WithCorrelationID(b.t.Context(), "second")).Save(o).Error
-			}))
-			b.want("1: a")
-			assert.Equal(b.t, "second", *b.rows()[0].CorrelationID)
-		},
 		"the context reaches children and hooks": func(b *bench) {
 			ctx := envelope.WithCorrelationID(b.t.Context(), "corr")
 			b.ok(b.db.WithContext(ctx).Create(&Buyer{ID: "b", Card: raising(&Card{ID: "c"}, "child")}).Error)

@@ -18,7 +18,6 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/journal"
 	bounds "github.com/gorm-fanout/fanout/internal/limits"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
@@ -175,31 +174,4 @@ func TestAFlushHoldsFewBytes(t *testing.T) {
 			assert.Equal(t, 2*events, written)
 		})
 	}
-}
-
-// What is allocated to write one event for two brokers, up to the statement: message, two forms,
-// rows, and the arguments of the statement. The JSON of the data was made when it was raised.
-func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests would be counted too
-	testenv.NeedExactAllocations(t)
-	p := newFlushPlugin(t)
-	inserter, err := p.inserter(outbox.Postgres)
-	require.NoError(t, err)
-	var (
-		order flushOrder
-		notes journal.Journal
-		ctx   = t.Context()
-	)
-	order.Raise(flushed{"1"})
-	recorder, _ := journal.RecorderOf(reflect.ValueOf(&order).Elem())
-	require.NoError(t, notes.Track(recorder, nil, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
-	allocations := testenv.Allocations(200, func() {
-		flush, err := notes.Collect(true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.write(ctx, inserter, &inserts{}, flush, nil); err != nil {
-			t.Fatal(err)
-		}
-	})
-	require.Equal(t, 33, int(allocations)) // of them two for the correlation id: its text, and its value in the one row
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-
 )
 
 // GORM's generic interface takes values and copies them.

@@ -96,19 +96,3 @@ func TestEveryHook(t *testing.T) {
 	}
 	runCases(t, cases)
 }
-
-func TestHooks(t *testing.T) {
-	t.Parallel()
-	runCases(t, map[string]func(b *bench){
-		"a hook writes and fails without a default transaction": func(b *bench) {
-			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error {
-				b.ok(tx.Create(order("2", "other")).Error)
-				return errRefused
-			})
-			require.ErrorIs(b.t, b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(raising(h, "own")).Error, errRefused)
-			b.want()
-			assert.Zero(b.t, b.orders())
-			b.pending(h, "own")
-		},
-	})
-}

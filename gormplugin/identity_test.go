@@ -60,15 +60,6 @@ func TestIdentities(t *testing.T) {
 			b.want("1: renamed")
 			assert.Equal(b.t, "1", p.ID)
 		},
-		"a save of a new one whose unique column is taken": func(b *bench) {
-			taken(b)
-			p := raising(&Profile{ID: "2", Email: "ada", Name: "Mallory"}, "registered")
-			if err := b.db.Save(p).Error; b.dialect != outbox.MySQL { // where it writes the other row
-				require.Error(b.t, err)
-			}
-			b.want()
-			b.pending(p, "registered")
-		},
 		"a time in the key": func(b *bench) {
 			b.ok(b.db.AutoMigrate(&Reading{}))
 			b.ok(b.db.Create(raising(&Reading{Device: "d", At: time.Now()}, "a")).Error)

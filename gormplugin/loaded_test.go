@@ -8,7 +8,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // Copies of aggregates that were loaded share their events.
@@ -71,18 +70,7 @@ func TestLoadedAndNotWritten(t *testing.T) {
 			}, gormplugin.WithStrict())
 		})
 	}
-	fine := map[string]func(b *bench){
-		"its events are discarded": func(b *bench) {
-			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
-				var o Order
-				b.ok(tx.First(&o).Error)
-				o.Raise(Happened{"paid"})
-				uow.Discard(&o)
-				return nil
-			}))
-			b.want()
-		},
-	}
+	fine := map[string]func(b *bench){}
 	for name, test := range fine {
 		fine[name] = func(b *bench) {
 			prepare(b)

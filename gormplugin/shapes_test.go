@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -21,13 +20,6 @@ func TestShapes(t *testing.T) {
 			b.ok(b.db.Create(&orders).Error)
 			b.want("1: a", "2: b")
 			b.pending(&orders[1])
-		},
-		"a value with hooks": func(b *bench) {
-			h := raising(&Hooked{ID: "1"}, "a")
-			require.ErrorIs(b.t, b.db.Create(*h).Error, gorm.ErrInvalidValue)
-			b.want()
-			b.pending(h, "a")
-			assert.Zero(b.t, b.count(&Hooked{}))
 		},
 		"an aggregate that embeds a pointer": func(b *bench) {
 			p := raising(&Pointed{ID: "1", Aggregate: &uow.Aggregate{}}, "a")

@@ -155,45 +155,6 @@ func TestCopiesFromACache(t *testing.T) {
 	runCases(t, all)
 }
 
-// newlyPlaced returns an order by value, as a constructor does.
-func newlyPlaced(db *gorm.DB, id string) (Order, error) {
-	o := Order{ID: id}
-	o.Raise(Happened{"placed"})
-	err := db.Create(&o).Error
-	return o, err
-}
-
-// What a rollback has left goes with the value wherever it has moved to, and with a transaction that has
-// written the aggregate again.
-func TestValuesAfterARollback(t *testing.T) {
-	t.Parallel()
-	runCases(t, map[string]func(b *bench){
-		"a value that is returned, and created again": func(b *bench) {
-			b.ok(b.db.Create(order("1")).Error)
-			o, err := newlyPlaced(b.db, "1")
-			require.Error(b.t, err)
-			o.ID = "2"
-			b.ok(b.db.Create(&o).Error)
-			b.want("2: placed")
-		},
-		"a copy whose transaction rolls back beside another one": func(b *bench) {
-			if b.dialect == outbox.SQLite {
-				return // which has one writer at a time
-			}
-			cache := order("1")
-			b.ok(b.db.Create(cache).Error)
-			first, second := *cache, *cache
-			other := b.db.Begin()
-			b.ok(uow.Track(other, raising(&second, "b")))
-			b.try(&first, "a")
-			b.ok(other.Commit().Error)
-			b.want("1: b")
-			assert.Zero(b.t, b.plugin.EventsLeftPending(), "it is of the first alone")
-			b.pending(&first, "a")
-		},
-	})
-}
-
 // An event of an aggregate that several transactions use at once is emitted or pending, once.
 func TestOneAggregateInManyTransactions(t *testing.T) {
 	t.Parallel()

@@ -43,13 +43,6 @@ func TestUndone(t *testing.T) {
 			b.pending(o)
 			assert.Equal(b.t, 1, strings.Count(b.log.String(), "event raised again after a rollback: sent once"))
 		},
-		"a part of it is loaded again": func(b *bench) {
-			o := order("1")
-			b.ok(b.db.Create(o).Error)
-			b.try(o, "paid")
-			b.ok(b.db.Select("customer").First(o).Error)
-			b.pending(o, "paid")
-		},
 		"discarded": func(b *bench) {
 			o, other := order("1"), order("2", "kept")
 			b.try(o, "paid")

@@ -72,18 +72,6 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// A panic is a failure like any other, and the stack is there for who asks.
-func TestPanicIsAFailure(t *testing.T) {
-	t.Parallel()
-	r := &Runner{Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { panic("division by zero") }), Log: slog.New(slog.DiscardHandler)}
-	a := r.Attempt(t.Context(), &Message{}, Past{})
-	var panicked *PanicError
-	require.ErrorAs(t, a.Err, &panicked)
-	assert.Equal(t, "inbox: the handler panicked: division by zero", a.Err.Error())
-	assert.Contains(t, string(panicked.Stack), "TestPanicIsAFailure")
-	assert.Equal(t, 1, a.Failures)
-}
-
 // causeError is an error whose nil pointer, returned as an error, is none: it panics where it is read.
 type causeError struct{ cause error }
 
@@ -195,21 +183,6 @@ func TestObserverAndLog(t *testing.T) {
 		"level=ERROR msg=\"message abandoned\" "+about+" attempts=2 error=\"no stock\"\n", text.String())
 	assert.Len(t, o.ended, 4)
 	assert.Equal(t, "7", o.handler.Value(toldKey{}))
-}
-
-func TestMarks(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("gone")
-	assert.NoError(t, Permanent(nil))
-	assert.NoError(t, Unavailable(nil))
-	for _, err := range []error{Permanent(cause), Unavailable(cause), fmt.Errorf("so: %w", Permanent(cause)), &FailedError{Err: cause}} {
-		assert.ErrorIs(t, err, cause)
-	}
-	assert.True(t, IsPermanent(fmt.Errorf("so: %w", Permanent(cause))))
-	assert.False(t, IsPermanent(Unavailable(cause)))
-	assert.True(t, IsUnavailable(errors.Join(cause, Unavailable(cause))))
-	assert.False(t, IsUnavailable(cause))
-	assert.EqualError(t, &FailedError{Attempts: 2, Max: 5, Err: cause}, "inbox: attempt 2 of 5: gone")
 }
 
 // overdueNotes is an observer of handlers that go on.

@@ -1,12 +1,9 @@
 package inbox_test
 
 import (
-	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -113,46 +110,4 @@ func TestExpectRefuses(t *testing.T) {
 		return errBoom
 	}))
 	require.Equal(t, 2500, p.rows(), "tokens exist exactly if the producer commits")
-}
-
-// Deduplication data lives exactly as long as it is needed: when all is handled nothing is left,
-// although every message came several times, and at once.
-func TestTokensLeaveNothing(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, p *place) {
-		const messages, workers = 40, 4
-		var all []*inbox.Message
-		for range messages {
-			all = append(all, p.message())
-		}
-		p.expect(all...)
-		require.Equal(t, messages, p.rows())
-		handle := func(m *inbox.Message) {
-			for {
-				_, err := p.handle(m, inbox.WithTokens())
-				if err == nil {
-					return
-				}
-				if !uow.IsConflict(err) {
-					assert.NoError(t, err)
-					return
-				}
-			}
-		}
-		var group sync.WaitGroup
-		for range workers {
-			group.Go(func() {
-				for _, i := range rand.Perm(2 * messages) {
-					handle(all[i%messages])
-				}
-			})
-		}
-		group.Wait()
-		require.Zero(t, p.rows())
-		for _, m := range all {
-			require.Equal(t, 1, p.done(m))
-			handle(m) // and it is still a duplicate
-		}
-		require.Equal(t, messages, p.count("SELECT count(*) FROM "+p.effects()))
-	})
 }

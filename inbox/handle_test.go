@@ -81,24 +81,6 @@ func TestHandleFails(t *testing.T) {
 	})
 }
 
-// After a failure the next attempt can succeed, and leaves nothing of the failure.
-func TestHandleAfterFailure(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, p *place) {
-		m := p.message()
-		_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m)
-		require.ErrorIs(t, err, errBoom)
-		outcome, err := p.handle(m)
-		require.NoError(t, err)
-		require.Equal(t, inbox.Handled, outcome)
-		require.Equal(t, &row{Status: "handled", Attempts: 1, Type: "Test.Happened.v1", Source: "orders"}, p.row(m))
-		outcome, err = p.handle(m)
-		require.NoError(t, err)
-		require.Equal(t, inbox.Duplicate, outcome)
-		require.Equal(t, 1, p.done(m))
-	})
-}
-
 // What the error says of itself decides whether the attempt counts.
 func TestHandleJudges(t *testing.T) {
 	t.Parallel()

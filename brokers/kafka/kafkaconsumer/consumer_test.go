@@ -262,6 +262,21 @@ func TestThrownOut(t *testing.T) {
 	assert.Equal(t, int64(2), c.Stats().Handled)
 }
 
+// A stop commits what is done.
+func TestStopCommits(t *testing.T) {
+	somewhere(t, func(t *testing.T, servers []string) {
+		s := newTopic(t, servers)
+		c, err := NewConsumer(s.servers, s.group, []string{s.name}, handler, hurried(Config{}))
+		require.NoError(t, err)
+		c.config.pace.commit = time.Hour
+		stop := begin(t, c)
+		s.publish(t, message("a", "1"), message("b", "2"), message("c", "3"))
+		eventually(t, func() bool { return c.Stats().Handled == 3 }, "all are done")
+		require.NoError(t, stop())
+		assert.Zero(t, s.unconfirmed(t))
+	})
+}
+
 // A topic of dead letters that is missing blocks the message, and what is behind it in its key.
 func TestDeadLettersCannotBePublished(t *testing.T) {
 	somewhere(t, func(t *testing.T, servers []string) {

@@ -121,38 +121,68 @@ func TestConfirmedOneByOne(t *testing.T) {
 	})
 }
 
-// A queue that is deleted while it is consumed is waited for.
+// A queue that is deleted while it is consumed is waited for. Its messages are lost, so their handlers are told.
 func TestQueueDeleted(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, nil)
-	var handled atomic.Int64
-	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
-		handled.Add(1)
-		return inbox.Handled, nil
-	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
+	front := startTap(t, hostPort(t, q.url))
+	var begun, lost atomic.Int64
+	c, err := rabbitmqconsumer.NewConsumer(strings.Replace(q.url, hostPort(t, q.url), front.addr(), 1), q.name,
+		inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+			if begun.Add(1) == 1 {
+				<-ctx.Done()
+				lost.Add(1)
+				return "", context.Cause(ctx)
+			}
+			return inbox.Handled, nil
+		}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	message := consumertest.Message{ID: "1", Type: "T.v1", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)}
 	q.publish(t, message)
-	require.Eventually(t, func() bool { return handled.Load() == 1 }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return begun.Load() == 1 }, time.Minute, 5*time.Millisecond)
 	q.do(t, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDelete(q.name, false, false, false)
 		return err
 	})
+	require.Eventually(t, func() bool { return lost.Load() == 1 }, 20*time.Second, 5*time.Millisecond, "its handler is told")
+	require.Eventually(t, func() bool { return front.subscribed.Load() >= 3 }, time.Minute, 5*time.Millisecond, "it asks for the queue that is missing")
 	q.do(t, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(q.name, true, false, false, false, nil)
 		return errors.Join(err, ch.QueueBind(q.name, "#", q.name, false, nil))
 	})
 	q.publish(t, message)
-	if !assert.Eventually(t, func() bool { return handled.Load() == 2 }, time.Minute, 5*time.Millisecond) {
-		q.do(t, func(ch *amqp.Channel) error {
-			declared, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
-			t.Logf("the queue has %d messages and %d consumers; the consumer says %+v", declared.Messages, declared.Consumers, c.Stats())
-			return err
-		})
+	require.Eventually(t, func() bool { return c.Stats().Handled == 1 }, time.Minute, 5*time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+// The server keeps the messages for which there is no room.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	for n := range 10 {
+		q.publish(t, consumertest.Message{ID: strconv.Itoa(n), Type: "T.v1", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
 	}
+	free := make(chan struct{})
+	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		<-free
+		return inbox.Handled, nil
+	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{MaxOutstandingMessages: 2, Log: slog.New(slog.DiscardHandler)}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	require.Eventually(t, func() bool { return c.Stats().Claimed >= 2 }, time.Minute, 5*time.Millisecond)
+	q.do(t, func(ch *amqp.Channel) error {
+		found, err := ch.QueueInspect(q.name) //nolint:staticcheck // QueueDeclarePassive wants to know the arguments
+		assert.Equal(t, 8, found.Messages)
+		return err
+	})
+	close(free)
+	require.Eventually(t, func() bool { return c.Stats().Handled == 10 }, time.Minute, 5*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
 }
@@ -210,30 +240,35 @@ func TestServerAlarm(t *testing.T) {
 	assert.NotEmpty(t, q.letters(t))
 }
 
-// The dead letter exchange of the queue gets what is abandoned.
+// The dead letter exchange of the queue gets abandoned messages. Each is rejected once: a confirmation beside it
+// would close the channel, and count deliveries from 1 again.
 func TestQueueDeadLetters(t *testing.T) {
 	t.Parallel()
 	plain := newQueue(t, nil) // for its queue of dead letters
 	q := newQueue(t, amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": plain.dead, "x-queue-type": "quorum"})
-	var deliveries atomic.Int64
+	positions := make(chan string, 10)
 	c, err := rabbitmqconsumer.NewConsumer(q.url, q.name, inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
-		deliveries.Store(int64(m.Deliveries))
+		positions <- m.Position
 		return "", inbox.Permanent(errors.New("never"))
 	}), rabbitmqconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: slog.New(slog.DiscardHandler)}, QueueDeadLetters: true})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	q.publish(t, consumertest.Message{ID: "1", Type: "T.v1", Key: "k", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
-	var letters []consumertest.DeadLetter
-	require.Eventually(t, func() bool {
-		letters = append(letters, plain.letters(t)...)
-		return len(letters) == 1
-	}, time.Minute, 20*time.Millisecond)
-	assert.Equal(t, []string{"1", "k"}, []string{letters[0].ID, letters[0].Key})
+	for n := 1; n <= 2; n++ {
+		id := strconv.Itoa(n)
+		q.publish(t, consumertest.Message{ID: id, Type: "T.v1", Key: "k", Payload: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"T.v1","data":{}}`)})
+		var letters []consumertest.DeadLetter
+		require.Eventually(t, func() bool {
+			letters = append(letters, plain.letters(t)...)
+			return len(letters) == 1
+		}, time.Minute, 20*time.Millisecond)
+		assert.Equal(t, []string{id, "k"}, []string{letters[0].ID, letters[0].Key})
+		assert.Equal(t, id, <-positions)
+	}
 	cancel()
 	require.NoError(t, <-ended)
-	assert.Equal(t, int64(1), c.Stats().Forwarded)
+	assert.Equal(t, int64(2), c.Stats().Forwarded)
 }
 
 // A place for dead letters that is missing blocks the message, and the process stays.

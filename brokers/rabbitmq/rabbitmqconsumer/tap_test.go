@@ -21,6 +21,8 @@ type tap struct {
 	acked    atomic.Int64
 	running  sync.WaitGroup
 
+	subscribed atomic.Int64 // how often clients have asked for a subscription
+
 	deaf      atomic.Bool                   // the server hears no subscription
 	swallowed atomic.Int64                  // how many it has not heard
 	alarm     atomic.Pointer[chan struct{}] // until it is closed, the server reads no more from who publishes
@@ -92,6 +94,9 @@ func (p *tap) forward(from io.Reader, to io.Writer) {
 		said := uint16(0)
 		if frame[0] == method && binary.BigEndian.Uint16(frame[7:]) == basic {
 			said = binary.BigEndian.Uint16(frame[9:])
+		}
+		if said == consume {
+			p.subscribed.Add(1)
 		}
 		if said == consume && p.deaf.Load() {
 			p.swallowed.Add(1)
