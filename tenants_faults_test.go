@@ -44,6 +44,7 @@ func (b *slowBroker) Publish(ctx context.Context, messages []brokers.Message) []
 // A tenant whose broker takes longer than idle_after is not put to sleep in the middle of it.
 func TestSlowPublishKeepsATenantAwake(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	dsn, db := sqliteTenant(t)
 	cfg, err := config.Parse([]byte("tenants: {idle_after: 1s, every: 1s, visit_every: 1s}\noutbox: {shutdown_timeout: 1s}\nbrokers: {default: {type: memory}}\n"), "fanout.yaml",
 		config.WithBrokerTypes(fanout.BrokerTypes()...))
@@ -165,6 +166,7 @@ func TestTenantsQueryOnlyReads(t *testing.T) {
 // A tenant that fails logs one line, until the cause changes, with the command that helps.
 func TestTenantThatFailsLogsOnce(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	tenants := &listed{list: map[string]config.Database{

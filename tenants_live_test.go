@@ -82,6 +82,7 @@ func TestTenantsFromAQuery(t *testing.T) {
 // Where one may be awake, five that have messages are, one after the other, and each message leaves once.
 func TestTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	_, schemas := schemaTenants(t, 5)
 	for name := range schemas {
 		write(t, outbox.Postgres, opened(t, "pgx", schemas[name].DSN.Reveal()), "default", 20)
@@ -145,6 +146,7 @@ func (l *listed) option() fanout.Option {
 // than two visits take.
 func TestCommitOfAHandleWakesATenant(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	_, schemas := schemaTenants(t, 1)
 	acme := schemas["tenant_000"]
 	tenants := &listed{list: map[string]config.Database{"acme": acme}}
@@ -250,6 +252,7 @@ func TestRemovedTenantLeavesNothing(t *testing.T) {
 // until the tenant is no longer listed.
 func TestTenantDroppedWhileListed(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	_, schemas := schemaTenants(t, 1)
 	dsn, drop := testenv.PostgresUntilDropped(t)
 	gone := config.Database{Driver: outbox.Postgres, DSN: config.Secret(dsn), Notify: true}

@@ -128,6 +128,7 @@ func write(t *testing.T, dialect outbox.Dialect, db outbox.Execer, broker string
 // other; a file that cannot be read removes nothing.
 func TestTenantsFromAFile(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	first, firstDB := sqliteTenant(t)
 	second, secondDB := sqliteTenant(t)
 	file := filepath.Join(t.TempDir(), "tenants.yaml")

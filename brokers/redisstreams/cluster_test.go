@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // Slots move while messages are published: nothing is lost, and keys keep their order.
@@ -38,6 +39,7 @@ func TestSlotMigration(t *testing.T) {
 // One node of a cluster is gone, or takes nothing: its streams are out and the others' are not.
 func TestClusterNodeIsOut(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	for name, out := range map[string]func(t *testing.T, node *server) (heal func()){
 		"killed": func(t *testing.T, node *server) func() {
 			node.kill(t)

@@ -10,11 +10,13 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // What real servers say when they take no messages, and what it means.
 func TestErrorsOfRealServers(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	const scopeBroker, scopeDestination = "unavailable broker", "unavailable destination"
 	const second = "{s}2" // of the same slot as "s"
 	for said, c := range map[string]struct {

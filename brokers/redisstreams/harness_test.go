@@ -37,6 +37,9 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "process" {
+				testenv.NeedSeconds(t)
+			}
 			server := startServer(t)
 			conforms(t, suite{url: server.url(), prepare: prepare, stop: server.kill, start: server.start})
 		})
@@ -50,6 +53,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
+		testenv.NeedSeconds(t)
 		c := startCluster(t, 3)
 		stop := func(t *testing.T) {
 			for _, node := range c.nodes {

@@ -12,12 +12,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // What is confirmed is on the replica. A replica that hangs or is gone is an outage, which adds no
 // copy per attempt.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	primary := startServer(t)
 	replica := startReplica(t, primary)
 	b := open(t, primary.url(), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 100 * time.Millisecond})
@@ -63,6 +65,7 @@ func TestReplicas(t *testing.T) {
 // is about something else.
 func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	primary := startServer(t)
 	startReplica(t, primary)
 	msgs := append(many("s", 60, 50), message("s", "", 60))
@@ -104,6 +107,7 @@ func adding(to hook) hook {
 // on the replica.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	w := startWatched(t)
 	primary, replica := w.primary, w.replica
 	b := redisstreams.New(w.client(t), redisstreams.Settings{Replicas: 1, ReplicaTimeout: 500 * time.Millisecond})

@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // The client has what processors and consumers need, whatever the servers are.
@@ -71,6 +72,7 @@ func TestServersThatDoNotFit(t *testing.T) {
 // By their URLs: a primary that Sentinel watches, and a cluster of which one node is named.
 func TestOpenSeveralServers(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	publish := func(t *testing.T, servers redisstreams.Settings) {
 		t.Helper()
 		b, err := redisstreams.Open(servers)

@@ -16,12 +16,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // What the endpoint has not processed, by its own word, is sent again; what it may have processed
 // is not; and neither is it forever.
 func TestNotProcessed(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	for name, test := range map[string]struct {
 		answers []answer // the last one stands for all that follow
 		class   string

@@ -26,6 +26,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
@@ -42,6 +43,9 @@ func TestConformance(t *testing.T) {
 	for _, version := range []string{"HTTP1", "HTTP2"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
+			if version == "HTTP2" {
+				testenv.NeedSeconds(t)
+			}
 			p := startPartner(t, version == "HTTP2")
 			proxy := toxic.Start(t, p.address)
 			var number atomic.Int64

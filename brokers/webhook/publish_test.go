@@ -19,6 +19,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/adapter"
 	"github.com/gorm-fanout/fanout/brokers/webhook"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // The class of each answer. None ends a message at once, or says by itself whose failure it is.
@@ -275,6 +276,7 @@ func TestSwitchingProtocols(t *testing.T) {
 // other requests.
 func TestEndlessBody(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	bodies := map[string]func(w http.ResponseWriter, r *http.Request){
 		"silent": func(http.ResponseWriter, *http.Request) {},
 		"drips":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "drip ") },
@@ -324,6 +326,7 @@ func TestEndlessBody(t *testing.T) {
 // further message, until the system gives it up after a quarter of an hour.
 func TestSilentConnectionIsLeft(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	p := startPartner(t, true)
 	b := p.open(t, webhook.Settings{RequestTimeout: 2 * time.Second})
 	require.NoError(t, b.Publish(t.Context(), []brokers.Message{numbered("x", "a", 1)})[0].Err)

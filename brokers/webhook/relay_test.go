@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/gorm-fanout/fanout/brokers/brokertest/relaytest"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // A receiver that has another secret, and answers 400 as many do, costs no message an attempt, however long
 // it lasts; a message that the receiver alone refuses is abandoned.
 func TestRelayWithAWrongSecret(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	p := startPartner(t, true)
 	p.answers(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "invalid signature", http.StatusBadRequest)

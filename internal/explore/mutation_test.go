@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write scenarios.json")
@@ -53,6 +55,7 @@ var mutations = []struct {
 // package core (integration/mutants/core), which TestExplore finds; they stay as they were found.
 func TestMutations(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	list := make([]Scenario, len(mutations))
 	var all sync.WaitGroup
 	for i, m := range mutations {

@@ -14,6 +14,7 @@ import (
 // A look reads few blocks at once, and asks for the block of a key where there are many.
 func TestALookBesideManyBlocks(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	store := openStore(t, testenv.Postgres(t), "")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 // dead entries of the index included.
 func TestMillionFollowers(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	const batch = 500
 	followers := 12_000 // whole windows of Defer: the low-water mark lags by what is left of one
 	if testenv.Long() {
@@ -96,6 +97,7 @@ func TestMillionFollowers(t *testing.T) {
 // goes through all that was let through before.
 func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	const followers, batch = 10_000, 500
 	store := openStore(t, testenv.Postgres(t), "waiters")
 	_, err := store.Migrate(t.Context())

@@ -149,6 +149,7 @@ func TestFault23ListenConnectionLost(t *testing.T) {
 // Fault 23: a pooler in transaction mode. LISTEN succeeds, and nothing ever arrives.
 func TestFault23PoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	dsn, db, inserter := listening(t)
 	address, err := url.Parse(with(t, dsn, "sslmode", "disable")) // muffle reads what is sent
 	require.NoError(t, err)

@@ -232,6 +232,7 @@ func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 // meanwhile; and when it ends its rows come at once, in their places.
 func TestClaimsBesideAnOpenWriter(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	for name, savepoint := range map[string]bool{"": false, "with a savepoint": true} {
 		t.Run("writer "+name, func(t *testing.T) {
 			t.Parallel()

@@ -211,6 +211,7 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, stat
 // open, and with fresh ones.
 func TestPlans(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	dsn, size := testenv.Postgres(t), thePlansSize()
 	const table = "plans"
 	_, err := openStore(t, dsn, table).Migrate(t.Context())
@@ -236,11 +237,9 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, size.replace(readTestdata(t, "open.sql")))
 	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.turn', 'mine', false), "+
 		size.replace("set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
-	if !testing.Short() {
-		check("never analysed")
-		exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
-		check("analysed when nothing was open")
-	}
+	check("never analysed")
+	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
+	check("analysed when nothing was open")
 	exec(t, conn, "COMMIT")
 	exec(t, conn, "VACUUM (ANALYZE) plans, plans_key_blocks")
 	exec(t, conn, "BEGIN")

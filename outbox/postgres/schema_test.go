@@ -39,6 +39,7 @@ func TestCheckByRelay(t *testing.T) {
 // may make none, can do it. Nor do settings that change how expressions are written down.
 func TestCheckWritesNothing(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	dsn := testenv.Postgres(t)
 	store := openStore(t, dsn, "outbox")
 	_, err := store.Migrate(t.Context())
@@ -123,6 +124,7 @@ func TestCheckOfEncoding(t *testing.T) {
 // cache.
 func TestCheckSequence(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	dsn := testenv.Postgres(t)
 	store := openStore(t, dsn, "outbox")
 	_, err := store.Migrate(t.Context())

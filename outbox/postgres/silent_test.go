@@ -208,6 +208,7 @@ func TestSilenceIsBounded(t *testing.T) {
 // A client that reads nothing is given up by the server itself, and its lock with it.
 func TestServerGivesUpAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	s := newSilence(t)
 	_, overTCP := s.other.Conn().RemoteAddr().(*net.TCPAddr)
 	var linux bool

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -23,6 +24,7 @@ func (e cgoError) Error() string { return fmt.Sprint(e.Code) }
 // Both drivers of SQLite tell a unit of work that it can be repeated.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
+	testenv.NeedSeconds(t)
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "busy.db")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()

@@ -11,6 +11,7 @@ package storetest
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"testing"
 
 	"github.com/gorm-fanout/fanout/internal/store/claims"
@@ -79,6 +80,9 @@ type group struct {
 	tests []test
 }
 
+// manyOfAKind says of which groups a fourth tells enough under -short.
+var manyOfAKind = []string{"Outside", "Locked", "Schema"}
+
 var groups = []group{
 	{"Write", writeTests},
 	{"Writer", writerTests},
@@ -134,7 +138,7 @@ func run(t *testing.T, share int, groups []group, newBundle func(t *testing.T) B
 					if testenv.Turn(t, share) != 0 {
 						t.Skip("another test's turn: make test-all runs all of them")
 					}
-					if test.seconds {
+					if test.seconds || slices.Contains(manyOfAKind, group.name) && testenv.Turn(t, 4) != 0 {
 						testenv.NeedSeconds(t)
 					}
 					if !test.concurrent {
