@@ -41,7 +41,7 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 			}
 			few, many := measure(11), measure(40) // one call of the broker, each
 			t.Logf("a batch of 11: %v allocations, of 40: %v", few, many)
-			require.InDelta(t, c.want, (many-few)/29, 0)
+			require.InDelta(t, c.want, (many-few)/29, 0.1, "each message's; a batch may cost one more or less")
 		})
 	}
 }
