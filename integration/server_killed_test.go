@@ -54,13 +54,10 @@ func ownServer(t *testing.T, driver outbox.Dialect) (*place, *testservers.Own) {
 // them: all that was committed arrives, and the first copies of each key arrive in order.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []outbox.Dialect{outbox.Postgres, outbox.MySQL} {
-		t.Run(string(driver), func(t *testing.T) {
-			t.Parallel()
-			p, own := ownServer(t, driver)
-			testServerIsKilled(t, p, own)
-		})
-	}
+	testenv.OnEach(t, []outbox.Dialect{outbox.Postgres, outbox.MySQL}, func(d outbox.Dialect) string { return string(d) }, func(t *testing.T, driver outbox.Dialect) {
+		p, own := ownServer(t, driver)
+		testServerIsKilled(t, p, own)
+	})
 }
 
 func testServerIsKilled(t *testing.T, p *place, own *testservers.Own) {

@@ -108,6 +108,7 @@ func TestHistoryBesideRepeatedWrites(t *testing.T) {
 // A transaction that writes a message again that is there already, and stays open, keeps no completion from it.
 func TestHistoryBesideAnOpenRepetition(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.writeSome(3)
 	tx, err := p.conn.Begin(t.Context())
@@ -132,6 +133,7 @@ func TestHistoryBesideAnOpenRepetition(t *testing.T) {
 // What the claim of an exchange meets is not taken for an error of its completion, which stands.
 func TestHistoryOfAnExchangeWhoseClaimFails(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.writeSome(40)
 	shard := p.fullest()
@@ -154,6 +156,7 @@ func TestHistoryOfAnExchangeWhoseClaimFails(t *testing.T) {
 // keeps none of the others.
 func TestHistoryPurgeGoesOn(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	for _, days := range []int{9, 8} {
 		p.writeSome(1)
@@ -173,6 +176,7 @@ func TestHistoryPurgeGoesOn(t *testing.T) {
 // A relay that comes while another one makes the days marks rows until they are there, and no longer.
 func TestHistoryWhileAnotherMakesTheDays(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	exec(t, p.conn, `DO $do$ DECLARE f text := pg_get_functiondef('kept_history_known()'::regprocedure);
 		BEGIN EXECUTE replace(f, to_char(now() AT TIME ZONE 'UTC', '-- YYYY-MM-DD'), '-- 2000-01-01'); END $do$`)
@@ -192,6 +196,7 @@ func TestHistoryWhileAnotherMakesTheDays(t *testing.T) {
 // A column of the owner's may have any name.
 func TestHistoryWithAnOwnersColumn(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	exec(t, p.conn, "ALTER TABLE kept ADD COLUMN confirmed text, ADD COLUMN n int DEFAULT 1")
 	p.writeSome(2)
@@ -202,6 +207,7 @@ func TestHistoryWithAnOwnersColumn(t *testing.T) {
 // Another outbox may have the name of what would be the view of this one's history.
 func TestWrittenBesideAnotherOutbox(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	dsn := testenv.Postgres(t)
 	for _, name := range []string{"box", "box_all"} {
 		_, err := openStore(t, dsn, name).Migrate(t.Context())
@@ -223,6 +229,7 @@ func TestWrittenBesideAnotherOutbox(t *testing.T) {
 // Who may make functions beside the outbox, and temporary tables, has none of them run with the owner's rights.
 func TestHistoryRunsNothingOfOthers(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	for _, arguments := range []string{
 		"name, int", "text, int", "name, text", "date, text", "regclass, text", "text", "name", strings.Repeat("text, ", 1) + "text", strings.Repeat("text, ", 2) + "text", strings.Repeat("text, ", 3) + "text",
@@ -243,6 +250,7 @@ func TestHistoryRunsNothingOfOthers(t *testing.T) {
 // replay of as many rows as were counted leaves the one of the outbox alone, and ends.
 func TestReplayOfAMessageThatIsOpenAgain(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	id := uuid.Must(uuid.NewV7())
 	writer, err := pgx.Connect(t.Context(), p.dsn)
@@ -273,6 +281,7 @@ func TestReplayOfAMessageThatIsOpenAgain(t *testing.T) {
 // That the rows of a day cannot be counted, say in the time that a role has, keeps the day from nothing but the sum.
 func TestHistoryGoesWithoutACount(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.writeSome(1)
 	require.Len(t, p.deliver("a"), 1)
@@ -299,6 +308,7 @@ func TestHistoryOfLargePayloads(t *testing.T) {
 // would be sent again and again.
 func TestHistoryOfRowsThatCannotBeMoved(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	exec(t, p.conn, "CREATE TABLE orders (message_id uuid, broker text, FOREIGN KEY (message_id, broker) REFERENCES kept (message_id, target_broker))")
 	p.writeSome(1)

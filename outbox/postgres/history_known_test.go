@@ -59,6 +59,7 @@ func knowsByKey(t *testing.T, before string) {
 // Ids may have any time in front, also one that lies ahead.
 func TestHistoryKnowsIdsOfTheFuture(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	id := uuid.MustParse("7fffffff-ffff-7000-8000-000000000001")
 	p.write("a", id)

@@ -80,6 +80,7 @@ func TestHistoryInASchemaOfAnyName(t *testing.T) {
 // What a run of another tool that broke off has left of a history is told, and so is what to do about it.
 func TestMigrateOverAHalfHistory(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	dsn := testenv.Postgres(t)
 	store := openStore(t, dsn, kept, WithHistory())
 	_, err := openStore(t, dsn, kept).Migrate(t.Context())

@@ -114,6 +114,7 @@ func week(string) time.Duration { return 7 * day }
 // What is delivered stands in the history, and not in the outbox.
 func TestHistoryOfADelivery(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	ids := []uuid.UUID{uuid.Must(uuid.NewV7()), uuid.New()}
 	p.write("a", ids...)
@@ -126,6 +127,7 @@ func TestHistoryOfADelivery(t *testing.T) {
 // A message that was delivered is not delivered again where it is written again, whatever its id.
 func TestHistoryKnowsMessages(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	ids := []uuid.UUID{uuid.Must(uuid.NewV7()), uuid.New()}
 	p.write("a", ids...)
@@ -145,6 +147,7 @@ func TestHistoryKnowsMessages(t *testing.T) {
 // A message that is written again while it is being moved to the history waits for the move, and is known then.
 func TestHistoryKnowsWhatIsBeingMoved(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	id := uuid.Must(uuid.NewV7())
 	p.write("a", id)
@@ -180,6 +183,7 @@ func TestHistoryKnowsWhatIsBeingMoved(t *testing.T) {
 // A day goes when it is old for each of its brokers; until then the rows of those for whom it is go by themselves.
 func TestHistoryGoesByTheDay(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	for _, broker := range []string{"a", "b"} {
 		for range 5 {
@@ -205,6 +209,7 @@ func TestHistoryGoesByTheDay(t *testing.T) {
 // A process that died has left a day that is no part of the history any more.
 func TestHistoryDropsWhatIsLeft(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.write("a", uuid.New())
 	p.deliver("a")
@@ -219,6 +224,7 @@ func TestHistoryDropsWhatIsLeft(t *testing.T) {
 // Delivery goes on where there is no day to move a row to: it is marked, and the day is made again.
 func TestHistoryWithoutADay(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.write("a", uuid.New())
 	p.deliver("a") // and so the store knows of days
@@ -267,6 +273,7 @@ func TestReplayBesideADrop(t *testing.T) {
 // make one wait: one that has written is open all the time, and others write beside the drop.
 func TestDropBesideWriters(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.write("a", uuid.New())
 	p.deliver("a")
@@ -286,6 +293,7 @@ var errStop = errors.New("stop")
 // A purge that is stopped between two batches has told what it removed.
 func TestHistoryPurgeIsStopped(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.ended(5, 5, 1)
 	n, err := p.PurgeHistory(context.Background(), func(broker string) time.Duration {
@@ -302,6 +310,7 @@ func TestHistoryPurgeIsStopped(t *testing.T) {
 // Who wants a few rows to go loses no whole day.
 func TestPurgeOfAFewRowsOfAHistory(t *testing.T) {
 	t.Parallel()
+	testenv.NeedLong(t)
 	p := newPast(t)
 	p.ended(9, 5, 5)
 	for _, left := range []int{7, 4, 1, 0, 0} {
