@@ -30,7 +30,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -60,13 +59,15 @@ func TestConformance(t *testing.T) {
 			Source: func(t *testing.T) *consumertest.Source { return newEmulator(t).source(t) },
 		},
 	}
-	name := func(kind string) string { return kind }
-	testenv.OnEach(t, []string{"Fake", "Emulator"}, name, func(t *testing.T, kind string) {
-		if kind == "Emulator" {
-			emulatorAddress(t)
-		}
-		consumertest.Run(t, kinds[kind])
-	})
+	for kind, harness := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			if kind == "Emulator" {
+				emulatorAddress(t)
+			}
+			consumertest.Run(t, harness)
+		})
+	}
 }
 
 func (s *server) source(t *testing.T) *consumertest.Source {

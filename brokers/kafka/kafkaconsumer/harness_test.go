@@ -23,7 +23,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/kafka"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/consumertest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +33,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
-	somewhere(t, func(t *testing.T, servers []string) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, servers []string) {
 		consumertest.Run(t, consumertest.Harness{
 			Source:   func(t *testing.T) *consumertest.Source { return newTopic(t, servers).source(t) },
 			Together: true,
@@ -52,20 +52,31 @@ func realServers(t testing.TB) []string {
 	return strings.Split(servers, ",")
 }
 
-// A kind of cluster.
-type kind struct {
-	name    string
-	servers func(testing.TB) []string
+// everywhere runs a test with a fake cluster, and with a real one, which others use at the same time.
+func everywhere(t *testing.T, test func(t *testing.T, servers []string)) {
+	t.Helper()
+	on(t, map[string]func(testing.TB) []string{"Fake": startFake, "Real": realServers}, test)
 }
 
-// kinds are the fake, and a real cluster, which others use at the same time.
-var kinds = []kind{{"Fake", startFake}, {"Real", realServers}}
-
-// somewhere runs a test with the kind that the seed chooses, and with both where FANOUT_TEST_LONG is set.
+// somewhere runs a test with a fake cluster, and with a real one, too, where FANOUT_TEST_LONG is 1.
 func somewhere(t *testing.T, test func(t *testing.T, servers []string)) {
 	t.Helper()
 	t.Parallel()
-	testenv.OnEach(t, kinds, func(k kind) string { return k.name }, func(t *testing.T, k kind) { test(t, k.servers(t)) })
+	if os.Getenv("FANOUT_TEST_LONG") == "1" {
+		everywhere(t, test)
+		return
+	}
+	on(t, map[string]func(testing.TB) []string{"Fake": startFake}, test)
+}
+
+func on(t *testing.T, clusters map[string]func(testing.TB) []string, test func(t *testing.T, servers []string)) {
+	t.Helper()
+	for name, servers := range clusters {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, servers(t))
+		})
+	}
 }
 
 // startFake starts a Kafka in this process.
