@@ -97,10 +97,14 @@ func TestRigSmoke(t *testing.T) {
 	}
 	program, err := os.Executable()
 	require.NoError(t, err)
+	short := []chaos.Kind{ // the first of them ends within the run, whatever the seed
+		chaos.Kill, chaos.Stop, chaos.Term, chaos.Reset, chaos.Delay, chaos.Throttle, chaos.CutRequests, chaos.CutAnswers, chaos.BlackHole,
+		chaos.DatabaseKill, chaos.RedisKill, chaos.NATSKill,
+	}
 	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
 		report, err := chaos.Run(t.Context(), chaos.Options{
 			Seed: uint64(testenv.Seed(t)), Database: string(driver), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second,
-			TrueClocks: true, Program: program, Log: writer{t}, Brokers: []string{scenario.Partner, scenario.PubSub, scenario.NATS},
+			TrueClocks: true, Program: program, Log: writer{t}, Brokers: []string{scenario.Partner, scenario.PubSub, scenario.NATS}, Only: short,
 		})
 		require.NoError(t, err)
 		show(t, report)
