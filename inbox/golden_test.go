@@ -26,5 +26,5 @@ func TestStatements(t *testing.T) {
 	_, err := inbox.Migrations("oracle", "t")
 	require.ErrorContains(t, err, `database "oracle" is not supported`)
 	_, err = inbox.Migrations("postgres", "victims")
-	require.ErrorContains(t, err, "has a meaning of its own")
+	require.ErrorContains(t, err, "also names a part of a statement")
 }

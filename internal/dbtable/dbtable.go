@@ -43,7 +43,7 @@ func CheckAmong(table string, files embed.FS, folder string) error {
 		parts, _ = partsOf.LoadOrStore(embedded{files, folder}, names)
 	}
 	if parts.(map[string]bool)[strings.ToLower(table)] { //nolint:forcetypeassert // nothing else is stored
-		return fmt.Errorf("table name %q has a meaning of its own in the statements: choose another one, or put its schema in front", table)
+		return fmt.Errorf("table name %q also names a part of a statement: choose another one, or put its schema in front", table)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func TestStatements(t *testing.T) {
 	}
 	for _, part := range []string{"deferred_rows", "deferred_brokers"} { // without and with a list of columns
 		_, err := New(nil, SQLite, part)
-		require.ErrorContains(t, err, "has a meaning of its own in the statements")
+		require.ErrorContains(t, err, "also names a part of a statement")
 	}
 }
 

@@ -84,5 +84,5 @@ func TestOpenRefuses(t *testing.T) {
 	_, err := Open(t.Context(), "user@tcp(127.0.0.1:1)/db", "no table")
 	require.ErrorContains(t, err, "no table")
 	_, err = New(nil, "heads") // the name of a part of a statement
-	require.ErrorContains(t, err, "has a meaning of its own")
+	require.ErrorContains(t, err, "also names a part of a statement")
 }

@@ -299,6 +299,6 @@ func TestProcessorKeepsNothing(t *testing.T) {
 		}
 		assert.Len(t, delivered, rows-2)
 		requireOrder(t, broker.delivered(""), keys) // of first deliveries: a completion that was not written makes a copy
-		assert.Less(t, len(broker.delivered("")), rows+kills*2*2*10, "few are sent twice: what was with the dead")
+		assert.Less(t, len(broker.delivered("")), rows+kills*2*2*10, "few are sent twice: those that a killed relay held")
 	})
 }

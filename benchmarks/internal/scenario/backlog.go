@@ -86,7 +86,7 @@ type manyBrokers struct {
 
 func newBrokers(s *Sizes) Scenario {
 	b := &manyBrokers{}
-	s.numbers(&b.brokers, "brokers", []int{1, 8, 32}, []int{1, 3}, "numbers of brokers, the first of which the others are compared with")
+	s.numbers(&b.brokers, "brokers", []int{1, 8, 32}, []int{1, 3}, "numbers of brokers; the others are compared with the first")
 	s.number(&b.deliveries, "deliveries", 400_000, 900, "deliveries, to all brokers together")
 	s.number(&b.payload, "payload", 500, 100, "bytes of payload")
 	s.number(&b.keys, "keys", 1000, 10, "number of ordering keys")

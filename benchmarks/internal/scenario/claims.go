@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// claims asks what the size of the table costs a claim. It drains a large table, half of which is
+// claims measures how the size of a table slows a claim. It drains a large table, half of it
 // published, and a small one of pending rows, in turn. Each number of ordering keys has a broker of
 // its own, whose rows lie among those of the others in the large table.
 type claims struct {

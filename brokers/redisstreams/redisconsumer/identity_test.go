@@ -78,7 +78,7 @@ func TestPartnerSuppressesNothing(t *testing.T) {
 		return stats.Handled + stats.DeadLettered
 	}
 	s.put(t, partner, forged(first, "Ordering.OrderPlaced.v1"))
-	s.put(t, partner, forged(second, "Ordering.OrderPlaced.v7")) // nobody handles that version: it becomes a dead letter
+	s.put(t, partner, forged(second, "Ordering.OrderPlaced.v7")) // no handler takes that version: it becomes a dead letter
 	soon(t, "the partner's are done", func() bool { return done() == 2 })
 	for _, m := range []*envelope.Message{first, second, third} {
 		s.put(t, s.stream, m)

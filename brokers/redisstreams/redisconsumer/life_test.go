@@ -35,7 +35,7 @@ func TestFromNow(t *testing.T) {
 		return l.times[20] == 1 && l.times[10] == 2
 	})
 	l.mu.Lock()
-	assert.Zero(t, l.times[9], "what was there before the group stays out")
+	assert.Zero(t, l.times[9], "messages older than the group stay out")
 	l.mu.Unlock()
 	assert.Positive(t, r.stats(t).Recreated)
 }
@@ -171,7 +171,7 @@ func TestOthersWaitForTheIsolated(t *testing.T) {
 	require.Len(t, rows, 31)
 	for _, row := range rows[1:] {
 		assert.Zero(t, row.RetryCount)
-		assert.GreaterOrEqual(t, row.Idle, 400*time.Millisecond, "whoever wants it may have it")
+		assert.GreaterOrEqual(t, row.Idle, 400*time.Millisecond, "another member may claim it")
 	}
 	assert.Equal(t, int64(4), rows[0].RetryCount)
 	out.Store(false)

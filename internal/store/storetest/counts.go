@@ -222,7 +222,7 @@ func testOverviewBrokers(t *table) {
 		}
 	}
 	assert.Equal(t, admin.Count{N: 1}, overview[0].Deferred)
-	assert.Equal(t, admin.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is deferred is pending all the same")
+	assert.Equal(t, admin.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "deferred rows count as pending")
 	assert.Zero(t, overview[0].Counts[outbox.StatusPublished])
 }
 
@@ -286,7 +286,7 @@ func testOverviewTimes(t *table) {
 	t.failHead(ids[0])
 	require.Equal(t, 2, t.deferRows())
 	o = t.overview(10)[0]
-	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "what is deferred is not finished either")
+	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "deferred rows are not finished")
 	assert.Less(t, o.Lag, time.Minute, "and waits for its time")
 	assert.Equal(t, admin.Count{N: 2}, o.Deferred)
 	assert.Equal(t, admin.Count{N: 1}, o.Counts[outbox.StatusFailed])
