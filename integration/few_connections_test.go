@@ -45,29 +45,6 @@ func (b *bench) statistic(name string) (n int) {
 	return n
 }
 
-// A role that may have two connections, and a relay that would use more: its calls fail and succeed by
-// turns. It delivers, and says what fails, but not each time.
-func TestTwoConnections(t *testing.T) {
-	t.Parallel()
-	b := newBench(newPlace(t, outbox.Postgres))
-	require.Zero(t, b.run("migrate").code)
-	b.restricted("{batch_size: 10, poll: {min: 20ms, max: 50ms}, external_brokers: [a, b]}", "CONNECTION LIMIT 2")
-	var rows []outbox.Row
-	for n := range 3000 {
-		rows = append(rows, numbered([]string{"default", "a", "b"}[n%3], b.stream, n%97, n+1))
-	}
-	b.write(rows...)
-	r := b.relay()
-	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
-	looks := b.statistic("xact_commit")
-	eventually(t, func() bool { return b.statistic("xact_commit") > looks+500 })
-	code, published := r.stop()
-	assert.Equal(t, []int{0, 3000}, []int{code, published})
-	errors := strings.Count(r.log.String(), `"ERROR"`)
-	assert.Positive(t, errors)
-	assert.LessOrEqual(t, errors, 3*3*2, "of each broker each of three kinds of attempt at its beginning, and when it has come back:\n%s", r.log)
-}
-
 // The server ends the relay's idle sessions sooner than the relay polls: none of its calls meets that.
 // The timeout is longer than a busy machine keeps a process waiting between taking a connection and
 // using it, in which the server may end the session, too.

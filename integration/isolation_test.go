@@ -101,7 +101,7 @@ func testIsolation(t *testing.T, p *place) {
 	n.networks["slow"].Bandwidth(t, 20) // kilobytes per second
 	r := n.relay()
 	for range 5 {
-		n.insert(1000)
+		n.insert(300)
 		eventually(t, func() bool { return n.published("default") == n.rows })
 		assert.Zero(t, n.published("hung"))
 		assert.Zero(t, n.published("broken"))

@@ -158,7 +158,7 @@ func TestOrderUnderFire(t *testing.T) {
 
 func testOrderUnderFire(t *testing.T, p *place) {
 	t.Helper()
-	messages := 5_000
+	messages := 3_000
 	if testenv.Long() {
 		messages = 50_000
 	}
@@ -236,7 +236,7 @@ func testOrderUnderFire(t *testing.T, p *place) {
 		running[i] = start()
 	}
 	kills := 0
-	for target := int64(messages) / 20; target < int64(messages)*19/20; target += int64(messages) / 20 { // one for each twentieth
+	for target := int64(messages) / 10; target < int64(messages)*9/10; target += int64(messages) / 10 {
 		require.True(t, poll(ctx, func() bool { return arrived() >= target }), "%v", context.Cause(ctx))
 		victim := random.IntN(relays)
 		running[victim].kill()

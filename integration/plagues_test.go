@@ -16,8 +16,8 @@ import (
 )
 
 // Three kinds of poison at once: a message that its broker refuses permanently, one at which its
-// client panics, and one that kills the process. Each of them, and nobody else, is abandoned with
-// its reason; everything else arrives and pays nothing.
+// client panics, and one that kills the process. Only these are abandoned, each with its reason. The
+// others arrive and pay nothing.
 func TestPoisonOfThreeKinds(t *testing.T) {
 	t.Parallel()
 	onServers(t, testPoisonOfThreeKinds)

@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -46,8 +44,6 @@ func (p *poisoned) Publish(_ context.Context, msgs []brokers.Message) []brokers.
 			continue
 		case "panic":
 			panic("a bug in the broker's client")
-		case "slow": // until the other one has died, if it is about to
-			<-time.After(300 * time.Millisecond)
 		case "poison":
 			<-time.After(100 * time.Millisecond)
 			_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
@@ -132,21 +128,4 @@ func (o *outbreak) outlives(died <-chan error) bool {
 		}
 		require.True(o, time.Now().Before(deadline), "not finished within a minute")
 	}
-}
-
-// A message that kills its process is looked for among many, while a message that is alone in its shard, and
-// slow, is in a worker's hands each time the process dies. Neither the slow one nor the others pay for it.
-func TestPoison(t *testing.T) {
-	t.Parallel()
-	onServers(t, testPoison)
-}
-
-func testPoison(t *testing.T, p *place) {
-	t.Helper()
-	o := newOutbreak(p)
-	o.insert(0, 100, 0, "poison")
-	o.insert(1, 1, 0, "slow")
-	t.Logf("%d crashes", o.survive())
-	assert.Equal(t, 1, o.count("status = 'abandoned' AND "+o.has("poison")))
-	assert.Equal(t, 1, o.count("status = 'published' AND attempts = 1 AND "+o.has("slow")))
 }

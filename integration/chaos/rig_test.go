@@ -15,7 +15,6 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -69,8 +68,6 @@ func show(t *testing.T, report *chaos.Report) {
 func TestRig(t *testing.T) {
 	testenv.NeedLong(t)
 	testenv.RabbitMQ(t)
-	if os.Getenv(testservers.KafkaLibVariable) != "" { // else the rig does without
-	}
 	onDatabases(t, func(t *testing.T, driver outbox.Dialect) {
 		report, err := chaos.Run(t.Context(), chaos.Options{
 			Seed: uint64(testenv.Seed(t)), Database: string(driver), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
