@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -17,7 +16,6 @@ var auditTests = []test{
 	{name: "BeginAndEnd", run: testAudit},
 	{name: "EndedStays", run: testAuditEnded},
 	{name: "Pages", run: testAuditPages},
-	{name: "ManyAtOnce", run: testAuditRace, concurrent: true},
 	{name: "HostileTexts", run: testAuditHostile},
 }
 
@@ -103,27 +101,6 @@ func testAuditPages(t *table) {
 	assert.Equal(t, ids, got, "newest first")
 	_, err := t.Store.Audit(t.Context(), 0, 0)
 	require.ErrorContains(t, err, "limit")
-}
-
-func testAuditRace(t *table) {
-	var tasks sync.WaitGroup
-	for range 8 {
-		tasks.Go(func() {
-			for range 5 {
-				id, err := t.Store.BeginAudit(t.background(), admin.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
-				if assert.NoError(t, err) {
-					assert.NoError(t, t.Store.EndAudit(t.background(), id, id, ""))
-				}
-			}
-		})
-	}
-	tasks.Wait()
-	entries := t.audit(0, 100)
-	assert.Len(t, entries, 40)
-	for _, entry := range entries {
-		assert.Equal(t, entry.ID, entry.Rows, "each has ended its own")
-		assert.NotZero(t, entry.EndedAt)
-	}
 }
 
 // A record of what was done is not refused for what stands in it.

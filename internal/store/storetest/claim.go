@@ -19,7 +19,6 @@ var claimTests = []test{
 	{name: "FreshToken", run: testFreshToken},
 	{name: "OtherBrokersAndShardsUntouched", run: testOtherBrokers},
 	{name: "Expired", run: testExpired},
-	{name: "OldestFirst", run: testOldestFirst},
 	{name: "LockedRowsArePassedOver", run: testLockedRows},
 	{name: "Busy", run: testBusy},
 	{name: "NoRequest", run: testNoRequest},
@@ -125,22 +124,6 @@ func testExpired(t *table) {
 	assert.Negative(t, batch.Messages[1].ExpiresIn)
 	assert.Zero(t, batch.Messages[2].ExpiresIn, "without a TTL")
 	assert.Zero(t, batch.Messages[3].ExpiresIn, "in a thousand years")
-}
-
-// A row that was touched is still the oldest.
-func testOldestFirst(t *table) {
-	ids := t.add(t.keys(3)...)
-	for _, isUnordered := range []bool{false, true} {
-		for range 3 {
-			claim := t.request(limit(1), func(c *driver.Claim) { c.Unordered = isUnordered })
-			claim.Window = 1
-			result, err := t.Store.Exchange(t.Context(), nil, claim)
-			require.NoError(t, err)
-			batch := result.Batch
-			require.Equal(t, ids[:1], taken(batch))
-			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
-		}
-	}
 }
 
 // Without order, rows that another transaction is changing at this moment are no reason to wait.

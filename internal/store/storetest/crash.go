@@ -13,7 +13,6 @@ import (
 
 var crashTests = []test{
 	{name: "ExpiredLeaseIsRecovered", run: testRecovered},
-	{name: "AloneIsCharged", run: testAlone},
 	{name: "AloneBesideOthersIsNotCharged", run: testAloneBesideOthers},
 	{name: "OutcomeEndsSuspicion", run: testOutcomeEndsSuspicion},
 }
@@ -35,18 +34,6 @@ func testRecovered(t *table) {
 		require.Equal(t, ids[1:], taken(third))
 		t.publish(second)
 		t.publish(third)
-	}
-}
-
-// A lease that runs out on a row that was alone in its claim costs that row an attempt.
-func testAlone(t *table) {
-	id := t.add(t.keys(1)...)[0]
-	for crash := range 4 {
-		batch := t.claim()
-		require.Equal(t, []int64{id}, taken(batch))
-		assert.Equal(t, crash, batch.Messages[0].Crashes)
-		assert.Equal(t, crash, batch.Messages[0].Attempts)
-		t.expire(id)
 	}
 }
 

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"time"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,10 +13,7 @@ var deferTests = []test{
 	{name: "ChunkByChunk", run: testDeferChunks},
 	{name: "BlockRemovedByHand", run: testDeferBlockGone},
 	{name: "LooksNoFurtherThanTold", run: testDeferWindow},
-	{name: "OrderSwitchedOn", run: testDeferSwitchedOn},
 	{name: "OnAbandon", run: testBlockOnAbandon},
-	{name: "OnAbandonBehindABlock", run: testBlockOnAbandonBehindBlock},
-	{name: "OtherBrokers", run: testDeferOtherBrokers},
 }
 
 func wake(c *driver.Claim) { c.Wake = true }
@@ -167,107 +162,4 @@ func testBlockOnAbandon(t *table) {
 	assert.Empty(t, t.claim(wake).Messages, "no time brings it back")
 	assert.Equal(t, 1, t.deferRows(), "what is behind it can be taken out of the way")
 	assert.Empty(t, t.ready())
-}
-
-// The abandoned row stands in the middle of what a block has let through.
-func testBlockOnAbandonBehindBlock(t *table) {
-	k := t.keys(1)[0]
-	names := make([]string, 701)
-	for i := range names {
-		names[i] = k
-	}
-	ids := t.add(names...)
-	t.failHead(ids[0])
-	require.Equal(t, len(ids), t.deferRows(window(4000)))
-	t.pass()
-	t.publish(t.claim(wake))
-	batch := t.claim(limit(10), wake)
-	require.Equal(t, ids[1:11], taken(batch))
-	s := outcome(batch, driver.Outcome{Status: outbox.StatusPending})
-	s.Other[0].Status, s.BlockAbandoned = outbox.StatusAbandoned, true
-	require.Zero(t, t.complete(s).Lost)
-	assert.Equal(t, 1, t.blocks())
-	assert.Empty(t, t.claim(wake).Messages)
-	t.deferRows(window(4000))
-	assert.Zero(t, t.claim(wake).Seen)
-}
-
-func testDeferOtherBrokers(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	t.failHead(ids[0])
-	row := newRow(k)
-	row.TargetBroker = "another"
-	id := t.insert(row)
-	require.Equal(t, 2, t.deferRows())
-	batch := t.claim(wake, func(c *driver.Claim) { c.Broker = "another" })
-	assert.Equal(t, id, taken(batch), "a broker's blocks are its own")
-	assert.False(t, batch.Blocked)
-}
-
-// Blocks that were in the way of claims once, and have to wait again.
-var deferAgainTests = []test{
-	{name: "DeferredBeforeTheNextClaim", run: testBlockDeferredAgain},
-}
-
-// A block that failed again is deferred while it stands in the claim's way. It keeps its followers,
-// and wakes at its new time.
-func testBlockDeferredAgain(t *table) {
-	k := t.keys(1)[0]
-	scheduled := newRow(k)
-	scheduled.AvailableAt = time.Now().Add(lease)
-	ids := append(t.insert(scheduled), t.add(k)...)
-	require.Equal(t, 2, t.deferRows())
-	reason := func(name string) int64 { return t.number("SELECT count(*) FROM {t}_key_blocks WHERE reason = ?", name) }
-	assert.EqualValues(t, 1, reason("scheduled"))
-	t.pass()
-	t.failHead(ids[0])
-	require.Equal(t, 1, t.deferRows(), "by itself, before a claim moves it")
-	assert.Equal(t, 2, t.deferred())
-	assert.Equal(t, 1, t.blocks())
-	assert.EqualValues(t, 1, reason("backoff"), "for what it waits now")
-	assert.Empty(t, t.ready())
-	assert.Empty(t, t.claim(wake).Messages)
-	t.pass()
-	assert.Equal(t, []int{t.shard}, t.ready())
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Equal(t, ids[1:], taken(t.claim(wake)))
-	assert.Zero(t, t.blocks())
-}
-
-// Deferring where order is off, and where that is changed while rows wait.
-
-// Rows that wait alone, from a time without order, become followers and blocks like all others.
-func testDeferSwitchedOn(t *table) {
-	k := t.keys(1)[0]
-	names := make([]string, 502)
-	for i := range names {
-		names[i] = k
-	}
-	ids := t.add(names...)
-	for _, id := range []int64{ids[1], ids[500]} {
-		t.exec("UPDATE {t} SET status = 'failed', attempts = 1, locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", id)
-	}
-	require.Equal(t, 2, t.deferRows(unordered, window(4000)))
-	t.failHead(ids[0])
-	require.Equal(t, 500, t.deferRows(window(4000)))
-	t.expire(ids[0])
-	t.exec("UPDATE {t}_key_blocks SET wake_at = "+t.sql.minus("wake_at", 2*lease)+" WHERE block_id = ?", ids[0])
-	batch := t.claim(wake)
-	require.Equal(t, ids[:1], taken(batch))
-	t.publish(batch)
-	assert.Empty(t, t.claim(wake).Messages, "the second row waits for its time")
-	t.deferRows(window(4000))
-	t.pass()
-	var got []int64
-	for range 10 {
-		batch = t.claim(limit(1000), wake)
-		got = append(got, taken(batch)...)
-		t.publish(batch)
-	}
-	assert.Equal(t, ids[1:], got)
-	assert.Zero(t, t.blocks())
-	assert.Zero(t, t.deferred())
 }

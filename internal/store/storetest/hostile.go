@@ -16,7 +16,6 @@ import (
 var hostileTests = []test{
 	{name: "Filters", run: testHostileFilters},
 	{name: "Texts", run: testHostileTexts},
-	{name: "TableNames", run: testHostileTables},
 	{name: "OwnColumns", run: testOwnColumns},
 }
 
@@ -167,24 +166,4 @@ func testOwnColumns(t *table) {
 		assert.Equal(t, mostCounted, claimed[row].Crashes)
 		assert.Equal(t, mostCounted, t.state(row).Attempts)
 	}
-}
-
-// testHostileTables uses names that ValidateTable lets through beside a table whose rows must stay.
-func testHostileTables(t *table) {
-	bystanders := t.add("a", "b")
-	for i := range 6 {
-		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_]{3,47}`).Example(i)
-		require.NoError(t, outbox.ValidateTable(name))
-		store := t.Open(t.T, name)
-		_, err := store.Migrate(t.Context())
-		require.NoError(t, err, name)
-		inserter, err := outbox.NewInserter(store.Dialect(), name)
-		require.NoError(t, err)
-		require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("k")}), name)
-		n, err := store.Abandon(t.Context(), admin.Filter{}, "", many)
-		require.NoError(t, err, name)
-		assert.Equal(t, 1, n, name)
-		require.NoError(t, store.Check(t.Context()), name)
-	}
-	assert.Equal(t, bystanders, t.ids("SELECT id FROM {t} WHERE status = 'pending'"))
 }

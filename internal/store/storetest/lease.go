@@ -16,7 +16,6 @@ var leaseTests = []test{
 	{name: "RenewExtends", run: testRenew},
 	{name: "RenewOfAPart", run: testRenewPart},
 	{name: "RenewAfterTakeover", run: testRenewLost},
-	{name: "RenewBeforeTakeover", run: testRenewLate},
 	{name: "NothingIsClaimedEarly", run: testNotEarly},
 }
 
@@ -71,16 +70,6 @@ func testRenewLost(t *table) {
 	t.expire(ids[1])
 	require.Equal(t, ids[1:], taken(t.claim()))
 	assert.Zero(t, t.renew(batch.Lease))
-}
-
-// An expired lease that no other process has taken over can still be renewed.
-func testRenewLate(t *table) {
-	ids := t.add(t.keys(1)...)
-	batch := t.claim()
-	t.expire(ids...)
-	assert.Equal(t, 1, t.renew(batch.Lease))
-	assert.Empty(t, t.claim().Messages)
-	t.publish(batch)
 }
 
 // A lease, a backoff and a schedule last until their end by the database's clock: no other process

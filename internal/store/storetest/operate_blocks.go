@@ -3,7 +3,6 @@ package storetest
 import (
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -88,26 +87,6 @@ func testRequeueBeforeActiveBlock(t *table) {
 	t.clean()
 }
 
-func testRequeueOtherBrokers(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k)
-	row := newRow(k)
-	row.TargetBroker = "another"
-	others := t.insert(row, newRow(k))
-	t.failHead(ids[0])
-	require.Equal(t, 3, t.deferRows())
-	another := func(c *driver.Claim) { c.Broker = "another" }
-	batch := t.claim(another)
-	require.Equal(t, others[:1], taken(batch))
-	require.Zero(t, t.complete(retryLater(batch, others[0])).Lost)
-	require.Equal(t, 1, t.deferRows(another))
-	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: "another"}))
-	t.nothing("of this broker nothing was asked")
-	assert.Equal(t, others[:1], taken(t.claim(another, wake)))
-	assert.Equal(t, 1, t.requeue(admin.Filter{}), "of all brokers")
-	assert.Equal(t, []int64{ids[0], ids[1], others[1]}, t.drain())
-}
-
 // Entries among the key blocks that strangers have written, or left behind, cost no other row anything: one
 // with an empty key, and that of a row that was given another broker.
 func testEntriesByHand(t *table) {
@@ -155,31 +134,6 @@ func (t *table) release(key string) bool {
 	ok, err := t.Store.UnblockKey(t.Context(), broker, key)
 	require.NoError(t, err)
 	return ok
-}
-
-// Many followers come back by and by, and in order.
-func testDeferredReleaseMany(t *table) {
-	k := t.keys(1)[0]
-	names := make([]string, 1201)
-	for i := range names {
-		names[i] = k
-	}
-	ids := t.add(names...)
-	t.abandonAndBlock(ids[0])
-	require.Equal(t, len(ids)-1, t.deferRows(window(4000)))
-	assert.True(t, t.release(k))
-	batch := t.claim(limit(10), wake)
-	require.Equal(t, ids[1:11], taken(batch))
-	t.publish(batch)
-	assert.Empty(t, t.blockedKeys(), "it is on its way")
-	t.abandonAndBlock(ids[11])
-	t.nothing("it defers again")
-	require.Len(t, t.blockedKeys(), 1)
-	assert.Equal(t, t.messageID(ids[11]), t.blockedKeys()[0].MessageID)
-	t.deferRows(window(4000))
-	assert.True(t, t.release(k))
-	assert.Equal(t, ids[12:], t.drain())
-	t.clean()
 }
 
 func testDeferredReleasePurged(t *table) {
@@ -298,26 +252,4 @@ func testBlockedKeys(t *table) {
 	keys, err = t.Store.BlockedKeys(t.Context(), "nobody", 1)
 	require.NoError(t, err)
 	assert.Empty(t, keys)
-}
-
-// The rows of one message for several brokers share its id, and each waits alone.
-func testSameLooseMessage(t *table) {
-	t.keys(1)
-	loose := t.addLoose(1)
-	twin := newRow("")
-	twin.MessageID, twin.TargetBroker = uuid.MustParse(t.messageID(loose[0])), "another"
-	other := t.insert(twin)
-	another := func(c *driver.Claim) { c.Broker = "another" }
-	for _, action := range []func(admin.Filter) int{t.requeue, t.abandon} {
-		t.exec("UPDATE {t} SET available_at = " + t.sql.minus("created_at", -lease))
-		require.Equal(t, 1, t.deferRows())
-		t.deferRows(another)
-		require.Equal(t, 2, t.blocks())
-		assert.Equal(t, 1, action(t.these(loose[0])))
-		assert.Equal(t, 1, t.blocks())
-		assert.Equal(t, 1, t.deferred())
-	}
-	t.pass()
-	assert.Equal(t, other, taken(t.claim(another, wake)))
-	t.clean()
 }

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,7 +14,6 @@ import (
 var pauseTests = []test{
 	{name: "PauseAndResume", run: testPause},
 	{name: "OneBrokerOnly", run: testPauseOneBroker},
-	{name: "AtOnce", run: testPausesAtOnce, concurrent: true},
 	{name: "WhatIsInHandIsCompleted", run: testPauseInHand},
 	{name: "OddTexts", run: testPauseTexts},
 }
@@ -89,30 +86,6 @@ func testPauseOneBroker(t *table) {
 	require.ErrorContains(t, err, "broker")
 	_, err = t.Store.Pause(t.Context(), admin.Pause{Broker: "a\x00b"})
 	require.ErrorContains(t, err, "zero byte")
-}
-
-// testPausesAtOnce: of many who pause, or resume, one has changed something.
-func testPausesAtOnce(t *table) {
-	const callers = 8
-	for range 3 {
-		for _, change := range []func() bool{
-			func() bool { return t.pause(admin.Pause{Broker: broker}) }, func() bool { return t.resume(broker) },
-		} {
-			var (
-				changed atomic.Int32
-				all     sync.WaitGroup
-			)
-			for range callers {
-				all.Go(func() {
-					if change() {
-						changed.Add(1)
-					}
-				})
-			}
-			all.Wait()
-			assert.EqualValues(t, 1, changed.Load())
-		}
-	}
 }
 
 // testPauseInHand: a pause takes nothing out of a worker's hands: it may still say what became of

@@ -14,8 +14,6 @@ import (
 
 var priorityTests = []test{
 	{name: "ShardsOfTheirOwn", run: testPriorityShards},
-	{name: "FullBatchesOfEachClass", run: testPriorityFullBatches},
-	{name: "KeyInTwoClassesForOperators", run: testPriorityOperators},
 	{name: "Apart", run: testPriorityApart},
 }
 
@@ -54,55 +52,6 @@ func testPriorityShards(t *table) {
 	assert.Contains(t, t.ready(), t.shardOf(loose[0]))
 	t.shard = t.shardOf(loose[0]) % shards
 	assert.Equal(t, loose, taken(t.claim(urgent(t))))
-}
-
-// However few keys have rows in both classes, each claim takes as many rows as it may: a mixture costs
-// no more claims than rows that are all alike.
-func testPriorityFullBatches(t *table) {
-	const batches, size = 4, 10
-	rows := make([]outbox.Row, 2*batches*size)
-	for i := range rows {
-		rows[i] = newRow(t.keys(2)[i/2%2])
-		rows[i].Priority = -(i % 2)
-	}
-	t.insert(rows...)
-	for range batches {
-		for _, shard := range []func(*driver.Claim){backfill(t), func(*driver.Claim) {}} {
-			batch := t.claim(shard, limit(size))
-			require.Len(t, batch.Messages, size)
-			t.publish(batch)
-		}
-	}
-	assert.Equal(t, len(rows), t.count(outbox.StatusPublished))
-}
-
-// Both blocks of a key are listed, each with its own followers, and one word lets both go on.
-func testPriorityOperators(t *table) {
-	k := t.keys(1)[0]
-	normal, low := t.addWith(0, k), t.addWith(-1, k)
-	for _, shard := range []func(*driver.Claim){func(*driver.Claim) {}, backfill(t)} {
-		batch := t.claim(shard)
-		require.Len(t, batch.Messages, 1)
-		require.Zero(t, t.complete(blocking(batch)).Lost)
-	}
-	behind := append(t.addWith(0, k, k), t.addWith(-1, k)...)
-	keys, err := t.Store.KeyBlocks(t.Context(), broker, 10, 100)
-	require.NoError(t, err)
-	require.Len(t, keys.Keys, 2)
-	counts := map[outbox.Class]int64{}
-	for _, block := range keys.Keys {
-		assert.Equal(t, k, block.Key)
-		counts[block.Class] = block.Followers.N
-	}
-	assert.Equal(t, map[outbox.Class]int64{outbox.ClassNormal: 2, outbox.ClassBackfill: 1}, counts)
-	list, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Filter: admin.Filter{Key: k}, Limit: 10, Scan: 100})
-	require.NoError(t, err)
-	assert.Len(t, list.Records, len(behind), "those of both classes")
-	assert.Equal(t, 1, t.requeue(t.these(low[0])), "the row of one of them")
-	assert.Equal(t, low, taken(t.claim(backfill(t), wake)))
-	assert.Empty(t, t.claim(wake).Messages, "the other one stays: %v", normal)
-	require.True(t, t.release(k))
-	assert.Equal(t, behind[:2], taken(t.claim(wake)))
 }
 
 // What is done about a key in one class, and said of it, is not about its rows in another; only the

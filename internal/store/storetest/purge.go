@@ -21,14 +21,12 @@ var purgeTests = []test{
 	{name: "StatusAndRetention", run: testPurge},
 	{name: "Limit", run: testPurgeLimit},
 	{name: "LockedRows", run: testPurgeLocked},
-	{name: "OneBroker", run: testPurgeBroker},
 	{name: "BlockedKeys", run: testPurgeBlocked},
 	{name: "WrongStatus", run: testPurgeWrong},
 	{name: "RequeuedMeanwhile", run: testPurgeRequeued},
 	{name: "WhileClaimsRun", run: testPurgeRace, concurrent: true},
 	{name: "FinishedBrokers", run: testFinishedBrokers},
 	{name: "Exclusive", run: testExclusive},
-	{name: "ExclusiveError", run: testExclusiveError},
 }
 
 func (t *table) purge(status outbox.Status, retention time.Duration, limit int) int {
@@ -102,14 +100,6 @@ func testPurgeLocked(t *table) {
 	assert.Equal(t, []int64{done[0], dead[1]}, t.ids("SELECT id FROM {t} ORDER BY id"))
 	assert.Equal(t, 1, t.purge(outbox.StatusPublished, 0, 100))
 	assert.Equal(t, 1, t.purge(outbox.StatusAbandoned, 0, 100))
-}
-
-func testPurgeBroker(t *table) {
-	t.finish(2)
-	removed, err := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 10, Broker: "another"})
-	require.NoError(t, err)
-	assert.Zero(t, removed)
-	assert.Equal(t, 2, t.count(outbox.StatusPublished))
 }
 
 // A row for which a key waits stays, however old it is, and however many are younger: an operator
@@ -207,16 +197,6 @@ func testExclusive(t *table) {
 	ran, err := other.Exclusive(t.Context(), "purge", once)
 	require.NoError(t, err)
 	assert.True(t, ran)
-}
-
-func testExclusiveError(t *table) {
-	boom := errors.New("boom")
-	ran, err := t.Store.Exclusive(t.Context(), "purge", func(context.Context) error { return boom })
-	require.ErrorIs(t, err, boom)
-	assert.True(t, ran)
-	ran, err = t.another().Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
-	require.NoError(t, err)
-	assert.True(t, ran, "an error releases it, too")
 }
 
 // purgeRace counts how rows come to their ends, and back.

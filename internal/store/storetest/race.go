@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +18,6 @@ import (
 var raceTests = []test{
 	{name: "NeverShared", run: func(t *table) { testNeverShared(t, false) }, concurrent: true},
 	{name: "NeverSharedUnordered", run: func(t *table) { testNeverShared(t, true) }, concurrent: true},
-	{name: "Drain", run: func(t *table) { testDrain(t, false) }, concurrent: true},
-	{name: "DrainUnordered", run: func(t *table) { testDrain(t, true) }, concurrent: true},
 }
 
 const (
@@ -166,142 +163,4 @@ func randomOutcomes(b driver.Batch, random *rand.Rand) *driver.Completion {
 		}
 	}
 	return s
-}
-
-// log is the broker of the drain: it remembers the first delivery of each row, per key.
-type log struct {
-	sync.Mutex
-	seen  map[int64]bool
-	order map[string][]int64
-}
-
-func (l *log) deliver(m *driver.Message) {
-	l.Lock()
-	defer l.Unlock()
-	if !l.seen[m.ID] {
-		l.seen[m.ID] = true
-		l.order[m.OrderingKey] = append(l.order[m.OrderingKey], m.ID)
-	}
-}
-
-// Workers fail, crash and come back late while rows are written: nothing is lost, and each key's
-// first deliveries stand in the order of the rows.
-func testDrain(t *table, isUnordered bool) {
-	k := append(t.keys(9), "") // one shard, so that they meet
-	const batches, perBatch = 12, 25
-	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
-	require.NoError(t, err)
-	delivered := &log{seen: map[int64]bool{}, order: map[string][]int64{}}
-
-	writing := make(chan error, 1)
-	go func() {
-		random := rand.New(rand.NewPCG(raceSeed, 99))
-		for range batches {
-			rows := make([]outbox.Row, perBatch)
-			for i := range rows {
-				rows[i] = newRow(k[random.IntN(len(k))])
-			}
-			if err := inserter.Insert(t.background(), t.DB, rows); err != nil {
-				writing <- err
-				return
-			}
-		}
-		writing <- nil
-	}()
-	t.crew(func(ctx context.Context, store driver.Store, random *rand.Rand) error {
-		w := &drainer{table: t, store: store, random: random, log: delivered, unordered: isUnordered}
-		for {
-			var finished int
-			if err := t.DB.QueryRowContext(ctx, t.read("SELECT count(*) FROM {t} WHERE status = 'published'")).Scan(&finished); err != nil {
-				return err
-			}
-			if finished == batches*perBatch {
-				return nil
-			}
-			for shard := range store.Shards() { // rows without a key are in all of them
-				if err := w.work(ctx, shard); err != nil {
-					return err
-				}
-			}
-		}
-	})
-	require.NoError(t, <-writing)
-	assert.Len(t, delivered.seen, batches*perBatch, "nothing is lost")
-	if isUnordered {
-		return
-	}
-	for key, ids := range delivered.order {
-		assert.True(t, key == "" || slices.IsSorted(ids), "first deliveries of key %q: %v", key, ids)
-	}
-}
-
-type drainer struct {
-	*table
-	store     driver.Store
-	random    *rand.Rand
-	log       *log
-	unordered bool
-	late      []*driver.Completion // of batches that were taken for lost
-}
-
-// work claims, delivers and completes one batch of a shard, as a processor that is out of luck.
-func (w *drainer) work(ctx context.Context, shard int) error {
-	result, err := w.store.Exchange(ctx, nil, w.request(limit(1+w.random.IntN(30)), func(c *driver.Claim) {
-		c.Window, c.Shard, c.Unordered = c.Window+50, shard, w.unordered
-	}))
-	batch := result.Batch
-	if err != nil || len(batch.Messages) == 0 {
-		return err
-	}
-	completion := &driver.Completion{Lease: batch.Lease}
-	stopped := map[string]bool{}
-	crash := -1
-	if w.random.IntN(6) == 0 {
-		crash = w.random.IntN(len(batch.Messages))
-	}
-	for i := range batch.Messages {
-		m := &batch.Messages[i]
-		if i == crash {
-			if w.random.IntN(2) == 0 {
-				w.late = append(w.late, completion)
-			}
-			return w.expireToken(ctx, batch.Lease)
-		}
-		switch {
-		case m.OrderingKey != "" && stopped[m.OrderingKey]:
-			completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusPending})
-		case w.random.IntN(12) == 0:
-			stopped[m.OrderingKey] = true
-			completion.Other = append(completion.Other, driver.Outcome{
-				ID: m.ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Duration(w.random.IntN(3)) * time.Millisecond,
-			})
-		default:
-			w.log.deliver(m)
-			completion.Published = append(completion.Published, driver.Delivered{ID: m.ID})
-		}
-	}
-	if _, err := w.store.Exchange(ctx, completion, nil); err != nil {
-		return err
-	}
-	if len(w.late) > 0 { // an owner that was stopped comes back: fenced, or the outcome is true
-		late := w.late[0]
-		w.late = w.late[1:]
-		_, err = w.store.Exchange(ctx, late, nil)
-	}
-	return err
-}
-
-// expireToken ends the lease of a worker that is no more. It locks rows in an order of its own, so
-// that the server may break it off in favour of a late completion of the same rows: it tries again,
-// as stores do.
-func (w *drainer) expireToken(ctx context.Context, l driver.Lease) (err error) {
-	for range 3 {
-		_, err = w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
-			" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = "+w.sql.id("?")),
-			l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())
-		if err == nil {
-			return nil
-		}
-	}
-	return err
 }

@@ -19,7 +19,6 @@ var schemaTests = []test{
 	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
 	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true, concurrent: true},
 	{name: "MigrateAfterAnotherTool", run: testMigrateAfterAnotherTool, bare: true},
-	{name: "MigrateConcurrentlyAfterAnotherTool", run: testMigrateConcurrentlyAfterAnotherTool, bare: true, concurrent: true},
 	{name: "MigrateNamesWhatAnotherToolLeftOut", run: testMigrateHalf, bare: true},
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
 	{name: "CheckNamesWhatIsWrong", run: testSpoils, seconds: true},
@@ -90,30 +89,6 @@ func (t *table) recorded() []string {
 		steps = append(steps, "1001_history is already there, recorded")
 	}
 	return steps
-}
-
-func testMigrateConcurrentlyAfterAnotherTool(t *table) {
-	_, err := t.Store.Migrate(t.Context())
-	require.NoError(t, err)
-	t.exec("DROP TABLE {t}_migrations")
-	var (
-		mu    sync.Mutex
-		all   []string
-		group sync.WaitGroup
-	)
-	for range 6 {
-		store := t.another()
-		group.Go(func() {
-			steps, err := store.Migrate(t.Context())
-			assert.NoError(t, err)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, steps...)
-		})
-	}
-	group.Wait()
-	assert.ElementsMatch(t, t.recorded(), all, "once")
-	require.NoError(t, t.Store.Check(t.Context()))
 }
 
 // Tables that are not what the steps make are refused before anything is changed, with what is

@@ -92,7 +92,6 @@ var groups = []group{
 	{"Bytes", bytesTests},
 	{"Order", orderTests},
 	{"Defer", deferTests},
-	{"DeferAgain", deferAgainTests},
 	{"Ahead", aheadTests},
 	{"Abandon", abandonTests},
 	{"Priority", priorityTests},
