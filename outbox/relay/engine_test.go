@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -33,34 +32,6 @@ func TestNewEngineReportsEverything(t *testing.T) {
 	require.ErrorContains(t, err, `broker "a"`)
 	require.ErrorContains(t, err, `broker "b"`)
 	require.ErrorContains(t, err, `database "d": its store cannot listen`)
-}
-
-// One processor for each pair of database and broker; a broker that hangs delays no other, in
-// either database.
-func TestEngine(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		hung := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
-			<-ctx.Done()
-			return brokers.Unreachable(brokers.ScopeBroker, ctx.Err())
-		}}
-		rigs := []*rig{newRig(t, path, &fake{}, outbox.Policy{}), newRig(t, path+"2", &fake{}, outbox.Policy{})}
-		stores := map[string]driver.Delivery{"one": rigs[0].store, "two": rigs[1].store}
-		engine, stop := rigs[0].engine(EngineConfig{Stores: stores, Brokers: map[string]Target{"b": {Broker: &fake{}}, "hung": {Broker: hung}}})
-		for _, r := range rigs {
-			r.fill(100, loose("m"))
-			r.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
-				SELECT message_id, 'hung', stream, type, payload FROM outbox_messages`)
-		}
-		engine.Wake("one")
-		for _, r := range rigs {
-			r.until(5*time.Second, func() bool { return r.count("status = 'published' AND target_broker = 'b'") == 100 })
-		}
-		stop()
-		require.Len(t, engine.Stats(), 4)
-		for _, r := range rigs {
-			assert.Equal(t, 100, r.count("target_broker = 'hung' AND status = 'pending' AND attempts = 0"))
-		}
-	})
 }
 
 // lobby is a store that hands out one batch, and remembers what it is told and asked.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +18,6 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/fingerprint"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -164,26 +162,6 @@ func TestEachPublishIsALineAtDebug(t *testing.T) {
 		}
 		assert.Equal(t, 1, log.count("level=DEBUG", `msg="message published"`, id("good"), "type=T", "ordering_key=k", "destination=s", "attempt=1", "broker_message_id=b-good"))
 		assert.Equal(t, 1, log.count("level=DEBUG", `msg="message not published"`, id("bad"), "type=T", "verdict=abandon", `error="permanent: no"`))
-	})
-}
-
-// Rows that come back from a lease that ran out are reported, at most once a minute; others are not.
-func TestRecoveredRowsAreToldOf(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		log := newLog(t)
-		w := &worker{p: &Processor{log: log.logger(slog.LevelInfo)}}
-		w.tellRecovered(&driver.Batch{Messages: make([]driver.Message, 3)})
-		assert.Zero(t, log.count())
-		back := &driver.Batch{Messages: []driver.Message{{Crashes: 1}, {}, {Crashes: 3}}}
-		for _, step := range []struct {
-			after time.Duration
-			lines int
-		}{{0, 1}, {seldomEvery - time.Nanosecond, 1}, {time.Nanosecond, 2}} {
-			time.Sleep(step.after)
-			w.tellRecovered(back)
-			assert.Equal(t, step.lines, log.count("recovered rows from expired leases", "rows=2 crashes=3"))
-		}
 	})
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -211,6 +212,50 @@ func TestPartOfALeaseIsLost(t *testing.T) {
 		}
 		assert.Len(t, broker.delivered(""), rows-4, "once each")
 	})
+}
+
+// forgetful is a store whose answers to some completions get lost.
+type forgetful struct {
+	driver.Delivery
+
+	left    atomic.Int64
+	written bool // the completions are, all the same
+}
+
+func (f *forgetful) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	if completion == nil || f.left.Add(-1) < 0 {
+		return f.Delivery.Exchange(ctx, completion, claim)
+	}
+	if f.written {
+		if _, err := f.Delivery.Exchange(ctx, completion, nil); err != nil {
+			return driver.Exchanged{}, err
+		}
+	}
+	return driver.Exchanged{}, errors.New("connection reset")
+}
+
+// A completion without an answer is repeated until the database answers. Each row is published once, and a
+// row that the first try has marked counts as no lost lease.
+func TestProcessorRepeatsACompletionOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for _, written := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written=%t", written), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				store, broker := &forgetful{written: written}, &fake{}
+				store.left.Store(4)
+				r := newRig(t, path, broker, outbox.Policy{BatchSize: 10}, func(c *ProcessorConfig) { store.Delivery, c.Store = c.Store, store })
+				r.fill(60, keyed("", 7))
+				r.start()
+				r.drained(time.Minute)
+				r.stop()
+				assert.Equal(t, 60, r.count("status = 'published' AND attempts = 1"))
+				assert.Len(t, broker.delivered(""), 60, "once each")
+				requireOrder(t, broker.delivered(""), 7)
+				assert.Zero(t, r.proc.Stats().LeaseLost)
+				assert.NotZero(t, r.log.count("level=ERROR", "completion failed", "connection reset"))
+			})
+		})
+	}
 }
 
 // mortal is the store of a process that dies at one of its completions: before it is written, or

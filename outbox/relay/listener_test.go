@@ -210,24 +210,6 @@ func TestListenerBehindAPooler(t *testing.T) {
 	})
 }
 
-// A probe that could not be sent proves nothing about a connection that has worked.
-func TestListenerWithoutAProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSwitchboard()
-		e, log, woken := startListener(t, s)
-		woken()
-		s.set(func(s *switchboard) { s.mute = errors.New("pool exhausted") })
-		time.Sleep(time.Hour)
-		assert.Equal(t, ListenerConnected, e.state())
-		assert.Equal(t, 1, s.tried())
-		assert.Zero(t, log.count("level"))
-		s.cut <- struct{}{}
-		time.Sleep(time.Minute)
-		assert.Equal(t, ListenerDisconnected, e.state(), "one that has not worked yet")
-	})
-}
-
 // Probes that are heard although sending them fails, as when their answer is lost, neither stop the
 // listener, nor are they taken for the echo of a later one.
 func TestListenerReceivesFailedProbes(t *testing.T) {

@@ -258,21 +258,6 @@ func TestProcessorPartitionOut(t *testing.T) {
 	})
 }
 
-// However many keys a partition has, they come soon after it is back.
-func TestProcessorPartitionIsBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, path string) {
-		broker := failingWith(brokers.Unreachable(brokers.ScopePartition, context.DeadlineExceeded), func(brokers.Message) bool {
-			time.Sleep(100 * time.Millisecond)
-			return true
-		})
-		r := start(t, path, broker, outbox.Policy{Workers: 2, PollMin: time.Second, PollMax: time.Second})
-		r.fill(60, keyed("out", 60))
-		time.Sleep(time.Minute)
-		broker.healed.Store(true)
-		r.drained(time.Minute)
-	})
-}
-
 // Messages that may have killed a process are tried alone. When their broker hangs, the others wait
 // for that, but not long, and not again and again.
 func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {

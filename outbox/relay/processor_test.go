@@ -236,27 +236,6 @@ func TestProcessorFollowersAreInNobodysWay(t *testing.T) {
 	})
 }
 
-// Rows scheduled for later do not hide the ones behind them, with order and without.
-func TestProcessorScheduledRowsAreInNobodysWay(t *testing.T) {
-	t.Parallel()
-	for _, unordered := range []bool{false, true} {
-		t.Run(fmt.Sprintf("unordered=%t", unordered), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, path string) {
-				broker := &fake{}
-				r := newRig(t, path, broker, outbox.Policy{BatchSize: 10, PollMax: time.Minute, Unordered: unordered})
-				r.fill(600, func(i int) row { return row{name: fmt.Sprint("later", i), in: time.Hour} })
-				r.fill(30, keyed("now", 1))
-				r.start()
-				r.until(2*time.Minute, func() bool { return len(broker.delivered("now")) == 30 })
-				assert.Empty(t, broker.delivered("later"))
-				time.Sleep(time.Hour)
-				r.drained(time.Minute)
-				assert.Len(t, broker.delivered("later"), 600)
-			})
-		})
-	}
-}
-
 // Rows that plain SQL has scheduled, each with a key of its own, stand before one that can go: it is
 // delivered while most of them are still in the claim's way. They go out when they are due.
 func TestProcessorLooksPastScheduledRows(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -149,45 +148,6 @@ func TestProcessorHeadsThatBreakTheConnection(t *testing.T) {
 		r.fill(20, keyed("good", 20))
 		r.until(5*time.Minute, func() bool { return len(broker.delivered("good")) == 20 })
 	})
-}
-
-// Several relays of a table, each with a message of what refuses everything, charge none of them: what
-// none of them can see is in the database.
-func TestProcessorRefusalOfAllBySeveralRelays(t *testing.T) {
-	testenv.NeedSeconds(t)
-	forBoth(t, func(t *testing.T, path string, scope brokers.Scope) {
-		const relays, messages = 3, 6
-		r := newRig(t, path, failingWith(refusal(scope), all), patient())
-		r.fill(messages, loose("m"))
-		for range relays {
-			r.another()
-		}
-		time.Sleep(time.Hour)
-		assert.Zero(t, r.charged())
-	})
-}
-
-// One that was charged while it was alone is spared as soon as another one waits, however long its
-// retries take.
-func TestProcessorRefusalOfOneThatDoesNotStayAlone(t *testing.T) {
-	testenv.NeedSeconds(t)
-	t.Parallel()
-	for scope, base := range map[brokers.Scope]time.Duration{brokers.ScopeBroker: time.Hour, brokers.ScopeDestination: time.Minute} {
-		t.Run(string(scope), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, path string) {
-				policy := patient()
-				policy.Retry.BaseDelay, policy.Retry.MaxDelay = base, time.Hour
-				r := start(t, path, failingWith(refusal(scope), all), policy)
-				for i := range 4 {
-					r.insert(row{name: fmt.Sprint("m", i)})
-					time.Sleep(13 * time.Minute)
-				}
-				time.Sleep(time.Hour)
-				assert.Equal(t, 4, r.open())
-				assert.Equal(t, 1, r.charged(), "the first one, before the second one came")
-			})
-		})
-	}
 }
 
 // What waits for other destinations does not keep one that is alone at its own from ending.
