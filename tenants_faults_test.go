@@ -162,21 +162,3 @@ func TestTenantsQueryOnlyReads(t *testing.T) {
 		}
 	}
 }
-
-// A tenant that fails logs one line, until the cause changes, with the command that helps.
-func TestTenantThatFailsLogsOnce(t *testing.T) {
-	t.Parallel()
-	testenv.NeedSeconds(t)
-	empty := filepath.Join(t.TempDir(), "empty.db")
-	require.NoError(t, os.WriteFile(empty, nil, 0o600))
-	tenants := &listed{list: map[string]config.Database{
-		"down":  {Driver: outbox.Postgres, DSN: "postgres://x@127.0.0.1:1/x"},
-		"empty": {Driver: outbox.SQLite, DSN: config.Secret(empty)},
-	}}
-	l := runTenants(t, "{every: 1s, visit_every: 1s}", tenants.option())
-	l.says(`msg="tenant not opened" tenant=down`)
-	l.says(`msg="tenant not opened" tenant=empty`)
-	l.says(`run \"fanout migrate --database empty\"`)
-	assert.Never(t, func() bool { return strings.Contains(l.log.String(), "database settings") }, 5*time.Second, 100*time.Millisecond)
-	assert.Equal(t, 2, strings.Count(l.log.String(), `msg="tenant not opened"`))
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -77,26 +76,6 @@ func TestTenantsFromAQuery(t *testing.T) {
 	l.eventually(func() bool { return l.delivered("default") == 6 }, "that of the configuration's database")
 	l.end()
 	assert.Equal(t, 1, count(t, first, "SELECT count(*) FROM outbox_messages WHERE status = 'pending'"), "what is written to a tenant that was removed stays")
-}
-
-// Where one may be awake, five that have messages are, one after the other, and each message leaves once.
-func TestTenantsTakeTurns(t *testing.T) {
-	t.Parallel()
-	testenv.NeedSeconds(t)
-	_, schemas := schemaTenants(t, 5)
-	for name := range schemas {
-		write(t, outbox.Postgres, opened(t, "pgx", schemas[name].DSN.Reveal()), "default", 20)
-	}
-	l := runTenants(t, "{max_awake: 1, idle_after: 1h, every: 1s, visit_every: 1s}", (&listed{list: schemas}).option())
-	most := 0
-	l.eventually(func() bool {
-		most = max(most, len(l.relay.Stats()))
-		return l.delivered("default") >= 100
-	}, "those of all")
-	assert.LessOrEqual(t, most, 2, "processors of one tenant, for two brokers")
-	assert.Contains(t, l.log.String(), `level=WARN msg="tenants take turns"`)
-	l.end()
-	assert.Equal(t, 100, l.delivered("default"))
 }
 
 func opened(t *testing.T, driver, dsn string) *sql.DB {
@@ -174,25 +153,6 @@ func TestCommitOfAHandleWakesATenant(t *testing.T) {
 	assert.Less(t, time.Since(began), time.Minute)
 }
 
-// On MySQL a tenant that sleeps is woken by the visit that finds its rows.
-func TestTenantOnMySQL(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.MySQL(t)
-	acme := config.Database{Driver: outbox.MySQL, DSN: config.Secret(dsn)}
-	migrated(t, map[string]config.Database{"acme": acme})
-	l := runTenants(t, "{idle_after: 1s, every: 1s, visit_every: 1s}", (&listed{list: map[string]config.Database{"acme": acme}}).option())
-	db := opened(t, "mysql", dsn)
-	for n, broker := range []string{"default", "partner", "default"} {
-		write(t, outbox.MySQL, db, broker, 2)
-		l.eventually(func() bool { return l.delivered("default")+l.delivered("partner") == 2*n+2 }, "found by a visit")
-		l.eventually(func() bool { return strings.Count(l.log.String(), `msg="tenant asleep"`) > n }, "asleep again")
-		assert.Empty(t, l.relay.Stats())
-	}
-	l.end()
-	assert.Zero(t, count(t, db, "SELECT count(*) FROM outbox_messages_instances"))
-	assert.NotContains(t, l.log.String(), "level=ERROR")
-}
-
 func migrated(t *testing.T, databases map[string]config.Database) {
 	t.Helper()
 	cfg, err := config.Parse([]byte("brokers: {default: {type: memory}}\n"), "fanout.yaml")
@@ -246,31 +206,4 @@ func TestRemovedTenantLeavesNothing(t *testing.T) {
 		l.eventually(func() bool { return connections(tenant) == 0 && len(l.relay.Stats()) == 0 }, "no connection")
 		l.eventually(func() bool { return connections(tenant) == 0 && goleak.Find(before) == nil }, "no goroutine") // of a busy driver, one may end late
 	}
-}
-
-// A database that is dropped while its tenant is listed costs the others nothing, and is reported once,
-// until the tenant is no longer listed.
-func TestTenantDroppedWhileListed(t *testing.T) {
-	t.Parallel()
-	testenv.NeedSeconds(t)
-	_, schemas := schemaTenants(t, 1)
-	dsn, drop := testenv.PostgresUntilDropped(t)
-	gone := config.Database{Driver: outbox.Postgres, DSN: config.Secret(dsn), Notify: true}
-	migrated(t, map[string]config.Database{"gone": gone})
-	tenants := &listed{list: map[string]config.Database{"gone": gone, "stays": schemas["tenant_000"]}}
-	l := runTenants(t, "{idle_after: 1s, every: 1s, visit_every: 1s}", tenants.option())
-	db := opened(t, "pgx", dsn)
-	write(t, outbox.Postgres, db, "default", 1)
-	l.says(`msg="tenant asleep" tenant=gone`)
-	require.NoError(t, db.Close())
-	require.NoError(t, drop())
-	// A visit can be met by the drop itself, and says so: the database shuts its sessions down first.
-	isGone := regexp.MustCompile(`level=ERROR msg="tenant not opened" tenant=gone .*does not exist`)
-	l.eventually(func() bool { return isGone.MatchString(l.log.String()) }, "the log lacks that the database is gone")
-	write(t, outbox.Postgres, opened(t, "pgx", schemas["tenant_000"].DSN.Reveal()), "partner", 1)
-	l.eventually(func() bool { return l.delivered("partner") == 1 }, "that of the other one")
-	tenants.set("gone", nil)
-	l.says(`msg="tenant removed" tenant=gone`)
-	l.end()
-	assert.Len(t, isGone.FindAllString(l.log.String(), -1), 1)
 }
