@@ -3,8 +3,6 @@
 package chaos
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
-	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
 // The internal broker is there always, the external ones in the rig's own order; each has a
@@ -75,36 +72,4 @@ func TestFaultsOfNodes(t *testing.T) {
 	at.nodes[2].away.Lock()
 	require.ErrorIs(t, s.outage(t.Context(), Fault{Kind: KafkaQuorum, Target: "kafka-2"}), errAway)
 	assert.True(t, at.nodes[0].away.TryLock(), "it waits for no end of a fault that was not")
-}
-
-// Kafka is left out where it is not on the machine, unless it was asked for; no other is, and no other
-// error.
-func TestLeavesOut(t *testing.T) {
-	t.Parallel()
-	missing := fmt.Errorf("%w: no Java", testservers.ErrNoBinary)
-	kafka, rabbit := brokers[len(brokers)-1], brokers[3]
-	var said strings.Builder
-	s := &fixture{brokers: brokers, log: &said}
-	assert.False(t, s.leavesOut(kafka, nil))
-	assert.False(t, s.leavesOut(kafka, assert.AnError))
-	assert.False(t, s.leavesOut(rabbit, missing))
-	assert.Empty(t, said.String())
-	assert.True(t, s.leavesOut(kafka, missing))
-	assert.Equal(t, brokers[:len(brokers)-1], s.brokers)
-	assert.Equal(t, kafka, brokers[len(brokers)-1], "the list of all was not changed")
-	assert.Equal(t, []string{scenario.Kafka}, s.without)
-	assert.Contains(t, said.String(), "WITHOUT kafka")
-
-	asked := &fixture{brokers: brokers, options: Options{Brokers: []string{scenario.Kafka}}}
-	assert.False(t, asked.leavesOut(kafka, missing))
-}
-
-// A defect is noticed where each of its rules is reported at each of its brokers.
-func TestMissed(t *testing.T) {
-	t.Parallel()
-	d := &Defect{Rules: []Rule{Lost, Fence}}
-	report := &Report{Violations: []Violation{{Rule: Lost, Broker: scenario.NATS}}}
-	assert.Equal(t, []string{`no violation "fence"`}, d.Missed(report))
-	d = &Defect{Rules: []Rule{Lost}, At: []string{scenario.NATS, scenario.RabbitMQ}}
-	assert.Equal(t, []string{`no violation "lost" at rabbitmq`}, d.Missed(report))
 }

@@ -3,8 +3,6 @@
 package chaos
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,33 +28,4 @@ func TestEditsFit(t *testing.T) {
 	}
 	_, err = defectEdits("no-such")
 	require.ErrorContains(t, err, "no-fence")
-}
-
-func TestEditThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	b := &builder{dir: t.TempDir(), module: t.TempDir()}
-	require.NoError(t, os.WriteFile(filepath.Join(b.module, "a.go"), []byte("one two; two three"), 0o600))
-	for _, old := range []string{"four", "two"} {
-		_, err := b.overlay("x", []edit{{"a.go", old, "new"}})
-		require.ErrorContains(t, err, "adapt the edit")
-	}
-	_, err := b.overlay("x", []edit{{"missing.go", "a", "b"}})
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	_, err = b.overlay("x", []edit{{"a.go", "one", "1"}, {"a.go", "three", "3"}})
-	require.NoError(t, err)
-	copied, err := os.ReadFile(filepath.Join(b.dir, "x-0-a.go"))
-	require.NoError(t, err)
-	assert.Equal(t, "1 two; two 3", string(copied))
-}
-
-func TestClockOfUnknownGo(t *testing.T) {
-	t.Parallel()
-	goroot := t.TempDir()
-	_, err := wrongClock(goroot)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, os.MkdirAll(filepath.Join(goroot, "src", "time"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(goroot, clockFile), []byte("package time"), 0o600))
-	_, err = wrongClock(goroot)
-	require.ErrorContains(t, err, "clockReadings")
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,26 +34,6 @@ func script(t *testing.T) (p *process, say func(string), started func(n int) []s
 		return lines
 	}
 	return p, say, started
-}
-
-// A process that was killed comes back, with its clock off as it was told; the end that it was
-// asked for is no crash.
-func TestProcessIsReplaced(t *testing.T) {
-	t.Parallel()
-	p, say, started := script(t)
-	say("exec sleep 600")
-	require.NoError(t, p.run(t.Context()))
-	started(1)
-	p.end(syscall.SIGKILL, 0, -5*time.Minute)
-	require.Equal(t, []string{"0", "-300"}, started(2))
-	p.end(syscall.SIGTERM, 0, 0)
-	started(3)
-	p.hold(t.Context(), time.Millisecond, func() {})
-	p.close()
-	assert.Empty(t, p.crashed)
-	assert.Zero(t, p.away)
-	assert.Len(t, p.starts, 3)
-	assert.Positive(t, p.peak)
 }
 
 // One that cannot do its work is started again; any other end of its own is a crash, and so is one

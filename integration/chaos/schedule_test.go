@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -46,30 +45,4 @@ func TestSchedule(t *testing.T) {
 			busy[fault.Target], last = fault.At+fault.For, fault.At
 		}
 	})
-}
-
-// Ten minutes have faults of each kind, and clocks that are fast, slow and right.
-func TestScheduleHasEverything(t *testing.T) {
-	t.Parallel()
-	everybody := wholeCluster()
-	kinds, clocks := map[Kind]int{}, map[int]int{}
-	drawn := everybody.schedule(Options{Seed: 7, For: 10 * time.Minute}.withDefaults())
-	for _, fault := range drawn {
-		kinds[fault.Kind]++
-		if fault.Kind == Kill || fault.Kind == Term {
-			clocks[max(-1, min(1, int(fault.Skew)))]++
-		}
-	}
-	for _, kind := range everybody.deck(nil) {
-		assert.NotZero(t, kinds[kind], kind)
-	}
-	assert.Len(t, clocks, 3)
-	assert.NotEqual(t, drawn, everybody.schedule(Options{Seed: 8, For: 10 * time.Minute}.withDefaults()))
-
-	everybody.servers, everybody.strains, everybody.clocks = nil, nil, false
-	for _, fault := range everybody.schedule(Options{Seed: 7, For: 10 * time.Minute, Only: []Kind{Kill, RedisKill}}.withDefaults()) {
-		assert.Equal(t, Kill, fault.Kind)
-		assert.Zero(t, fault.Skew)
-	}
-	assert.Empty(t, everybody.schedule(Options{Seed: 7, Only: []Kind{RedisKill}}.withDefaults()))
 }

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -79,15 +78,6 @@ func TestCleanUp(t *testing.T) {
 	require.ErrorIs(t, err, pgx.ErrNoRows)
 }
 
-func TestSeed(t *testing.T) {
-	t.Setenv(seedVariable, "-42")
-	require.EqualValues(t, -42, Seed(t))
-	t.Setenv(seedVariable, "forty-two")
-	require.Regexp(t, "^failed: ", outcome(func(t testing.TB) { Seed(t) }))
-	t.Setenv(seedVariable, "")
-	require.NotEqual(t, Seed(t), Seed(t))
-}
-
 // A case runs on one database, and on the next one where it is not about the first; with time, on all.
 func TestOnEach(t *testing.T) {
 	all := []string{"a", "b", "c"}
@@ -119,22 +109,4 @@ func TestOnEach(t *testing.T) {
 	require.Len(t, turns, len(all), "each has a turn")
 	t.Setenv(longVariable, "1")
 	require.ElementsMatch(t, all, run(t, all...))
-}
-
-func TestDeadline(t *testing.T) {
-	t.Parallel()
-	ctx, pass := Deadline(t.Context())
-	require.NoError(t, ctx.Err())
-	child, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pass()
-	<-child.Done()
-	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-	require.ErrorIs(t, child.Err(), context.DeadlineExceeded)
-	parent, end := context.WithCancel(t.Context())
-	ctx, pass = Deadline(parent)
-	end()
-	<-ctx.Done()
-	pass()
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "which was first")
 }
