@@ -28,6 +28,7 @@ var operateTests = []test{
 	{name: "FiltersOfSearches", run: testFiltersOfSearches},
 	{name: "FilterByTime", run: testFilterByTime},
 	{name: "RequeueBeforeABlockInTheWay", run: testRequeueBeforeActiveBlock},
+	{name: "RequeueBehindABlock", run: testRequeueBehindBlock},
 	{name: "SameMessageOfAnotherBroker", run: testSameMessage},
 	{name: "DeferredReleaseAfterPurge", run: testDeferredReleasePurged},
 	{name: "BlockedKeys", run: testBlockedKeys},

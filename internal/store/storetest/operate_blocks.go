@@ -58,7 +58,7 @@ func (t *table) clean() {
 	assert.Empty(t, t.ready())
 }
 
-// The same while the block is back in the way of claims, and so are some of its followers.
+// Abandoned rows of a key return to their place while its block and some followers are claimable again.
 func testRequeueBeforeActiveBlock(t *table) {
 	k := t.keys(1)[0]
 	names := make([]string, 701)
@@ -85,6 +85,19 @@ func testRequeueBeforeActiveBlock(t *table) {
 	t.publish(batch)
 	assert.Equal(t, append(ids[10:11:11], ids[16:]...), t.drain())
 	t.clean()
+}
+
+// A row that is requeued behind the block of its key waits for that block, as the rows beside it do.
+func testRequeueBehindBlock(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k, k)
+	t.failHead(ids[0])
+	require.Equal(t, 3, t.deferRows())
+	t.abandonByHand(ids[2])
+	require.Equal(t, 1, t.requeue(t.these(ids[2])))
+	assert.Equal(t, 3, t.deferred())
+	t.pass()
+	assert.Equal(t, ids, t.drain())
 }
 
 // Entries among the key blocks that strangers have written, or left behind, cost no other row anything: one
