@@ -185,19 +185,6 @@ func TestReplaySince(t *testing.T) {
 	})
 }
 
-func TestAbandon(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		s.badNight()
-		assert.JSONEq(t, `{"database":"main","matched":2,"changed":2,"audit_id":1}`,
-			s.does("messages", "abandon", "--broker", "partner", "--status", "failed", "--reason", "not wanted", "--json"))
-		assert.Equal(t, 2, s.count(`status = 'abandoned' AND last_error LIKE '%operator%not wanted%'`))
-		code, _, stderr := s.run("messages", "abandon")
-		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, stderr, "abandon needs to know which messages")
-	})
-}
-
 // A key that waits for an operator is listed first, and goes on when it is unblocked.
 func TestBlockedAndUnblock(t *testing.T) {
 	t.Parallel()

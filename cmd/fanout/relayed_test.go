@@ -62,7 +62,7 @@ func (s *shop) relays(broker string, answers *scripted, until func() bool) {
 	processor, err := s.processor(relay.ProcessorConfig{
 		Database: "main", Broker: broker, Target: answers, Log: slog.New(slog.DiscardHandler),
 		Policy: outbox.Policy{
-			BlockAbandoned: true, PollMin: 2 * time.Millisecond, PollMax: 5 * time.Millisecond,
+			BlockAbandoned: true, BatchSize: 4, PollMin: 2 * time.Millisecond, PollMax: 5 * time.Millisecond,
 			Retry: outbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour, Jitter: -1},
 		},
 	})
