@@ -1,34 +1,29 @@
 package integration_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// The server ends the relay's idle sessions sooner than the relay polls, and no call of the relay fails.
-// The timeout is longer than a busy machine keeps a process waiting between taking a connection and
-// using it: the server can end the session in that time, too.
+// A store uses no session that the server has ended while it was idle, as idle_session_timeout does.
 func TestIdleSessionsEnd(t *testing.T) {
 	t.Parallel()
-	b := newBench(newPlace(t, outbox.Postgres))
-	require.Zero(t, b.run("migrate").code)
-	b.dsn += "&idle_session_timeout=1500ms"
-	b.configure(fmt.Sprintf("outbox: {poll: {min: 3s, max: 3s}, external_brokers: []}\nbrokers: {default: {type: redis, url: %q}}\n", testenv.Redis(t)))
-	r := b.relay()
-	eventually(t, func() bool {
-		var ended int
-		require.NoError(t, b.db.QueryRowContext(t.Context(), "SELECT sessions_fatal FROM pg_stat_database WHERE datname = current_database()").Scan(&ended))
-		return ended > 1
-	})
-	b.insert(500)
-	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
-	code, published := r.stop()
-	assert.Equal(t, []int{0, 500}, []int{code, published})
-	assert.NotContains(t, r.log.String(), `"ERROR"`)
+	p := newPlace(t, outbox.Postgres)
+	p.migrate()
+	p.db.SetMaxOpenConns(1)
+	store, err := openStore(t.Context(), p.driver, p.dsn)
+	require.NoError(t, err)
+	defer store.Close()
+	for range 5 {
+		_, err := store.Ready(t.Context(), "default", 0)
+		require.NoError(t, err)
+		var ended int // each, within the ten seconds that it is waited for
+		require.NoError(t, p.db.QueryRowContext(t.Context(), `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&ended))
+		assert.Positive(t, ended)
+	}
 }
