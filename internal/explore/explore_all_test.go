@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // TestExplore visits every state of every world. The numbers that it prints with -v stand in
@@ -15,6 +17,9 @@ func TestExplore(t *testing.T) {
 		name := worlds[i].name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if testenv.Turn(t, 2) != 0 {
+				testenv.NeedSeconds(t)
+			}
 			x := &exploration{world: sized(t, name, sizeOf())}
 			start := time.Now()
 			if found := x.explore(); found != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,14 +315,11 @@ func TestWatch(t *testing.T) {
 type pages struct {
 	driver.Delivery
 
-	mu   sync.Mutex
-	read int
+	read atomic.Int64
 }
 
 func (s *pages) Stranded(ctx context.Context, broker string, after admin.Position, limit int) (admin.List, error) {
-	s.mu.Lock()
-	s.read++
-	s.mu.Unlock()
+	s.read.Add(1)
 	return s.Delivery.Stranded(ctx, broker, after, limit)
 }
 
@@ -348,7 +346,7 @@ func TestStrandedRowsAreNamed(t *testing.T) {
 			return r.log.take("stranded")
 		}
 		assert.Empty(t, lines(time.Minute), "the first 10,000 wait for an operator")
-		assert.Equal(t, sentinelPages, store.read, "pages of 1,000")
+		assert.EqualValues(t, sentinelPages, store.read.Load(), "pages of 1,000")
 		said := lines(10 * time.Minute)
 		require.Len(t, said, 1)
 		id := fmt.Sprintf("00000000-0000-0000-0000-%012d", rows)

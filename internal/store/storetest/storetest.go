@@ -80,7 +80,7 @@ type group struct {
 	tests []test
 }
 
-// manyOfAKind says of which groups a fourth tells enough under -short.
+// manyOfAKind names the groups whose tests resemble each other: -short runs a fourth of them, and half of the others.
 var manyOfAKind = []string{"Outside", "Locked", "Schema"}
 
 var groups = []group{
@@ -137,7 +137,11 @@ func run(t *testing.T, share int, groups []group, newBundle func(t *testing.T) B
 					if testenv.Turn(t, share) != 0 {
 						t.Skip("another test's turn: make test-all runs all of them")
 					}
-					if test.seconds || slices.Contains(manyOfAKind, group.name) && testenv.Turn(t, 4) != 0 {
+					oneOf := 2
+					if slices.Contains(manyOfAKind, group.name) {
+						oneOf = 4
+					}
+					if test.seconds || testenv.Turn(t, oneOf) != 0 {
 						testenv.NeedSeconds(t)
 					}
 					if !test.concurrent {
