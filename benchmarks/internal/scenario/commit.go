@@ -14,7 +14,7 @@ import (
 )
 
 // commit asks what the plugin costs a commit. The benchmark itself stands beside the plugin's tests,
-// which share its cases: this runs it as make bench-commit does, and reads its output.
+// which share its cases: this runs it and reads its output.
 type commit struct{ rounds int }
 
 func newCommit(s *Sizes) Scenario {
