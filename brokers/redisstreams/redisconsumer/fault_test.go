@@ -72,6 +72,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	r := start(t, s, s.stream, l.handler(nil), redisconsumer.Config{ConsumerConfig: inbox.ConsumerConfig{Log: j.logger()}})
 	s.addAll(t, 3, 30)
 	soon(t, "all handled", func() bool { return l.len() == 30 })
+	soon(t, "none is acknowledged later", func() bool { return s.pending(t) == 0 }) // the ids of a new stream can be those of the old one
 	require.NoError(t, s.Del(t.Context(), s.stream).Err())
 	s.addAllFrom(t, 3, 30, 30)
 	soon(t, "all handled, after that too", func() bool { return l.len() == 60 })
