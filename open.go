@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/capture"
+	"github.com/gorm-fanout/fanout/internal/failure"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/wakeup"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -197,7 +198,19 @@ func examine(ctx context.Context, name string, store driver.Store, log *slog.Log
 	if err := diagnosis.Err(); err != nil {
 		return report, err
 	}
-	return report, store.Check(ctx)
+	return report, check(ctx, store)
+}
+
+// checkTries is how often a relay checks a schema while the database ends the session of the check.
+const checkTries = 3
+
+func check(ctx context.Context, store driver.Store) error {
+	for try := 1; ; try++ {
+		err := store.Check(ctx)
+		if try == checkTries || failure.Class(err) != failure.ClassConnection {
+			return err
+		}
+	}
 }
 
 // observe makes what looks at the processors; nil where it is not configured.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -80,14 +81,22 @@ func (d Dialect) rowsAtOnce(rows []Row) int {
 	return most
 }
 
-// idArg is a message's id as a bind parameter: MySQL has no type for it, so its column holds the
-// bytes. On SQL Server the binary form would arrive with its bytes swapped.
+// idArg is a message's id as a bind parameter, for the place that idPlaceholder makes. On SQL Server the binary form
+// would arrive with its bytes swapped.
 func (d Dialect) idArg(id uuid.UUID) any {
 	if d == MySQL {
-		binary := id // the parameter would be allocated for the others, too
-		return binary[:]
+		return hex.EncodeToString(id[:])
 	}
 	return id.String()
+}
+
+// idPlaceholder appends the place of an id. MySQL has no type for it, so its column holds the bytes. They travel as
+// digits: MySQL fails to list its sessions while one of them runs a text with bytes that are no UTF-8.
+func (d Dialect) idPlaceholder(dst []byte, n int) []byte {
+	if d == MySQL {
+		return append(dst, "UNHEX(?)"...)
+	}
+	return d.placeholder(dst, n)
 }
 
 // timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type

@@ -228,7 +228,11 @@ func (i *Inserter) insertSQL(rows int) string {
 			if c > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = i.dialect.placeholder(dst, r*len(insertColumns)+c+1)
+			if c == 0 {
+				dst = i.dialect.idPlaceholder(dst, r*len(insertColumns)+1)
+			} else {
+				dst = i.dialect.placeholder(dst, r*len(insertColumns)+c+1)
+			}
 		}
 		dst = append(dst, ')')
 	}
@@ -239,8 +243,8 @@ func (i *Inserter) insertSQL(rows int) string {
 // and ON DUPLICATE KEY UPDATE needs the right to change every column, which writers do not have.
 func (i *Inserter) insertAbsentSQL() string {
 	columns := strings.Join(insertColumns[:], ", ")
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM %s AS there WHERE there.message_id = ? AND there.target_broker = ?)",
-		i.table, columns, strings.TrimSuffix(strings.Repeat("?, ", len(insertColumns)), ", "), i.table)
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT UNHEX(?)%s FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM %s AS there WHERE there.message_id = UNHEX(?) AND there.target_broker = ?)",
+		i.table, columns, strings.Repeat(", ?", len(insertColumns)-1), i.table)
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is

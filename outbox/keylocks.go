@@ -63,9 +63,10 @@ END;`
 
 	// MySQL has no lock of a name that ends with the transaction (those of GET_LOCK do not), so each
 	// slot is a row, which is locked and never written: in the order of the list, which ascends,
-	// and by primary key, so that no gap is locked.
+	// and by primary key, so that no gap is locked. MySQL locks no rows of
+	// JSON_TABLE itself, only of a table derived from it.
 	lockKeysMySQL = `SELECT COUNT(s.slot)
-  FROM JSON_TABLE(CONCAT('[', ?, ']'), '$[*]' COLUMNS (slot SMALLINT PATH '$')) AS listed
+  FROM (SELECT slot FROM JSON_TABLE(CONCAT('[', ?, ']'), '$[*]' COLUMNS (slot SMALLINT PATH '$')) AS list) AS listed
  STRAIGHT_JOIN {{table}}_key_slots AS s FORCE INDEX (PRIMARY) ON s.slot = listed.slot
    FOR UPDATE`
 )

@@ -139,7 +139,7 @@ func (i *Inserter) messagesSQL(table string, rows bool, ids int) string {
 		if n > 0 {
 			dst = append(dst, ", "...)
 		}
-		dst = i.dialect.placeholder(dst, n+1)
+		dst = i.dialect.idPlaceholder(dst, n+1)
 	}
 	return string(append(dst, ")"...))
 }

@@ -61,7 +61,7 @@ func relayCommand() *cobra.Command {
 		if scraped != nil {
 			options = append(options, fanout.WithMeterProvider(scraped))
 		}
-		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+		opening, cancel := context.WithTimeout(cmd.Context(), startTimeout)
 		defer cancel()
 		relay, err := fanout.Open(opening, cfg, options...)
 		if err != nil {
@@ -79,6 +79,10 @@ func relayCommand() *cobra.Command {
 	}
 	return cmd
 }
+
+// startTimeout bounds how long a relay waits for its databases when it starts: a busy one answers the check of the
+// schema late.
+const startTimeout = time.Minute
 
 // deliverable refuses brokers of types that another program links.
 func deliverable(cfg *config.Config) error {

@@ -92,7 +92,11 @@ func newPostgres(t testing.TB) (dsn string) {
 
 func newMySQL(t testing.TB) (dsn string) {
 	t.Helper()
-	at := server(t, "FANOUT_TEST_MYSQL")
+	variable := "FANOUT_TEST_MARIADB"
+	if os.Getenv(variable) == "" && os.Getenv("FANOUT_TEST_MYSQL") != "" {
+		variable = "FANOUT_TEST_MYSQL"
+	}
+	at := server(t, variable)
 	slash := strings.LastIndexByte(at, '/')
 	name := create(t, "mysql", at, " CHARACTER SET utf8mb4", func(name string) string { return "DROP DATABASE " + name })
 	_, parameters, has := strings.Cut(at[slash:], "?")

@@ -40,10 +40,10 @@ var withoutFence = []edit{
 	},
 	{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
 	{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
-	{"outbox/mysql/sql/mark_published.sql", " AND lock_token = @token AND status = 'processing'", " AND @token IS NOT NULL"},
-	{"outbox/mysql/sql/mark_other.sql", " WHERE m.lock_token = @token AND m.status = 'processing'", " WHERE @token IS NOT NULL"},
+	{"outbox/mysql/sql/mark_published.sql", " AND lock_token = UNHEX(@token) AND status = 'processing'", " AND @token IS NOT NULL"},
+	{"outbox/mysql/sql/mark_other.sql", " WHERE m.lock_token = UNHEX(@token) AND m.status = 'processing'", " WHERE @token IS NOT NULL"},
 	{"outbox/mysql/sql/mark_other.sql", "     , m.status       = o.status\n", "     , m.published_at = NULL, m.status = o.status\n"},
-	{"outbox/mysql/sql/renew.sql", "\n   AND lock_token = @token AND status = 'processing'", "\n   AND @token IS NOT NULL AND status = 'processing'"},
+	{"outbox/mysql/sql/renew.sql", "\n   AND lock_token = UNHEX(@token) AND status = 'processing'", "\n   AND @token IS NOT NULL AND status = 'processing'"},
 }
 
 // Defects returns all of them.

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// Unevaluated precedes the server's error in a difference that nobody knows to be one.
+const Unevaluated = "it cannot be evaluated: "
+
 // patience is how long a database may take to evaluate all expressions, which takes tens of
 // milliseconds.
 const patience = 30 * time.Second
@@ -52,7 +55,7 @@ func (db *Database) evaluate(ctx context.Context, comparisons []*comparison) err
 		switch err := db.ask(ctx, []*comparison{c}); {
 		case err == nil:
 		case db.Refused(err):
-			c.differs, c.why = true, "it cannot be evaluated: "+err.Error()
+			c.differs, c.why = true, Unevaluated+err.Error()
 		default:
 			return err
 		}

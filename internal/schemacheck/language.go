@@ -9,6 +9,11 @@ import (
 	"github.com/google/uuid"
 )
 
+// MySQLText sets the variable that a session needs before it evaluates expressions on MySQL. A text that is
+// joined to it has the collation utf8mb4_bin with the strength of a column's. COLLATE would give it more
+// strength than a binary value has, and mixing both is an error.
+const MySQLText = "@fanout_text = CONVERT('' USING utf8mb4) COLLATE utf8mb4_bin"
+
 // A repeated character, which is shorter to write than the text.
 type repeated struct {
 	character string
@@ -70,7 +75,7 @@ func textLiteral(dialect Dialect, text string) string {
 	case dialect == SQLServer:
 		return "N" + quoted
 	case dialect == MySQL && text != "": // whatever the session's character set and sql_mode say
-		return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
+		return "CONVERT(x'" + hex.EncodeToString([]byte(text)) + "' USING utf8mb4)"
 	default:
 		return quoted
 	}
@@ -97,7 +102,7 @@ func cast(dialect Dialect, value string, of Object) string {
 	case MySQL:
 		switch class(kind) {
 		case textClass:
-			return fmt.Sprintf("CONVERT(%s USING utf8mb4) COLLATE utf8mb4_bin", value)
+			return fmt.Sprintf("CONCAT(@fanout_text, CONVERT(%s USING utf8mb4))", value)
 		case timeClass:
 			return fmt.Sprintf("CAST(%s AS DATETIME(6))", value)
 		case bytesClass:

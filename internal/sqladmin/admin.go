@@ -205,7 +205,8 @@ const hidden = " without payloads"
 //	{{content A else B}}        A, or B for a role that may not read payloads
 //	{{uuid x}}, {{micros x}}    MySQL's bytes of a UUID as text, and a time as microseconds since 1970
 //	{{ids @x}}, {{texts @x}}    a list of numbers or texts as rows of item and its place, from 1, on MySQL
-//	{{giving way}}              before a statement of MySQL's that would wait for rows; see [Macros]
+//	{{giving way}}              before a statement of MySQL's that would wait for rows; see [GivingWay]
+//	{{processlist}}             the sessions on MySQL; see [Processlist]
 func load(dialect Dialect) (map[string]statement, error) {
 	names, err := fs.Glob(sqlFiles, path.Join("sql", dialect.Name, "*.sql"))
 	if err == nil && dialect.History {
@@ -308,12 +309,18 @@ var macros = map[string]string{
 
 // GivingWay makes a statement of MariaDB's end at once, with error 1205, where another session has
 // locked a row. InnoDB breaks off whoever has changed fewer rows, so that an operator's UPDATE would
-// lose against a batch of ours. For MySQL, which has no such thing, this is a comment.
-const GivingWay = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */"
+// lose against a batch of ours. It also passes over the CHECKs: a session can write a row that they
+// refuse, and then every UPDATE that meets the row would fail. MySQL has neither setting for a
+// statement, and no session there passes over a CHECK; to MySQL this is a comment.
+const GivingWay = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0, check_constraint_checks = 0 FOR */"
+
+// Processlist is the server's list of sessions. MySQL's information_schema.processlist is deprecated, and MariaDB
+// has no other. MariaDB ignores comments with the version numbers of MySQL 5.7.
+const Processlist = "/*M! information_schema.processlist *//*!50700 performance_schema.processlist */"
 
 // Macros fills in what a text for MySQL has for short.
 func Macros(text string) string {
-	text = strings.ReplaceAll(text, "{{giving way}}", GivingWay)
+	text = strings.NewReplacer("{{giving way}}", GivingWay, "{{processlist}}", Processlist).Replace(text)
 	return macro.ReplaceAllStringFunc(text, func(match string) string {
 		found := macro.FindStringSubmatch(match)
 		return strings.Replace(macros[found[1]], "$", found[2], 1)

@@ -110,19 +110,37 @@ func PostgresUntilDropped(t testing.TB) (dsn string, drop func() error) {
 }
 
 // MySQL creates an empty database for this test, until it ends, and returns its DSN for
-// github.com/go-sql-driver/mysql, which the test links.
+// github.com/go-sql-driver/mysql, which the test links. The server is MariaDB where there is one, else MySQL.
 func MySQL(t testing.TB) string {
 	t.Helper()
 	return dropped(t, MySQLUntilDropped)
 }
 
+// MySQLAt is [MySQL] on the server of [testservers.MariaDBVariable] or [testservers.MySQLVariable].
+func MySQLAt(t testing.TB, variable string) string {
+	t.Helper()
+	return dropped(t, func(t testing.TB) (string, func() error) {
+		t.Helper()
+		return mysqlUntilDropped(t, variable)
+	})
+}
+
 // MySQLUntilDropped is [MySQL] for several tests: their TestMain drops the database.
 func MySQLUntilDropped(t testing.TB) (dsn string, drop func() error) {
 	t.Helper()
-	server := need(t, testservers.MySQLVariable)
+	variable := testservers.MariaDBVariable
+	if os.Getenv(variable) == "" && os.Getenv(testservers.MySQLVariable) != "" {
+		variable = testservers.MySQLVariable
+	}
+	return mysqlUntilDropped(t, variable)
+}
+
+func mysqlUntilDropped(t testing.TB, variable string) (dsn string, drop func() error) {
+	t.Helper()
+	server := need(t, variable)
 	slash := strings.LastIndexByte(server, '/')
 	if slash < 0 {
-		t.Fatalf("%s is not a DSN like user:password@tcp(host:port)/", testservers.MySQLVariable)
+		t.Fatalf("%s is not a DSN like user:password@tcp(host:port)/", variable)
 	}
 	_, params, found := strings.Cut(server[slash+1:], "?")
 	if found {

@@ -35,7 +35,8 @@ func outcome(helper func(testing.TB)) (said string) {
 func TestWithoutServers(t *testing.T) {
 	for variable, helper := range map[string]func(testing.TB){
 		testservers.PostgresVariable:  func(t testing.TB) { Postgres(t) },
-		testservers.MySQLVariable:     func(t testing.TB) { MySQL(t) },
+		testservers.MariaDBVariable:   func(t testing.TB) { MySQLAt(t, testservers.MariaDBVariable) },
+		testservers.MySQLVariable:     func(t testing.TB) { MySQLAt(t, testservers.MySQLVariable) },
 		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
 		testservers.RabbitMQVariable:  func(t testing.TB) { RabbitMQ(t) },
 		testservers.SQLServerVariable: func(t testing.TB) { SQLServer(t) },

@@ -32,7 +32,7 @@ var managers = []manager{
 		refresh: []string{"update"},
 		install: []string{"install", "-y", "--no-install-recommends"},
 		packages: map[string]string{
-			"postgres": "postgresql", "redis": "redis-server", "mysql": "mariadb-server-core mariadb-client-core", "rabbitmq": "rabbitmq-server",
+			"postgres": "postgresql", "redis": "redis-server", "mariadb": "mariadb-server-core mariadb-client-core", "rabbitmq": "rabbitmq-server",
 			"kafka": "maven", "chromium": "chromium",
 		},
 	},
@@ -41,7 +41,7 @@ var managers = []manager{
 		install: []string{"install", "-y"},
 		// By file, because the packages are called differently: Redis is Valkey in newer releases.
 		packages: map[string]string{
-			"postgres": "/usr/bin/postgres", "redis": "/usr/bin/redis-server", "mysql": "mariadb-server", "rabbitmq": "rabbitmq-server",
+			"postgres": "/usr/bin/postgres", "redis": "/usr/bin/redis-server", "mariadb": "mariadb-server", "rabbitmq": "rabbitmq-server",
 			"kafka": "maven", "chromium": "chromium",
 		},
 	},
@@ -49,7 +49,7 @@ var managers = []manager{
 		command: "apk", asRoot: true,
 		install: []string{"add", "--no-cache"},
 		packages: map[string]string{
-			"postgres": "postgresql", "redis": "redis", "mysql": "mariadb", "rabbitmq": "rabbitmq-server", "kafka": "maven", "chromium": "chromium",
+			"postgres": "postgresql", "redis": "redis", "mariadb": "mariadb", "rabbitmq": "rabbitmq-server", "kafka": "maven", "chromium": "chromium",
 		},
 	},
 	{
@@ -57,7 +57,7 @@ var managers = []manager{
 		environ: []string{"NONINTERACTIVE=1", "HOMEBREW_NO_AUTO_UPDATE=1"},
 		install: []string{"install"},
 		packages: map[string]string{
-			"postgres": "postgresql@17", "redis": "redis", "mysql": "mariadb", "rabbitmq": "rabbitmq", "kafka": "maven",
+			"postgres": "postgresql@17", "redis": "redis", "mariadb": "mariadb", "rabbitmq": "rabbitmq", "kafka": "maven",
 		},
 	},
 }

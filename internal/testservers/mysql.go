@@ -4,33 +4,121 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
-var mysql = &kind{
-	flag: "mysql", name: "MySQL", variable: MySQLVariable, binVariable: MySQLBinVariable,
-	container: "mysql", port: "3306", containerURL: func(address string) string { return "root:fanout@tcp(" + address + ")/" },
+var mariaDB = &kind{
+	flag: "mariadb", name: "MariaDB", variable: MariaDBVariable, binVariable: MariaDBBinVariable,
+	container: "mariadb", port: "3306", containerURL: mysqlURL("root:fanout"),
 	find: func(context.Context) string {
-		return inPath([]string{"mariadbd", "mysqld"}, "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin")
+		return inPath([]string{"mariadbd"}, "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin")
 	},
-	launch: func(ctx context.Context, bin string) (*Own, error) {
-		var options []string
-		if os.Getenv(fsyncVariable) == "off" {
-			options = []string{"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-fast-shutdown=2"}
-		}
-		return startMySQL(ctx, bin, options)
-	},
-	remedy: "Install MariaDB or MySQL",
+	launch: launchMySQL,
+	remedy: "Install MariaDB",
 }
 
-// OwnMySQL starts a new MySQL or MariaDB server, which writes each commit to disk before it answers,
-// with options ("--name=value") of the caller's. The error is [ErrNoBinary] where that is the reason.
+var mysql = &kind{
+	flag: "mysql", name: "MySQL", variable: MySQLVariable, binVariable: MySQLBinVariable,
+	container: "mysql", port: "3306", containerURL: mysqlURL("root:fanout"),
+	find: func(ctx context.Context) string {
+		found := inPath([]string{"mysqld"}, "/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/mysql*/bin", "/usr/local/opt/mysql*/bin", filepath.Join(cacheDir(), "mysql"))
+		if said, err := execute(ctx, found, "--version"); err != nil || strings.Contains(said, "MariaDB") {
+			return ""
+		}
+		return found
+	},
+	tool: "dpkg", fetch: fetchMySQL, launch: launchMySQL,
+	remedy: "Install MySQL (on Debian it is fetched)",
+}
+
+func mysqlURL(user string) func(address string) string {
+	return func(address string) string { return user + "@tcp(" + address + ")/" }
+}
+
+func launchMySQL(ctx context.Context, bin string) (*Own, error) {
+	var options []string
+	if os.Getenv(fsyncVariable) == "off" {
+		options = []string{"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-fast-shutdown=2", "--skip-log-bin"}
+	}
+	return startMySQL(ctx, bin, options)
+}
+
+// sid is a configuration of apt with lists and a cache of its own, which knows Debian's unstable suite alone. No stable
+// suite has MySQL.
+const sid = `Dir::State "%[1]s/state";
+Dir::State::status "%[1]s/status";
+Dir::Cache "%[1]s/cache";
+Dir::Etc::sourcelist "%[1]s/sid.list";
+Dir::Etc::sourceparts "-";
+APT::Sandbox::User "root";
+`
+
+// fetchMySQL unpacks MySQL beside the system, with the C library that it needs, and returns a script that runs it.
+func fetchMySQL(ctx context.Context, log io.Writer) (string, error) {
+	dir, err := cached(log, "mysql", "MySQL from Debian's unstable suite", func(dir string) error {
+		apt := filepath.Join(dir, "apt")
+		mirror, err := debianMirror()
+		if err != nil {
+			return err
+		}
+		err = errors.Join(
+			os.MkdirAll(filepath.Join(apt, "state", "lists", "partial"), 0o755), os.MkdirAll(filepath.Join(apt, "cache", "archives", "partial"), 0o755), //nolint:gosec // servers run as other accounts
+			os.WriteFile(filepath.Join(apt, "status"), nil, 0o600), os.WriteFile(filepath.Join(apt, "sid.list"), []byte("deb "+mirror+" sid main\n"), 0o600),
+			os.WriteFile(filepath.Join(apt, "apt.conf"), fmt.Appendf(nil, sid, apt), 0o600),
+		)
+		if err != nil {
+			return err
+		}
+		_, err = execute(ctx, "sh", "-c", unpackMySQL, "sh", dir)
+		return errors.Join(err, os.RemoveAll(apt))
+	})
+	return filepath.Join(dir, "mysqld"), err
+}
+
+// unpackMySQL unpacks mysql-server-core and the libraries it depends on. $1 is the directory.
+const unpackMySQL = `set -eu
+export APT_CONFIG="$1/apt/apt.conf"
+apt-get -qq update
+apt-get -y --no-install-recommends --print-uris install mysql-server-core | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p" | grep -Ev '^(perl|libperl)' >"$1/apt/names"
+cd "$1/apt"
+apt-get -qq download $(cat names)
+for package in *.deb; do dpkg -x "$package" "$1/root"; done
+cat >"$1/mysqld" <<'EOF'
+#!/bin/sh
+root=$(dirname "$(realpath "$0")")/root
+exec "$(find "$root" -name 'ld-linux*.so*' | head -1)" --library-path "$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)" "$root/usr/sbin/mysqld" \
+    "$@" --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets" --plugin-dir="$root/usr/lib/mysql/plugin"
+EOF
+chmod -R a+rX "$1"
+chmod a+x "$1/mysqld"
+`
+
+// debianMirror is where this Debian gets its packages.
+func debianMirror() (string, error) {
+	for _, name := range []string{"/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"} {
+		text, err := os.ReadFile(name)
+		if found := mirrorLine.FindSubmatch(text); err == nil && found != nil {
+			return string(found[1]), nil
+		}
+	}
+	return "", errors.New("apt has no source of packages that is Debian's")
+}
+
+var mirrorLine = regexp.MustCompile(`(?m)^(?:URIs:|deb)\s+(https?://\S+/debian)/?(?:\s|$)`)
+
+// OwnMySQL starts a new server, MariaDB where there is one and else MySQL, which writes each commit to disk before it
+// answers, with options ("--name=value") of the caller's. The error is [ErrNoBinary] where that is the reason.
 func OwnMySQL(ctx context.Context, options ...string) (*Own, error) {
-	bin, err := binary(MySQLBinVariable)
+	bin, err := binary(MariaDBBinVariable)
+	if err != nil {
+		bin, err = binary(MySQLBinVariable)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +135,7 @@ func startMySQL(ctx context.Context, bin string, options []string) (*Own, error)
 	}
 	own := &Own{
 		Name: "MySQL", files: files, shutdown: politely(15 * time.Second),
-		url: func(address string) string { return "root@tcp(" + address + ")/" },
+		url: mysqlURL("root"),
 		command: func(port string) *exec.Cmd {
 			return files.command(ctx, bin, append([]string{
 				"--no-defaults", "--datadir=" + files.path("data"), "--port=" + port, "--bind-address=127.0.0.1", "--socket=" + files.path("s"),

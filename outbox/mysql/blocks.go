@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/gorm-fanout/fanout/internal/store/claims"
-	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
@@ -119,10 +118,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, ids []int64) (waiting 
 // begin locks a shard and counts a change of it.
 func (s *Store) begin(ctx context.Context, tx *sql.Tx, broker string, shard int, version int64) error {
 	if err := s.lock(ctx, tx, "lock", broker, shard, version); err != nil {
-		if brokenOff(err) == contention.Locked {
-			err = fmt.Errorf("%w: %w", errShardHeld, err)
-		}
-		return err
+		return held(err)
 	}
 	_, err := s.exec(ctx, tx, "turn", args{"broker": broker, "shard": shard})
 	return err

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/claims"
 	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
@@ -359,7 +361,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, c *driver.Claim, ids []int
 	}
 	batch.Lease = leaseOf(c)
 	batch.Lease.Token = token
-	given := args{"worker": storable(c.Worker), "token": token[:], "lease": c.Lease.Microseconds(), "isolated": !c.Shared && len(ids) == 1}
+	given := args{"worker": storable(c.Worker), "token": digits(token), "lease": c.Lease.Microseconds(), "isolated": !c.Shared && len(ids) == 1}
 	for some := range slices.Chunk(ids, listed) {
 		take := s.statements["take"]
 		take.text = withList(take.text, "list", some)
@@ -378,17 +380,28 @@ func (s *Store) fetch(ctx context.Context, c *driver.Claim, batch *driver.Batch,
 		return nil
 	}
 	batch.Messages = make([]driver.Message, 0, batch.Seen)
-	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": batch.Lease.Token[:], "most": driver.Bound(c.MaxPayload)}, func(scan scanner) error {
+	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": digits(batch.Lease.Token), "broker": c.Broker, "most": driver.Bound(c.MaxPayload)}, func(scan scanner) error {
 		batch.Messages = append(batch.Messages, driver.Message{})
 		m := &batch.Messages[len(batch.Messages)-1]
 		var (
-			id      uuid.UUID
-			created int64
+			id      sql.RawBytes
+			created sql.NullInt64
+			ours    bool
 		)
-		err := scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
+		err := scan(&m.ID, &id, &ours, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
 			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Micros)(&m.ExpiresIn), &m.Unread)
-		m.MessageID, m.CreatedAt = id.String(), time.UnixMicro(created).UTC()
-		return err
+		if err != nil {
+			return err
+		}
+		identify(m, id)
+		m.CreatedAt = time.UnixMicro(created.Int64).UTC()
+		switch {
+		case !created.Valid:
+			m.Malformed = &outbox.MalformedError{Column: "created_at", Reason: "is no time: a session that is not strict has written a zero date"}
+		case !ours:
+			m.Malformed = &outbox.MalformedError{Column: "target_broker", Reason: "ends in spaces, which the server ignores: no broker has this name"}
+		}
+		return nil
 	})
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
@@ -396,10 +409,19 @@ func (s *Store) fetch(ctx context.Context, c *driver.Claim, batch *driver.Batch,
 	return err
 }
 
+// identify sets the message's id, which is a UUID unless a session has passed over the CHECKs.
+func identify(m *driver.Message, id []byte) {
+	read, err := uuid.FromBytes(id)
+	if m.MessageID = read.String(); err != nil {
+		m.MessageID = hex.EncodeToString(id)
+		m.Malformed = &outbox.MalformedError{Column: "message_id", Reason: fmt.Sprintf("has %d bytes: a UUID has 16", len(id))}
+	}
+}
+
 // Renew implements driver.Delivery.
 func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err error) {
 	given := args{
-		"broker": lease.Broker, "shard": lease.Shard, "token": lease.Token[:], "first": lease.FirstID, "last": lease.LastID,
+		"broker": lease.Broker, "shard": lease.Shard, "token": digits(lease.Token), "first": lease.FirstID, "last": lease.LastID,
 		"lease": lease.Duration.Microseconds(),
 	}
 	counted := noVersion
@@ -407,7 +429,7 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (kept int, err er
 		return s.transaction(ctx, func(tx *sql.Tx) error {
 			version, err := s.list(ctx, tx, "lock", given)
 			if err != nil {
-				return err
+				return held(err)
 			}
 			counted = noVersion
 			late, err := s.list(ctx, tx, "renew_late", given)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -25,7 +27,7 @@ type other struct {
 // complete writes outcomes, all of them or none: what was published without a lock where that is all,
 // else under the shard's lock.
 func (s *Store) complete(ctx context.Context, completion *driver.Completion) (*driver.Completed, error) {
-	given := args{"token": completion.Lease.Token[:], "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
+	given := args{"token": digits(completion.Lease.Token), "broker": completion.Lease.Broker, "shard": completion.Lease.Shard}
 	marked, counted := 0, noVersion
 	err := completing(ctx, func() (err error) {
 		if len(completion.Other) == 0 && len(completion.Published) <= listed {
@@ -67,7 +69,7 @@ func (s *Store) published(ctx context.Context, on conn, completion *driver.Compl
 		ids[i] = completion.Published[i].ID
 	}
 	slices.Sort(ids)
-	return s.exec(ctx, on, "delete_published", args{"token": completion.Lease.Token[:], "ids": jsonList(ids)})
+	return s.exec(ctx, on, "delete_published", args{"token": digits(completion.Lease.Token), "ids": jsonList(ids)})
 }
 
 // markPublished marks what was published, by a statement for each list that a text can hold.
@@ -76,7 +78,7 @@ func (s *Store) markPublished(ctx context.Context, on conn, completion *driver.C
 	for some := range slices.Chunk(delivered, listed) {
 		mark := s.statements["mark_published"]
 		mark.text = withDelivered(mark.text, some)
-		n, err := execText(ctx, on, mark, args{"token": completion.Lease.Token[:]})
+		n, err := execText(ctx, on, mark, args{"token": digits(completion.Lease.Token)})
 		if err != nil {
 			return marked, err
 		}
@@ -112,7 +114,7 @@ func withDelivered(text string, delivered []driver.Delivered) string {
 func (s *Store) markOther(ctx context.Context, tx *sql.Tx, completion *driver.Completion, given args) (marked int, counted int64, err error) {
 	version, err := s.list(ctx, tx, "lock", given)
 	if err != nil {
-		return 0, noVersion, err
+		return 0, noVersion, held(err)
 	}
 	var blocking []int64
 	for i := range completion.Other {
@@ -195,6 +197,10 @@ func optional(text string) *string {
 	text = storable(text)
 	return &text
 }
+
+// digits are how a token travels into a statement. Bytes that are no UTF-8 must not be in a text: MySQL's lists of
+// transactions and sessions show the texts of statements, and fail for everybody while one has such bytes.
+func digits(token uuid.UUID) string { return hex.EncodeToString(token[:]) }
 
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
 // make the outcome impossible to write, and the message would be sent forever.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,13 +23,25 @@ import (
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/internal/store/storetest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, "")
+	conform(t, onEither, "")
 }
+
+// TestConformanceOnMySQL: the other tests run on MariaDB where both servers are given.
+func TestConformanceOnMySQL(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(testservers.MariaDBVariable) == "" && os.Getenv(testservers.MySQLVariable) != "" {
+		t.Skip("TestConformance runs on MySQL")
+	}
+	conform(t, func(t *testing.T) string { t.Helper(); return testenv.MySQLAt(t, testservers.MySQLVariable) }, "")
+}
+
+func onEither(t *testing.T) string { t.Helper(); return testenv.MySQL(t) }
 
 // TestConformanceOfSessions: a store gets its connections from the application, with whatever it
 // has set on them.
@@ -35,19 +49,19 @@ func TestConformanceOfSessions(t *testing.T) {
 	t.Parallel()
 	testenv.NeedLong(t) // it is the whole suite once more
 	isolation := "transaction_isolation"
-	if strings.Contains(versionOf(t), "MariaDB") {
+	if strings.Contains(versionOf(t, testenv.MySQL(t)), "MariaDB") {
 		isolation = "tx_isolation"
 	}
-	conform(t, "clientFoundRows=true&parseTime=true&loc=America%2FNew_York&time_zone=%27%2B05%3A00%27&"+isolation+"=%27SERIALIZABLE%27")
+	conform(t, onEither, "clientFoundRows=true&parseTime=true&loc=America%2FNew_York&time_zone=%27%2B05%3A00%27&"+isolation+"=%27SERIALIZABLE%27")
 }
 
 // conform runs the suite, each test in a database of its own. Stores have sessions of their own
 // kind.
-func conform(t *testing.T, parameters string) {
+func conform(t *testing.T, create func(t *testing.T) (dsn string), parameters string) {
 	t.Helper()
-	isMariaDB := strings.Contains(versionOf(t), "MariaDB")
+	isMariaDB := strings.Contains(versionOf(t, create(t)), "MariaDB")
 	storetest.Run(t, func(t *testing.T) storetest.Bundle {
-		dsn := testenv.MySQL(t)
+		dsn := create(t)
 		db := openDB(t, with(dsn, "interpolateParams=true"))
 		database := databaseOf(dsn)
 		open := func(t *testing.T, table string) driver.Store {
@@ -74,9 +88,9 @@ func conform(t *testing.T, parameters string) {
 }
 
 // versionOf is the server's, which is written down.
-func versionOf(t *testing.T) (version string) {
+func versionOf(t *testing.T, dsn string) (version string) {
 	t.Helper()
-	require.NoError(t, openDB(t, testenv.MySQL(t)).QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
+	require.NoError(t, openDB(t, dsn).QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
 	t.Log(version)
 	return version
 }
@@ -216,6 +230,61 @@ func TestHolder(t *testing.T) {
 	holder, err := newStore(t, openDB(t, config.FormatDSN()), "").Holder(t.Context(), "b", 0)
 	require.NoError(t, err)
 	assert.Contains(t, holder.Session, "no right PROCESS")
+}
+
+// TestBytesThatAreNoUTF8: MySQL cannot list its transactions while a session runs a statement with such bytes, as a
+// writer of binary payloads does. That hides nothing from the relay for longer, and its own statements have none.
+func TestBytesThatAreNoUTF8(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, testenv.MySQL(t))
+	store := newStore(t, db, "")
+	store.heldLong = 0
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	hold, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer hold.Close()
+	_, err = hold.ExecContext(t.Context(), "SELECT GET_LOCK(CONCAT('bytes ', DATABASE()), 60)")
+	require.NoError(t, err)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT slot FROM outbox_messages_key_slots FOR UPDATE")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tx.ExecContext(t.Context(), "SELECT GET_LOCK(CONCAT('bytes ', DATABASE()), 60), '\xc3('")
+		ended <- errors.Join(err, tx.Rollback())
+	}()
+	isMySQL := !strings.Contains(versionOf(t, testenv.MySQL(t)), "MariaDB")
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // once it runs
+		holder, err := store.Holder(context.Background(), "b", 0)
+		assert.NoError(t, err)
+		if isMySQL {
+			assert.Contains(t, holder.Session, "bytes that are no UTF-8")
+		} else {
+			assert.Contains(t, holder.Session, "perhaps thread")
+		}
+	}, time.Minute, 20*time.Millisecond)
+	diagnosis, err := store.Diagnose(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, diagnosis.Err())
+	dirty, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
+	require.NoError(t, err)
+	store.water.sight("", 1, time.Time{})
+	require.NoError(t, store.seeWriters(t.Context(), dirty, ""))
+	assert.False(t, store.water.refuses(), "it asks again")
+	require.NoError(t, dirty.Rollback())
+	_, err = hold.ExecContext(t.Context(), "DO RELEASE_LOCK(CONCAT('bytes ', DATABASE()))")
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+
+	for name, statement := range store.statements {
+		for i, parameter := range statement.parameters {
+			if before := strings.SplitAfter(statement.text, "?")[i]; parameter == "token" {
+				assert.True(t, strings.HasSuffix(before, "UNHEX(?"), "%s takes bytes", name)
+			}
+		}
+	}
 }
 
 // TestClientThatDoesNotRead: nor does one hold up others that does not read what it has asked for while it

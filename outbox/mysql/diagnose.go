@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 // The oldest servers that work, as major, minor and patch.
 var (
-	oldestMySQL   = [3]int{8, 0, 21}
+	oldestMySQL   = [3]int{8, 0, 22}
 	oldestMariaDB = [3]int{10, 6, 0}
 )
 
@@ -27,12 +28,15 @@ const longIdle = time.Minute
 func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 	var d admin.Diagnosis
 	found := map[string]string{}
-	err := s.query(ctx, s.db, "settings", nil, func(scan scanner) error {
-		var name, value string
-		err := scan(&name, &value)
-		found[strings.ToLower(name)] = value
-		return err
-	})
+	var err error
+	for _, statement := range []string{"settings", "settings_global"} {
+		err = errors.Join(err, s.query(ctx, s.db, statement, nil, func(scan scanner) error {
+			var name, value string
+			err := scan(&name, &value)
+			found[strings.ToLower(name)] = value
+			return err
+		}))
+	}
 	if err == nil {
 		judge(&d, found)
 		err = s.readClock(ctx, &d)
@@ -63,6 +67,9 @@ func (s *Store) readRight(ctx context.Context, d *admin.Diagnosis) error {
 		return nil
 	}
 	d.Set("right PROCESS", "yes")
+	if notUTF8(err) {
+		return nil
+	}
 	return err
 }
 
@@ -95,11 +102,36 @@ func judgeSession(d *admin.Diagnosis, found map[string]string) {
 	if mode := found["sql_mode"]; !strings.Contains(mode, "STRICT_TRANS_TABLES") && !strings.Contains(mode, "STRICT_ALL_TABLES") {
 		d.Warn("sql_mode", "sql_mode is not strict: a text of a writer that is too long is cut without an error; add STRICT_TRANS_TABLES")
 	}
+	judgeMeaning(d, found)
 	if seconds, err := strconv.Atoi(found["wait_timeout"]); err == nil && time.Duration(seconds)*time.Second > longIdle {
 		d.Warn("wait_timeout", fmt.Sprintf("sessions may say nothing for %d seconds: what a relay that is stopped in a transaction has locked stays locked for so long; "+
 			"set wait_timeout=20 in its DSN", seconds))
 	}
 }
+
+// judgeMeaning judges settings that change what statements mean. [Open] sets the relay's sessions, unless the DSN says otherwise, and
+// writers have what the server says.
+func judgeMeaning(d *admin.Diagnosis, found map[string]string) {
+	for _, setting := range []struct {
+		name string
+		odd  func(value string) bool
+		does string
+	}{
+		{"completion_type", func(value string) bool { return value != "" && value != "NO_CHAIN" && value != "0" }, "a commit begins the next transaction, whose locks last, or ends the session"},
+		{"sql_select_limit", func(value string) bool { return value != "" && value != noLimit }, "answers end after so many rows"},
+		{"sql_mode", func(value string) bool { return strings.Contains(value, "EMPTY_STRING_IS_NULL") }, "an empty text is stored as NULL"},
+	} {
+		switch session, global := found[setting.name], found["global "+setting.name]; {
+		case setting.odd(session):
+			d.Refuse(setting.name, fmt.Sprintf("%s is %s in the relay's sessions: %s; leave it out of the DSN", setting.name, session, setting.does))
+		case setting.odd(global):
+			d.Warn(setting.name, fmt.Sprintf("%s is %s for writers: %s; the relay's sessions set it aside", setting.name, global, setting.does))
+		}
+	}
+}
+
+// noLimit is the default of sql_select_limit.
+const noLimit = "18446744073709551615"
 
 func judgeServer(d *admin.Diagnosis, found map[string]string) {
 	if isOn(found, "read_only") || isOn(found, "innodb_read_only") {

@@ -22,13 +22,13 @@ func TestJudge(t *testing.T) {
 		name, value   string
 		refused, warn string
 	}{
-		{name: "version", value: "8.0.21"},
+		{name: "version", value: "8.0.22"},
 		{name: "version", value: "9.1.0-log"},
 		{name: "version", value: "10.6.0-MariaDB"},
 		{name: "version", value: "5.5.5-10.11.6-MariaDB-1:10.11.6"},
 		{name: "version", value: "11.4.2-MariaDB-ubu2404"},
 		{name: "version", value: "8.0.20", refused: "MySQL 8.0.20 is too old"},
-		{name: "version", value: "5.7.44-log", refused: "MySQL 8.0.21 is the oldest"},
+		{name: "version", value: "5.7.44-log", refused: "MySQL 8.0.22 is the oldest"},
 		{name: "version", value: "10.5.26-MariaDB", refused: "MariaDB 10.6.0 is the oldest"},
 		{name: "read_only", value: "ON", refused: "point the relay at the primary"},
 		{name: "autocommit", value: "OFF", refused: "autocommit"},
@@ -41,6 +41,13 @@ func TestJudge(t *testing.T) {
 		{name: "wait_timeout", value: "60"},
 		{name: "wait_timeout", value: "28800", warn: "wait_timeout=20"},
 		{name: "wsrep_on", value: "ON", warn: "same node"},
+		{name: "completion_type", value: "CHAIN", refused: "leave it out of the DSN"},
+		{name: "global completion_type", value: "CHAIN", warn: "begins the next transaction"},
+		{name: "sql_select_limit", value: "5", refused: "leave it out of the DSN"},
+		{name: "global sql_select_limit", value: "5", warn: "answers end after so many rows"},
+		{name: "global sql_select_limit", value: "18446744073709551615"},
+		{name: "sql_mode", value: "STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL", refused: "leave it out of the DSN"},
+		{name: "global sql_mode", value: "EMPTY_STRING_IS_NULL", warn: "stored as NULL"},
 	} {
 		found := maps.Clone(good)
 		found[c.name] = c.value

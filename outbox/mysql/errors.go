@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -17,9 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// brokenOff says why a statement or a transaction was. 1205 is that of a row which another session
-// has locked: on MariaDB at once, on MySQL, or where a shard is locked, when the session's
-// innodb_lock_wait_timeout is over.
+// brokenOff says why the server broke off a statement or a transaction. Error 1205 says that another session has
+// locked a row. MariaDB sends it at once. MySQL sends it after innodb_lock_wait_timeout, and so do both for the lock
+// of a shard.
 func brokenOff(err error) contention.Cause {
 	switch {
 	case numbered(err, 1205):
@@ -43,15 +42,13 @@ func retry(ctx context.Context, f func() error) error {
 	return contention.Retry(ctx, contention.Patience, brokenOff, f)
 }
 
-// completing writes outcomes, again where the server has broken that off in favour of another
-// transaction. Where another session has locked a row it is claims.ErrLocked; the wait for the lock of a
-// shard, which takes longer, remains an error, as does MySQL's for a row.
+// completing writes outcomes, and tries again where the server prefers another transaction or another session has
+// the lock of the shard. It returns claims.ErrLocked where another session has locked a row.
 func completing(ctx context.Context, f func() error) error {
 	var locked error
 	err := contention.Retry(ctx, contention.Patience, brokenOff, func() error {
-		began := time.Now()
 		err := f()
-		if brokenOff(err) == contention.Locked && time.Since(began) < lockPatience-time.Second {
+		if brokenOff(err) == contention.Locked && !errors.Is(err, errShardHeld) {
 			locked = fmt.Errorf("%w: %w", claims.ErrLocked, err)
 			return nil
 		}
@@ -82,6 +79,18 @@ func decided(ctx context.Context, f func() error) error {
 // errShardHeld says that another transaction has the lock of a shard.
 var errShardHeld = errors.New("the shard is locked")
 
+// held marks the error of a statement that waited for the lock of a shard in vain.
+func held(err error) error {
+	if brokenOff(err) == contention.Locked {
+		return fmt.Errorf("%w: %w", errShardHeld, err)
+	}
+	return err
+}
+
+// notUTF8 reports whether MySQL could not list its transactions or sessions, because one of them runs a text with
+// bytes that are no UTF-8.
+func notUTF8(err error) bool { return numbered(err, 3854) }
+
 // numbered reports whether the server sent an error of one of the numbers.
 func numbered(err error, numbers ...uint16) bool {
 	var server *mysql.MySQLError
@@ -111,7 +120,7 @@ func explain(err error) error {
 	case numbered(err, 1153): // a packet that is too large
 		remedy = "raise max_allowed_packet on the server, or send smaller messages"
 	case numbered(err, 1064): // syntax
-		remedy = "the store needs MySQL 8.0.21 or MariaDB 10.6, and a table name that is no reserved word"
+		remedy = "the store needs MySQL 8.0.22 or MariaDB 10.6, and a table name that is no reserved word"
 	default:
 		return err
 	}

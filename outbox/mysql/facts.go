@@ -132,7 +132,7 @@ func (s *Store) evaluation() *schemacheck.Database {
 				return nil, err
 			}
 			defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
-			if _, err := conn.ExecContext(ctx, "SET @fanout_zone = @@time_zone, time_zone = '+05:45'"); err != nil {
+			if _, err := conn.ExecContext(ctx, "SET @fanout_zone = @@time_zone, time_zone = '+05:45', "+schemacheck.MySQLText); err != nil {
 				return nil, err
 			}
 			defer func() {

@@ -16,6 +16,8 @@ func (s *Store) Holder(ctx context.Context, _ string, _ int) (holder driver.Hold
 	switch {
 	case numbered(err, 1227): // the right is missing
 		return driver.Holder{Session: "unknown: the role has no right PROCESS; look into information_schema.innodb_trx"}, nil
+	case notUTF8(err):
+		return driver.Holder{Session: "unknown: the server cannot list its transactions while a session runs a statement with bytes that are no UTF-8"}, nil
 	case errors.Is(err, sql.ErrNoRows):
 		err = nil
 	}

@@ -59,7 +59,7 @@ func (d *tide) insert(on execer, name string, n int) {
 	d.Helper()
 	for i := range n {
 		d.exec(on, `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
-			VALUES (UNHEX(MD5(UUID())), 'b', 's', ?, 'key', '')`, fmt.Sprint(name, i))
+			VALUES (UNHEX(REPLACE(UUID(), '-', '')), 'b', 's', ?, 'key', '')`, fmt.Sprint(name, i))
 	}
 }
 
@@ -177,8 +177,8 @@ func TestMarksWaitForAStatement(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { // the second row has its id, and waits
 		_, err := writer.ExecContext(context.WithoutCancel(t.Context()), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES
-			(UNHEX(MD5(UUID())), 'b', 's', 'early0', 'key', REPEAT('`+strings.Repeat("x", 60_000)+`', 1)),
-			(UNHEX(MD5(UUID())), 'b', 's', CONCAT('early', GET_LOCK(CONCAT('pause ', DATABASE()), 60)), 'key', '')`)
+			(UNHEX(REPLACE(UUID(), '-', '')), 'b', 's', 'early0', 'key', REPEAT('`+strings.Repeat("x", 60_000)+`', 1)),
+			(UNHEX(REPLACE(UUID(), '-', '')), 'b', 's', CONCAT('early', GET_LOCK(CONCAT('pause ', DATABASE()), 60)), 'key', '')`)
 		done <- err
 	}()
 	dirty, err := d.store.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
@@ -190,7 +190,7 @@ func TestMarksWaitForAStatement(t *testing.T) {
 		return n == 1
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, dirty.Rollback())
-	d.exec(d.store.db, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (UNHEX(MD5(UUID())), 'other', 's', 't', '')")
+	d.exec(d.store.db, "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (UNHEX(REPLACE(UUID(), '-', '')), 'other', 's', 't', '')")
 
 	watching, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watchers sync.WaitGroup

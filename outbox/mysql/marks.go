@@ -112,7 +112,7 @@ func (s *Store) seeWriters(ctx context.Context, dirty *sql.Tx, server string) er
 			s.water.refuse()
 			return err
 		}
-		if err != nil {
+		if err != nil && !notUTF8(err) {
 			return err
 		}
 		if known {

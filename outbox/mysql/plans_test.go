@@ -27,7 +27,7 @@ import (
 // fillTable makes rows: nine of ten published, the rest open, of 1,000 keys. $1 is how many
 // thousands.
 const fillTable = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, status, published_at, finished_at)
-	SELECT UNHEX(MD5(n)), 'b', 's', 'T', CONCAT('key-', n % 1000), '{}'
+	SELECT UNHEX(LEFT(SHA2(n, 256), 32)), 'b', 's', 'T', CONCAT('key-', n % 1000), '{}'
 	     , IF(n % 10 > 0, 'published', 'pending'), IF(n % 10 > 0, UTC_TIMESTAMP(6), NULL), IF(n % 10 > 0, UTC_TIMESTAMP(6) - INTERVAL n SECOND, NULL)
 	  FROM (SELECT high.slot * 1000 + low.slot AS n
 	          FROM outbox_messages_key_slots AS high CROSS JOIN outbox_messages_key_slots AS low WHERE low.slot < 1000 AND high.slot < ?) AS numbers
@@ -36,7 +36,7 @@ const fillTable = `INSERT INTO outbox_messages (message_id, target_broker, strea
 // fillTroubles makes rows that an operator looks at, a quarter each: failed ones that wait, deferred
 // ones, abandoned ones, and rows of low priority.
 const fillTroubles = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority, status, deferred, locked_until, available_at, finished_at, last_error)
-	SELECT UNHEX(MD5(CONCAT('trouble ', n))), 'b', 's', 'T', CONCAT('key of trouble ', n % 200), '{}', IF(n % 4 = 3, -1, 0)
+	SELECT UNHEX(LEFT(SHA2(CONCAT('trouble ', n), 256), 32)), 'b', 's', 'T', CONCAT('key of trouble ', n % 200), '{}', IF(n % 4 = 3, -1, 0)
 	     , CASE n % 4 WHEN 0 THEN 'failed' WHEN 2 THEN 'abandoned' ELSE 'pending' END
 	     , n % 4 = 1
 	     , IF(n % 4 = 0, '2100-01-01', NULL), IF(n % 4 = 1, '2100-01-01', NULL), IF(n % 4 = 2, UTC_TIMESTAMP(6) - INTERVAL n SECOND, NULL)
@@ -49,7 +49,7 @@ const fillTroubles = `INSERT INTO outbox_messages (message_id, target_broker, st
 // others are deferred behind them; and of another one, all of low priority. Each shard of low
 // priority has rows.
 const fillKey = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority, deferred)
-	SELECT UNHEX(MD5(CONCAT('large ', n))), 'c', 's', 'T', CASE WHEN n < 100 THEN CONCAT('key-', n) WHEN n % 2 = 0 THEN 'large' ELSE 'low' END, '{}'
+	SELECT UNHEX(LEFT(SHA2(CONCAT('large ', n), 256), 32)), 'c', 's', 'T', CASE WHEN n < 100 THEN CONCAT('key-', n) WHEN n % 2 = 0 THEN 'large' ELSE 'low' END, '{}'
 	     , IF(n < 100 OR n % 2 = 1, -1, 0), n % 2 = 0 AND n > 1100
 	  FROM (SELECT high.slot * 1000 + low.slot AS n
 	          FROM outbox_messages_key_slots AS high CROSS JOIN outbox_messages_key_slots AS low WHERE low.slot < 1000 AND high.slot < ?) AS numbers
@@ -138,7 +138,7 @@ func plans(s plansSize, ids planIDs) []plan {
 	for _, name := range []string{
 		"replace_blocks", "bring_back", "drop_loners", "pick", "forget_blocks", "abandon", "acknowledge", "discard", "purge", "wait_again",
 	} {
-		all = append(all, plan{name: name, given: picked, reads: 5 * n})
+		all = append(all, plan{name: name, given: picked, reads: 5*n + 10})
 	}
 	return append(all, []plan{
 		{name: "window", reads: 8 * window},
@@ -162,7 +162,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "fetch", reads: 4 * window},
 		{name: "renew_late", reads: 3 * window},
 		{name: "renew", reads: 4 * window},
-		{name: "mark_other", given: args{"rows": jsonList(back)}, reads: 5 * window},
+		{name: "mark_other", given: args{"rows": jsonList(back)}, reads: 5*window + 2},
 		{name: "mark_published", reads: 2 * window},
 		{name: "delete_published", given: args{"ids": jsonList(ids.open[:min(window, len(ids.open))])}, reads: 5 * window},
 		{name: "first_abandoned", reads: 5 * window},
@@ -190,7 +190,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "find_by_message", given: found, reads: 6 * n},
 		{name: "matches", given: found, reads: 3 * (s.open() + s.troubles/4)},
 		{name: "matches_everywhere", given: found, reads: 3 * (s.open() + s.troubles/4)},
-		{name: "matches_by_message", given: found, reads: 5 * n},
+		{name: "matches_by_message", given: found, reads: 6 * n},
 		{name: "list_pending", given: list("pending"), reads: 4*perPage + 4*page},
 		{name: "list_processing", given: list("processing"), reads: 4*perPage + 4*page + 4*min(planShards*planHead, s.open())},
 		{name: "list_failed", given: list("failed"), reads: 15 * page},
@@ -228,7 +228,7 @@ func plans(s plansSize, ids planIDs) []plan {
 
 // unplanned are the statements that TestPlans leaves out.
 var unplanned = []string{
-	"applied", "clock", "server_clock", "server", "uptime", "name_session", "writers", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "slots", "stay",
+	"applied", "clock", "server_clock", "server", "uptime", "name_session", "writers", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "settings_global", "slots", "stay",
 	"audit", "audit_begin", "audit_begun", "audit_end", "forget_instances", "heartbeat", "instances", "leave", "pause", "pauses", "resume",
 }
 
@@ -375,7 +375,7 @@ func (p *plan) checkIndexes(t *testing.T, conn *sql.Conn, text string, bound []a
 		}
 	}
 	comment := commentOf(t, p.name)
-	rows, err := conn.QueryContext(t.Context(), "EXPLAIN "+text, bound...)
+	rows, err := conn.QueryContext(t.Context(), "EXPLAIN /*!50700 FORMAT = TRADITIONAL */ "+text, bound...)
 	require.NoError(t, err, state)
 	defer rows.Close()
 	columns, err := rows.Columns()

@@ -1,4 +1,4 @@
-// Package mysql keeps the outbox in MySQL 8.0.21 or later, or MariaDB 10.6 or later.
+// Package mysql keeps the outbox in MySQL 8.0.22 or later, or MariaDB 10.6 or later.
 //
 // It is tested with MariaDB 10.11; with MySQL 8 it is written by the documentation.
 //
@@ -90,11 +90,12 @@ func New(db *sql.DB, table string) (*Store, error) {
 // Open makes a store on a pool of its own, which [Store.Close] closes, and asks whether the server
 // is there. The DSN is that of github.com/go-sql-driver/mysql, as in
 // "user:password@tcp(host:3306)/database". Open sets interpolateParams, since a statement with
-// parameters takes two round trips otherwise, innodb_lock_wait_timeout=10 (on MariaDB only the lock
-// of a shard is waited for; rows that another session has locked are tried again), and wait_timeout,
-// net_read_timeout and net_write_timeout=20: after so many seconds the server ends a transaction of a
-// process that was stopped or cut off, or does not read, and lets go of its locks. What the DSN says
-// about these goes first.
+// parameters takes two round trips otherwise, and innodb_lock_wait_timeout=1: a transaction that meets a
+// locked row gives way and is tried again, on MariaDB at once, on MySQL after that second. It sets
+// wait_timeout, net_read_timeout and net_write_timeout to 20: after so many seconds the server ends a
+// transaction of a process that was stopped or cut off, or does not read, and lets go of its locks. It
+// sets aside completion_type, sql_select_limit and EMPTY_STRING_IS_NULL, which change what statements
+// mean. What the DSN says about these goes first.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
 	settings, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -107,11 +108,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if settings.Params == nil {
 		settings.Params = map[string]string{}
 	}
-	for name, seconds := range map[string]time.Duration{
-		"innodb_lock_wait_timeout": lockPatience, "wait_timeout": idlePatience, "net_read_timeout": idlePatience, "net_write_timeout": idlePatience,
-	} {
+	for name, value := range session {
 		if _, ok := settings.Params[name]; !ok {
-			settings.Params[name] = strconv.Itoa(int(seconds / time.Second))
+			settings.Params[name] = value
 		}
 	}
 	o := options{}
@@ -145,12 +144,25 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 }
 
 const (
-	// lockPatience is how long a statement waits for a lock.
-	lockPatience = 10 * time.Second
+	// lockPatience is how long a statement waits for a lock. It is the shortest time that MySQL knows, since MySQL
+	// has no statement that writes and does not wait.
+	lockPatience = time.Second
 	// idlePatience is how long the server keeps a session that says nothing. There is no such limit
 	// for transactions alone, as other databases have it.
 	idlePatience = 20 * time.Second
 )
+
+// session is how a relay's sessions are set, whatever the server's defaults are: how long they wait and may be silent,
+// and away with settings that change what a statement means.
+var session = map[string]string{
+	"innodb_lock_wait_timeout": seconds(lockPatience), "wait_timeout": seconds(idlePatience),
+	"net_read_timeout": seconds(idlePatience), "net_write_timeout": seconds(idlePatience),
+	"completion_type":  "NO_CHAIN", // a commit would begin the next transaction
+	"sql_select_limit": "DEFAULT",
+	"sql_mode":         "REPLACE(@@sql_mode, 'EMPTY_STRING_IS_NULL', '')", // MariaDB
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 // withoutSecrets keeps what a parser says, and none of the DSN that it may quote.
 func withoutSecrets(err error) error {

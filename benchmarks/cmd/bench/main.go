@@ -1,6 +1,6 @@
 // Command bench measures the figures of docs/performance.md: make bench ARGS="drain".
 //
-// It uses the servers that FANOUT_TEST_POSTGRES, FANOUT_TEST_MYSQL, FANOUT_TEST_REDIS and
+// It uses the servers that FANOUT_TEST_POSTGRES, FANOUT_TEST_MARIADB, FANOUT_TEST_REDIS and
 // FANOUT_TEST_RABBITMQ name, in databases and streams of its own. The results go to standard output,
 // the progress to standard error.
 //

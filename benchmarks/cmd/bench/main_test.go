@@ -16,7 +16,7 @@ import (
 // lost, comes twice or is out of order.
 func TestShort(t *testing.T) {
 	t.Setenv("FANOUT_TEST_POSTGRES", testenv.Postgres(t))
-	t.Setenv("FANOUT_TEST_MYSQL", testenv.MySQL(t))
+	t.Setenv("FANOUT_TEST_MARIADB", testenv.MySQL(t))
 	t.Setenv("FANOUT_TEST_REDIS", testenv.Redis(t))
 	for _, line := range []string{
 		"targets", "openwriter", "waiting", "followers", "priorities", "brokers", "bulk",

@@ -180,7 +180,7 @@ func serverDSN(variable string) (string, error) {
 // withTable runs f with an outbox table in a database that exists for as long.
 func (o *Options) withTable(ctx context.Context, dialect outbox.Dialect, connections int, f func(*fixture.Table) error) (err error) {
 	dsn := ""
-	if variable := map[outbox.Dialect]string{outbox.Postgres: "FANOUT_TEST_POSTGRES", outbox.MySQL: "FANOUT_TEST_MYSQL"}[dialect]; variable != "" {
+	if variable := map[outbox.Dialect]string{outbox.Postgres: "FANOUT_TEST_POSTGRES", outbox.MySQL: "FANOUT_TEST_MARIADB"}[dialect]; variable != "" {
 		if dsn, err = serverDSN(variable); err != nil {
 			return err
 		}

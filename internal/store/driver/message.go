@@ -34,6 +34,8 @@ type Message struct {
 	ExpiresIn time.Duration
 	// CreatedAt by the database's clock.
 	CreatedAt time.Time
+	// Malformed names a column that the store could not read; nil for none.
+	Malformed *outbox.MalformedError
 }
 
 // Expired reports whether the row's TTL had passed so long after its claim.
@@ -48,6 +50,8 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 		ContentType: m.ContentType, Payload: m.Payload, CorrelationID: m.CorrelationID,
 	}
 	switch {
+	case m.Malformed != nil:
+		return out, m.Malformed
 	case m.Stream == "":
 		return out, &outbox.MalformedError{Column: "stream", Reason: "is empty: it names the destination, e.g. \"ordering::order\""}
 	case m.Type == "":

@@ -2,9 +2,11 @@ package driver
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -15,7 +17,9 @@ const (
 	remedyForeign = `tables are there that "fanout migrate" has no record of, and they are not what it makes; nothing was changed. If another tool made them, bring them, ` +
 		`with that tool, to what "fanout migrate --print" shows, and run "fanout migrate" again, which records them; drop what a broken-off run has left; ` +
 		`if they are not the outbox's, rename them, or choose another name under outbox.table`
-	remedyTool   = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
+	remedyTool    = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
+	remedyUnclear = `the server refuses to evaluate it, so nobody knows whether it was changed: compare it with what "fanout migrate --print" shows, bring it back ` +
+		`if it differs, and report the server's version and its error if it does not`
 	remedyByHand = `"fanout migrate" has no step left for it, so it was changed by hand: bring it back to what "fanout migrate --print" shows`
 )
 
@@ -48,6 +52,8 @@ func (l LiveSchema) Err(steps []Migration) error {
 		return &admin.SchemaError{Differences: differences, Remedy: remedyMigrate}
 	case !l.Recorded:
 		return &admin.SchemaError{Differences: differences, Remedy: remedyTool}
+	case !slices.ContainsFunc(differences, func(difference string) bool { return !strings.Contains(difference, "("+schemacheck.Unevaluated) }):
+		return &admin.SchemaError{Differences: differences, Remedy: remedyUnclear}
 	default:
 		return &admin.SchemaError{Differences: differences, Remedy: remedyByHand}
 	}

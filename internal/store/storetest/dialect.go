@@ -28,6 +28,8 @@ type dialect struct {
 	no, yes string
 	// bytes is the SQL literal of a payload.
 	bytes func(ascii string) string
+	// lax lets a session write what the schema refuses, as far as the database lets a writer do so.
+	lax string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
 	refuseWorker []string
 	// discard makes the database store nothing of an INSERT, and report no error; empty where it
@@ -146,11 +148,14 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse_{f} BEFORE UPDATE ON {t} FOR EACH ROW BEGIN " +
 				"IF NEW.locked_by = 'refused' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by the test'; END IF; END",
 		},
+		lax:       "SET SESSION sql_mode = '' /*M! , check_constraint_checks = 0 */",
 		impatient: "SET SESSION innodb_lock_wait_timeout = 1",
 		session:   "SELECT CONNECTION_ID()",
-		// MySQL knows no query_id, and there sessions wait.
-		waiting: "SELECT COUNT(trx_wait_started), (SELECT MAX(/*M! p.query_id * */ 1) FROM information_schema.processlist AS p " +
-			"WHERE p.db = DATABASE() AND p.id NOT IN (CONNECTION_ID(), ?)) FROM information_schema.innodb_trx " +
-			"WHERE trx_mysql_thread_id IN (SELECT id FROM information_schema.processlist WHERE db = DATABASE())",
+		// On MariaDB sessions give way, and their statements count. On MySQL they wait.
+		waiting: "SELECT /*M! (SELECT COUNT(trx_wait_started) FROM information_schema.innodb_trx" +
+			" WHERE trx_mysql_thread_id IN (SELECT id FROM information_schema.processlist WHERE db = DATABASE()))," +
+			" (SELECT MAX(p.query_id) FROM information_schema.processlist AS p WHERE p.db = DATABASE() AND p.id NOT IN (CONNECTION_ID(), own.id)) */" +
+			"/*!50700 (SELECT COUNT(*) FROM performance_schema.data_lock_waits AS w" +
+			" JOIN performance_schema.threads AS t ON t.thread_id = w.blocking_thread_id WHERE t.processlist_id = own.id), 0 */ FROM (SELECT ? AS id) AS own",
 	},
 }

@@ -239,7 +239,7 @@ func testAbandonReason(t *table) {
 func testOperateOldestFirst(t *table) {
 	k := t.keys(5)
 	ids := t.add(k...)
-	t.exec("UPDATE {t} SET created_at = " + t.sql.minus("created_at", -lease) + " WHERE id = " + "(SELECT min(id) FROM {t})") // ids count, not clocks
+	t.exec("UPDATE {t} SET created_at = " + t.sql.minus("created_at", -lease) + " WHERE id = (SELECT low FROM (SELECT min(id) AS low FROM {t}) AS first)") // ids count, not clocks
 	operator := t.Store
 	for _, action := range []struct {
 		name      string

@@ -278,7 +278,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		}},
 		{statements: []string{ // the same in other words
 			"ALTER TABLE {t} DROP CONSTRAINT {t}_is_published",
-			"ALTER TABLE {t} ADD CONSTRAINT {t}_is_published CHECK (CASE WHEN status = 'published' THEN published_at IS NOT NULL ELSE published_at IS NULL END)",
+			"ALTER TABLE {t} ADD CONSTRAINT {t}_is_published CHECK (TRUE = CASE WHEN status = 'published' THEN published_at IS NOT NULL ELSE published_at IS NULL END)",
 			"ALTER TABLE {t} ALTER COLUMN content_type SET DEFAULT (CONCAT('application/', 'json'))",
 		}},
 		{
@@ -294,8 +294,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
-			wants: []string{"constraint {t}_lease: check is `status` <> '', " +
-				"want status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL) (which differs where "},
+			wants: []string{"constraint {t}_lease: check is "},
 		},
 		{
 			statements: []string{
@@ -314,7 +313,8 @@ var spoils = map[outbox.Dialect][]spoil{
 				"ALTER TABLE {t} DROP COLUMN queue, DROP INDEX {t}_queue, DROP INDEX {t}_held, DROP COLUMN shard",
 				"ALTER TABLE {t} ADD shard TINYINT GENERATED ALWAYS AS ((ASCII(UNHEX(LEFT(SHA2(COALESCE(ordering_key, message_id), 256), 2))) & 3) " +
 					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 THEN 8 ELSE 0 END) STORED",
-				"ALTER TABLE {t} ADD queue TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END " +
+				"ALTER TABLE {t} ADD queue TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') " +
+					"THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END " +
 					"WHEN status = 'published' THEN 101 ELSE 102 END) STORED",
 				"CREATE INDEX {t}_queue ON {t} (target_broker, queue, finished_at, id)", "CREATE INDEX {t}_held ON {t} (held_key, target_broker, shard, id)",
 			},

@@ -1,4 +1,4 @@
--- The outbox: one row per message and target broker. MySQL 8.0.21 or later, MariaDB 10.6 or later.
+-- The outbox: one row per message and target broker. MySQL 8.0.22 or later, MariaDB 10.6 or later.
 --
 -- Statements of this kind commit by themselves, so each of them can be repeated: a migration that was broken off goes on.
 --
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     -- shard while claims can find it, 100 while it is deferred, 101 when it is published, 102 when it is abandoned. It does not change when
     -- a row is claimed.
     queue             TINYINT        GENERATED ALWAYS AS
-                      (CASE WHEN finished_at IS NULL THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END
+                      (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END
                             WHEN status = 'published' THEN 101 ELSE 102 END) STORED,
     -- The hash of the key of a row that is deferred. NULL in all others.
     held_key          VARBINARY(32)  GENERATED ALWAYS AS
@@ -82,7 +82,9 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     CONSTRAINT {{name}}_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
     -- An empty key would be a key here and none elsewhere. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (LENGTH(ordering_key) BETWEEN 1 AND 512),
-    CONSTRAINT {{name}}_bounds CHECK (LENGTH(target_broker) <= 128 AND LENGTH(stream) <= 512 AND LENGTH(type) <= 512 AND LENGTH(content_type) <= 256
+    CONSTRAINT {{name}}_is_deferred CHECK (deferred IN (0, 1)),
+    CONSTRAINT {{name}}_target_broker CHECK (LENGTH(target_broker) BETWEEN 1 AND 128 AND target_broker NOT LIKE '% '),
+    CONSTRAINT {{name}}_bounds CHECK (LENGTH(stream) <= 512 AND LENGTH(type) <= 512 AND LENGTH(content_type) <= 256
         AND COALESCE(LENGTH(aggregate_type), 0) <= 512 AND COALESCE(LENGTH(aggregate_id), 0) <= 512 AND COALESCE(LENGTH(correlation_id), 0) <= 512
         AND COALESCE(LENGTH(causation_id), 0) <= 512 AND COALESCE(LENGTH(tenant_id), 0) <= 512
         AND COALESCE(LENGTH(headers), 0) <= 65536 AND COALESCE(LENGTH(last_error), 0) <= 16384 AND COALESCE(LENGTH(broker_message_id), 0) <= 512

@@ -4,7 +4,7 @@
 -- Plan: reads what the server knows of its transactions.
 SELECT CONCAT('perhaps thread ', t.trx_mysql_thread_id, COALESCE(CONCAT(', ', p.user, '@', p.host), ''), ', in a transaction since ', t.trx_started)
   FROM information_schema.innodb_trx AS t
-  LEFT JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+  LEFT JOIN {{processlist}} AS p ON p.id = t.trx_mysql_thread_id
  WHERE t.trx_mysql_thread_id <> CONNECTION_ID() AND t.trx_rows_locked > 0 AND t.trx_started <= NOW() - INTERVAL @seconds SECOND
  ORDER BY t.trx_started
  LIMIT 1

@@ -3,7 +3,7 @@
 {{giving way}} SELECT m.id
      , m.status IN ('pending', 'failed') AND m.deferred = FALSE
        AND (COALESCE(m.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(m.available_at > UTC_TIMESTAMP(6), FALSE))
-  FROM {{ids @ids}} AS listed
+  FROM (SELECT item FROM {{ids @ids}} AS list) AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
  WHERE m.finished_at IS NULL
    FOR UPDATE

@@ -1,6 +1,6 @@
 -- Retry, abandon or release rows, if they are still ours. Runs under the shard's lock, waiting for it: the place of a
 -- failed head and of its released followers must change in one step for the next window.
--- @rows [{"i": id, "s": new status, "a": attempts spent, "d": delay in microseconds, "e": error}], @token
+-- @rows [{"i": id, "s": new status, "a": attempts spent, "d": delay in microseconds, "e": error}], @token (hex digits)
 -- Plan: the rows by primary key.
 {{giving way}} UPDATE JSON_TABLE(@rows, '$[*]' COLUMNS (id BIGINT PATH '$.i', status VARCHAR(16) PATH '$.s', spent INT PATH '$.a', delay BIGINT PATH '$.d',
                                          error LONGTEXT PATH '$.e')) AS o
@@ -14,4 +14,4 @@
      , m.locked_until = CASE WHEN o.delay > 0 THEN UTC_TIMESTAMP(6) + INTERVAL o.delay MICROSECOND END
      , m.last_error   = COALESCE(o.error, m.last_error)
      , m.status       = o.status
- WHERE m.lock_token = @token AND m.status = 'processing'
+ WHERE m.lock_token = UNHEX(@token) AND m.status = 'processing'

@@ -1,4 +1,4 @@
--- Claim rows. Each is tested as it is committed: where another session has locked one, the claim gives way and is tried again. {{list}} is ids, @worker, @token, @lease in
+-- Claim rows. Each is tested as it is committed: where another session has locked one, the claim gives way and is tried again. {{list}} is ids, @worker, @token (hex digits), @lease in
 -- microseconds, @isolated
 -- Assignments are made from left to right, so the status, which others depend on, comes last. The room goes to what is new.
 -- Plan: the rows by primary key.
@@ -8,7 +8,7 @@
      , isolated     = @isolated
      , room         = NULL
      , locked_by    = @worker
-     , lock_token   = @token
+     , lock_token   = UNHEX(@token)
      , locked_until = UTC_TIMESTAMP(6) + INTERVAL @lease MICROSECOND
      , status       = 'processing'
  WHERE id IN ({{list}})

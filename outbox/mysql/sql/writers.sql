@@ -6,7 +6,7 @@
 -- Plan: reads what the server knows of its transactions, and its sessions for each.
 SELECT CONCAT(t.trx_mysql_thread_id, ' ', t.trx_started)
      , t.trx_query IS NOT NULL
-       OR COALESCE((SELECT p.command FROM information_schema.processlist AS p WHERE p.id = t.trx_mysql_thread_id) <> 'Sleep', FALSE)
+       OR COALESCE((SELECT p.command FROM {{processlist}} AS p WHERE p.id = t.trx_mysql_thread_id) <> 'Sleep', FALSE)
      , t.trx_mysql_thread_id = CONNECTION_ID()
      , COALESCE(t.trx_query LIKE '%{{nonce}}%', FALSE)
   FROM information_schema.innodb_trx AS t

@@ -56,7 +56,7 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_ordering_key CHECK (ordering_key <> ''),
     -- In bytes: an entry of an index holds no more than 2,704, and a row with a longer key could not be deferred. greatest ignores
     -- NULL; and PostgreSQL reads the text of a CHECK anew for each statement, so that short ones are cheaper.
-    CONSTRAINT {{name}}_bounds CHECK (octet_length(target_broker) <= 128 AND octet_length(headers) <= 65536 AND octet_length(last_error) <= 16384
+    CONSTRAINT {{name}}_bounds CHECK (octet_length(target_broker) BETWEEN 1 AND 128 AND octet_length(headers) <= 65536 AND octet_length(last_error) <= 16384
         AND greatest(octet_length(content_type), octet_length(locked_by)) <= 256
         AND greatest(octet_length(broker_message_id), octet_length(stream), octet_length(type), octet_length(ordering_key), octet_length(aggregate_type), octet_length(aggregate_id),
                      octet_length(correlation_id), octet_length(causation_id), octet_length(tenant_id)) <= 512)

@@ -53,7 +53,7 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
     -- In bytes, which a text is asked for as a blob. An empty key would be a key here and none elsewhere. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (length(CAST(ordering_key AS BLOB)) BETWEEN 1 AND 512),
-    CONSTRAINT {{name}}_bounds CHECK (length(CAST(target_broker AS BLOB)) <= 128 AND length(CAST(stream AS BLOB)) <= 512
+    CONSTRAINT {{name}}_bounds CHECK (length(CAST(target_broker AS BLOB)) BETWEEN 1 AND 128 AND length(CAST(stream AS BLOB)) <= 512
         AND length(CAST(type AS BLOB)) <= 512 AND length(CAST(content_type AS BLOB)) <= 256
         AND length(CAST(aggregate_type AS BLOB)) <= 512 AND length(CAST(aggregate_id AS BLOB)) <= 512
         AND length(CAST(correlation_id AS BLOB)) <= 512 AND length(CAST(causation_id AS BLOB)) <= 512

@@ -82,7 +82,7 @@ CREATE TABLE {{table}} (
     -- An empty key would be a key here and none elsewhere; its length, because = takes spaces for nothing. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (DATALENGTH(ordering_key) > 0),
     -- In bytes, two for each code unit. The other texts are bounded by their types.
-    CONSTRAINT {{name}}_bounds CHECK (DATALENGTH(headers) <= 131072 AND DATALENGTH(last_error) <= 32768 AND DATALENGTH(broker_message_id) <= 1024)
+    CONSTRAINT {{name}}_bounds CHECK (target_broker <> N'' AND target_broker NOT LIKE N'% ' AND DATALENGTH(headers) <= 131072 AND DATALENGTH(last_error) <= 32768 AND DATALENGTH(broker_message_id) <= 1024)
 );
 
 -- A large claim or purge stays with its row locks: a lock on the whole table would stop every writer.

@@ -55,13 +55,13 @@ SELECT CONCAT(N'index ', i.name COLLATE Latin1_General_100_BIN2) AS fanout_objec
                                            JOIN sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id
                                           WHERE x.object_id = i.object_id AND x.index_id = i.index_id AND x.key_ordinal > 0
                                           ORDER BY x.key_ordinal
-                                            FOR XML PATH(N'')), 1, 2, N''))
+                                            FOR XML PATH('')), 1, 2, N''))
                    , (N'included', STUFF((SELECT CONCAT(N', ', c.name COLLATE Latin1_General_100_BIN2)
                                             FROM sys.index_columns AS x
                                             JOIN sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id
                                            WHERE x.object_id = i.object_id AND x.index_id = i.index_id AND x.is_included_column = 1
                                            ORDER BY c.name COLLATE Latin1_General_100_BIN2
-                                             FOR XML PATH(N'')), 1, 2, N''))
+                                             FOR XML PATH('')), 1, 2, N''))
                    , (N'predicate', CASE i.has_filter WHEN 1 THEN COALESCE(i.filter_definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
                    , (N'enabled', CASE i.is_disabled WHEN 0 THEN N'yes' ELSE N'no' END)
              ) AS p (property, value)

@@ -8,6 +8,6 @@ SELECT held.place - 1
            AND m.id <= COALESCE((SELECT last.id
                                    FROM {{table}} AS last FORCE INDEX ({{name}}_held)
                                   WHERE last.held_key = UNHEX(SHA2(held.ordering_key, 256)) AND last.target_broker = @broker AND last.shard = held.shard AND last.id > held.id
-                                  ORDER BY last.id
+                                  ORDER BY last.held_key, last.target_broker, last.shard, last.id -- as MySQL needs it to stop
                                   LIMIT 1 OFFSET @max_count), 9223372036854775807))
   FROM JSON_TABLE(@blockers, '$[*]' COLUMNS (place FOR ORDINALITY, id BIGINT PATH '$.id', ordering_key LONGTEXT PATH '$.key', shard INT PATH '$.shard')) AS held

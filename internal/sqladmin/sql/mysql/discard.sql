@@ -2,4 +2,4 @@
 -- Plan: the rows by primary key.
 {{giving way}} DELETE m
   FROM {{ids @ids}} AS picked
- STRAIGHT_JOIN {{table}} AS m ON m.id = picked.item
+ STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = picked.item

@@ -35,7 +35,7 @@ SELECT MIN(CASE WHEN b.id IS NOT NULL AND b.finished_at IS NULL
                                               , COALESCE(f.available_at, b.finished_at, w.wake_at, w.since)) END
                         FROM {{table}} AS f FORCE INDEX ({{name}}_held)
                        WHERE f.held_key = w.key_hash AND f.target_broker = @broker AND f.shard = {{shard}}
-                       ORDER BY f.id
+                       ORDER BY f.held_key, f.target_broker, f.shard, f.id
                        LIMIT 1) END)
   FROM ((SELECT block_id, key_hash, wake_at, since
            FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake)

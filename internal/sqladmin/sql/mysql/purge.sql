@@ -2,4 +2,4 @@
 -- Plan: the rows by primary key.
 {{giving way}} DELETE m
   FROM {{ids @ids}} AS expired
- STRAIGHT_JOIN {{table}} AS m ON m.id = expired.item
+ STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = expired.item

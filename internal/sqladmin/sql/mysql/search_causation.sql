@@ -2,6 +2,6 @@
 -- takes trailing spaces for nothing.
 -- Plan: one pass through {{name}}_search, then the rows by their ids.
 {{include part_search}} (SELECT id FROM {{table}} FORCE INDEX ({{name}}_search) WHERE search_causation = CRC32(@term) AND id < @after_id) AS s
- STRAIGHT_JOIN {{table}} AS m ON m.id = s.id
+ STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = s.id
  WHERE CAST(m.causation_id AS BINARY) = CAST(@term AS BINARY)
 {{include part_search_page}}
