@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -107,6 +110,29 @@ func published(relay *fanout.Relay) (n int64) {
 		n += s.Published
 	}
 	return n
+}
+
+// A relay starts although the session ends that checks its schema.
+func TestCheckLosesItsSession(t *testing.T) {
+	t.Parallel()
+	for driver, asks := range map[outbox.Dialect]string{outbox.Postgres: "pg_get_partkeydef", outbox.MySQL: "SHOW CREATE TABLE"} {
+		t.Run(string(driver), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, driver)
+			p.migrate()
+			_, address, _ := strings.Cut(p.dsn, "@")
+			address = strings.TrimPrefix(address, "tcp(")
+			address = address[:strings.IndexAny(address, ")/")]
+			proxy := toxic.Start(t, address)
+			p.dsn = strings.Replace(p.dsn, address, proxy.Addr(t), 1)
+			cfg, err := config.Parse([]byte(p.yaml()+"brokers: {default: {type: memory}}\n"), "fanout.yaml")
+			require.NoError(t, err)
+			proxy.EndOnce(t, asks)
+			relay, err := fanout.Open(t.Context(), cfg, fanout.WithLogger(slog.New(slog.DiscardHandler)))
+			require.NoError(t, err)
+			require.NoError(t, relay.Close())
+		})
+	}
 }
 
 func TestOpenReportsEverything(t *testing.T) {

@@ -3,6 +3,7 @@
 package toxic
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -41,6 +42,7 @@ type faults struct {
 	reset   bool
 	swallow bool
 	cut     [2]*cut // nil: none
+	ends    string  // a request with this text ends its connection, once
 }
 
 // A cut ends each connection after further bytes.
@@ -86,6 +88,9 @@ func (p *Proxy) CutRequests(_ testing.TB, n int) {
 func (p *Proxy) CutAnswers(_ testing.TB, n int) {
 	p.change(func(f *faults) { f.cut[answers] = &cut{n} })
 }
+
+// EndOnce ends the first connection whose client sends the text.
+func (p *Proxy) EndOnce(_ testing.TB, text string) { p.change(func(f *faults) { f.ends = text }) }
 
 // BlackHole swallows everything that the server sends: requests arrive, and get no answer.
 func (p *Proxy) BlackHole(testing.TB) { p.change(func(f *faults) { f.swallow = true }) }
@@ -221,7 +226,14 @@ func (l *link) pump(to direction, from, into net.Conn) {
 func (l *link) forward(to direction, into net.Conn, p packet) bool {
 	l.proxy.mu.Lock()
 	f := l.proxy.faults
+	ends := to == requests && f.ends != "" && bytes.Contains(p.data, []byte(f.ends))
+	if ends {
+		l.proxy.faults.ends = ""
+	}
 	l.proxy.mu.Unlock()
+	if ends {
+		return false
+	}
 	if f.reset && to == requests {
 		if tcp, ok := l.client.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)

@@ -63,11 +63,11 @@ func (s *Store) facts(ctx context.Context, tables []string) (live schemacheck.Fa
 
 // catalog reads the facts of a table for which the catalog has the same words everywhere.
 func (s *Store) catalog(ctx context.Context, table, owner string) (live schemacheck.Facts, err error) {
-	database, name, found := strings.Cut(table, ".")
-	if !found {
-		database, name = "", table
+	given := args{"name": table}
+	if database, name, found := strings.Cut(table, "."); found {
+		given = args{"database": database, "name": name}
 	}
-	err = s.query(ctx, s.db, "facts", args{"database": database, "name": name}, func(scan scanner) error {
+	err = s.query(ctx, s.db, "facts", given, func(scan scanner) error {
 		var kind, object, property string
 		var value sql.NullString
 		if err := scan(&kind, &object, &property, &value); err != nil || !value.Valid {

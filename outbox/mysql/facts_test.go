@@ -52,6 +52,10 @@ func TestCheckWritesNothing(t *testing.T) {
 		require.NoError(t, err, statement)
 	}
 	settings.User, settings.Passwd = user, "secret"
+	for _, settings.Collation = range []string{"utf8mb4_unicode_ci", "utf8mb4_general_ci", "utf8mb4_bin"} {
+		require.NoError(t, newStore(t, openDB(t, settings.FormatDSN()), "outbox").Check(t.Context()), settings.Collation)
+	}
+	settings.Collation = ""
 	for _, params := range []map[string]string{
 		nil,
 		{"time_zone": "'+02:00'"},

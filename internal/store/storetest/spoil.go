@@ -294,7 +294,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
-			wants: []string{"constraint {t}_lease: check is "},
+			wants:      []string{"constraint {t}_lease: check is "},
 		},
 		{
 			statements: []string{

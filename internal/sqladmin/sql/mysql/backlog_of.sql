@@ -9,7 +9,7 @@
 -- probe of {{name}}_blocks_key for the first row of each key; the late rows and the shards by primary key.
 SELECT CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = @broker) THEN 0
             ELSE GREATEST(0, COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(since), UTC_TIMESTAMP(6)), 0)) END
-     , @server = '' OR COALESCE(@FANOUT_SERVER = CONCAT(@server, '/', CONNECTION_ID()), FALSE)
+     , LENGTH(@server) = 0 OR COALESCE(@FANOUT_SERVER = CONCAT(@server, '/', CONNECTION_ID()), FALSE)
                        AND NOT EXISTS (SELECT 1
                                          FROM {{ids @versions}} AS mark
                                          LEFT JOIN {{table}}_shards AS s ON s.target_broker = @broker AND s.shard = (mark.place - 1) % 4

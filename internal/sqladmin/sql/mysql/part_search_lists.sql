@@ -3,7 +3,7 @@
 -- read; @limit
    AND {{include part_matches}}
    AND JSON_CONTAINS(@statuses, JSON_QUOTE(m.status))
-   AND (@broker = '' OR m.target_broker = @broker)
+   AND (LENGTH(@broker) = 0 OR m.target_broker = @broker)
    AND (m.target_broker > @after_broker OR m.target_broker = @after_broker AND ({{include part_status_rank}} > @after_rank
         OR {{include part_status_rank}} = @after_rank
            AND (@after IS NULL AND m.finished_at IS NOT NULL OR m.finished_at < @after OR (m.finished_at IS NULL OR m.finished_at = @after) AND m.id < @after_row)))

@@ -1,4 +1,4 @@
 -- One page of a search, newest first.
-   AND (@broker = '' OR m.target_broker = @broker)
+   AND (LENGTH(@broker) = 0 OR m.target_broker = @broker)
  ORDER BY m.id DESC
  LIMIT @limit
