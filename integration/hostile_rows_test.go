@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"context"
+	"database/sql"
 	"maps"
 	"slices"
 	"strings"
@@ -36,16 +38,15 @@ const (
 	fateWaits     = "waits" // by itself, as it says or as nobody delivers it
 )
 
-// hostileRows are rows of a writer, by what is odd about them, and what may
-// become of each.
-func hostileRows(w words) map[string]struct {
+// A hostileRow is a row of a writer, and what may become of it.
+type hostileRow struct {
 	columns map[string]string
 	fates   []string
-} {
-	type row = struct {
-		columns map[string]string
-		fates   []string
-	}
+}
+
+// hostileRows are named for the odd thing about each.
+func hostileRows(w words) map[string]hostileRow {
+	type row = hostileRow
 	past, future := "'2001-01-01 00:00:00'", "'9998-01-01 00:00:00'"
 	lease := func(more map[string]string) map[string]string {
 		all := map[string]string{"status": "'processing'", "locked_until": past, "lock_token": w.id("6f9619ff-8b86-d011-b42d-00c04fc964ff")}
@@ -84,6 +85,8 @@ func hostileRows(w words) map[string]struct {
 		"no type":                                {of("type", "''"), []string{fateAbandoned}},
 		"a content type that is none":            {of("content_type", "'nonsense'"), []string{fateAbandoned}},
 		"an invented broker":                     {of("target_broker", "'invented'"), []string{fateWaits}},
+		"no broker":                              {of("target_broker", "''"), []string{fateRefused}},
+		"a broker with a blank at its end":       {of("target_broker", "'default '"), []string{fateWaits, fateRefused}},
 		"a broker of 200 bytes":                  {of("target_broker", w.text(strings.Repeat("b", 200))), []string{fateRefused}},
 		"an error of a megabyte":                 {of("last_error", w.text(strings.Repeat("e", 1_000_000))), []string{fateRefused}},
 		"an error that is no JSON":               {of("last_error", "'by hand'"), []string{fatePublished}},
@@ -102,16 +105,53 @@ func hostileRows(w words) map[string]struct {
 // goes on, delivers all others in order and at the first attempt, and finishes those, or they wait alone.
 func TestHostileRows(t *testing.T) {
 	t.Parallel()
-	onServers(t, testHostileRows)
+	onServers(t, func(t *testing.T, p *place) {
+		t.Helper()
+		testHostileRows(t, p, p.db, hostileRows(p.words()))
+	})
 }
 
-func testHostileRows(t *testing.T, p *place) {
+// So do rows of a session that lets its server cut and guess, as MySQL does where sql_mode is not strict, and that
+// passes over the CHECKs, as MariaDB allows.
+func TestHostileSession(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, outbox.MySQL)
+	conn, err := p.db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode = '' /*M! , check_constraint_checks = 0 */")
+	require.NoError(t, err)
+	rows := hostileRows(p.words())
+	delete(rows, "a payload of 17 MB") // the server would end the session
+	for _, column := range []string{"created_at", "available_at", "expires_at", "locked_until"} {
+		row := rows["no type"]
+		row.columns, row.fates = map[string]string{column: "'0000-00-00'"}, []string{fateAbandoned, fatePublished}
+		rows["a zero date in "+column] = row
+	}
+	for name, row := range rows {
+		if slices.Contains(row.fates, fateRefused) {
+			row.fates = append(row.fates, fateAbandoned, fatePublished)
+		}
+		switch name {
+		case "no broker", "a broker of 200 bytes", "a status that there is not", "published without a time":
+			row.fates = append(row.fates, fateWaits)
+		case "a broker with a blank at its end": // which the server takes for the broker without it
+			row.fates = []string{fateRefused, fateAbandoned}
+		}
+		rows[name] = row
+	}
+	testHostileRows(t, p, conn, rows)
+}
+
+func testHostileRows(t *testing.T, p *place, session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, rows map[string]hostileRow,
+) {
 	t.Helper()
 	const good = 500
 	b := newBench(p)
 	require.Zero(t, b.run("migrate").code)
 	w := p.words()
-	rows := hostileRows(w)
 	names := slices.Sorted(maps.Keys(rows))
 	fate := map[string]string{}
 	for _, name := range names {
@@ -127,7 +167,7 @@ func testHostileRows(t *testing.T, p *place) {
 		for i, key := range keys {
 			values[i] = columns[key]
 		}
-		_, err := p.db.ExecContext(t.Context(), "INSERT INTO outbox_messages ("+strings.Join(keys, ", ")+", tenant_id) VALUES ("+strings.Join(values, ", ")+", '"+name+"')")
+		_, err := session.ExecContext(t.Context(), "INSERT INTO outbox_messages ("+strings.Join(keys, ", ")+", tenant_id) VALUES ("+strings.Join(values, ", ")+", '"+name+"')")
 		if fate[name] = fateWaits; err != nil {
 			fate[name] = fateRefused
 		}
