@@ -36,9 +36,6 @@ func (b *blocker) operator() bool { return b.Reason == reasonOperator && b.Until
 // shards.
 func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) (admin.KeyBlocks, error) {
 	_, err := admin.Filter{Broker: broker}.For("blocked keys", limit)
-	if broker == "" {
-		err = errors.Join(err, errors.New("blocked keys: name the broker"))
-	}
 	if maxCount < 1 || max(limit, maxCount) > mostRows {
 		err = errors.Join(err, fmt.Errorf("blocked keys: %d keys, counts up to %d: both must be at least 1 and at most %d", limit, maxCount, mostRows))
 	}

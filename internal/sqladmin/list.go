@@ -70,9 +70,6 @@ func listFilter(r *admin.ListRequest) (admin.Filter, error) {
 	filter := r.Filter
 	filter.Broker, filter.Statuses = r.Broker, []outbox.Status{r.Status}
 	_, err := filter.For("list", r.Limit, outbox.Statuses()...)
-	if r.Broker == "" {
-		err = errors.Join(err, errors.New("list: name the broker"))
-	}
 	if r.Scan < r.Limit || r.Scan > mostRows {
 		err = errors.Join(err, fmt.Errorf("list: %d rows are to be read for a page of %d: use at least as many and at most %d", r.Scan, r.Limit, mostRows))
 	}

@@ -14,9 +14,6 @@ import (
 // shard are looked at, with the first page, where the schema permits a lease or a schedule without end.
 func (a *Admin) Stranded(ctx context.Context, broker string, after admin.Position, limit int) (list admin.List, err error) {
 	_, err = admin.Filter{Broker: broker}.For("stranded rows", limit)
-	if broker == "" {
-		err = errors.Join(err, errors.New("stranded rows: name the broker"))
-	}
 	if limit > mostRows {
 		err = errors.Join(err, fmt.Errorf("stranded rows: the limit is %d: use at most %d", limit, mostRows))
 	}

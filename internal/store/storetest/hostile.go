@@ -230,8 +230,14 @@ func testUnchecked(t *table) {
 	looks := func() {
 		_, err := t.Store.Counts(t.Context())
 		require.NoError(t, err)
-		_, err = t.Store.Stranded(t.Context(), broker, admin.Position{}, many)
-		require.NoError(t, err)
+		for _, name := range []string{broker, ""} {
+			_, err = t.Store.Stranded(t.Context(), name, admin.Position{}, many)
+			require.NoError(t, err)
+			_, err = t.Store.List(t.Context(), admin.ListRequest{Broker: name, Status: outbox.StatusPending, Limit: many, Scan: many})
+			require.NoError(t, err)
+			_, err = t.Store.KeyBlocks(t.Context(), name, 1, 1)
+			require.NoError(t, err)
+		}
 	}
 	looks()
 	for shard := range t.Store.Shards() {
