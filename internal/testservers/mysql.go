@@ -93,7 +93,7 @@ cat >"$1/mysqld" <<'EOF'
 #!/bin/sh
 root=$(dirname "$(realpath "$0")")/root
 exec "$(find "$root" -name 'ld-linux*.so*' | head -1)" --library-path "$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)" "$root/usr/sbin/mysqld" \
-    "$@" --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets" --plugin-dir="$root/usr/lib/mysql/plugin"
+    "$@" --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets" --plugin-dir="$root/usr/lib/mysql/plugin" --secure-file-priv=NULL
 EOF
 chmod -R a+rX "$1"
 chmod a+x "$1/mysqld"
@@ -139,7 +139,7 @@ func startMySQL(ctx context.Context, bin string, options []string) (*Own, error)
 		command: func(port string) *exec.Cmd {
 			return files.command(ctx, bin, append([]string{
 				"--no-defaults", "--datadir=" + files.path("data"), "--port=" + port, "--bind-address=127.0.0.1", "--socket=" + files.path("s"),
-				"--pid-file=" + files.path("pid"), "--max-connections=1000", "--max-connect-errors=1000000",
+				"--pid-file=" + files.path("pid"), "--max-connections=1000", "--max-connect-errors=1000000", "--loose-mysqlx=OFF",
 			}, options...)...)
 		},
 		ready: logs(`ready for connections\.\s+Version: '([^']+)'`),
