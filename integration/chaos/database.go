@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -98,7 +99,7 @@ var databases = []*database{
 			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`,
 	},
 	{
-		driver: string(outbox.MySQL), variable: testservers.MySQLVariable,
+		driver: string(outbox.MySQL), variable: mysqlVariable(),
 		own:      func(ctx context.Context) (*testservers.Own, error) { return testservers.OwnMySQL(ctx) },
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGTERM, DatabaseKill: syscall.SIGKILL},
 		business: mysqlBusiness, watch: mysqlWatch, watchNotKept: mysqlWatchNotKept,
@@ -246,4 +247,12 @@ func changed(text string, change func(*url.URL)) string {
 	}
 	change(parsed)
 	return parsed.String()
+}
+
+// mysqlVariable is that of MariaDB, unless MySQL alone is given.
+func mysqlVariable() string {
+	if os.Getenv(testservers.MariaDBVariable) == "" && os.Getenv(testservers.MySQLVariable) != "" {
+		return testservers.MySQLVariable
+	}
+	return testservers.MariaDBVariable
 }
