@@ -1,6 +1,6 @@
 // Package mysql keeps the outbox in MySQL 8.0.22 or later, or MariaDB 10.6 or later.
 //
-// It is tested with MariaDB 10.11; with MySQL 8 it is written by the documentation.
+// It is tested with MySQL 9.7 and MariaDB 10.11 and 11.8.
 //
 // Reads wait for no lock, and each of them sees one state of the tables. Writes lock the rows that
 // they change and no gaps between them: the store's transactions are READ COMMITTED, whatever the
