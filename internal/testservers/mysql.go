@@ -130,7 +130,7 @@ func startMySQL(ctx context.Context, bin string, options []string) (*Own, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeMySQLData(ctx, files, bin); err != nil {
+	if err := makeMySQLData(ctx, files, bin, options); err != nil {
 		return nil, errors.Join(err, files.remove())
 	}
 	own := &Own{
@@ -149,13 +149,13 @@ func startMySQL(ctx context.Context, bin string, options []string) (*Own, error)
 
 // makeMySQLData makes a data directory. Every user of this machine may connect at 127.0.0.1 as root
 // without a password: it holds test data only.
-func makeMySQLData(ctx context.Context, files *workspace, bin string) error {
+func makeMySQLData(ctx context.Context, files *workspace, bin string, options []string) error {
 	said, err := execute(ctx, bin, "--no-defaults", "--version")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(said, "MariaDB") {
-		return files.run(files.command(ctx, bin, "--no-defaults", "--initialize-insecure", "--datadir="+files.path("data")))
+		return files.run(files.command(ctx, bin, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + files.path("data")}, options...)...))
 	}
 	if target, err := filepath.EvalSymlinks(bin); err == nil {
 		bin = target

@@ -158,7 +158,7 @@ var session = map[string]string{
 	"innodb_lock_wait_timeout": seconds(lockPatience), "wait_timeout": seconds(idlePatience),
 	"net_read_timeout": seconds(idlePatience), "net_write_timeout": seconds(idlePatience),
 	"completion_type":  "NO_CHAIN", // a commit would begin the next transaction
-	"sql_select_limit": "DEFAULT",
+	"sql_select_limit": noLimit,
 	"sql_mode":         "REPLACE(@@sql_mode, 'EMPTY_STRING_IS_NULL', '')", // MariaDB
 }
 
