@@ -35,7 +35,7 @@ func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqlad
 	defer cancel()
 	err := retry(ctx, func() error { return work(ctx, d.db) })
 	if err != nil && errors.Is(context.Cause(ctx), errBrowseTime) {
-		return fmt.Errorf("%w: %w", errBrowseTime, err)
+		return fmt.Errorf("%w: %w", errBrowseTime, explain(err))
 	}
 	return explain(err)
 }

@@ -47,10 +47,11 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 
 // Window implements claims.Store.
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
+	args := append(shardArgs(c.Broker, c.Shard), sql.Named("window", int64(c.Window)), sql.Named("bytes", driver.Bound(c.Bytes)))
 	read := false
 	err = retry(ctx, func() error {
 		w, read = driver.Window{}, false
-		return s.query(ctx, s.sql.window, append(shardArgs(c.Broker, c.Shard), sql.Named("window", int64(c.Window))), resultSets{
+		return s.query(ctx, s.sql.window, args, resultSets{
 			"fanout_window": func(rows *sql.Rows) error {
 				read = true
 				return rows.Scan(&w.Version, &w.Blocked)

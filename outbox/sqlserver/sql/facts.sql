@@ -23,9 +23,9 @@ SELECT CONCAT(N'column ', c.name COLLATE Latin1_General_100_BIN2, t.owner) AS fa
   LEFT JOIN sys.identity_columns AS i ON i.object_id = c.object_id AND i.column_id = c.column_id
   LEFT JOIN sys.computed_columns AS x ON x.object_id = c.object_id AND x.column_id = c.column_id
  CROSS APPLY (SELECT CASE WHEN c.max_length = -1 THEN N'(max)'
-                          WHEN y.name LIKE N'n%char' THEN CONCAT(N'(', c.max_length / 2, N')')
-                          WHEN y.name LIKE N'%char' OR y.name LIKE N'%binary' THEN CONCAT(N'(', c.max_length, N')')
-                          WHEN y.name LIKE N'datetime2' OR y.name LIKE N'datetimeoffset' OR y.name LIKE N'time' THEN CONCAT(N'(', c.scale, N')')
+                          WHEN y.name IN (N'nchar', N'nvarchar') THEN CONCAT(N'(', c.max_length / 2, N')')
+                          WHEN y.name IN (N'char', N'varchar', N'binary', N'varbinary') THEN CONCAT(N'(', c.max_length, N')')
+                          WHEN y.name IN (N'datetime2', N'datetimeoffset', N'time') THEN CONCAT(N'(', c.scale, N')')
                           ELSE N'' END) AS l (length)
  CROSS APPLY (VALUES (N'type', CASE c.is_computed WHEN 0 THEN CONCAT(y.name COLLATE Latin1_General_100_BIN2, l.length) END)
                    , (N'collation', CASE c.is_computed WHEN 0 THEN c.collation_name COLLATE Latin1_General_100_BIN2 END)

@@ -1,5 +1,5 @@
--- Read the head of a shard, and nothing else. The sizes of its rows do not matter. @broker, @shard, @window
-DECLARE @simple bit = 0, @bytes bigint = 9223372036854775807;
+-- Read the head of a shard, and nothing else. @broker, @shard, @window, @bytes that a claim may take, without which no sizes are read
+DECLARE @simple bit = 0;
 {{include part_declare_window}}
 BEGIN TRY
     BEGIN TRANSACTION;

@@ -13,8 +13,8 @@ DECLARE @name nvarchar(128) = N'';
 DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 SET @now = SYSUTCDATETIME();
 INSERT INTO @left (name)
-SELECT DISTINCT known.name
-  FROM OPENJSON(@brokers) WITH (name nvarchar(128) COLLATE Latin1_General_100_BIN2 '$') AS known;
+SELECT DISTINCT known.name COLLATE Latin1_General_100_BIN2
+  FROM OPENJSON(@brokers) WITH (name nvarchar(128) '$') AS known;
 WHILE @name IS NOT NULL
 BEGIN
     -- The next one: as long as @most allows that has rows, and then those of the configuration that are left.

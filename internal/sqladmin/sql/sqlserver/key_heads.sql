@@ -10,4 +10,4 @@ SELECT head.ordering_key AS fanout_head, head.id, head.claimed
           FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
          ORDER BY m.id) AS head
- WHERE head.ordering_key IN (SELECT asked.name FROM OPENJSON(@keys) WITH (name nvarchar(512) COLLATE Latin1_General_100_BIN2 '$') AS asked);
+ WHERE head.ordering_key IN (SELECT asked.name COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@keys) WITH (name nvarchar(512) '$') AS asked);
