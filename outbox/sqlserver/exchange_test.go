@@ -291,7 +291,7 @@ func TestDefer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, deferred)
 	assert.Equal(t, []string{store.sql.window, store.sql.window, store.sql.deferRows, store.sql.window, store.sql.deferRows}, server.texts())
-	assert.Equal(t, map[string]any{"broker": "partner", "shard": int32(5), "window": int64(4000)}, server.requests[3].args)
+	assert.Equal(t, map[string]any{"broker": "partner", "shard": int32(5), "window": int64(4000), "bytes": int64(math.MaxInt64)}, server.requests[3].args)
 	assert.Equal(t, map[string]any{
 		"broker": "partner", "shard": int32(5), "decided": int64(7), "blocks": mssql.NVarCharMax("[5]"), "rows": mssql.NVarCharMax("[5,6]"), "unordered": false,
 	}, server.requests[4].args)

@@ -125,7 +125,7 @@ func TestPurgeTexts(t *testing.T) {
 	texts, _ := batches(t, "outbox_messages")
 	for name, status := range map[string]string{"purge_published": "published", "purge_abandoned": "abandoned"} {
 		assert.Contains(t, texts[name], "AND finished_at IS NOT NULL AND finished_at <= @before\n")
-		assert.Contains(t, texts[name], "\n WHERE m.status = N'"+status+"' AND m.finished_at <= @before;")
+		assert.Contains(t, texts[name], "DELETE FROM victims\n WHERE status = N'"+status+"' AND finished_at <= @before;")
 	}
 	assert.Contains(t, texts["purge_abandoned"], "w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31')")
 }
