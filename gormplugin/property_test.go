@@ -36,6 +36,7 @@ type site struct {
 	dialect outbox.Dialect
 	prefix  string // of the tables
 	strict  bool
+	refuses bool // MySQL refuses to prepare savepoints (error 1295)
 	open    func() gorm.Dialector
 	migrate func(sqlDB *sql.DB)
 

@@ -147,7 +147,7 @@ func (r *runner) do(at scope, o *op) error {
 	case "load":
 		return at.db.First(r.roots[o.Agg]).Error
 	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
-		return at.db.Exec(r.site.savepointSQL(o)).Error
+		return r.plain(at.db).Exec(r.site.savepointSQL(o)).Error
 	default:
 		return r.write(at.db, o)
 	}
@@ -160,6 +160,15 @@ func (r *runner) marking(at scope) *gorm.DB {
 		return at.db.Session(&gorm.Session{})
 	}
 	return at.db
+}
+
+// plain is a handle that does not prepare, where the server refuses to prepare savepoints.
+func (r *runner) plain(db *gorm.DB) *gorm.DB {
+	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && r.site.refuses {
+		db = db.Session(&gorm.Session{})
+		db.Statement.ConnPool = prepared.Tx
+	}
+	return db
 }
 
 // quoted writes a name's quotes as the database does.
