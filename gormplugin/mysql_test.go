@@ -151,7 +151,7 @@ func dropMySQLPlaces() error {
 func siteOnMySQL(t *testing.T, s *site, parameters string) {
 	t.Helper()
 	dsn := withParameters(testenv.MySQL(t), "innodb_lock_wait_timeout=2&"+parameters)
-	s.dialect, s.refuses = outbox.MySQL, isMySQL(t)
+	s.dialect, s.mysql = outbox.MySQL, isMySQL(t)
 	n := 0
 	s.open = func() gorm.Dialector {
 		n++

@@ -73,7 +73,8 @@ type scope struct {
 func (r *runner) run(t require.TestingT, program []op) []string {
 	for i := range program {
 		o := &program[i]
-		session := r.site.db.Session(&gorm.Session{PrepareStmt: o.Prepare, SkipDefaultTransaction: o.NoDefault})
+		prepares := o.Prepare && !(r.site.mysql && r.site.strict) // GORM's own savepoints are prepared where handle and session prepare
+		session := r.site.db.Session(&gorm.Session{PrepareStmt: prepares, SkipDefaultTransaction: o.NoDefault})
 		if o.Conn {
 			require.NoError(t, session.Connection(func(db *gorm.DB) error {
 				r.step(scope{db: db}, o)
@@ -164,8 +165,8 @@ func (r *runner) marking(at scope) *gorm.DB {
 
 // plain is a handle that does not prepare, where the server refuses to prepare savepoints.
 func (r *runner) plain(db *gorm.DB) *gorm.DB {
-	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && r.site.refuses {
-		db = db.Session(&gorm.Session{})
+	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && r.site.mysql {
+		db = db.Session(&gorm.Session{Context: db.Statement.Context}) // with a statement of its own
 		db.Statement.ConnPool = prepared.Tx
 	}
 	return db
