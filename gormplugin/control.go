@@ -213,7 +213,7 @@ func (s *script) named(kind controlKind) control {
 
 // commitsOnMySQL are the first words of statements that commit whatever is in progress.
 var commitsOnMySQL = []string{
-	"ALTER", "ANALYZE", "BEGIN", "CACHE", "CHECK", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE",
+	"ALTER", "ANALYZE", "BEGIN", "CACHE", "CHECK", "CLONE", "CREATE", "DROP", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE",
 	"START", "TRUNCATE", "UNINSTALL",
 }
 
@@ -239,7 +239,7 @@ func (s *script) onMySQL(first string) control {
 		return control{kind: transactionMayEnd}
 	case is(first, "SET") && s.setsAutocommit():
 		return control{kind: transactionEnd}
-	case is(first, "XA"):
+	case is(first, "XA", "CASE", "FOR", "IF", "LOOP", "REPEAT", "WHILE"): // on MariaDB, not only in routines
 		return control{kind: controlUnknown}
 	default:
 		return control{}

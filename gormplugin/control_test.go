@@ -168,6 +168,8 @@ var controlCases = []struct {
 	{mysql, "SET autocommit = 1", end},
 	{mysql, "SET @a = 'autocommit'", nil},
 	{mysql, "XA END 'x'", unknown},
+	{mysql, "CLONE LOCAL DATA DIRECTORY = 'a'", end},
+	{mysql, "IF 1 THEN COMMIT; END IF", []control{{kind: controlUnknown}}},
 	{mysql, "SELECT 1--1; COMMIT", end},
 	{mysql, "SELECT 1 -- 1; COMMIT", nil},
 	{mysql, "# COMMIT\nSELECT 1", nil},

@@ -65,6 +65,15 @@ func TestKeysThatAreCounted(t *testing.T) {
 			b.ofTheirRows("a", "b", "c", "d")
 			assert.EqualValues(b.t, 50, batch[1].ID)
 		},
+		"keys that the application gives beside others, in a unit of a session and a handle that prepare": func(b *bench) {
+			b.not(outbox.SQLServer, "it takes no keys for a column that makes its own")
+			db := b.open(&gorm.Config{PrepareStmt: true})
+			b.use(db)
+			batch := tickets("a", "b", "c")
+			batch[1].ID = 50
+			b.ok(uow.Do(b.t.Context(), db.Session(&gorm.Session{PrepareStmt: true}), func(u *uow.Unit) error { return u.DB.Create(batch).Error }))
+			b.ofTheirRows("a", "b", "c")
+		},
 		"a conflict that does nothing, keys beside others": func(b *bench) {
 			b.not(outbox.SQLServer, "its driver drops OnConflict")
 			b.not(outbox.Postgres, "see TestBatchesThatIgnoreConflicts")

@@ -62,7 +62,11 @@ func TestIdentities(t *testing.T) {
 		},
 		"a time in the key": func(b *bench) {
 			b.ok(b.db.AutoMigrate(&Reading{}))
-			b.ok(b.db.Create(raising(&Reading{Device: "d", At: time.Now()}, "a")).Error)
+			at := time.Now()
+			if b.dialect == outbox.MySQL { // MySQL rounds what the column has no room for; others cut it off
+				at = at.Truncate(time.Microsecond)
+			}
+			b.ok(b.db.Create(raising(&Reading{Device: "d", At: at}, "a")).Error)
 			var read Reading
 			b.ok(b.db.First(&read).Error)
 			b.ok(b.db.Save(raising(&read, "b")).Error)

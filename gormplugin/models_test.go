@@ -57,7 +57,7 @@ type Order struct {
 type Line struct {
 	ID      uint   `gorm:"primaryKey"`
 	OrderID string `gorm:"size:64"`
-	SKU     string
+	SKU     string `gorm:"size:64"`
 	uow.Aggregate
 }
 

@@ -58,6 +58,9 @@ func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.C
 // wrap is wrapWith for a pool met on the way, also inside a PreparedStmtDB, which is copied: it
 // belongs to others.
 func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
+	if isOurs(inner) { // also where a session prepares, and so does its handle
+		return nil
+	}
 	dialect, err := outbox.ParseDialect(databaseName)
 	if err != nil {
 		return nil

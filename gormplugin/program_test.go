@@ -194,8 +194,8 @@ func words(list string) []string {
 // ones.
 var names = []string{"a", "a", "a", "b", "A", `"a"`, `"A"`}
 
-// programs draws programs that a database understands.
-func programs(dialect outbox.Dialect) *rapid.Generator[[]op] {
+// programs draws programs that a database understands: mysql is MySQL, and not MariaDB.
+func programs(dialect outbox.Dialect, mysql bool) *rapid.Generator[[]op] {
 	inside, nested := slices.Concat(statements, others, savepoints), nested
 	if dialect == outbox.Postgres { // it can check constraints at the commit
 		inside = append(inside, "doubt")
@@ -204,7 +204,9 @@ func programs(dialect outbox.Dialect) *rapid.Generator[[]op] {
 		inside = slices.DeleteFunc(inside, func(kind string) bool { return kind == "RELEASE" })
 	}
 	if dialect == outbox.MySQL { // its UPDATE returns nothing, and MariaDB's INSERT what was there, too
-		inside = slices.DeleteFunc(inside, func(kind string) bool { return kind == "returns_update" || kind == "imports" })
+		inside = slices.DeleteFunc(inside, func(kind string) bool {
+			return kind == "returns_update" || kind == "imports" || mysql && kind == "returns_delete"
+		})
 		// A transaction within one that has gone back beyond its savepoint cannot go back to it. GORM's
 		// driver says so, and GORM has the outer commit say so, too, although that is done.
 		nested = nil

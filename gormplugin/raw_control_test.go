@@ -156,6 +156,7 @@ func TestTransactionControlThatCannotBeFollowed(t *testing.T) {
 			b.refusesToFollow(func(tx *gorm.DB, text string) error { return tx.Raw(text).Scan(&n).Error })
 		},
 		"a query that goes back, prepared": func(b *bench) {
+			b.preparesSavepoints()
 			var n []int
 			b.refusesToFollow(func(tx *gorm.DB, text string) error {
 				return tx.Session(&gorm.Session{PrepareStmt: true}).Raw(text).Scan(&n).Error
@@ -165,6 +166,7 @@ func TestTransactionControlThatCannotBeFollowed(t *testing.T) {
 			b.refusesToFollow(drain)
 		},
 		"rows that go back, prepared": func(b *bench) {
+			b.preparesSavepoints()
 			b.refusesToFollow(func(tx *gorm.DB, text string) error { return drain(tx.Session(&gorm.Session{PrepareStmt: true}), text) })
 		},
 		"a row that goes back": func(b *bench) {
@@ -175,6 +177,7 @@ func TestTransactionControlThatCannotBeFollowed(t *testing.T) {
 			})
 		},
 		"a statement that the application prepares": func(b *bench) {
+			b.preparesSavepoints()
 			b.refusesToFollow(func(tx *gorm.DB, text string) error {
 				statement, err := tx.Statement.ConnPool.PrepareContext(b.t.Context(), text)
 				b.ok(err)
@@ -184,6 +187,7 @@ func TestTransactionControlThatCannotBeFollowed(t *testing.T) {
 			})
 		},
 		"a statement that the application has prepared": func(b *bench) {
+			b.preparesSavepoints()
 			b.refusesToFollow(func(tx *gorm.DB, text string) error {
 				sqlDB, err := b.db.DB()
 				b.ok(err)

@@ -73,7 +73,8 @@ type scope struct {
 func (r *runner) run(t require.TestingT, program []op) []string {
 	for i := range program {
 		o := &program[i]
-		session := r.site.db.Session(&gorm.Session{PrepareStmt: o.Prepare, SkipDefaultTransaction: o.NoDefault})
+		prepares := o.Prepare && !(r.site.mysql && r.site.strict) // GORM's own savepoints are prepared where handle and session prepare
+		session := r.site.db.Session(&gorm.Session{PrepareStmt: prepares, SkipDefaultTransaction: o.NoDefault})
 		if o.Conn {
 			require.NoError(t, session.Connection(func(db *gorm.DB) error {
 				r.step(scope{db: db}, o)
@@ -147,7 +148,7 @@ func (r *runner) do(at scope, o *op) error {
 	case "load":
 		return at.db.First(r.roots[o.Agg]).Error
 	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
-		return at.db.Exec(r.site.savepointSQL(o)).Error
+		return r.plain(at.db).Exec(r.site.savepointSQL(o)).Error
 	default:
 		return r.write(at.db, o)
 	}
@@ -160,6 +161,15 @@ func (r *runner) marking(at scope) *gorm.DB {
 		return at.db.Session(&gorm.Session{})
 	}
 	return at.db
+}
+
+// plain is a handle that does not prepare, where the server refuses to prepare savepoints.
+func (r *runner) plain(db *gorm.DB) *gorm.DB {
+	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && r.site.mysql {
+		db = db.Session(&gorm.Session{Context: db.Statement.Context}) // with a statement of its own
+		db.Statement.ConnPool = prepared.Tx
+	}
+	return db
 }
 
 // quoted writes a name's quotes as the database does.

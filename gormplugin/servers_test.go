@@ -35,6 +35,7 @@ type place struct {
 	changed *atomic.Bool // the case has changed the tables themselves
 	dial    func(readOnly bool) gorm.Dialector
 	silent  bool // INSERT and DELETE return nothing, as on MySQL, unlike on MariaDB
+	refuses bool // MySQL refuses to prepare savepoints (error 1295), unlike MariaDB
 }
 
 // A database is a kind that the cases run on. start gets the test of the whole group and returns

@@ -186,6 +186,14 @@ func (b *bench) deletesReturn() {
 	}
 }
 
+// preparesSavepoints leaves a case out where the server takes savepoints only as plain text.
+func (b *bench) preparesSavepoints() {
+	b.t.Helper()
+	if b.at.refuses {
+		b.t.Skip("MySQL refuses to prepare savepoints: error 1295")
+	}
+}
+
 // insertsReturn reports whether an INSERT returns the rows that it has inserted, and no others.
 func (b *bench) insertsReturn() bool {
 	return b.dialect == outbox.SQLite || b.dialect == outbox.Postgres

@@ -48,6 +48,9 @@ func TestSpellingsOfSavepoints(t *testing.T) {
 				if strings.HasPrefix(name, "quoted") || name == "with transaction" {
 					b.not(outbox.MySQL, "such names are strings, and WORK is its only word")
 				}
+				if prepared {
+					b.preparesSavepoints()
+				}
 				if dialect, ok := only[name]; ok {
 					b.only(dialect, "the others refuse it or mean something else")
 				}

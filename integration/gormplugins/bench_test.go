@@ -167,12 +167,17 @@ func startPostgres(t *testing.T) func(t *testing.T) *bench {
 func startMySQL(t *testing.T) func(t *testing.T) *bench {
 	t.Helper()
 	dsn := testenv.MySQL(t) + "?parseTime=true"
+	server, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	defer server.Close()
+	var readOnlyVariable string // MariaDB has the other name since 11.1 only, MySQL has dropped the old one
+	require.NoError(t, server.QueryRowContext(t.Context(), "SELECT IF(VERSION() LIKE '%MariaDB%', 'tx_read_only', 'transaction_read_only')").Scan(&readOnlyVariable))
 	var n atomic.Int32
 	return func(t *testing.T) *bench {
 		t.Helper()
 		b := &bench{t: t, prefix: fmt.Sprintf("c%d_", n.Add(1)), dial: func(readOnly bool) gorm.Dialector {
 			if readOnly {
-				return mysql.Open(dsn + "&tx_read_only=1")
+				return mysql.Open(dsn + "&" + readOnlyVariable + "=1")
 			}
 			return mysql.Open(dsn)
 		}}
