@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,13 +63,9 @@ APT::Sandbox::User "root";
 func fetchMySQL(ctx context.Context, log io.Writer) (string, error) {
 	dir, err := cached(log, "mysql", "MySQL from Debian's unstable suite", func(dir string) error {
 		apt := filepath.Join(dir, "apt")
-		mirror, err := debianMirror()
-		if err != nil {
-			return err
-		}
-		err = errors.Join(
+		err := errors.Join(
 			os.MkdirAll(filepath.Join(apt, "state", "lists", "partial"), 0o755), os.MkdirAll(filepath.Join(apt, "cache", "archives", "partial"), 0o755), //nolint:gosec // servers run as other accounts
-			os.WriteFile(filepath.Join(apt, "status"), nil, 0o600), os.WriteFile(filepath.Join(apt, "sid.list"), []byte("deb "+mirror+" sid main\n"), 0o600),
+			os.WriteFile(filepath.Join(apt, "status"), nil, 0o600), os.WriteFile(filepath.Join(apt, "sid.list"), []byte("deb http://deb.debian.org/debian sid main\n"), 0o600),
 			os.WriteFile(filepath.Join(apt, "apt.conf"), fmt.Appendf(nil, sid, apt), 0o600),
 		)
 		if err != nil {
@@ -98,19 +94,6 @@ EOF
 chmod -R a+rX "$1"
 chmod a+x "$1/mysqld"
 `
-
-// debianMirror is where this Debian gets its packages.
-func debianMirror() (string, error) {
-	for _, name := range []string{"/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"} {
-		text, err := os.ReadFile(name)
-		if found := mirrorLine.FindSubmatch(text); err == nil && found != nil {
-			return string(found[1]), nil
-		}
-	}
-	return "", errors.New("apt has no source of packages that is Debian's")
-}
-
-var mirrorLine = regexp.MustCompile(`(?m)^(?:URIs:|deb)\s+(https?://\S+/debian)/?(?:\s|$)`)
 
 // OwnMySQL starts a new server, MariaDB where there is one and else MySQL, which writes each commit to disk before it
 // answers, with options ("--name=value") of the caller's. The error is [ErrNoBinary] where that is the reason.
@@ -155,7 +138,8 @@ func makeMySQLData(ctx context.Context, files *workspace, bin string, options []
 		return err
 	}
 	if !strings.Contains(said, "MariaDB") {
-		return files.run(files.command(ctx, bin, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + files.path("data")}, options...)...))
+		made := slices.DeleteFunc(slices.Clone(options), func(option string) bool { return !strings.HasPrefix(option, "--lower-case-") }) // the only one that must be the same
+		return files.run(files.command(ctx, bin, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + files.path("data")}, made...)...))
 	}
 	if target, err := filepath.EvalSymlinks(bin); err == nil {
 		bin = target

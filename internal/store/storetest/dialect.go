@@ -28,8 +28,6 @@ type dialect struct {
 	no, yes string
 	// bytes is the SQL literal of a payload.
 	bytes func(ascii string) string
-	// lax lets a session write what the schema refuses, as far as the database lets a writer do so.
-	lax string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
 	refuseWorker []string
 	// discard makes the database store nothing of an INSERT, and report no error; empty where it
@@ -148,7 +146,6 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse_{f} BEFORE UPDATE ON {t} FOR EACH ROW BEGIN " +
 				"IF NEW.locked_by = 'refused' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by the test'; END IF; END",
 		},
-		lax:       "SET SESSION sql_mode = '' /*M! , check_constraint_checks = 0 */",
 		impatient: "SET SESSION innodb_lock_wait_timeout = 1",
 		session:   "SELECT CONNECTION_ID()",
 		// On MariaDB sessions give way, and their statements count. On MySQL they wait.

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	sqldriver "database/sql/driver"
-	"maps"
 	"strings"
 	"time"
 
@@ -19,7 +17,6 @@ var hostileTests = []test{
 	{name: "Filters", run: testHostileFilters},
 	{name: "Texts", run: testHostileTexts},
 	{name: "OwnColumns", run: testOwnColumns},
-	{name: "Unchecked", run: testUnchecked},
 }
 
 // hostile is text that means something to a database, to a pattern, to one of our templates or to a
@@ -168,108 +165,5 @@ func testOwnColumns(t *table) {
 		assert.Equal(t, mostCounted, claimed[row].Attempts, "it counts no further")
 		assert.Equal(t, mostCounted, claimed[row].Crashes)
 		assert.Equal(t, mostCounted, t.state(row).Attempts)
-	}
-}
-
-// A spoiledColumn is a value that only a session writes that passes over the schema.
-type spoiledColumn struct {
-	column, value string
-	malformed     bool // no broker can get the row
-	aside         bool // no claim takes the row, which is listed as stranded, or under its own broker
-}
-
-var spoiledColumns = []spoiledColumn{
-	{column: "created_at", value: "'0000-00-00'", malformed: true},
-	{column: "available_at", value: "'0000-00-00'"},
-	{column: "expires_at", value: "'0000-00-00'"},
-	{column: "locked_until", value: "'0000-00-00'"},
-	{column: "attempts", value: "2000000"},
-	{column: "attempts", value: "-5"},
-	{column: "crashes", value: "-2147483648"},
-	{column: "crashes", value: "2147483647"},
-	{column: "ordering_key", value: "''"},
-	{column: "message_id", value: "'abc'", malformed: true},
-	{column: "headers", value: `CONCAT('{"a":"', REPEAT('x', 100000), '"}')`, malformed: true},
-	{column: "stream", value: "REPEAT('é', 512)"},
-	{column: "locked_by", value: "REPEAT('é', 256)"},
-	{column: "target_broker", value: "CONCAT(target_broker, ' ')", malformed: true},
-	{column: "published_at", value: "created_at"},
-	{column: "status", value: "'new'", aside: true},
-	{column: "deferred", value: "5", aside: true},
-	{column: "target_broker", value: "''", aside: true},
-}
-
-// A row that a session has written past the schema costs no other row its delivery, ends itself, or is listed, and
-// every look at the table survives it.
-func testUnchecked(t *table) {
-	if t.sql.lax == "" {
-		t.Skip("on mysql only: others let no writer pass over the schema")
-	}
-	conn, err := t.DB.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.ExecContext(t.Context(), t.sql.lax)
-	require.NoError(t, err)
-	defer func() { _ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
-	spoil := func() map[int64]spoiledColumn {
-		spoiled := map[int64]spoiledColumn{}
-		keys := t.keys(2 * len(spoiledColumns))
-		for i, id := range t.add(keys...) {
-			if i%2 == 0 {
-				continue
-			}
-			column := spoiledColumns[i/2]
-			if _, err := conn.ExecContext(t.Context(), t.render("UPDATE {t} SET "+column.column+" = "+column.value+" WHERE id = ?"), id); err == nil {
-				spoiled[id] = column
-			}
-		}
-		return spoiled
-	}
-	spoiled := spoil()
-	require.GreaterOrEqual(t, len(spoiled), 4, "zero dates at least")
-	looks := func() {
-		_, err := t.Store.Counts(t.Context())
-		require.NoError(t, err)
-		for _, name := range []string{broker, ""} {
-			_, err = t.Store.Stranded(t.Context(), name, admin.Position{}, many)
-			require.NoError(t, err)
-			_, err = t.Store.List(t.Context(), admin.ListRequest{Broker: name, Status: outbox.StatusPending, Limit: many, Scan: many})
-			require.NoError(t, err)
-			_, err = t.Store.KeyBlocks(t.Context(), name, 1, 1)
-			require.NoError(t, err)
-		}
-	}
-	looks()
-	for shard := range t.Store.Shards() {
-		t.shard = shard
-		for range 4 * len(spoiledColumns) {
-			batch := t.claim(limit(8))
-			if len(batch.Messages) == 0 {
-				break
-			}
-			completion := &driver.Completion{Lease: batch.Lease}
-			for i := range batch.Messages {
-				m := &batch.Messages[i]
-				_, err := m.Outgoing()
-				if assert.Equal(t, spoiled[m.ID].malformed, err != nil, "%+v %v", spoiled[m.ID], err); err != nil {
-					completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusAbandoned, LastError: outbox.LastError{Class: outbox.ClassMalformed}.Encode()})
-				} else {
-					completion.Published = append(completion.Published, driver.Delivered{ID: m.ID})
-				}
-			}
-			require.Zero(t, t.complete(completion).Lost)
-			looks()
-		}
-	}
-	for _, id := range t.ids("SELECT id FROM {t} WHERE finished_at IS NULL OR status NOT IN ('published', 'abandoned')") {
-		assert.True(t, spoiled[id].aside, "%+v %+v", spoiled[id], t.state(id))
-	}
-
-	// An operator sets aside what a relay has not met yet.
-	maps.Copy(spoiled, spoil())
-	_, err = t.Store.Abandon(t.Context(), admin.Filter{}, "because", many)
-	require.NoError(t, err)
-	for _, id := range t.ids("SELECT id FROM {t} WHERE finished_at IS NULL") {
-		assert.True(t, spoiled[id].aside, "%+v %+v", spoiled[id], t.state(id))
 	}
 }
