@@ -49,15 +49,13 @@ func launchMySQL(ctx context.Context, bin string) (*Own, error) {
 	return startMySQL(ctx, bin, options)
 }
 
-// sid is a configuration of apt with lists and a cache of its own, which knows Debian's unstable suite alone. No stable
-// suite has MySQL.
+// sid configures apt for Debian's unstable suite, beside the system's own lists. No stable suite has MySQL.
 const sid = `Dir::State "%[1]s/state";
 Dir::State::status "%[1]s/status";
 Dir::Cache "%[1]s/cache";
 Dir::Etc::sourcelist "%[1]s/sid.list";
 Dir::Etc::sourceparts "-";
-APT::Sandbox::User "root";
-`
+APT::Sandbox::User "root";`
 
 // fetchMySQL unpacks MySQL beside the system, with the C library that it needs, and returns a script that runs it.
 func fetchMySQL(ctx context.Context, log io.Writer) (string, error) {
