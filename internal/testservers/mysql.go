@@ -49,46 +49,40 @@ func launchMySQL(ctx context.Context, bin string) (*Own, error) {
 	return startMySQL(ctx, bin, options)
 }
 
-// sid configures apt for Debian's unstable suite, beside the system's own lists. No stable suite has MySQL.
-const sid = `Dir::State "%[1]s/state";
-Dir::State::status "%[1]s/status";
-Dir::Cache "%[1]s/cache";
-Dir::Etc::sourcelist "%[1]s/sid.list";
-Dir::Etc::sourceparts "-";
-APT::Sandbox::User "root";`
-
 // fetchMySQL unpacks MySQL beside the system, with the C library that it needs, and returns a script that runs it.
 func fetchMySQL(ctx context.Context, log io.Writer) (string, error) {
 	dir, err := cached(log, "mysql", "MySQL from Debian's unstable suite", func(dir string) error {
-		apt := filepath.Join(dir, "apt")
-		err := errors.Join(
-			os.MkdirAll(filepath.Join(apt, "state", "lists", "partial"), 0o755), os.MkdirAll(filepath.Join(apt, "cache", "archives", "partial"), 0o755), //nolint:gosec // servers run as other accounts
-			os.WriteFile(filepath.Join(apt, "status"), nil, 0o600), os.WriteFile(filepath.Join(apt, "sid.list"), []byte("deb http://deb.debian.org/debian sid main\n"), 0o600),
-			os.WriteFile(filepath.Join(apt, "apt.conf"), fmt.Appendf(nil, sid, apt), 0o600),
-		)
-		if err != nil {
-			return err
-		}
-		_, err = execute(ctx, "sh", "-c", unpackMySQL, "sh", dir)
-		return errors.Join(err, os.RemoveAll(apt))
+		_, err := execute(ctx, "sh", "-c", unpackMySQL, "sh", dir)
+		return err
 	})
 	return filepath.Join(dir, "mysqld"), err
 }
 
-// unpackMySQL unpacks mysql-server-core and the libraries it depends on. $1 is the directory.
+// unpackMySQL makes the directory $1. It configures apt for Debian's unstable suite, beside the system's own lists: no
+// stable suite has MySQL.
 const unpackMySQL = `set -eu
-export APT_CONFIG="$1/apt/apt.conf"
+apt=$1/apt
+mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+: >"$apt/status"
+echo 'deb http://deb.debian.org/debian sid main' >"$apt/sid.list"
+cat >"$apt/apt.conf" <<EOF
+Dir::State "$apt/state"; Dir::State::status "$apt/status"; Dir::Cache "$apt/cache";
+Dir::Etc::sourcelist "$apt/sid.list"; Dir::Etc::sourceparts "-"; APT::Sandbox::User "root";
+EOF
+export APT_CONFIG="$apt/apt.conf"
 apt-get -qq update
-apt-get -y --no-install-recommends --print-uris install mysql-server-core | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p" | grep -Ev '^(perl|libperl)' >"$1/apt/names"
-cd "$1/apt"
+apt-get -y --no-install-recommends --print-uris install mysql-server-core | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p" | grep -Ev '^(perl|libperl)' >"$apt/names"
+cd "$apt"
 apt-get -qq download $(cat names)
 for package in *.deb; do dpkg -x "$package" "$1/root"; done
 cat >"$1/mysqld" <<'EOF'
 #!/bin/sh
 root=$(dirname "$(realpath "$0")")/root
-exec "$(find "$root" -name 'ld-linux*.so*' | head -1)" --library-path "$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)" "$root/usr/sbin/mysqld" \
-    "$@" --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets" --plugin-dir="$root/usr/lib/mysql/plugin" --secure-file-priv=NULL
+exec "$(find "$root" -name 'ld-linux*.so*' | head -1)" --library-path "$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)" \
+    "$root/usr/sbin/mysqld" "$@" --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets" \
+    --plugin-dir="$root/usr/lib/mysql/plugin" --secure-file-priv=NULL
 EOF
+rm -r "$apt"
 chmod -R a+rX "$1"
 chmod a+x "$1/mysqld"
 `

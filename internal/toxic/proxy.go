@@ -226,12 +226,8 @@ func (l *link) pump(to direction, from, into net.Conn) {
 func (l *link) forward(to direction, into net.Conn, p packet) bool {
 	l.proxy.mu.Lock()
 	f := l.proxy.faults
-	ends := to == requests && f.ends != "" && bytes.Contains(p.data, []byte(f.ends))
-	if ends {
-		l.proxy.faults.ends = ""
-	}
 	l.proxy.mu.Unlock()
-	if ends {
+	if to == requests && l.proxy.endsOnce(p.data) {
 		return false
 	}
 	if f.reset && to == requests {
@@ -263,6 +259,16 @@ func (l *link) forward(to direction, into net.Conn, p packet) bool {
 	}
 	_, err := into.Write(data)
 	return err == nil && (l.cut[to] == nil || l.left[to] > 0)
+}
+
+// endsOnce reports whether a request is the one of EndOnce.
+func (p *Proxy) endsOnce(request []byte) (ends bool) {
+	p.change(func(f *faults) {
+		if ends = f.ends != "" && bytes.Contains(request, []byte(f.ends)); ends {
+			f.ends = ""
+		}
+	})
+	return ends
 }
 
 // wait waits; false says that the connection has ended meanwhile.

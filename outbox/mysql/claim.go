@@ -380,7 +380,8 @@ func (s *Store) fetch(ctx context.Context, c *driver.Claim, batch *driver.Batch,
 		return nil
 	}
 	batch.Messages = make([]driver.Message, 0, batch.Seen)
-	err := s.query(ctx, s.db, "fetch", args{"ids": jsonList(ids), "token": digits(batch.Lease.Token), "broker": c.Broker, "most": driver.Bound(c.MaxPayload)}, func(scan scanner) error {
+	given := args{"ids": jsonList(ids), "token": digits(batch.Lease.Token), "broker": c.Broker, "most": driver.Bound(c.MaxPayload)}
+	err := s.query(ctx, s.db, "fetch", given, func(scan scanner) error {
 		batch.Messages = append(batch.Messages, driver.Message{})
 		m := &batch.Messages[len(batch.Messages)-1]
 		var (

@@ -117,7 +117,7 @@ func judgeMeaning(d *admin.Diagnosis, found map[string]string) {
 		odd  func(value string) bool
 		does string
 	}{
-		{"completion_type", func(value string) bool { return value != "" && value != "NO_CHAIN" && value != "0" }, "a commit begins the next transaction, whose locks last, or ends the session"},
+		{"completion_type", func(value string) bool { return value != "" && value != "NO_CHAIN" }, "a commit begins the next transaction, whose locks last, or ends the session"},
 		{"sql_select_limit", func(value string) bool { return value != "" && value != noLimit }, "answers end after so many rows"},
 		{"sql_mode", func(value string) bool { return strings.Contains(value, "EMPTY_STRING_IS_NULL") }, "an empty text is stored as NULL"},
 	} {
