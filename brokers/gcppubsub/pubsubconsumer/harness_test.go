@@ -45,7 +45,13 @@ func TestMain(m *testing.M) {
 		// process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		// It notices the end of its subscriber when its next tick comes, within ten seconds.
-		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
+		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"),
+		// It repeats the last confirmations for a minute where a test has ended the server. Run does not wait for that.
+		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2.(*Subscriber).Receive"),
+		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2.(*Subscriber).Receive.func2"),
+		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2.(*Subscriber).Receive.func3"),
+		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).sender"),
+		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2/apiv1.(*subscriptionAdminGRPCClient).Acknowledge"))
 }
 
 func TestConformance(t *testing.T) {
