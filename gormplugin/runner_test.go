@@ -166,7 +166,7 @@ func (r *runner) marking(at scope) *gorm.DB {
 // plain is a handle that does not prepare, where the server refuses to prepare savepoints.
 func (r *runner) plain(db *gorm.DB) *gorm.DB {
 	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && r.site.mysql {
-		db = db.Session(&gorm.Session{Context: db.Statement.Context}) // with a statement of its own
+		db = db.Session(&gorm.Session{Context: db.Statement.Context}) // another statement
 		db.Statement.ConnPool = prepared.Tx
 	}
 	return db

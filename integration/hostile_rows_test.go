@@ -38,7 +38,7 @@ const (
 	fateWaits     = "waits" // by itself, as it says or as nobody delivers it
 )
 
-// A hostileRow is a row of a writer, and what may become of it.
+// A hostileRow is a row of a writer, and its possible ends.
 type hostileRow struct {
 	columns map[string]string
 	fates   []string

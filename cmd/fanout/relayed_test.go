@@ -98,7 +98,7 @@ func (s *shop) complete(broker string, outcome func(id string) *outbox.LastError
 		defer answers.mu.Unlock()
 		return !slices.ContainsFunc(wanted, func(id string) bool { return !answers.answered[id] })
 	})
-	for { // a relay puts off for a moment what it has not sent
+	for { // a relay puts unsent messages off for a moment
 		pending := lines[api.Record](s.T, s.does("messages", "list", "--json", "--broker", broker, "--status", "pending", "--limit", "5000"))
 		if !slices.ContainsFunc(pending, func(r api.Record) bool { return r.State == outbox.StateBackoff }) {
 			return

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -99,7 +98,7 @@ var databases = []*database{
 			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`,
 	},
 	{
-		driver: string(outbox.MySQL), variable: mysqlVariable(),
+		driver: string(outbox.MySQL), variable: testservers.EitherMySQL(),
 		own:      func(ctx context.Context) (*testservers.Own, error) { return testservers.OwnMySQL(ctx) },
 		signals:  map[Kind]syscall.Signal{DatabaseFast: syscall.SIGTERM, DatabaseKill: syscall.SIGKILL},
 		business: mysqlBusiness, watch: mysqlWatch, watchNotKept: mysqlWatchNotKept,
@@ -247,12 +246,4 @@ func changed(text string, change func(*url.URL)) string {
 	}
 	change(parsed)
 	return parsed.String()
-}
-
-// mysqlVariable is that of MariaDB, unless MySQL alone is given.
-func mysqlVariable() string {
-	if os.Getenv(testservers.MariaDBVariable) == "" && os.Getenv(testservers.MySQLVariable) != "" {
-		return testservers.MySQLVariable
-	}
-	return testservers.MariaDBVariable
 }

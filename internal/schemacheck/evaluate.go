@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Unevaluated precedes the server's error in a difference that nobody knows to be one.
+// Unevaluated precedes the server's error in a difference that may be none.
 const Unevaluated = "it cannot be evaluated: "
 
 // patience is how long a database may take to evaluate all expressions, which takes tens of

@@ -128,11 +128,7 @@ func MySQLAt(t testing.TB, variable string) string {
 // MySQLUntilDropped is [MySQL] for several tests: their TestMain drops the database.
 func MySQLUntilDropped(t testing.TB) (dsn string, drop func() error) {
 	t.Helper()
-	variable := testservers.MariaDBVariable
-	if os.Getenv(variable) == "" && os.Getenv(testservers.MySQLVariable) != "" {
-		variable = testservers.MySQLVariable
-	}
-	return mysqlUntilDropped(t, variable)
+	return mysqlUntilDropped(t, testservers.EitherMySQL())
 }
 
 func mysqlUntilDropped(t testing.TB, variable string) (dsn string, drop func() error) {

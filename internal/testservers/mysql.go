@@ -37,6 +37,14 @@ var mysql = &kind{
 	remedy: "Install MySQL (on Debian it is fetched)",
 }
 
+// EitherMySQL is [MariaDBVariable], unless MySQL alone is given.
+func EitherMySQL() string {
+	if os.Getenv(MariaDBVariable) == "" && os.Getenv(MySQLVariable) != "" {
+		return MySQLVariable
+	}
+	return MariaDBVariable
+}
+
 func mysqlURL(user string) func(address string) string {
 	return func(address string) string { return user + "@tcp(" + address + ")/" }
 }

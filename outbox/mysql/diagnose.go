@@ -109,8 +109,8 @@ func judgeSession(d *admin.Diagnosis, found map[string]string) {
 	}
 }
 
-// judgeMeaning judges settings that change what statements mean. [Open] sets the relay's sessions, unless the DSN says otherwise, and
-// writers have what the server says.
+// judgeMeaning judges settings that change what statements mean. [Open] sets the relay's sessions, unless the DSN does, and
+// writers get the server's setting.
 func judgeMeaning(d *admin.Diagnosis, found map[string]string) {
 	for _, setting := range []struct {
 		name string

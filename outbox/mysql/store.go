@@ -95,7 +95,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 // wait_timeout, net_read_timeout and net_write_timeout to 20: after so many seconds the server ends a
 // transaction of a process that was stopped or cut off, or does not read, and lets go of its locks. It
 // sets aside completion_type, sql_select_limit and EMPTY_STRING_IS_NULL, which change what statements
-// mean. What the DSN says about these goes first.
+// mean. The DSN overrides all of these.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
 	settings, err := mysql.ParseDSN(dsn)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 		`with that tool, to what "fanout migrate --print" shows, and run "fanout migrate" again, which records them; drop what a broken-off run has left; ` +
 		`if they are not the outbox's, rename them, or choose another name under outbox.table`
 	remedyTool    = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
-	remedyUnclear = `the server refuses to evaluate it, so nobody knows whether it was changed: compare it with what "fanout migrate --print" shows, bring it back ` +
+	remedyUnclear = `the server refuses to evaluate it, so it may be as it should be: compare it with what "fanout migrate --print" shows, bring it back ` +
 		`if it differs, and report the server's version and its error if it does not`
 	remedyByHand = `"fanout migrate" has no step left for it, so it was changed by hand: bring it back to what "fanout migrate --print" shows`
 )

@@ -161,8 +161,9 @@ func testSpoils(t *table) {
 		slices.Sort(known)
 		slices.Sort(found)
 		require.Len(t, found, len(known), "after %s: %q", spoil.statements, found)
-		for i, begins := range known {
-			require.Truef(t, strings.HasPrefix(found[i], begins), "after %s: want %s, got %s", spoil.statements, begins, found[i])
+		for i, want := range known {
+			begins, holds, _ := strings.Cut(want, "…")
+			require.Truef(t, strings.HasPrefix(found[i], begins) && strings.Contains(found[i], holds), "after %s: want %s, got %s", spoil.statements, want, found[i])
 		}
 	}
 	require.ErrorIs(t, t.Store.Check(t.Context()), outbox.ErrSchema)
