@@ -133,7 +133,8 @@ var spoils = map[outbox.Dialect][]spoil{
 				"ALTER TABLE {t} DROP COLUMN shard", // and with it the index of open rows
 				`ALTER TABLE {t} ADD COLUMN shard integer NOT NULL GENERATED ALWAYS AS
 					(get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) STORED`,
-				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred",
+				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred AND available_at IS NULL",
+				"CREATE INDEX {t}_scheduled ON {t} (target_broker, shard, available_at) WHERE available_at IS NOT NULL",
 			},
 			wants: []string{
 				"column shard: type is integer, want smallint",
@@ -194,7 +195,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
-			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0"},
+			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL"},
 			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, shard, id"},
 		},
 		{

@@ -4,7 +4,7 @@
 WITH moved AS (
     DELETE FROM {{table}} AS m
      USING unnest($6::bigint[], $7::text[]) AS d (id, confirmed)
-     WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
+     WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
        AND m.id BETWEEN $4 AND $5 AND m.id = d.id
        AND m.lock_token = $3 AND m.status = 'processing'
     RETURNING m.id, m.created_at, m.available_at, m.expires_at, m.message_id, m.priority, m.shard, m.target_broker
