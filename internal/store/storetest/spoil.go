@@ -172,6 +172,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{reword("attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
 		{statements: []string{reword("stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
 		{statements: []string{reword("'pending'", "'failed'")}, wants: []string{
+			"constraint {t}_schedule: check is ",
 			"column status: default is 'failed', want 'pending'",
 			"constraint {t}_status: check is status IN ('failed', 'processing', 'published', 'failed', 'abandoned'), " +
 				"want status IN ('pending', 'processing', 'published', 'failed', 'abandoned') (which differs where status is 'pending')",

@@ -334,11 +334,11 @@ func (run *statesRun) checkPurge(rt *rapid.T) {
 // arrives reports whether a row is scheduled and its time has come.
 func arrives(r *explore.Row) bool { return r.Scheduled && !r.Waits }
 
-// passes reports whether claims may take later rows of a row's key before the lift that admits a scheduled
-// one.
+// passes reports whether a row's key has a scheduled row whose time has come: claims may take others of
+// the key before the lift that admits it.
 func (run *statesRun) passes(r *explore.Row) bool {
 	return slices.ContainsFunc(run.model.Rows, func(other explore.Row) bool {
-		return arrives(&other) && other.ID != r.ID && other.Key == r.Key && other.Class == r.Class && r.Key != 0
+		return arrives(&other) && other.Key == r.Key && other.Class == r.Class && r.Key != 0
 	})
 }
 
