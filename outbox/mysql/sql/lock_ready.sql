@@ -4,7 +4,7 @@
 SELECT {{include part_ready_columns}}
   FROM {{table}} FORCE INDEX ({{name}}_queue)
  WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL AND id >= @floor
-   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6)) AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6))
+   AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))
  ORDER BY id
  LIMIT @window
    FOR UPDATE SKIP LOCKED
