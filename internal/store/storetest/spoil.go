@@ -239,10 +239,11 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
 		{
 			statements: []string{
-				"DROP INDEX {t}_open ON {t}", "DROP INDEX {t}_deferred_key ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
+				"DROP INDEX {t}_open ON {t}", "DROP INDEX {t}_deferred_key ON {t}", "DROP INDEX {t}_scheduled ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
 				"ALTER TABLE {t} ADD shard AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
-				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
-					"WHERE finished_at IS NULL AND deferred = 0",
+				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) INCLUDE (status, locked_until, ordering_key, crashes) " +
+					"WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL",
+				"CREATE INDEX {t}_scheduled ON {t} (target_broker, shard, available_at) WHERE available_at IS NOT NULL",
 				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, key_hash, shard, id) INCLUDE (message_id) WHERE deferred = 1 AND finished_at IS NULL",
 			},
 			wants: []string{"column shard: generated is "},
@@ -314,12 +315,14 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{
-				"ALTER TABLE {t} DROP COLUMN queue, DROP INDEX {t}_queue, DROP INDEX {t}_held, DROP COLUMN shard",
+				"ALTER TABLE {t} DROP COLUMN queue, DROP INDEX {t}_queue, DROP INDEX {t}_held, DROP INDEX {t}_scheduled, DROP COLUMN scheduled_shard, DROP COLUMN shard",
 				"ALTER TABLE {t} ADD shard TINYINT GENERATED ALWAYS AS ((ASCII(UNHEX(LEFT(SHA2(COALESCE(ordering_key, message_id), 256), 2))) & 3) " +
 					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 THEN 8 ELSE 0 END) STORED",
 				"ALTER TABLE {t} ADD queue TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') " +
-					"THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END " +
+					"THEN CASE WHEN available_at IS NOT NULL THEN 99 WHEN deferred = 0 THEN shard ELSE 100 END " +
 					"WHEN status = 'published' THEN 101 ELSE 102 END) STORED",
+				"ALTER TABLE {t} ADD scheduled_shard TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND available_at IS NOT NULL THEN shard END) STORED",
+				"CREATE INDEX {t}_scheduled ON {t} (scheduled_shard, target_broker, available_at)",
 				"CREATE INDEX {t}_queue ON {t} (target_broker, queue, finished_at, id)", "CREATE INDEX {t}_held ON {t} (held_key, target_broker, shard, id)",
 			},
 			wants: []string{"column shard: generated is "},

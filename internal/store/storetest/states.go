@@ -28,12 +28,12 @@ var stateTests = []test{
 // a table can hold, and the same in the model, whose facts say in which state each row must be.
 type statesRun struct {
 	*table
-	broker    string
-	keys      []string // a key's number in the model is 1 + its place in here
-	model     explore.Table
-	messages  map[int]string
-	shards    []int
-	paused    bool
+	broker   string
+	keys     []string // a key's number in the model is 1 + its place in here
+	model    explore.Table
+	messages map[int]string
+	shards   []int
+	paused   bool
 }
 
 // testStatesOfAnyTable asks everything that tells of states: lists and messages, the lag, the overview,

@@ -5,7 +5,7 @@
 -- @broker, @shard, @window, @ahead: rows to look at, @near: rows behind the first one, @sized: see window.sql
 -- (A minimum over a window MariaDB looks for anew for each row. And it reads each payload that a statement names, however large: here only those of
 -- the rows that are left at the end.)
--- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, a probe
+-- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_scheduled and one of {{name}}_blocks_wake; where the broker has blocks, a probe
 -- of {{name}}_blocks_key for each row with a key that does not wait; three sorts.
 SELECT h.version, h.blocked
      , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes
