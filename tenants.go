@@ -220,7 +220,7 @@ func openTenant(ctx context.Context, cfg *config.Config, database config.Databas
 	if database.Driver == outbox.MySQL || database.Driver == outbox.SQLServer {
 		conns = max(conns, 2) // a purge needs a second one beside its lock, and Check refuses a pool without
 	}
-	store, err := connect(ctx, database, table, cfg.Outbox.PartitionByDay, conns, brief)
+	store, err := connect(ctx, database, table, conns, brief)
 	if err == nil {
 		store.Know(cfg.BrokerNames()...)
 	}

@@ -134,13 +134,7 @@ func administrationOf(t *testing.T, table string) *sqladmin.Admin {
 // administration are told by name: "broker 'b'; limit 10".
 func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
-	return literalsFor(t, &Store{administration: administrationOf(t, "t")}, name, literals)
-}
-
-// literalsFor is literalsOf for the statements of a store.
-func literalsFor(t *testing.T, store *Store, name, literals string) string {
-	t.Helper()
-	_, all := store.Texts()
+	_, all := administrationOf(t, "t").Texts()
 	parameters, ok := all[name]
 	if !ok {
 		return literals

@@ -25,27 +25,13 @@ var errReplica = errors.New("the database is a read replica: point the relay at 
 var migrationFiles embed.FS
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
-// other migration tools. Of the options, WithHistory counts: its steps come last, with versions of
-// their own, from 1001 on.
-func Migrations(table string, opts ...Option) ([]driver.Migration, error) {
-	steps, err := stepsIn(migrationFiles, "migrations", table, 0)
-	if err != nil || !configured(opts).history {
-		return steps, err
-	}
-	more, err := historySteps(table)
-	return append(steps, more...), err
-}
-
-func stepsIn(all embed.FS, folder, table string, above int) ([]driver.Migration, error) {
-	files, err := fs.Sub(all, folder)
+// other migration tools.
+func Migrations(table string) ([]driver.Migration, error) {
+	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read migrations: %w", err)
 	}
-	steps, err := driver.Migrations(files, table)
-	for i := range steps {
-		steps[i].Version += above
-	}
-	return steps, err
+	return driver.Migrations(files, table)
 }
 
 // Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
@@ -55,22 +41,9 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	applied, err := s.migrate(ctx, steps)
-	if err != nil || !s.history.kept {
-		return applied, err
-	}
-	if steps, err = historySteps(s.table); err != nil {
-		return nil, err
-	}
-	more, err := s.migrate(ctx, steps)
-	return append(applied, more...), err
-}
-
-// migrate applies the steps of the outbox, or those of its history.
-func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string, error) {
 	var there []int
 	// Before the lock is taken: what another process migrates meanwhile is then in the record.
-	err := s.conn(ctx, func(conn *pgx.Conn) (err error) {
+	err = s.conn(ctx, func(conn *pgx.Conn) (err error) {
 		there, err = s.adopt(ctx, conn, steps)
 		return err
 	})
@@ -129,10 +102,6 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
-	// The record of the outbox says nothing of its history, which may be of another tool.
-	done = slices.DeleteFunc(done, func(version int) bool {
-		return !slices.ContainsFunc(steps, func(step driver.Migration) bool { return step.Version == version })
-	})
 	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
 		begun, differences, err := s.compare(ctx, conn, first)
 		return driver.Comparison{Begun: begun, Differences: differences}, err
@@ -150,11 +119,6 @@ func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migr
 		return false, nil, err
 	}
 	differences, err = s.evaluation(conn).Differences(ctx, want, live)
-	if err == nil && steps[len(steps)-1].Version > historyVersion {
-		var missing []string
-		missing, err = s.missing(ctx, conn)
-		differences = append(differences, missing...)
-	}
 	return len(live) > 0, differences, err
 }
 
@@ -191,7 +155,7 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if replica {
 		return errReplica
 	}
-	steps, err := s.steps()
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return err
 	}
@@ -214,17 +178,9 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	return found.Err(steps)
 }
 
-// steps are all those that make this store's tables.
-func (s *Store) steps() ([]driver.Migration, error) {
-	if s.history.kept {
-		return Migrations(s.table, WithHistory())
-	}
-	return Migrations(s.table)
-}
-
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	steps, err := s.steps()
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ var contract = map[string][]string{
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
-		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "keep", "partition", "serialize_keys", "max_payload_bytes",
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "keep", "serialize_keys", "max_payload_bytes",
 		"workers", "batch_size", "batch_bytes", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},
