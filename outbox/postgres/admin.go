@@ -51,8 +51,7 @@ func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqla
 // repeatedly runs f on a connection of the pool. It repeats what the server has broken off in
 // favour of others, and what it was not told since the connection had died.
 func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error {
-	// A handle has a goroutine until it is closed, which a store on a pool of the caller's may
-	// never be. Making one costs nothing.
+	// A handle has a goroutine until it is closed. Making one costs nothing.
 	db := stdlib.OpenDBFromPool(d.pool)
 	defer db.Close()
 	return explain(contention.Retry(ctx, d.patience, func(err error) contention.Cause {
@@ -69,7 +68,7 @@ func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error)
 		return fmt.Errorf("connect: %w", redact(err))
 	}
 	defer conn.Close() // one inside of a failed transaction is closed, not reused
-	if err = f(conn); err == nil || !d.owned || ctx.Err() != nil {
+	if err = f(conn); err == nil || ctx.Err() != nil {
 		return err
 	}
 	closed := false

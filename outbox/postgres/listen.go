@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,9 +107,4 @@ func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTime)
 	defer cancel()
 	_ = s.Notify(ctx, wakeup.Text(arrivals))
-}
-
-// listenSQL fills in the channel.
-func listenSQL(table, channel string) string {
-	return strings.ReplaceAll(readSQL("listen", table), "{{channel}}", channel)
 }

@@ -39,7 +39,6 @@ type Store struct {
 	*administration
 
 	pool    *pgxpool.Pool
-	owned   bool // the pool is ours to close
 	table   string
 	channel string           // on which rows are announced
 	now     func() time.Time // this process's clock, which only Diagnose looks at
@@ -130,7 +129,6 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 		pool.Close()
 		return nil, err
 	}
-	store.owned = true
 	if cfg.brief {
 		return store, nil
 	}
@@ -141,8 +139,8 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	return store, nil
 }
 
-// New makes a store on a pool that stays the caller's to close. Give the store a pool of its own:
-// what it shares, its renewals wait for. An empty table means outbox.DefaultTable.
+// New makes a store on a pool, which it closes. Give it a pool of its own: its renewals wait for
+// whatever else the pool is used for. An empty table means outbox.DefaultTable.
 func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -175,7 +173,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	s.sql.watch = "SELECT kind, name, role, application, since FROM (" + s.sql.horizon + ") AS holders" +
 		" UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + readSQL("identity", table) + ")"
-	s.sql.listen = listenSQL(table, s.channel)
+	s.sql.listen = strings.ReplaceAll(readSQL("listen", table), "{{channel}}", s.channel)
 	return s, nil
 }
 
@@ -185,11 +183,9 @@ func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 // Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
-// Close releases the connections of a store that was made with Open.
+// Close closes the pool.
 func (s *Store) Close() error {
-	if s.owned {
-		s.pool.Close()
-	}
+	s.pool.Close()
 	return nil
 }
 
@@ -311,7 +307,7 @@ func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if pg := conn.Conn().PgConn(); err != nil && pg.TxStatus() != idle && !pg.IsBusy() && !pg.IsClosed() {
 		_, _ = pg.Exec(ctx, "ROLLBACK").ReadAll() // where it fails, the connection is closed
 	}
-	if s.owned && conn.Conn().IsClosed() && ctx.Err() == nil {
+	if conn.Conn().IsClosed() && ctx.Err() == nil {
 		// The server has ended it, and the idle ones most likely, too: each of them would fail once
 		// more.
 		s.pool.Reset()
