@@ -107,7 +107,7 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	return connect(ctx, database, table, conns, false)
 }
 
-// connect opens a store with connections of its own; a brief one is for a question or two.
+// connect opens a store and its connections; brief says that it answers a question or two.
 func connect(ctx context.Context, database config.Database, table string, conns int, brief bool) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
 	switch database.Driver {

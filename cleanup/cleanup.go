@@ -150,7 +150,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	report := Report{Database: database}
 	purger := s.cfg.Databases[database]
 	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
-		// The table is asked, not the configuration: rows of a broker that was removed must go, too.
+		// The table names the brokers, not the configuration: rows of a broker that was removed must go, too.
 		brokers, err := purger.FinishedBrokers(ctx)
 		if err != nil {
 			return err

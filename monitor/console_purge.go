@@ -25,7 +25,7 @@ func (a *Action) ages() map[outbox.Status]time.Duration {
 	return ages
 }
 
-// purge takes its turn with the cleaner, which uses the same name.
+// purge runs when no cleaner does: both take the same name.
 func (r *run) purge(ctx context.Context) error {
 	ran, err := r.store.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
 		brokers, err := r.finished(ctx)
@@ -74,7 +74,7 @@ func (r *run) finished(ctx context.Context) ([]string, error) {
 	})
 }
 
-// countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this
+// countOld counts the rows that a purge would remove, up to 10,000 of each broker and status, by this
 // machine's clock.
 func (r *run) countOld(ctx context.Context) error {
 	brokers, err := r.finished(ctx)

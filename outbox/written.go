@@ -9,17 +9,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// Queryer is what a look needs: *sql.DB, *sql.Tx, *sql.Conn and GORM's pools have it.
+// A Queryer runs a query: a *sql.DB, *sql.Tx, *sql.Conn or a pool of GORM's.
 type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// idsAtOnce bounds the parameters of one look.
+// idsAtOnce bounds the parameters of a query.
 const idsAtOnce = 100
 
-// Written returns those of the message ids that have a row in the table, as far as db sees it. Rows
-// that were published may have been purged. Writers have the right to ask: it needs the column
-// message_id.
+// Written returns the message ids that have a row that db sees. A published row may have been purged
+// since. The query reads the column message_id, which writers may.
 func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (there []uuid.UUID, err error) {
 	for some := range slices.Chunk(ids, idsAtOnce) {
 		if there, err = i.appendWritten(ctx, db, there, some); err != nil {
@@ -49,7 +48,7 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []u
 	return there, rows.Err() //nolint:wrapcheck // by Written
 }
 
-// absent is how many of the rows have none in the table.
+// absent counts the rows that are not in the table.
 func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, err error) {
 	type row struct {
 		message uuid.UUID
@@ -88,7 +87,7 @@ func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, e
 	return n, nil
 }
 
-// messagesSQL looks for messages, or for their rows.
+// messagesSQL finds message ids, with the brokers of their rows where rows is set.
 func (i *Inserter) messagesSQL(rows bool, ids int) string {
 	column := "CAST(message_id AS char(36))"
 	if i.dialect == MySQL {

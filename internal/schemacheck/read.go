@@ -10,9 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
-// Wanted reads the facts out of the migrations, in which the tables' names are filled in. They hold
-// CREATE TABLE, CREATE INDEX and few other statements; one that says something about the schema and
-// cannot be read is an error.
+// Wanted reads the facts from the migrations, in which the tables' names are filled in. It knows CREATE
+// TABLE, CREATE INDEX and a few other statements; any other is an error.
 func Wanted(dialect Dialect, steps ...dbtable.Migration) (Facts, error) {
 	var tables []*Reading
 	for _, step := range steps {

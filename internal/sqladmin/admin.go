@@ -235,8 +235,7 @@ func load(dialect Dialect) (map[string]statement, error) {
 // searchPage is the end of a search that is not within lists.
 const searchPage = "{{include part_search_page}}"
 
-// Part is the text of a file without its comments, for stores whose own statements have it in
-// common with these.
+// Part returns the text of a file without its comments, for statements of a store that share it.
 func Part(dialect Dialect, name string) string {
 	text, err := sqlFiles.ReadFile(path.Join("sql", dialect.Name, name+".sql"))
 	if err != nil {

@@ -141,9 +141,8 @@ func (r *rows) args() args {
 	return args{"ids": List{r.ids}, "message_ids": List{r.messages}, "brokers": List{r.brokers}}
 }
 
-// operate looks for rows without a lock and then changes them, a bounded number in one transaction.
-// What another transaction has changed in between does not count, and others are looked for in its
-// place.
+// operate finds rows without a lock and then changes them, a bounded number in each transaction. It
+// skips rows that another transaction has changed in between, and looks for others.
 func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do action) (changed int, err error) {
 	filter, err = filter.For(do.name, limit, do.statuses...)
 	if err != nil {

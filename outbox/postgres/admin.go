@@ -51,7 +51,7 @@ func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqla
 // repeatedly runs f on a connection of the pool. It repeats what the server has broken off in
 // favour of others, and what it was not told since the connection had died.
 func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error {
-	// A handle has a goroutine until it is closed. Making one costs nothing.
+	// An open handle keeps a goroutine. Making one costs nothing.
 	db := stdlib.OpenDBFromPool(d.pool)
 	defer db.Close()
 	return explain(contention.Retry(ctx, d.patience, func(err error) contention.Cause {
@@ -77,7 +77,7 @@ func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error)
 		closed = ok && conn.Conn().IsClosed()
 		return nil
 	})
-	if closed { // the server has ended it, and the idle ones most likely, too: each of them would fail once more
+	if closed { // the server has probably ended the idle ones, too: each of them would fail once
 		d.pool.Reset()
 	}
 	return err
@@ -132,9 +132,6 @@ func (d database) Marks(brokers ...string) map[string]any {
 		"writers": sqladmin.List{Items: all.writers}, "sessions": sqladmin.List{Items: all.sessions},
 	}
 }
-
-// Changed implements sqladmin.Database.
-func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }
 
 // Denied implements sqladmin.Database.
 func (database) Denied(err error) bool {

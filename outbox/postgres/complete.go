@@ -31,7 +31,7 @@ func (x *exchange) complete() {
 	x.send(x.completed, "COMMIT")
 }
 
-// completed reads the answer to the COMMIT that makes the completion durable.
+// completed reads the answer to the COMMIT, after which the completion is durable.
 func (x *exchange) completed(answers pgx.BatchResults) error {
 	if _, err := answers.Exec(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 	return d, err
 }
 
-// settings is what sql/diagnose.sql tells.
+// settings are the answers of sql/diagnose.sql.
 type settings struct {
 	version                                                string
 	number                                                 int

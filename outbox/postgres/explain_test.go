@@ -122,7 +122,7 @@ var administrations sync.Map
 func administrationOf(t *testing.T, table string) *sqladmin.Admin {
 	t.Helper()
 	if a, ok := administrations.Load(table); ok {
-		return a.(*sqladmin.Admin) //nolint:forcetypeassert // nothing else is stored
+		return a.(*sqladmin.Admin)
 	}
 	a, err := sqladmin.New(database{}, sqladmin.Postgres, table)
 	require.NoError(t, err)

@@ -139,8 +139,8 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	return store, nil
 }
 
-// New makes a store on a pool, which it closes. Give it a pool of its own: its renewals wait for
-// whatever else the pool is used for. An empty table means outbox.DefaultTable.
+// New makes a store on a pool, which Close closes. Share the pool with nothing else: renewals would
+// wait for the other work. An empty table means outbox.DefaultTable.
 func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -295,8 +295,8 @@ const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 // (https://www.postgresql.org/docs/current/protocol-message-formats.html, ReadyForQuery).
 const idle = 'I'
 
-// conn runs f on one connection of the pool. What f has left of a transaction that failed is rolled
-// back: the pool would close the connection, and a new one costs more than what broke off.
+// conn runs f on a connection of the pool, and rolls back a transaction that f leaves open when it
+// fails: the pool would close the connection, and a new one costs more than a ROLLBACK.
 func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -308,8 +308,7 @@ func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 		_, _ = pg.Exec(ctx, "ROLLBACK").ReadAll() // where it fails, the connection is closed
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
-		// The server has ended it, and the idle ones most likely, too: each of them would fail once
-		// more.
+		// The server has probably ended the idle ones, too: each of them would fail once.
 		s.pool.Reset()
 	}
 	return explain(err)
