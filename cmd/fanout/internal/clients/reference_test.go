@@ -54,7 +54,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 31)
+	assert.Len(t, lines, 30)
 
 	cfg := reference(t)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
