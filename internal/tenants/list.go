@@ -150,7 +150,7 @@ func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T], lin
 	if removed > 0 && len(list.Tenants) == 0 {
 		lines.add(func() {
 			s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", removed, "effect", "the rows stay in their databases",
-				"remedy", "if they are still there, look at the file or the query of the tenants")
+				"remedy", "if they are still there, look at the list of the tenants")
 		})
 	}
 }
