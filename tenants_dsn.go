@@ -95,7 +95,8 @@ func heldPostgres(dsn string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = pgconn.ParseConfigWithOptions(dsn, pgconn.ParseConfigOptions{ConnStringAllowedKeys: postgresOptions})
+	// A socket, for which pgx reads no certificates of the environment.
+	_, err = pgconn.ParseConfigWithOptions(dsn+" host=/ port=5432", pgconn.ParseConfigOptions{ConnStringAllowedKeys: postgresOptions})
 	if err != nil {
 		if option := notAllowed.FindStringSubmatch(err.Error()); option != nil {
 			return "", refuseOption(option[1], postgresOptions)
@@ -179,7 +180,7 @@ func heldMySQL(dsn string) (string, error) {
 	cfg, err := sqlmysql.ParseDSN(dsn)
 	switch {
 	case err != nil:
-		return "", errForm
+		return "", fmt.Errorf("%w; tls is true, or false for plain text", errForm)
 	case cfg.Net != "tcp":
 		return "", errors.New("is not for TCP: use user:password@tcp(host:3306)/database")
 	}
