@@ -64,19 +64,15 @@ func tenantSource(cfg *config.Config, o *options) (lister, error) {
 		return nil, nil //nolint:nilnil // which is no error
 	}
 	return func(ctx context.Context) (list tenants.Listing[config.Database], err error) {
-		var found map[string]config.Database
-		refused := map[string]error{}
-		if o.tenants != nil {
-			found, err = o.tenants(ctx)
-		} else if found, refused, err = cfg.ReadTenants(); err == nil {
-			hold(found, refused)
-		}
-		if err != nil {
+		if o.tenants == nil {
+			list.Tenants, list.Refused, err = cfg.ReadTenants()
+			hold(list.Tenants, list.Refused)
 			return list, err
 		}
-		list.Tenants, list.Refused, err = cfg.CheckTenants(found)
-		maps.Copy(refused, list.Refused)
-		list.Refused = refused
+		found, err := o.tenants(ctx)
+		if err == nil {
+			list.Tenants, list.Refused, err = cfg.CheckTenants(found)
+		}
 		return list, err
 	}, nil
 }

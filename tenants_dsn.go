@@ -22,11 +22,8 @@ import (
 // that anyone can talk to: it says where a tenant's database is, and gets nothing else of this machine.
 func hold(found map[string]config.Database, refused map[string]error) {
 	for name, database := range found {
-		var err error
-		if dsn := database.DSN.Reveal(); dsn != "" { // else it is missing
-			dsn, err = heldDSN(database.Driver, dsn)
-			database.DSN = config.Secret(dsn)
-		}
+		dsn, err := heldDSN(database.Driver, database.DSN.Reveal())
+		database.DSN = config.Secret(dsn)
 		if found[name] = database; err != nil {
 			delete(found, name)
 			refused[name] = fmt.Errorf("dsn: %w", err)
@@ -80,10 +77,6 @@ const postgresHeld = "host=/ port=5432 user=' ' password='' dbname='' passfile='
 	"sslrootcert='' sslsni=1 sslnegotiation='' servicefile='' krbsrvname='' krbspn='' target_session_attrs=any min_protocol_version='' max_protocol_version='' " +
 	"channel_binding=prefer require_auth='' connect_timeout=0 application_name=fanout "
 
-// postgresParameters are variables whose values go to the server. They have values of ours only where there
-// is something to replace: poolers refuse parameters that they do not know.
-var postgresParameters = map[string]string{"PGOPTIONS": "options='' ", "PGTZ": "timezone=UTC "} //nolint:gochecknoglobals // a table
-
 // notAllowed is the option in an error of pgx, which quotes the DSN as well.
 var notAllowed = regexp.MustCompile(`connection string key "([^"]*)" is not in ConnStringAllowedKeys`)
 
@@ -103,13 +96,14 @@ func heldPostgres(dsn string) (string, error) {
 		}
 		return "", errForm
 	}
-	held := postgresHeld
-	for _, variable := range slices.Sorted(maps.Keys(postgresParameters)) {
-		if os.Getenv(variable) != "" {
-			held += postgresParameters[variable]
-		}
+	// These go to the server, and poolers refuse parameters that they do not know.
+	if os.Getenv("PGOPTIONS") != "" {
+		dsn = "options='' " + dsn
 	}
-	dsn = held + dsn
+	if os.Getenv("PGTZ") != "" {
+		dsn = "timezone=UTC " + dsn
+	}
+	dsn = postgresHeld + dsn
 	cfg, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		return "", errForm

@@ -126,7 +126,6 @@ func (c *Config) TenantSettings() Tenants { return c.Tenants.withDefaults() }
 // ReadTenants reads the file of the tenants. An entry that is wrong is refused, under its name, and costs
 // no other. The error says that the file as a whole cannot be read: then nothing is known. Its entries may
 // use variables that begin with TENANT_, and no others: whoever writes the list could send those anywhere.
-// Each must pass [Config.CheckTenants], too.
 func (c *Config) ReadTenants() (found map[string]Database, refused map[string]error, err error) {
 	source, err := os.ReadFile(c.Tenants.File)
 	if err != nil {
@@ -158,6 +157,14 @@ func (c *Config) ReadTenants() (found map[string]Database, refused map[string]er
 	if section.broken {
 		return nil, nil, &Error{Problems: r.problems}
 	}
+	entries, wrong := c.readEntries(r, section)
+	found, refused, err = c.CheckTenants(entries)
+	maps.Copy(wrong, refused)
+	return found, wrong, err
+}
+
+// readEntries reads the tenants of a file.
+func (c *Config) readEntries(r *reader, section *object) (found map[string]Database, refused map[string]error) {
 	found, refused = map[string]Database{}, map[string]error{}
 	settled := len(r.problems)
 	r.readNamed(section, func(name string, entry *object) {
@@ -187,9 +194,7 @@ func (c *Config) ReadTenants() (found map[string]Database, refused map[string]er
 	for name := range refused {
 		delete(found, name)
 	}
-	found, more, err := c.CheckTenants(found)
-	maps.Copy(refused, more)
-	return found, refused, err
+	return found, refused
 }
 
 // cut is the first name of a path.
