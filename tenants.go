@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (r *Relay) openTenants(cfg *config.Config, o *options, common relay.EngineC
 	pool.Supervisor = tenants.New(tenants.Config[config.Database]{
 		List: list, Visit: pool.visit, Open: pool.open,
 		Every: section.Every, VisitEvery: section.VisitEvery, IdleAfter: section.IdleAfter, Visits: section.Visits, MaxAwake: section.MaxAwake,
-		PurgeEvery: cfg.Cleanup.Interval, Log: o.log, Remedy: tenantRemedy,
+		PurgeEvery: cmp.Or(cfg.Cleanup.Interval, cleanup.DefaultInterval), Log: o.log, Remedy: tenantRemedy,
 	})
 	r.tenants = pool
 	return nil

@@ -41,17 +41,12 @@ func phase(n int) float64 {
 
 // slot is the next moment after now at which a tenant of this phase is visited.
 func slot(began, now time.Time, phase float64, every time.Duration) time.Time {
-	first := began.Add(time.Duration(phase * float64(every)))
-	rounds := math.Floor(float64(now.Sub(first))/float64(every)) + 1
-	next := first.Add(time.Duration(rounds * float64(every)))
-	if !next.After(now) { // a matter of rounding
-		next = next.Add(every)
-	}
-	return next
+	since := now.Sub(began) - time.Duration(phase*float64(every))
+	return now.Add(every - (since%every+every)%every)
 }
 
 // keep gives a tenant its turns until ctx ends. before is who had its name, and must have ended.
-func (s *Supervisor[T]) keep(ctx context.Context, t *tenant[T], before *tenant[T]) {
+func (s *Supervisor[T]) keep(ctx context.Context, t, before *tenant[T]) {
 	defer s.end(t)
 	if before != nil {
 		<-before.ended
@@ -89,7 +84,7 @@ func (s *Supervisor[T]) keep(ctx context.Context, t *tenant[T], before *tenant[T
 	}
 	s.givePlace(t)
 	if !t.beat.IsZero() && t.failures == 0 { // else its database may not answer
-		s.leave(t)
+		s.leave(ctx, t)
 	}
 }
 

@@ -132,10 +132,14 @@ func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
 		s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", len(added))
 		added = nil
 	}
-	for event, names := range map[string][]string{"tenant removed": removed, "tenant added": added, "tenant changed": changed} {
-		for _, name := range names {
-			s.cfg.Log.InfoContext(ctx, event, "tenant", name)
-		}
+	for _, name := range removed {
+		s.cfg.Log.InfoContext(ctx, "tenant removed", "tenant", name)
+	}
+	for _, name := range added {
+		s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name)
+	}
+	for _, name := range changed {
+		s.cfg.Log.InfoContext(ctx, "tenant changed", "tenant", name)
 	}
 	if len(removed) > 0 && len(list.Tenants) == 0 {
 		s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", len(removed), "effect", "the rows stay in their databases",
@@ -152,7 +156,10 @@ func (s *Supervisor[T]) start(ctx context.Context, name string, settings T) {
 	t := &tenant[T]{name: name, settings: settings, phase: phase(s.count), cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	t.purge = time.Now().Add(time.Duration(t.phase * float64(s.cfg.PurgeEvery)))
 	s.tenants[name] = t
-	s.group.Go(func() { s.keep(ctx, t, before) })
+	s.group.Go(func() {
+		defer cancel()
+		s.keep(ctx, t, before)
+	})
 }
 
 // stop has a tenant end what it does.

@@ -6,7 +6,6 @@
 package tenants
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -86,7 +85,7 @@ type Session interface {
 	Activity() int64
 }
 
-// Config of a supervisor. Durations and numbers that are zero take the defaults.
+// Config of a supervisor, which has no defaults of its own.
 type Config[T comparable] struct {
 	// List asks the source. After an error all stays as it is.
 	List func(ctx context.Context) (Listing[T], error)
@@ -122,10 +121,9 @@ const (
 type Supervisor[T comparable] struct {
 	cfg             Config[T]
 	listed          listing
-	visits, failing queue           // of those that are visited or opened, and, of them, failed the last time
-	awake           queue           // of those that are open
-	wanted          chan struct{}   // a place among those
-	leaving         context.Context // ends some time after that of Run
+	visits, failing queue         // of those that are visited or opened, and, of them, failed the last time
+	awake           queue         // of those that are open
+	wanted          chan struct{} // a place among those
 
 	mu      sync.Mutex
 	tenants map[string]*tenant[T]
@@ -138,16 +136,6 @@ type Supervisor[T comparable] struct {
 
 // New makes a supervisor that does nothing until Run.
 func New[T comparable](cfg Config[T]) *Supervisor[T] {
-	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	cfg.VisitEvery = cmp.Or(cfg.VisitEvery, DefaultVisitEvery)
-	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, DefaultIdleAfter)
-	cfg.PurgeEvery = cmp.Or(cfg.PurgeEvery, time.Hour)
-	cfg.Visits = cmp.Or(cfg.Visits, DefaultVisits)
-	cfg.MaxAwake = cmp.Or(cfg.MaxAwake, DefaultMaxAwake)
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	if cfg.Remedy == nil {
-		cfg.Remedy = func(_ string, err error) (string, string) { return err.Error(), "" }
-	}
 	return &Supervisor[T]{
 		cfg: cfg, tenants: map[string]*tenant[T]{}, ending: map[string]*tenant[T]{}, listed: listing{refused: map[string]string{}}, wanted: make(chan struct{}),
 		visits: queue{free: cfg.Visits}, failing: queue{free: max(1, cfg.Visits/4)}, awake: queue{free: cfg.MaxAwake},
@@ -157,10 +145,6 @@ func New[T comparable](cfg Config[T]) *Supervisor[T] {
 // Run keeps the tenants until ctx ends, and then closes them all. Run a supervisor once.
 func (s *Supervisor[T]) Run(ctx context.Context) error {
 	s.began = time.Now()
-	leaving, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	s.leaving = leaving
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveTime, end) })()
 	ticker := time.NewTicker(s.cfg.Every)
 	defer ticker.Stop()
 	for ctx.Err() == nil {

@@ -105,13 +105,15 @@ func (s *Supervisor[T]) purgeAsleep(ctx context.Context, t *tenant[T], visitor V
 
 // leave takes the heartbeat of a tenant that sleeps back. Nothing depends on it: its database may be
 // gone.
-func (s *Supervisor[T]) leave(t *tenant[T]) {
-	done, entered := s.visits.enter(s.leaving, 0)
+func (s *Supervisor[T]) leave(ctx context.Context, t *tenant[T]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	done, entered := s.visits.enter(ctx, 0)
 	if !entered {
 		return
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(s.leaving, visitTime)
+	ctx, cancel = context.WithTimeout(ctx, visitTime)
 	defer cancel()
 	visitor, err := s.cfg.Visit(ctx, t.name, t.settings)
 	if err == nil {
