@@ -67,7 +67,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // never removed.
 var contract = map[string][]string{
 	"":          {"databases", "tenants", "consumers", "outbox", "brokers", "cleanup", "monitor"},
-	"tenants":   {"file", "query", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits", "max_awake"},
+	"tenants":   {"file", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits", "max_awake"},
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
